@@ -1,0 +1,73 @@
+"""The beat: what a probed rank writes every half second, and the names of the files it keeps in the run directory.
+
+The probe runs in the rank's own interpreter and imports nothing of ours, so this is the reading side of the format;
+``hangwatch/probe/beat.py`` is the writing side, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hangwatch.model.collectives import label_group
+
+BEAT_VERSION = 1
+BEAT_PERIOD_S = 0.5
+
+
+class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One process group in the rank's own view. ``pg_id`` is process-local and keys the recorder's status."""
+
+    name: str
+    ranks: tuple[int, ...]
+    pg_id: int | None = None
+    description: str = ""
+    backend: str = ""
+    enqueued: int = -1
+    started: int = -1
+    completed: int = -1
+    unmoved_s: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """The name for people, as ``Group.label``."""
+        return label_group(self.name, self.description)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an operation has been enqueued that has not completed."""
+        return self.enqueued > max(self.completed, 0)
+
+
+class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One beat of one rank, file ``RUN_DIR/ranks/PID.beat`` (JSON, replaced whole).
+
+    ``counter`` grows by one a beat; ``at_ns`` is the wall clock; ``rank`` is None until the process knows it.
+    ``initialized`` says whether a default process group exists now; ``groups_created`` is torch's own count of groups
+    this process has begun to create (it names the next one). ``failure`` is the uncaught exception that ended the
+    program while its process lives on: where it was raised, and what. ``unmoved_s`` of a group is for how long neither of
+    its numbers has changed. ``server`` is the path of torch's worker server socket, ``control`` that of the probe's own;
+    either is None where it could not be started, and ``problems`` says why. ``telemetry`` is what training told us.
+    """
+
+    version: int
+    pid: int
+    start_ticks: int
+    counter: int
+    at_ns: int
+    rank: int | None = None
+    world_size: int | None = None
+    local_rank: int | None = None
+    initialized: bool = False
+    groups_created: int | None = None
+    failure: tuple[str, ...] = ()
+    torch: str = ""
+    python: str = ""
+    groups: tuple[BeatGroup, ...] = ()
+    server: str | None = None
+    control: str | None = None
+    problems: tuple[str, ...] = ()
+    telemetry: dict[str, object] = {}
+
+    def age_s(self, now_ns: int) -> float:
+        """Seconds since it was written, by the wall clock ``now_ns``; never negative."""
+        return max(0.0, (now_ns - self.at_ns) / 1e9)

@@ -1,0 +1,80 @@
+"""A capture: everything seen of a job at a moment it was looked at closely. The one input of the diagnosis."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hangwatch.model.collectives import FlightRecord, GroupProgress
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import StackSample
+
+
+class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that could not be seen: which source, of which rank (None: of the node), why, and the repair."""
+
+    source: str
+    reason: str
+    rank: int | None = None
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """One line for people."""
+        whose = f" of rank {self.rank}" if self.rank is not None else ""
+        return f"{self.source}{whose}: {self.reason}" + (f" ({self.hint})" if self.hint else "")
+
+
+class Job(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The job the ranks belong to. ``launcher`` is torchrun, deepspeed, accelerate, mpirun, srun or plain."""
+
+    id: str
+    world_size: int | None = None
+    nodes: tuple[str, ...] = ()
+    launcher: str = "plain"
+    command: str = ""
+
+
+class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which process a rank is. ``start_time`` (seconds since the epoch) guards against reused pids."""
+
+    rank: int
+    pid: int
+    start_time: float
+    node: str = ""
+    local_rank: int | None = None
+    restart: int = 0
+
+
+class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One rank: its process and stack sampled two or three times, its flight record, its last beat's progress.
+
+    ``processes`` and ``stacks`` are in order of time and need not be of equal length (a stack may fail). ``progress``
+    was read *after* the flight record and the samples: an operation that has completed since is not in flight.
+    ``beat_age_s`` is None without a probe. ``groups_created`` counts the process groups it has begun to create.
+    """
+
+    identity: RankIdentity
+    processes: tuple[ProcessSample, ...] = ()
+    stacks: tuple[StackSample, ...] = ()
+    flight: FlightRecord | None = None
+    progress: tuple[GroupProgress, ...] | None = None
+    beat_age_s: float | None = None
+    log_error: tuple[str, ...] = ()
+    groups_created: int | None = None
+
+    @property
+    def rank(self) -> int:
+        """The global rank."""
+        return self.identity.rank
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """All ranks of one job that could be seen, and what could not. ``at_ns``: wall clock at its end.
+
+    Ranks that were there and are gone are still in ``ranks``, with a last process sample of state ``gone``; ranks that
+    never appeared are absent (compare ``job.world_size``).
+    """
+
+    job: Job
+    at_ns: int
+    ranks: tuple[RankCapture, ...]
+    gaps: tuple[Gap, ...] = ()

@@ -1,0 +1,136 @@
+"""The incident document, schema ``hangwatch.incident/1``: the contract with users, dashboards and tests."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA = "hangwatch.incident/1"
+
+Kind = Literal["deadlock", "stall", "rank_lost", "straggler", "silent_failure", "healthy"]
+Severity = Literal["critical", "warning", "info"]
+
+#: Kinds that ``--on-hang stop`` acts on and that ``diagnose`` and ``dump`` call a hang.
+HANG_KINDS: frozenset[str] = frozenset({"deadlock", "stall", "rank_lost"})
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """One observation behind a cause: the rank it was made on (None: no single one), where, and what it says."""
+
+    rank: int | None
+    source: str
+    says: str
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """A hypothesis: an id of ``docs/causes``, how sure we are (0..1), why, and what to do."""
+
+    id: str
+    title: str
+    confidence: float
+    explanation: str
+    evidence: tuple[Evidence, ...] = ()
+    remedy: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+
+
+class SourceLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A place in code. ``source`` is the line's text; ``via`` the library line it went through, where that says more.
+
+    ``ranks`` are those seen on this side of the parting.
+    """
+
+    file: str
+    line: int
+    function: str
+    source: str | None = None
+    via: str | None = None
+    ranks: tuple[int, ...] = ()
+
+
+class Divergence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the ranks parted: the user's line on the culprits' side and on the others'.
+
+    ``group`` and ``seq`` name the first operation at which they differ, which may come before the pending one.
+    """
+
+    culprit: SourceLine | None
+    others: SourceLine | None
+    group: str | None = None
+    seq: int | None = None
+    culprit_op: str | None = None
+    others_op: str | None = None
+
+
+class Collective(msgspec.Struct, frozen=True):
+    """The operation the waiting ranks are stuck in."""
+
+    op: str
+    group: str
+    group_ranks: tuple[int, ...]
+    seq: int | None
+    sizes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What was found. ``proof`` and ``waits`` say in words why it can never resolve, and who waits for whom."""
+
+    kind: Kind
+    proven: bool
+    severity: Severity
+    summary: str
+    collective: Collective | None = None
+    culprit_ranks: tuple[int, ...] = ()
+    waiting_ranks: tuple[int, ...] = ()
+    divergence: Divergence | None = None
+    cause: Cause | None = None
+    alternatives: tuple[Cause, ...] = ()
+    proof: str | None = None
+    waits: tuple[str, ...] = ()
+
+
+class RankGroup(msgspec.Struct, frozen=True):
+    """How far a rank is in a group."""
+
+    name: str
+    enqueued: int
+    completed: int
+
+
+class RankEntry(msgspec.Struct, frozen=True):
+    """One rank in the document. ``stack`` is the main thread, deepest first, ``function (file:line)``."""
+
+    rank: int
+    node: str
+    pid: int
+    state: str
+    groups: tuple[RankGroup, ...]
+    stack: tuple[str, ...]
+
+
+class JobEntry(msgspec.Struct, frozen=True):
+    """The job in the document."""
+
+    id: str
+    nodes: tuple[str, ...]
+    world_size: int | None
+    launcher: str
+    command: str
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """The whole document. Times are RFC 3339 in UTC; ``onset_at`` is when the oldest pending operation was enqueued."""
+
+    id: str
+    job: JobEntry
+    onset_at: str
+    detected_at: str
+    confirmed_at: str | None
+    ended_at: str | None
+    verdict: Verdict
+    ranks: tuple[RankEntry, ...]
+    captured: dict[str, bool]
+    missing: tuple[str, ...]
+    schema: str = SCHEMA

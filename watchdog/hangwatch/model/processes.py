@@ -1,0 +1,52 @@
+"""What the kernel says of a process."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A descendant of a rank (a DataLoader worker, a compiler). CPU time in seconds, its own descendants excluded.
+
+    ``stack`` text lines (deepest first, ``function (file:line)``) are read only for the children a rank waits for.
+    """
+
+    pid: int
+    name: str
+    state: str
+    cpu_s: float
+    wait_channel: str | None = None
+    stack: tuple[str, ...] = ()
+
+
+class ExitStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a process ended, as far as anyone saw: ``code`` and ``signal`` are None when the launcher reaped it unseen."""
+
+    code: int | None = None
+    signal: int | None = None
+    oom_killed: bool = False
+    seen_at_ns: int | None = None
+
+
+class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One process at one instant (``at_ns``: wall clock).
+
+    ``state`` is the letter of ``/proc/PID/stat`` (R, S, D, T, t, Z) or ``gone``. ``cpu_s`` is user + system time of all
+    its threads; ``io_bytes`` is what it moved through calls and to storage (``/proc/PID/io``), None where unreadable;
+    ``switches`` counts the main thread's voluntary context switches. ``wait_channel`` is the main thread's kernel wait
+    channel; ``syscall`` its system call name where /proc tells; ``blocked_on`` the path (or ``pipe:[..]``,
+    ``socket:[..]``) of the descriptor a blocking read or write is on. ``frozen`` says that its cgroup is frozen.
+    """
+
+    at_ns: int
+    pid: int
+    state: str
+    cpu_s: float = 0.0
+    io_bytes: int | None = None
+    switches: int | None = None
+    wait_channel: str | None = None
+    syscall: str | None = None
+    blocked_on: str | None = None
+    frozen: bool = False
+    children: tuple[ChildProcess, ...] = ()
+    exit: ExitStatus | None = None

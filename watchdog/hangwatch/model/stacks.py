@@ -1,0 +1,59 @@
+"""Stack samples of a process. Frames are deepest first, as py-spy and the flight recorder give them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A block of code around a line: what has to hold for the line to run.
+
+    ``kind``: ``if``, ``else`` (of the ``if`` in ``text``), ``for``, ``while``, ``with``, ``try``, ``except``, ``finally``,
+    ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``: an ``if ..: return`` (or continue, break, raise)
+    that comes before. ``line`` is where its header stands, ``text`` the header as it is written, on one line.
+    """
+
+    kind: str
+    line: int
+    text: str
+
+
+class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One Python frame.
+
+    ``locals`` maps a name to a *description* of its value, never to the value itself: ``int``, ``Tensor``,
+    ``tuple[Tensor, Tensor]``, ``None``, ``list[3]``, ``str(12)``. Only integers of torch's own frames
+    (``src``, ``dst``) and booleans of the training libraries' (``async_op``, ``has_labels``) keep their value, written
+    ``int=3``, ``bool=True``. ``source`` is the text of the line, stripped;
+    ``blocks`` are the blocks around it within its function, outermost first, empty where the source was not read.
+    """
+
+    function: str
+    file: str
+    line: int
+    source: str | None = None
+    locals: dict[str, str] | None = None
+    blocks: tuple[Block, ...] = ()
+
+
+class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thread of a process. ``active`` is py-spy's view: not idle in the interpreter's or kernel's eyes."""
+
+    os_thread_id: int
+    name: str | None
+    is_main: bool
+    active: bool
+    owns_gil: bool
+    frames: tuple[Frame, ...]
+
+
+class StackSample(msgspec.Struct, frozen=True):
+    """All threads of one process at one instant (``at_ns``: wall clock, nanoseconds)."""
+
+    at_ns: int
+    threads: tuple[ThreadStack, ...]
+
+    @property
+    def main(self) -> ThreadStack | None:
+        """The main thread, if it was seen (it may have left Python for good)."""
+        return next((t for t in self.threads if t.is_main), None)
