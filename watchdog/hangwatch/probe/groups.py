@@ -1,0 +1,225 @@
+"""The process groups of this rank, and how far it is in each. Standard library; torch only as modules handed in.
+
+Membership is torch's own Python record (``distributed_c10d._world``, torch 2.4 to 2.13): Gloo's in the recorder is
+wrong. Progress is the recorder's, keyed by a process-local ``pg_id``. NCCL's backend object tells its own (``uid``);
+Gloo's is learned from the recorder's entries, which carry id and name. What is not known is left open, never guessed:
+names are used again after ``destroy_process_group``, so an id belongs to a group only if it came after those of its
+dead namesakes, and if the group's own sequence number agrees.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from typing import Any, Callable, Tuple
+
+from .completion import Completion
+from .recorder import Progress, Recorder, Status, parse_names
+
+#: Reading a full ring (940 KB) costs 20 to 40 ms of CPU time: after it 7.5 s without, after a small one next to nothing.
+_PAUSE_S_PER_BYTE = 8e-6
+
+
+#: A row up to its ``unmoved_s``, and since when (monotonic) it has not moved.
+_Row = Tuple[str, float]
+
+
+class _Group:
+    """One live group. ``devices`` maps a recorder's backend to a device type that it serves in this group."""
+
+    __slots__ = ("devices", "floors", "head", "ids", "label", "moves", "name", "reference", "since", "whole")
+
+    def __init__(self, group: Any, name: str, ranks: list[int], description: str, config: str) -> None:
+        self.reference = weakref.ref(group)  # never keep a group of the program alive
+        self.name = name
+        self.whole = bool(ranks)
+        self.devices: dict[str, str] = {}
+        for part in reversed(config.split(",")):
+            device, _, backend = part.strip().partition(":")
+            self.devices[backend or device] = device if backend else "cpu"
+        self.label = ",".join(sorted(self.devices))
+        self.head = '{"name":%s,"ranks":%s,"description":%s' % (
+            json.dumps(name),
+            json.dumps(ranks, separators=(",", ":")),
+            json.dumps(description),
+        )
+        self.ids: dict[str, int] = {}
+        self.floors: dict[str, int] = {}
+        self.moves: dict[str, tuple[int, int, float]] = {}
+        self.since = time.monotonic()
+
+
+class GroupTable:
+    """Keeps the groups and their ids from beat to beat; ``read_entries`` gives Gloo's JSON dump when one is needed."""
+
+    def __init__(self, c10d: Any, torch: Any, recorders: list[Recorder], read_entries: Callable[[], bytes]) -> None:
+        self._c10d = c10d
+        self._torch = torch
+        self._recorders = recorders
+        self._read_entries = read_entries
+        self._mark: tuple[Any, ...] = ()
+        self._groups: dict[int, _Group] = {}
+        self._names: dict[int, str] = {}
+        self._newest: dict[str, int] = {}
+        self._floors: dict[tuple[str, str], int] = {}
+        self._completion = Completion()
+        self._asked: dict[int, int] = {}
+        self._known_names: set[str] = set()
+        self._entries_at = 0.0
+        self._postponed = False
+        self._dumps: list[bytes] = []
+        self._rows: list[_Row] = []
+        self.rank: int | None = None
+        self.world_size: int | None = None
+        self.initialized = False
+        #: How many groups this process has begun to create by number: ranks that differ wait for different groups.
+        self.groups_created: int | None = None
+        #: Gloo records without names, as it does under TORCH_DISTRIBUTED_DEBUG=DETAIL: progress cannot be told apart.
+        self.nameless = False
+
+    def render(self) -> list[str]:
+        """One JSON object a group and recorder, as ``model.beats.BeatGroup``; two for a group used through both."""
+        changed = self._update_membership()
+        now = time.monotonic()
+        dumps = [recorder.read_status() for recorder in self._recorders]
+        if changed or dumps != self._dumps or self._postponed or self._completion.is_due(now):
+            self._dumps = dumps
+            pairs = zip(self._recorders, dumps)  # noqa: B905 -- strict= is newer than a rank's Python may be
+            statuses = {recorder.backend: recorder.parse_status(dump) for recorder, dump in pairs}
+            if "gloo" in statuses:
+                self._consult_entries(statuses["gloo"].progress, now)
+            self._rows = [row for group in self._groups.values() for row in self._render_group(group, statuses, now)]
+        # The usual case in a long step: nothing has moved, and only the time since then is to be written.
+        return ["%s%.3f}" % (row, now - since) for row, since in self._rows]
+
+    def _update_membership(self) -> bool:
+        """Look whether there are other groups than before; cheap when there are not."""
+        world = self._c10d._world
+        names = world.pg_names
+        # One C call over the live dict: no other thread can change it in between.
+        mark = (tuple(map(id, names)), world.group_count, id(world.default_pg))
+        if mark == self._mark and all(g.whole and g.reference() is not None for g in self._groups.values()):
+            return False
+        self._mark = mark
+        before, self._groups = self._groups, {}
+        for group in list(names):
+            known = before.get(id(group))
+            if known is not None and known.whole and known.reference() is group:
+                self._groups[id(group)] = known
+                del before[id(group)]
+        for gone in before.values():
+            for backend, pg_id in gone.ids.items():
+                key = (backend, gone.name)
+                self._floors[key] = max(pg_id, self._floors.get(key, -1))
+        for group, name in list(names.items()):
+            if id(group) not in self._groups:
+                self._groups[id(group)] = self._describe(group, str(name))
+        default = world.default_pg
+        self.initialized = default is not None
+        count = getattr(world, "group_count", None)
+        self.groups_created = count if isinstance(count, int) else None
+        if default is not None:
+            self.rank, self.world_size = int(default.rank()), int(default.size())
+        return True
+
+    def _describe(self, group: Any, name: str) -> _Group:
+        world = self._c10d._world
+        members = dict(world.pg_group_ranks.get(group) or {})
+        config = str(world.pg_backend_config.get(group) or "")
+        description = str(getattr(group, "group_desc", "") or "")
+        self._known_names.add(name)
+        found = _Group(group, name, sorted(members, key=lambda rank: members[rank]), description, config)
+        for recorder in self._recorders:
+            found.floors[recorder.backend] = self._floors.get((recorder.backend, name), -1)
+        if "nccl" in found.devices:
+            uid = getattr(self._backend(group, found.devices["nccl"]), "uid", None)
+            if isinstance(uid, int):
+                found.ids["nccl"] = uid
+        return found
+
+    def _backend(self, group: Any, device: str) -> Any:
+        try:
+            backend = group._get_backend(self._torch.device(device))
+            return getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it
+        except Exception:
+            return None
+
+    def _consult_entries(self, status: dict[int, Progress], now: float) -> None:
+        """Read the entries for an id without a name, or a number that may be wrong; seldom, for they are many."""
+        live = {group.ids["gloo"] for group in self._groups.values() if "gloo" in group.ids}
+        doubtful = self._completion.wants_entries({i: status[i] for i in live if i in status}, now)
+        # An id whose entries were overwritten before we saw them can only be named by new ones.
+        missing = [pg_id for pg_id in status if pg_id not in self._names]
+        unknown = [pg_id for pg_id in missing if self._asked.get(pg_id) != status[pg_id].enqueued]
+        self._postponed = (doubtful or bool(unknown)) and now < self._entries_at
+        if self._postponed or not (doubtful or unknown):
+            return
+        dump = self._read_entries()
+        self._entries_at = now + _PAUSE_S_PER_BYTE * len(dump)
+        self._completion.settle(dump, now)
+        for pg_id, name in parse_names(dump, unknown).items():
+            self._names[pg_id] = name
+            self._newest[name] = max(pg_id, self._newest.get(name, -1))
+        self._asked.update((pg_id, status[pg_id].enqueued) for pg_id in unknown)
+        self.nameless = "" in self._newest
+
+    def _find_id(self, group: _Group, backend: str, status: dict[int, Progress]) -> int | None:
+        """The group's ``pg_id`` in that recorder, if it is known and has recorded anything."""
+        known = group.ids.get(backend)
+        newest = self._newest.get(group.name, -1) if backend == "gloo" else -1
+        candidate = newest in status and newest != known and newest > group.floors[backend]
+        if candidate and self._sequence(group, backend) >= status[newest].enqueued:
+            group.ids[backend] = known = newest
+            self._postponed = True  # from the next beat on its numbers are looked after, whether they move or not
+        return known if known in status else None
+
+    def _sequence(self, group: _Group, backend: str) -> int:
+        """The backend's own count of operations; it is never behind what the recorder had a moment earlier."""
+        live = group.reference()
+        try:
+            return int(self._backend(live, group.devices[backend])._get_sequence_number_for_group())
+        except Exception:
+            return -1 if live is None else 1 << 62  # this torch cannot say: nothing speaks against it
+
+    def _render_group(self, group: _Group, statuses: dict[str, Status], now: float) -> list[_Row]:
+        rows: list[_Row] = []
+        for backend in group.devices:
+            status = statuses.get(backend)
+            pg_id = self._find_id(group, backend, status.progress) if status is not None else None
+            if status is not None and pg_id is not None:
+                progress = status.progress[pg_id]
+                if backend == "gloo":
+                    progress = self._completion.correct(pg_id, progress)
+                rows.append(self._render_row(group, backend, pg_id, progress, now))
+        if rows:
+            return rows
+        unused = all(self._is_unused(group, backend, statuses.get(backend)) for backend in group.devices)
+        progress = Progress(0, -1, 0) if unused else Progress(-1, -1, -1)
+        return [self._render_row(group, group.label, None, progress, now)]
+
+    def _is_unused(self, group: _Group, backend: str, status: Status | None) -> bool:
+        """Whether nothing recorded is a fact: the recorder is on, and every id in it is known to be another group's."""
+        if status is None or not status.recording:
+            return False
+        if backend == "nccl":
+            return "nccl" in group.ids
+        newest = self._newest.get(group.name, -1)
+        if newest > group.floors[backend] and self._sequence(group, backend) != 0:
+            return False
+        return all(self._names.get(pg_id) in self._known_names for pg_id in status.progress)
+
+    def _render_row(self, group: _Group, backend: str, pg_id: int | None, progress: Progress, now: float) -> _Row:
+        moved = group.moves.get(backend)
+        if moved is None or moved[:2] != (progress.enqueued, progress.completed):
+            moved = (progress.enqueued, progress.completed, now if moved is not None else group.since)
+            group.moves[backend] = moved
+        row = '%s,"pg_id":%s,"backend":%s,"enqueued":%d,"started":%d,"completed":%d,"unmoved_s":' % (
+            group.head,
+            "null" if pg_id is None else pg_id,
+            json.dumps(backend),
+            progress.enqueued,
+            progress.started,
+            progress.completed,
+        )
+        return row, moved[2]

@@ -1,0 +1,172 @@
+"""When the probe starts: on the import of torch.distributed, or when a default process group comes to be.
+
+A finder on ``sys.meta_path`` waits for ``torch.distributed.distributed_c10d`` and leaves no trace once it is imported.
+A process whose environment makes it a rank is probed from then on. Every other one (``mp.spawn`` passes the rank as an
+argument; launchers import torch.distributed too) becomes a rank in the moment it gets a default process group, which
+is seen by a setter around ``_World.default_pg`` (torch 2.4 to 2.13): no thread waits for it, and a fork keeps it.
+Imports the standard library only, and as little of it as possible.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+TYPE_CHECKING = False  # typing itself would be the dearest thing that every Python process of the job has to import
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+TARGET = "torch.distributed.distributed_c10d"
+OLDEST_TORCH = (2, 4)
+
+
+class _State:
+    """Of this process: the running probe, if any; and the process that our exit handler and fork handler belong to."""
+
+    probe: Any = None
+    run_dir = ""
+    exit_pid = 0
+    forks_watched = False
+
+
+def install() -> None:
+    """Begin to wait for torch.distributed, if ``HANGWATCH_RUN_DIR`` is set; nothing else happens before."""
+    _State.run_dir = os.environ.get("HANGWATCH_RUN_DIR", "")
+    if not _State.run_dir:
+        return
+    # Registered this early it runs after every other exit handler: a rank that hangs in one still has its beat.
+    _State.exit_pid = os.getpid()
+    atexit.register(_at_exit)
+    module = sys.modules.get(TARGET)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
+        _arrived(module)
+    else:
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Finds the target as everybody else would, and has us told once it is executed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != TARGET:
+            return None
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None and finder is not self else None
+            if spec is not None:
+                self._watch(spec.loader)
+                return spec
+        return None
+
+    def _watch(self, loader: Any) -> None:
+        """Shadow ``exec_module`` on this one loader until it has run; a loader that cannot be touched is left alone."""
+        try:
+            execute: Callable[[Any], None] = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                loader.__dict__.pop("exec_module", None)
+                execute(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                _arrived(module)
+
+            loader.exec_module = exec_module
+        except Exception as error:
+            leave_problem("the import of torch.distributed could not be watched: %r" % (error,))
+
+
+def _arrived(c10d: Any) -> None:
+    """torch.distributed is here; its import must succeed whatever happens to us."""
+    try:
+        from . import identity, recorder
+
+        if identity.is_child_of_rank(os.environ):
+            return
+        rank = identity.read_identity(os.environ).rank
+        torch = sys.modules["torch"]
+        if recorder.parse_version(torch.__version__) < OLDEST_TORCH:
+            if rank is not None:
+                leave_problem("torch %s is older than 2.4: no progress from inside the rank" % (torch.__version__,))
+            return
+        launcher = identity.is_launcher(identity.read_command_line())
+        if not launcher:
+            recorder.set_environment(os.environ, torch)
+        _watch_default_group(c10d)
+        if rank is not None and not launcher:
+            _start(c10d)
+    except Exception as error:
+        leave_problem("the probe could not be started: %r" % (error,))
+
+
+def _watch_default_group(c10d: Any) -> None:
+    """Be told whenever the default group is set or removed: the property stays as it is in every other respect."""
+    world = c10d._World
+    plain = world.__dict__["default_pg"]
+
+    def set_default_group(self: Any, group: Any) -> None:
+        plain.fset(self, group)
+        _default_group_set(c10d, group)
+
+    world.default_pg = property(plain.fget, set_default_group, plain.fdel, plain.__doc__)
+
+
+def _default_group_set(c10d: Any, group: Any) -> None:
+    try:
+        from . import identity
+
+        if identity.is_child_of_rank(os.environ):
+            return
+        if group is None:
+            os.environ.pop(identity.MARKER, None)
+            return
+        os.environ[identity.MARKER] = str(os.getpid())
+        _start(c10d)
+    except Exception as error:
+        leave_problem("the probe could not be started: %r" % (error,))
+
+
+def _start(c10d: Any) -> None:
+    if _State.probe is not None:
+        return
+    from .rank import Probe
+
+    if not _State.forks_watched:
+        os.register_at_fork(after_in_child=_after_fork)
+        _State.forks_watched = True
+    if _State.exit_pid != os.getpid():  # multiprocessing clears inherited exit handlers in a forked child
+        atexit.register(_at_exit)
+        _State.exit_pid = os.getpid()
+    _State.probe = Probe(_State.run_dir, c10d, sys.modules[__package__]._telemetry)
+    _State.probe.start()
+
+
+def _after_fork() -> None:
+    """A forked child has no probe thread and must not act as the rank; it may still become one of its own."""
+    probe, _State.probe = _State.probe, None
+    try:
+        if probe is not None:
+            probe.abandon()
+    except Exception:
+        pass
+
+
+def _at_exit() -> None:
+    try:
+        if _State.probe is not None:
+            _State.probe.stop()
+    except Exception:
+        pass
+
+
+def leave_problem(text: str) -> None:
+    """Leave one line for the agent in ``RUN_DIR/ranks/PID.problem``; silent where even that fails."""
+    try:
+        path = "%s/ranks/%d.problem" % (_State.run_dir, os.getpid())
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, (text + "\n").encode("utf-8", "replace"))
+        finally:
+            os.close(descriptor)
+    except Exception:
+        pass

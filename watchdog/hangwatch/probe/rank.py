@@ -1,0 +1,195 @@
+"""The probe of one rank: a daemon thread that beats, answers the control socket, and keeps to itself.
+
+Standard library; torch only through modules that the program has imported. Every failure stays in the beat's
+``problems``; none reaches the program.
+"""
+# Plain os calls: this runs in the rank.
+# ruff: noqa: PTH100, PTH108
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+import time
+from typing import Any
+
+from . import identity
+from .beat import BEAT_PERIOD_S, BEAT_VERSION, encode_beat, finite, write_whole
+from .control import Control
+from .groups import GroupTable
+from .recorder import Recorder, find_recorders
+from .server import ask_server, block_signals, start_server
+
+THREAD_NAME = "hangwatch-probe"
+_STOP_TIME_S = 1.0
+_PROBLEM_LIMIT = 8
+_FAILURE_LIMIT = 200
+
+
+def _read_failure() -> list[str]:
+    """The uncaught exception that ended the program while something keeps its process alive: where, and what.
+
+    The interpreter leaves it in ``sys.last_value`` when it prints it. No code of the exception's own class is run.
+    """
+    value = getattr(sys, "last_value", None)
+    if value is None:
+        return []
+    name = type(value).__name__
+    plain = type(value).__module__ == "builtins" and all(type(a) in (str, int, float) for a in value.args)
+    lines = [("%s: %s" % (name, value))[:_FAILURE_LIMIT] if plain else name]
+    where = getattr(sys, "last_traceback", None)
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    if where is not None:
+        code = where.tb_frame.f_code
+        lines.insert(0, "%s (%s:%d)" % (code.co_name, code.co_filename, where.tb_lineno))
+    return lines
+
+
+class Probe:
+    """Started once a process is a rank; ``stop`` at exit, ``abandon`` in a forked child."""
+
+    def __init__(self, run_dir: str, c10d: Any, telemetry: dict[str, Any]) -> None:
+        self._c10d = c10d
+        self._telemetry = telemetry
+        self._torch = sys.modules["torch"]
+        self._bindings = sys.modules["torch._C._distributed_c10d"]
+        self._stem = "%s/ranks/%d" % (os.path.abspath(run_dir), os.getpid())
+        self._server: str | None = None
+        self._problems: dict[str, str] = {}
+        self._counter = 0
+        self._stopping = False
+        self._recorders = find_recorders(self._bindings)
+        self._table = GroupTable(c10d, self._torch, self._recorders, self._read_entries)
+        self._identity = identity.read_identity(os.environ)
+        self._control = Control(self._answer)
+        self._listening: str | None = None
+        self._constant = {
+            "version": BEAT_VERSION,
+            "pid": os.getpid(),
+            "start_ticks": identity.read_start_ticks(),
+            "local_rank": self._identity.local_rank,
+            "torch": str(self._torch.__version__),
+            "python": platform.python_version(),
+        }
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; everything else happens in it."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread before the interpreter does (it must not be inside torch then) and remove the sockets."""
+        self._stopping = True
+        self._control.wake()
+        self._thread.join(_STOP_TIME_S)
+        for path in (self._listening, self._server):
+            if path is not None:
+                try:
+                    os.unlink(path)
+                except OSError:
+                    pass
+
+    def abandon(self) -> None:
+        """Forget, in a forked child, that there was a probe; the parent's sockets and files stay as they are."""
+        self._stopping = True
+        self._control.close()
+
+    def _run(self) -> None:
+        try:
+            sys.settrace(None)  # a debugger's or coverage tool's, set for all threads, is not meant for us
+            sys.setprofile(None)
+            block_signals()
+        except Exception as error:
+            self._note("thread", "the probe's thread could not be set apart: %r" % (error,))
+        self._open_sockets()
+        while not self._stopping:
+            self._beat()
+            try:
+                self._control.serve(time.monotonic() + BEAT_PERIOD_S)
+            except Exception as error:
+                self._note("control", "the control socket failed: %r" % (error,))
+                time.sleep(BEAT_PERIOD_S)
+
+    def _open_sockets(self) -> None:
+        try:
+            start_server(self._bindings, self._torch, self._stem + ".server")
+            self._server = self._stem + ".server"
+        except Exception as error:
+            self._note("server", "no worker server: %s" % (error,))
+        try:
+            self._control.listen(self._stem + ".control")
+            self._listening = self._stem + ".control"
+        except Exception as error:
+            self._note("control", "no control socket: %s" % (error,))
+
+    def _beat(self) -> None:
+        """Write one beat. A beat that cannot be written is tried again with the next."""
+        try:
+            groups = self._table.render()
+            self._problems.pop("groups", None)
+            if self._table.nameless:
+                self._note(
+                    "names", "Gloo's operations are recorded without their groups (TORCH_DISTRIBUTED_DEBUG=DETAIL)"
+                )
+        except Exception as error:
+            groups = []
+            self._note("groups", "the process groups could not be read: %r" % (error,))
+        self._counter += 1
+        table = self._table
+        try:
+            fields: dict[str, Any] = dict(
+                self._constant,
+                counter=self._counter,
+                at_ns=time.time_ns(),
+                rank=table.rank if table.rank is not None else self._identity.rank,
+                world_size=table.world_size if table.world_size is not None else self._identity.world_size,
+                initialized=table.initialized,
+                groups_created=table.groups_created,
+                failure=_read_failure(),
+                server=self._present(self._server),
+                control=self._present(self._listening),
+                problems=list(self._problems.values())[:_PROBLEM_LIMIT],
+                telemetry={name: finite(value) for name, value in list(self._telemetry.items())},
+            )
+            write_whole(self._stem + ".beat", encode_beat(fields, groups))
+            self._problems.pop("beat", None)
+        except Exception as error:
+            self._note("beat", "a beat could not be written: %s" % (error,))
+
+    def _present(self, path: str | None) -> str | None:
+        if path is None or os.path.lexists(path):
+            return path
+        self._note(path, "the socket %s is gone and cannot be made again" % path.rpartition(".")[2])
+        return None
+
+    def _answer(self, words: list[str]) -> bytes:
+        """``flight [active] [nccl|gloo]``: the pickle of that recorder, or of the one in use (NCCL's before Gloo's)."""
+        if not words or words[0] != "flight":
+            return b""
+        wanted = [r for r in self._recorders if r.backend in words[1:]] or self._recorders
+        try:
+            recorder = self._in_use(wanted)
+            return recorder.read_flight(only_active="active" in words[1:]) if recorder is not None else b""
+        except Exception as error:
+            self._note("flight", "the flight recorder could not be read: %r" % (error,))
+            return b""
+
+    def _in_use(self, recorders: list[Recorder]) -> Recorder | None:
+        return next(
+            (r for r in recorders if r.parse_status(r.read_status()).progress), recorders[-1] if recorders else None
+        )
+
+    def _read_entries(self) -> bytes:
+        """Gloo's entries as JSON: from our own worker server, which needs no GIL for it, or else directly."""
+        if self._server is not None:
+            try:
+                return ask_server(self._server, "fr_trace_json")
+            except OSError:
+                pass
+        return next((r.read_entries() for r in self._recorders if r.backend == "gloo"), b"")
+
+    def _note(self, key: str, text: str) -> None:
+        self._problems[key] = text[:300]
