@@ -1,0 +1,136 @@
+"""What a process is blocked on: the file, pipe, socket or path behind the system call its main thread is in.
+
+May import hangwatch.model and the standard library. Nothing here pauses the process: ``/proc`` alone is read, and its
+memory (at most one path) only for calls that take a path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from hangwatch.sources.proc import read_link, read_small, read_stat
+from hangwatch.sources.sockets import TcpSocket, read_descriptors, read_tcp_sockets
+from hangwatch.sources.syscalls import (
+    AT_FDCWD,
+    ON_DESCRIPTOR,
+    ON_PATH,
+    ON_POLL,
+    SystemCall,
+    as_descriptor,
+    parse_syscall,
+)
+
+_PATH_LIMIT_BYTES = 4096
+_POLLED_LIMIT = 4
+_HOLDERS_LIMIT = 4
+
+
+def read_syscall(pid: int) -> SystemCall | None:
+    """The system call the main thread is in; None where it runs or may not be seen."""
+    data = read_small(f"/proc/{pid}/syscall", 512)
+    return None if data is None else parse_syscall(data)
+
+
+def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] = ()) -> str | None:
+    """What the call waits for: a path, ``pipe:[INODE]``, ``socket:[INODE]``, a terminal; None where it is no such call.
+
+    A pipe is followed by the processes among ``relatives`` that hold its other end (``pipe:[7] from 12 cat``), a TCP
+    socket by its remote end (``socket:[7] to 10.0.0.1:29500``).
+    """
+    if call is None:
+        return None
+    if call.name in ON_PATH and len(call.arguments) > ON_PATH[call.name]:
+        return _path_argument(pid, call)
+    if call.name in ON_DESCRIPTOR and call.arguments:
+        return _describe_descriptor(pid, as_descriptor(call.arguments[0]), relatives)
+    if call.name in ON_POLL and len(call.arguments) > 1:
+        descriptors = _polled_descriptors(pid, call.arguments[0], call.arguments[1])
+        described = (_describe_descriptor(pid, descriptor, relatives) for descriptor in descriptors)
+        return ", ".join(text for text in described if text) or None
+    return None
+
+
+def _path_argument(pid: int, call: SystemCall) -> str | None:
+    """The path a call was given, made absolute as the process sees it; None where its memory cannot be read."""
+    index = ON_PATH[call.name]
+    raw = _read_memory(pid, call.arguments[index], _PATH_LIMIT_BYTES)
+    if not raw:
+        return None
+    path = raw.split(b"\0", 1)[0].decode(errors="replace")
+    if not path or path.startswith("/") or not path.isprintable():
+        return path if path.isprintable() and path else None
+    start = AT_FDCWD if index == 0 else as_descriptor(call.arguments[0])
+    folder = read_link(f"/proc/{pid}/cwd" if start == AT_FDCWD else f"/proc/{pid}/fd/{start}")
+    return path if folder is None else f"{folder}/{path}"
+
+
+def _polled_descriptors(pid: int, address: int, count: int) -> list[int]:
+    """The first descriptors of an array of ``struct pollfd`` (8 bytes each: int fd, short events, short revents)."""
+    raw = _read_memory(pid, address, 8 * min(count, _POLLED_LIMIT)) if 0 < count <= 4096 else None
+    return [int.from_bytes((raw or b"")[at : at + 4], "little", signed=True) for at in range(0, len(raw or b""), 8)]
+
+
+def _read_memory(pid: int, address: int, length: int) -> bytes | None:
+    """Bytes of the process's memory; fewer where a page ends the mapping; None where not permitted."""
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            # A path may end just before an unmapped page, and a read across one fails: stop at the page's end first.
+            within_page = min(length, 4096 - address % 4096)
+            head = os.pread(memory.fileno(), within_page, address)
+            if len(head) < length and b"\0" not in head:
+                head += os.pread(memory.fileno(), length - len(head), address + len(head))
+            return head
+    except (OSError, OverflowError):
+        return None
+
+
+def _describe_descriptor(pid: int, descriptor: int, relatives: Iterable[int]) -> str | None:
+    """What a descriptor of the process points at, with the other end where that is cheap to know."""
+    target = read_link(f"/proc/{pid}/fd/{descriptor}")
+    if target is None:
+        return None
+    if target.startswith("pipe:["):
+        return target + _describe_holders(pid, descriptor, target, relatives)
+    if target.startswith("socket:[") and target[8:-1].isdigit():
+        return target + _describe_peer(pid, int(target[8:-1]))
+    return target
+
+
+def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterable[int]) -> str:
+    """Which related processes hold the pipe's other end."""
+    writing = _access_mode(pid, descriptor)
+    if writing is None:
+        return ""
+    holders: list[str] = []
+    for other in relatives:
+        if other == pid or len(holders) >= _HOLDERS_LIMIT:
+            continue
+        if any(
+            link == target and _access_mode(other, number) == (not writing) for number, link in read_descriptors(other)
+        ):
+            stat = read_stat(other)
+            holders.append(f"{other} {stat.name}" if stat else str(other))
+    if not holders:
+        return ""
+    return f" {'to' if writing else 'from'} {', '.join(holders)}"
+
+
+def _access_mode(pid: int, descriptor: int) -> bool | None:
+    """True for a descriptor open for writing, False for reading; None where that cannot be read."""
+    for line in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b"").splitlines():
+        if line.startswith(b"flags:"):
+            return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return None
+
+
+def _describe_peer(pid: int, inode: int) -> str:
+    """The remote end of a TCP socket, or the port it listens on."""
+    found: TcpSocket | None = next((entry for entry in read_tcp_sockets(pid) if entry.inode == inode), None)
+    if found is None:
+        return ""
+    if found.listening:
+        return f" listening on port {found.local_port}"
+    host = f"[{found.remote_address}]" if ":" in found.remote_address else found.remote_address
+    return f" to {host}:{found.remote_port}"

@@ -1,0 +1,120 @@
+"""The blocks of code around a line: what has to hold for it to run. Pure; may import hangwatch.model and the standard library.
+
+``if rank == 0:`` around a collective explains more than the collective. Read with ``ast``; a file in a newer Python's
+syntax than ours has no blocks.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from hangwatch.model.stacks import Block
+
+_TEXT_LIMIT_CHARS = 200
+_LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+#: ``ast.TryStar`` (``except*``) came with Python 3.11 and has the same fields.
+_TRIES: tuple[type[ast.Try], ...] = (ast.Try, *((vars(ast)["TryStar"],) if "TryStar" in vars(ast) else ()))
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class SourceTree:
+    """A parsed file, asked for several lines. ``blocks_at`` of a file that is no Python is always empty."""
+
+    def __init__(self, source: str) -> None:
+        self._lines = [line.encode(errors="replace") for line in re.split(r"\r\n|\r|\n", source)]
+        try:
+            self._tree: ast.Module | None = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self._tree = None
+
+    def blocks_at(self, line: int) -> tuple[Block, ...]:
+        """The blocks around a line within its function, outermost first, and the guards that come before it."""
+        if self._tree is None:
+            return ()
+        return tuple(self._descend(self._tree.body, line))
+
+    def _descend(self, body: Sequence[ast.stmt], line: int) -> list[Block]:
+        """Blocks from this suite down to the line; entering a function forgets what is around it."""
+        found: list[Block] = []
+        for statement in body:
+            if not _spans(statement, line):
+                if statement.lineno < line:
+                    found.extend(self._guard(statement))
+                continue
+            if isinstance(statement, _SCOPES):
+                return self._descend(statement.body, line) if _within(statement.body, line) else found
+            for kind, header, text, suite in self._suites(statement):
+                if _within(suite, line):
+                    return [*found, Block(kind, header, _one_line(text)), *self._descend(suite, line)]
+            return found
+        return []
+
+    def _guard(self, statement: ast.stmt) -> Iterator[Block]:
+        """An ``if`` that leaves: past it, its condition was false."""
+        if isinstance(statement, ast.If) and not statement.orelse and isinstance(statement.body[-1], _LEAVES):
+            yield Block("guard", statement.lineno, _one_line(f"{self._word(statement)} {self._text(statement.test)}:"))
+
+    def _suites(self, statement: ast.stmt) -> Iterator[tuple[str, int, str, Sequence[ast.stmt]]]:
+        """Kind, line and text of the header, and the statements of each suite of a compound statement."""
+        line = statement.lineno
+        if isinstance(statement, ast.If):
+            header = f"{self._word(statement)} {self._text(statement.test)}:"
+            yield "if", line, header, statement.body
+            yield "else", line, header, statement.orelse
+        elif isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
+            if isinstance(statement, ast.While):
+                kind, header = "while", f"while {self._text(statement.test)}:"
+            else:
+                kind, header = "for", f"for {self._text(statement.target)} in {self._text(statement.iter)}:"
+            yield kind, line, header, statement.body
+            yield "after", line, header, statement.orelse
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            items = ", ".join(
+                self._text(item.context_expr) + (f" as {self._text(item.optional_vars)}" if item.optional_vars else "")
+                for item in statement.items
+            )
+            yield "with", line, f"with {items}:", statement.body
+        elif isinstance(statement, ast.Match):
+            for case in statement.cases:
+                guard = f" if {self._text(case.guard)}" if case.guard else ""
+                yield "case", case.pattern.lineno, f"case {self._text(case.pattern)}{guard}:", case.body
+        elif isinstance(statement, _TRIES):
+            yield "try", line, "try:", statement.body
+            for handler in statement.handlers:
+                what = f" {self._text(handler.type)}" if handler.type else ""
+                name = f" as {handler.name}" if handler.name else ""
+                yield "except", handler.lineno, f"except{what}{name}:", handler.body
+            yield "after", line, "try:", statement.orelse
+            yield "finally", line, "finally:", statement.finalbody
+
+    def _word(self, statement: ast.If) -> str:
+        """``if`` or ``elif``, as it is written."""
+        text = self._lines[statement.lineno - 1] if statement.lineno <= len(self._lines) else b""
+        return "elif" if text[statement.col_offset :].startswith(b"elif") else "if"
+
+    def _text(self, node: ast.expr | ast.pattern) -> str:
+        """An expression as it is written (``ast.get_source_segment`` splits the whole file each time; offsets are bytes)."""
+        lines = self._lines[node.lineno - 1 : node.end_lineno or node.lineno]
+        if not lines:
+            return ""
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = lines[0][node.col_offset :]
+        return b"\n".join(lines).decode(errors="replace")
+
+
+def _spans(statement: ast.stmt, line: int) -> bool:
+    """Whether the line is one of the statement's."""
+    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+
+
+def _within(suite: Sequence[ast.stmt], line: int) -> bool:
+    """Whether the line is one of the suite's."""
+    return bool(suite) and suite[0].lineno <= line <= (suite[-1].end_lineno or suite[-1].lineno)
+
+
+def _one_line(text: str) -> str:
+    """A header without its line breaks, cut at a limit."""
+    text = re.sub(r"\s+", " ", text)
+    return text if len(text) <= _TEXT_LIMIT_CHARS else text[: _TEXT_LIMIT_CHARS - 1] + "…"

@@ -1,0 +1,163 @@
+"""Local variables of a frame, from py-spy's ``repr`` of them to what may leave the machine: types and shapes.
+
+Pure; may import the standard library only. Read from py-spy 0.4.3 (``--locals``): strings in double quotes with quotes
+inside *not* escaped, containers cut with ``...``, objects ``<module.Type at 0x7f..>``, unreadable values ``?``,
+integers beyond 64 bits ``+bigint``.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_DESCRIPTION_CHARS = 200
+_MAX_ITEMS = 8
+_MAX_DEPTH = 6
+_MAX_REPR_CHARS = 4096
+
+_OBJECT = re.compile(r"<([A-Za-z_][\w.]{0,119})(?: at 0x[0-9a-f]+)?>")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|NaN|nan|bigint)")
+_WORD = re.compile(r"None|True|False|\.\.\.|\?")
+_KEY = re.compile(r'"([A-Za-z_]\w{0,38})": ')
+_STRING_END = re.compile(r'"(?=, |[)\]}]|: |$)')
+_BRACKETS = {"(": (")", "tuple"), "[": ("]", "list"), "{": ("}", "dict")}
+
+#: Beyond a string inside a container nothing can be told from the string's own text (quotes are not escaped), so from
+#: there on only words of ours are written.
+_PLAIN_TYPES = frozenset(
+    {"Tensor", "Parameter", "ndarray", "Size", "dtype", "device", "set", "bytes", "module", "function"}
+)
+_PLAIN_KEYS = frozenset(
+    {
+        "input_ids", "attention_mask", "labels", "pixel_values", "position_ids", "token_type_ids", "metadata", "images",
+        "image", "inputs", "input", "targets", "target", "loss", "logits", "label", "label_ids", "input_features",
+    }
+)  # fmt: skip
+
+
+class _UnreadableError(ValueError):
+    """The rest of a repr is not what py-spy writes."""
+
+
+def describe_local(text: str, *, keep_integers: bool = False, keep_booleans: bool = False) -> str:
+    """What a variable is: ``int``, ``str(12)``, ``Tensor``, ``tuple[Tensor, Tensor]``, ``dict[labels: Tensor]``.
+
+    ``text`` is py-spy's repr. Never a value of the user's: no text of strings, no numbers; keys of dictionaries only
+    where they are short identifiers. A list of equals is ``list[Tensor, ...]``; what was cut ends in ``...``; what
+    cannot be read is ``?``. With ``keep_integers`` and ``keep_booleans`` (for frames of libraries) a variable that *is*
+    such a value keeps it, ``int=3``. None is always None. Never raises; at most ``MAX_DESCRIPTION_CHARS`` long.
+    """
+    text = text.strip()
+    if text.startswith('"'):
+        inner = text[1:-1] if len(text) > 1 and text.endswith('"') else text[1:]
+        return f"str({len(inner.removesuffix('...'))}+)" if inner.endswith("...") else f"str({len(inner)})"
+    if text in {"True", "False"}:
+        return f"bool={text}" if keep_booleans else "bool"
+    if keep_integers and re.fullmatch(r"-?\d{1,18}", text):
+        return f"int={text}"
+    reader = _Reader(text[:_MAX_REPR_CHARS])
+    try:
+        description = reader.read_value(0)
+    except _UnreadableError:
+        description = _BRACKETS[text[0]][1] if text[:1] in _BRACKETS else "object" if text.startswith("<") else "?"
+    return _shorten(description)
+
+
+def _shorten(description: str) -> str:
+    """Cut at the limit."""
+    if len(description) <= MAX_DESCRIPTION_CHARS:
+        return description
+    return description[: MAX_DESCRIPTION_CHARS - 3] + "..."
+
+
+class _Reader:
+    """Reads one value of py-spy's notation."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._after_string = False
+
+    def read_value(self, depth: int) -> str:
+        """The description of the value that starts here."""
+        head = self._text[self._at : self._at + 1]
+        if head in _BRACKETS:
+            return self._read_container(depth)
+        if head == '"':
+            return self._read_string()
+        if head == "<":
+            match = self._take(_OBJECT)
+            name = match.group(1).rsplit(".", 1)[-1] or "object"
+            return name if not self._after_string or name in _PLAIN_TYPES else "object"
+        word = _WORD.match(self._text, self._at)
+        if word is not None:
+            self._at = word.end()
+            return {"True": "bool", "False": "bool"}.get(word.group(), word.group())
+        number = self._take(_NUMBER).group()
+        fraction = any(mark in number for mark in (".", "e", "inf", "NaN", "nan")) or len(number) > 21
+        return "float" if fraction else "int"
+
+    def _read_container(self, depth: int) -> str:
+        """A tuple, list or dictionary."""
+        closer, name = _BRACKETS[self._text[self._at]]
+        self._at += 1
+        if depth >= _MAX_DEPTH:
+            raise _UnreadableError
+        items: list[str] = []
+        while not self._skip(closer):
+            if self._at >= len(self._text):
+                items += [] if items[-1:] == ["..."] else ["..."]
+                break
+            if items and not self._skip(", "):
+                raise _UnreadableError
+            if self._skip("..."):
+                items.append("...")
+                continue
+            items.append(self._read_pair(depth) if name == "dict" else self.read_value(depth + 1))
+        return f"{name}[{', '.join(_collapse(items, name))}]"
+
+    def _read_pair(self, depth: int) -> str:
+        """A key with its value; a key that is no short identifier is described by its type."""
+        match = _KEY.match(self._text, self._at)
+        if match is not None:
+            self._at = match.end()
+            key = match.group(1)
+            if self._after_string and key not in _PLAIN_KEYS:
+                key = "str"
+        else:
+            key = self.read_value(depth + 1)
+            if not self._skip(": "):
+                raise _UnreadableError
+        return f"{key}: {self.read_value(depth + 1)}"
+
+    def _read_string(self) -> str:
+        """A string inside a container: its length cannot be trusted, so it is not told."""
+        match = _STRING_END.search(self._text, self._at + 1)
+        self._at = match.end() if match is not None else len(self._text)
+        self._after_string = True
+        return "str"
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """The pattern must be here."""
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise _UnreadableError
+        self._at = match.end()
+        return match
+
+    def _skip(self, text: str) -> bool:
+        """Step over a text if it is here."""
+        if self._text.startswith(text, self._at):
+            self._at += len(text)
+            return True
+        return False
+
+
+def _collapse(items: list[str], name: str) -> list[str]:
+    """Items as they are written: a list of equals once, at most ``_MAX_ITEMS``, then ``...``."""
+    cut = bool(items) and items[-1] == "..."
+    shown = items[:-1] if cut else items
+    if name == "list" and len(shown) > 1 and len(set(shown)) == 1:
+        return [shown[0], "..."]
+    if len(shown) > _MAX_ITEMS:
+        return [*shown[:_MAX_ITEMS], "..."]
+    return [*shown, "..."] if cut else shown

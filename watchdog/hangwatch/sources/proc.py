@@ -1,0 +1,105 @@
+"""Reading ``/proc``: small files of one process, parsed by hand because they are read every second.
+
+May import the standard library only. Field numbers are those of proc_pid_stat(5), Linux 6.x; everything read here has
+been there since 2.6.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+#: ``btime`` of /proc/stat is rounded to seconds and moves by one when the clock is disciplined.
+START_TIME_TOLERANCE_S = 1.05
+
+
+class Stat(NamedTuple):
+    """The fields we use of ``/proc/PID/stat``. ``cpu_s`` is user + system of all threads, also of those that ended."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    cpu_s: float
+    threads: int
+    start_ticks: int
+    wait_status: int
+
+
+def parse_stat(data: bytes) -> Stat | None:
+    """Parse ``/proc/PID/stat``; None for anything else. The name may hold blanks and parentheses."""
+    try:
+        head, tail = data.rsplit(b")", 1)
+        pid, name = head.split(b"(", 1)
+        fields = tail.split()
+        return Stat(
+            pid=int(pid),
+            name=name.decode(errors="replace"),
+            state=fields[0].decode(),
+            parent=int(fields[1]),
+            cpu_s=(int(fields[11]) + int(fields[12])) / CLOCK_TICKS,
+            threads=int(fields[17]),
+            start_ticks=int(fields[19]),
+            wait_status=int(fields[49]) if len(fields) > 49 else 0,
+        )
+    except (ValueError, IndexError):
+        return None
+
+
+def read_small(path: str, limit_bytes: int = 65536) -> bytes | None:
+    """The head of a small file; None where it cannot be read for whatever reason (gone, not ours)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, limit_bytes)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def read_whole(path: str, limit_bytes: int) -> bytes | None:
+    """All of a file of ``/proc`` (which answers a read with a page at most), up to a limit; None where unreadable."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(limit_bytes)
+    except OSError:
+        return None
+
+
+def read_link(path: str) -> str | None:
+    """Where a link of ``/proc`` points; None where it cannot be read."""
+    try:
+        return str(Path(path).readlink())
+    except OSError:
+        return None
+
+
+def read_stat(pid: int) -> Stat | None:
+    """``/proc/PID/stat`` now; None when the process is gone."""
+    data = read_small(f"/proc/{pid}/stat", 2048)
+    return None if data is None else parse_stat(data)
+
+
+@lru_cache(maxsize=1)
+def boot_time_s() -> float:
+    """When the machine started, seconds since the epoch, read once so that start times compare equal in one agent."""
+    for line in (read_whole("/proc/stat", 1 << 20) or b"").splitlines():
+        if line.startswith(b"btime "):
+            return float(line.split()[1])
+    return 0.0
+
+
+def start_time_s(stat: Stat) -> float:
+    """When the process started, seconds since the epoch (psutil's ``create_time``)."""
+    return boot_time_s() + stat.start_ticks / CLOCK_TICKS
+
+
+def is_same_start(stat: Stat, start_time: float) -> bool:
+    """Whether the process is the one that started then, and not another with its pid."""
+    return abs(start_time_s(stat) - start_time) <= START_TIME_TOLERANCE_S

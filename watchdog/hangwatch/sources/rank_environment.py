@@ -1,0 +1,117 @@
+"""What a process's environment says of its rank. Pure; may import msgspec and the standard library.
+
+The variables are those of torchrun (torch 2.x ``run.py``), DeepSpeed's and accelerate's launchers, Open MPI, MPICH and
+Intel MPI (PMI), PMIx, and Slurm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+_NAMES = frozenset(
+    {
+        "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+        "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+        "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMIX_RANK",
+        "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID",
+    }
+)  # fmt: skip
+_LONGEST_VALUE = 256
+
+
+class RankClaim(msgspec.Struct, frozen=True):
+    """A process's claim to a rank. ``by`` is who gave it: env (RANK itself), mpirun or srun.
+
+    ``job_id`` is None where the environment names no job. ``elastic`` says that torchrun's own variables are there.
+    """
+
+    rank: int
+    by: str
+    world_size: int | None = None
+    local_rank: int | None = None
+    restart: int = 0
+    job_id: str | None = None
+    elastic: bool = False
+
+
+def parse_environ(data: bytes) -> dict[str, str]:
+    """The variables of ``/proc/PID/environ`` that say something of ranks and jobs; all others are dropped unseen."""
+    found: dict[str, str] = {}
+    for item in data.split(b"\0"):
+        name, separator, value = item.partition(b"=")
+        if separator and len(name) < 32 and (key := name.decode("ascii", "replace")) in _NAMES:
+            found.setdefault(key, value[:_LONGEST_VALUE].decode(errors="replace"))
+    return found
+
+
+def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None) -> RankClaim | None:
+    """The rank a process has by its environment; None without one.
+
+    ``inherited_rank`` is the RANK its MPI or Slurm launcher itself has (a pod's or an outer job's): an equal one in the
+    process says nothing about it, and the launcher's own variable decides.
+    """
+    rank = _number(environ, "RANK")
+    mpi = _first_number(environ, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+    restart = _number(environ, "TORCHELASTIC_RESTART_COUNT") or 0
+    elastic = "TORCHELASTIC_RUN_ID" in environ
+    overridden = inherited_rank is not None and environ.get("RANK") == inherited_rank and mpi is not None
+    if rank is not None and not overridden:
+        return RankClaim(
+            rank=rank,
+            by="env",
+            world_size=_number(environ, "WORLD_SIZE"),
+            local_rank=_number(environ, "LOCAL_RANK"),
+            restart=restart,
+            job_id=identify_job(environ),
+            elastic=elastic,
+        )
+    if mpi is not None:
+        return RankClaim(
+            rank=mpi,
+            by="mpirun",
+            world_size=_first_number(environ, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"),
+            local_rank=_first_number(environ, "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK"),
+            job_id=identify_job(environ),
+        )
+    slurm = _number(environ, "SLURM_PROCID")
+    # The batch script itself has SLURM_PROCID=0 too, and is no task of any step.
+    if slurm is not None and environ.get("SLURM_STEP_ID", "batch").isdigit():
+        return RankClaim(
+            rank=slurm,
+            by="srun",
+            world_size=_first_number(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+            local_rank=_number(environ, "SLURM_LOCALID"),
+            job_id=identify_job(environ),
+        )
+    return None
+
+
+def identify_job(environ: Mapping[str, str]) -> str | None:
+    """A name for the job, equal on all its ranks and nodes; None where the environment gives none.
+
+    torchrun's run id, if it is one; else where the ranks meet, within the Slurm job if there is one (the port is needed:
+    a batch script may run two jobs side by side); else the Slurm job and step.
+    """
+    run_id = environ.get("TORCHELASTIC_RUN_ID", "")
+    if run_id and run_id != "none":
+        return run_id
+    address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
+    slurm, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
+    meeting = f"{address}:{port}" if address and port else None
+    if slurm:
+        return f"slurm-{slurm}/{meeting}" if meeting else f"slurm-{slurm}.{step}" if step else f"slurm-{slurm}"
+    return meeting
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    """A variable that is a small whole number."""
+    value = environ.get(name, "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 8 else None
+
+
+def _first_number(environ: Mapping[str, str], *names: str) -> int | None:
+    """The first of several variables that is a number."""
+    return next((number for name in names if (number := _number(environ, name)) is not None), None)

@@ -1,0 +1,221 @@
+"""Stacks of ranks, read by py-spy without stopping them.
+
+May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Always ``--nonblocking``: a
+rank is never paused, and a stopped one can be read at all. Such a read may race with the interpreter, so a failure is
+tried once more. Format: ``py-spy dump --json``, py-spy 0.4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.model.capture import Gap
+from hangwatch.model.stacks import Frame, StackSample, ThreadStack
+from hangwatch.sources import source_lines
+from hangwatch.sources.locals import describe_local
+from hangwatch.sources.proc import read_small
+
+SOURCE = "stacks"
+_AT_ONCE = 4
+_OUTPUT_LIMIT_BYTES = 64 << 20
+_FRAMES_LIMIT = 400
+_LOCALS_LIMIT = 64
+#: Integers of torch's own frames are peers, tags and counts; booleans of these libraries are switches, not data.
+_INTEGER_PACKAGES = ("/torch/", "/deepspeed/")
+_BOOLEAN_PACKAGES = (*_INTEGER_PACKAGES, "/accelerate/", "/transformers/", "/lightning/", "/megatron/")
+
+
+class StackFormatError(ValueError):
+    """py-spy's output is not what it should be."""
+
+
+class _Local(msgspec.Struct):
+    name: str
+    repr: str | None = None
+
+
+class _Frame(msgspec.Struct):
+    name: str
+    filename: str
+    line: int
+    locals: list[_Local] | None = None
+
+
+class _Thread(msgspec.Struct):
+    frames: list[_Frame]
+    os_thread_id: int | None = None
+    thread_name: str | None = None
+    active: bool = False
+    owns_gil: bool = False
+
+
+def find_pyspy() -> str | None:
+    """Path of py-spy: beside this interpreter, else on PATH; None where it is not installed."""
+    beside = Path(sys.executable).parent / "py-spy"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+
+
+async def sample_stacks(
+    pids: Sequence[int], *, timeout_s: float = 3.0, with_locals: bool = True
+) -> dict[int, StackSample | Gap]:
+    """The stacks of several processes, each within ``timeout_s``, a few at once; a Gap for each that cannot be had.
+
+    The main thread's frames outside the standard library carry the text of their lines.
+    """
+    program = find_pyspy()
+    if program is None:
+        gap = Gap(SOURCE, "py-spy is not installed", hint="pip install py-spy")
+        return dict.fromkeys(pids, gap)
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def sample(pid: int) -> StackSample | Gap:
+        async with slots:
+            return await _sample(program, pid, timeout_s, with_locals)
+
+    wanted = tuple(dict.fromkeys(pids))
+    results = dict(zip(wanted, await asyncio.gather(*(sample(pid) for pid in wanted)), strict=True))
+    seen = {pid: result for pid, result in results.items() if isinstance(result, StackSample)}
+    return {**results, **await source_lines.shared.attach(seen)}
+
+
+def parse_pyspy(data: bytes, *, at_ns: int, pid: int) -> StackSample:
+    """Threads with Python frames, the main one first, locals reduced to descriptions. Raises ``StackFormatError``.
+
+    A frame whose line is not known has line 0. ``os_thread_id`` is 0 where py-spy does not know it (Python < 3.11,
+    nonblocking); the main thread is then the one of that name, else the first that ``threading`` did not start.
+    """
+    try:
+        threads = msgspec.json.decode(data, type=list[_Thread])
+    except msgspec.MsgspecError as error:
+        raise StackFormatError(f"py-spy's output cannot be read: {error}") from None
+    threads = [thread for thread in threads if thread.frames]
+    main = _find_main(threads, pid)
+    ordered = sorted(threads, key=lambda thread: thread is not main)
+    return StackSample(at_ns, tuple(_make_thread(thread, thread is main) for thread in ordered))
+
+
+def explain_failure(pid: int, message: str) -> Gap:
+    """py-spy's complaint (0.4.3, several lines) as one line with a repair."""
+    lower = message.lower()
+    if "permission denied" in lower or "operation not permitted" in lower:
+        return Gap(SOURCE, f"reading process {pid} is not permitted", hint=_permission_hint())
+    if "no such process" in lower or "no such file" in lower or "os error 3)" in lower:
+        return Gap(SOURCE, f"process {pid} is gone")
+    if "failed to find python version" in lower or "failed to find a python" in lower:
+        return Gap(SOURCE, f"process {pid} runs no Python that py-spy knows")
+    lines = [line.strip() for line in message.split("Stack backtrace", maxsplit=1)[0].splitlines() if line.strip()]
+    reasons = [line.removeprefix("Error: ") for line in lines if not line.startswith(("Caused by", "Reason"))]
+    return Gap(SOURCE, f"py-spy could not read process {pid}: {'; '.join(reasons)[:300] or 'it gave no reason'}")
+
+
+async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool) -> StackSample | Gap:
+    """One process, tried twice within the time."""
+    arguments = ["dump", "--json", "--nonblocking", *(["--locals"] if with_locals else []), "--pid", str(pid)]
+    deadline = time.monotonic() + timeout_s
+    gap = Gap(SOURCE, f"process {pid} could not be read within {timeout_s:g} s")
+    for _ in range(2):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            break
+        result = await _dump(program, arguments, left_s)
+        if result is None:
+            break
+        code, output, message, at_ns = result
+        if code == 0:
+            try:
+                return parse_pyspy(output, at_ns=at_ns, pid=pid)
+            except StackFormatError as error:
+                gap = Gap(SOURCE, f"process {pid}: {error}", hint="use py-spy 0.4 or newer: pip install -U py-spy")
+        else:
+            gap = explain_failure(pid, message)
+            if gap.hint or "gone" in gap.reason:
+                break
+    return gap
+
+
+async def _dump(program: str, arguments: list[str], timeout_s: float) -> tuple[int, bytes, str, int] | None:
+    """Run py-spy once: exit status, output, complaint, and when; None when it took too long and was killed."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_OUTPUT_LIMIT_BYTES,
+            env={"PATH": os.environ.get("PATH", os.defpath), "RUST_BACKTRACE": "0"},
+        )
+    except OSError as error:
+        return 1, b"", f"{program} cannot be run: {error.strerror}", time.time_ns()
+    try:
+        output, complaint = await asyncio.wait_for(process.communicate(), timeout_s)
+    except asyncio.TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            # It may be caught in the kernel, behind the very process that hangs.
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), 1.0)
+    return process.returncode or 0, output, complaint.decode(errors="replace"), time.time_ns()
+
+
+def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:
+    """The main thread among those seen."""
+    for thread in threads:
+        if thread.os_thread_id == pid:
+            return thread
+    if any(thread.os_thread_id for thread in threads):
+        return None
+    for thread in threads:
+        if thread.thread_name == "MainThread":
+            return thread
+    return next((thread for thread in threads if thread.frames[-1].name != "_bootstrap"), None)
+
+
+def _make_thread(thread: _Thread, is_main: bool) -> ThreadStack:
+    """One thread in our terms."""
+    return ThreadStack(
+        os_thread_id=thread.os_thread_id or 0,
+        name=thread.thread_name,
+        is_main=is_main,
+        active=thread.active,
+        owns_gil=thread.owns_gil,
+        frames=tuple(
+            Frame(frame.name, frame.filename, max(frame.line, 0), locals=_describe(frame))
+            for frame in thread.frames[:_FRAMES_LIMIT]
+        ),
+    )
+
+
+def _describe(frame: _Frame) -> dict[str, str] | None:
+    """The frame's locals as descriptions; None where py-spy was not asked for them."""
+    if frame.locals is None:
+        return None
+    integers = any(package in frame.filename for package in _INTEGER_PACKAGES)
+    booleans = any(package in frame.filename for package in _BOOLEAN_PACKAGES)
+    return {
+        local.name[:64]: describe_local(local.repr, keep_integers=integers, keep_booleans=booleans)
+        for local in frame.locals[:_LOCALS_LIMIT]
+        if local.repr is not None
+    }
+
+
+def _permission_hint() -> str:
+    """How to be allowed to read other processes on this machine."""
+    scope = (read_small("/proc/sys/kernel/yama/ptrace_scope", 16) or b"").strip()
+    if scope not in {b"", b"0"} and os.geteuid() != 0:
+        return "sudo sysctl kernel.yama.ptrace_scope=0, or run the agent as root"
+    if os.geteuid() != 0:
+        return "run the agent as the job's user or as root"
+    return "give the agent's container SYS_PTRACE: --cap-add=SYS_PTRACE"
