@@ -1,0 +1,162 @@
+"""Who holds everybody up, and whether it can be proven. Pure; the definition is in ``docs/architecture.md``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hangwatch.analysis.alignment import History, Parting, describe
+from hangwatch.analysis.views import RankView
+from hangwatch.analysis.waitfor import Edge, WaitGraph
+from hangwatch.model.text import format_ranks
+
+Shape = Literal["nothing", "root", "cycle", "together"]
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The outcome of the analysis.
+
+    ``shape``: ``root`` (ranks that wait for no one hold the others up), ``cycle`` (they wait for each other),
+    ``together`` (all are in the same operation and nothing completes) or ``nothing`` (no one waits). ``proof`` says in
+    words why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
+    """
+
+    shape: Shape
+    culprits: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    component: tuple[int, ...] = ()
+    parting: Parting | None = None
+    proof: str | None = None
+
+
+def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
+    """The smaller side by what the stacks show, for ranks whose operations nobody recorded; all of them on a tie."""
+    sides: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    for rank in component:
+        wait = views[rank].wait if rank in views else None
+        created = views[rank].capture.groups_created if wait is not None and wait.kind == "group_creation" else None
+        sides[(wait.kind, wait.op, created) if wait else ("", "", None)].append(rank)
+    ordered = sorted(sides.values(), key=len, reverse=True)
+    tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
+    return tuple(sorted(r for side in (ordered if tie or len(ordered) == 1 else ordered[1:]) for r in side))
+
+
+def _cycle_culprits(
+    views: Mapping[int, RankView], component: Sequence[int], parting: Parting | None
+) -> tuple[int, ...]:
+    """Which of a cycle's ranks are named: the smaller side of a parting that all of them took part in, else all."""
+    if parting is None:
+        recorded = any(views[r].frontier is not None for r in component if r in views)
+        return tuple(component) if recorded else _stack_sides(views, component)
+    members = frozenset(parting.group.ranks)
+    if members and not members.issuperset(component):
+        return tuple(component)
+    return parting.minority(component) or tuple(component)
+
+
+def _relevant_parting(partings: Sequence[Parting], component: frozenset[int]) -> Parting | None:
+    """A wrong pair comes first, wherever it was; else the earliest parting that splits the component."""
+    for parting in partings:
+        if parting.mismatch:
+            return parting
+    for parting in partings:
+        if sum(not component.isdisjoint(side.ranks) for side in parting.sides) > 1:
+            return parting
+    return None
+
+
+def _prove_mismatch(edges: Iterable[Edge]) -> str | None:
+    for edge in edges:
+        if edge.reason == "mismatch" and edge.operation is not None and edge.other is not None:
+            where = f"{edge.operation.group.label} at number {edge.operation.seq}"
+            return (
+                f"rank {edge.waiter} is in {describe(edge.operation)} in {where}, rank {edge.awaited} used that number "
+                f"for {describe(edge.other)}: the two can never meet"
+            )
+    return None
+
+
+def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], edges: Sequence[Edge]) -> str | None:
+    """A cycle is a proof if every rank in it is seen blocked, and no other thread of it could still join."""
+    if not all(r in views and views[r].blocked and views[r].alone for r in component):
+        return None
+    # Where nobody recorded the operations, the group is known only when the stack shows the default one.
+    for rank in component:
+        view = views[rank]
+        wait = view.wait
+        unrecorded = view.frontier is None and wait is not None
+        if unrecorded and wait is not None and wait.kind in {"backward", "work", "store"}:
+            return None
+        if unrecorded and wait is not None and wait.kind == "collective" and not wait.default_group:
+            return None
+    chain = ", ".join(f"rank {e.waiter} for rank {e.awaited}" for e in _one_cycle(edges))
+    return f"ranks {format_ranks(component)} wait for each other in a circle ({chain}), and none of them can move"
+
+
+def _one_cycle(edges: Sequence[Edge]) -> list[Edge]:
+    """One simple cycle among the edges of a strongly connected component."""
+    after: dict[int, Edge] = {}
+    for edge in edges:
+        after.setdefault(edge.waiter, edge)
+    seen: list[int] = []
+    node = edges[0].waiter
+    while node not in seen:
+        seen.append(node)
+        node = after[node].awaited
+    return [after[n] for n in seen[seen.index(node) :]]
+
+
+def _prove_gone(edges: Iterable[Edge]) -> str | None:
+    edge = next((e for e in edges if e.reason == "gone"), None)
+    return f"rank {edge.waiter} waits for rank {edge.awaited}, whose process is gone" if edge else None
+
+
+def assign_blame(views: Mapping[int, RankView], history: History, graph: WaitGraph, waiting: Iterable[int]) -> Blame:
+    """Blame for a graph; ``waiting`` are the ranks whose waits count."""
+    waiting = tuple(sorted(waiting))
+    if not waiting:
+        return Blame("nothing")
+    if not graph.edges:
+        return _blame_together(views, history, waiting)
+    roots = tuple(sorted(r for sink in graph.sinks if len(sink) == 1 for r in sink))
+    cycles = [sink for sink in graph.sinks if len(sink) > 1]
+    component = frozenset(r for sink in graph.sinks for r in sink)
+    partings = tuple(history.partings(concerned=component | frozenset(waiting)))
+    parting = _relevant_parting(partings, component | frozenset(waiting))
+    culprits = set(roots)
+    for cycle in cycles:
+        culprits |= set(_cycle_culprits(views, cycle, parting))
+    if parting is not None and parting.mismatch:
+        # A wrong pair may have gone through before the ranks got to where they are: who parted first is to blame.
+        everyone = [r for side in parting.sides for r in side.ranks]
+        minority = parting.minority(everyone)
+        if len(minority) < len(everyone):
+            culprits = set(minority)
+    inside = [e for cycle in cycles for e in graph.within(cycle)]
+    proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
+    for cycle in cycles:
+        proof = proof or _prove_cycle(views, cycle, [e for e in inside if e.waiter in cycle])
+    shape: Shape = "cycle" if cycles and not roots else "root"
+    alone = tuple(r for r in waiting if r not in culprits)
+    named = tuple(sorted(culprits))
+    return Blame(shape, named, alone, tuple(sorted(component)), parting, proof)
+
+
+def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:
+    """Nobody waits for anybody who could still come: a rank whose partners are done hangs itself, else it is no rank."""
+    behind = []
+    for rank in waiting:
+        frontier = views[rank].frontier
+        if frontier is None or frontier.p2p:
+            continue
+        here = history.at(frontier.group.key, frontier.seq)
+        others = [o for r, o in here.items() if r != rank]
+        members = len(frontier.group.ranks) - 1
+        if others and len(others) == members and all(o.completed for o in others):
+            behind.append(rank)
+    if behind and len(behind) < len(views):
+        return Blame("root", tuple(behind), tuple(r for r in waiting if r not in behind), tuple(behind))
+    return Blame("together", (), waiting, waiting)

@@ -1,0 +1,123 @@
+"""The case: everything the analysis found in a capture, in one value. What cause rules look at. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hangwatch.analysis.alignment import History
+from hangwatch.analysis.blame import Blame, assign_blame
+from hangwatch.analysis.motion import still_since_ns
+from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.views import RankView, view_ranks
+from hangwatch.analysis.waitfor import WaitGraph, build_graph, describe_waits
+from hangwatch.model.capture import Capture
+from hangwatch.model.collectives import Operation
+from hangwatch.model.incident import SourceLine
+from hangwatch.model.stacks import Frame
+
+
+@dataclass(frozen=True)
+class Case:
+    """One capture, analysed. ``world`` is every global rank the job has, seen or not."""
+
+    capture: Capture
+    views: Mapping[int, RankView]
+    world: tuple[int, ...]
+    history: History
+    graph: WaitGraph
+    blame: Blame
+
+    @property
+    def operation(self) -> Operation | None:
+        """The operation the waiting ranks are in: of the waiting ranks' frontiers, the one that most are in, then the oldest."""
+        ranks = self.blame.waiting or self.blame.culprits
+        fronts = [o for r in ranks if r in self.views and (o := self.views[r].frontier) is not None]
+        count = Counter((*o.group.key, o.seq) for o in fronts)
+        return min(fronts, key=lambda o: (-count[(*o.group.key, o.seq)], o.created_ns), default=None)
+
+    @property
+    def onset_ns(self) -> int | None:
+        """When the oldest operation that a waiting rank is still in was enqueued; None where nobody recorded it."""
+        ranks = self.blame.waiting or self.blame.culprits
+        return min((o.created_ns for r in ranks if r in self.views and (o := self.views[r].frontier)), default=None)
+
+    @property
+    def still_since_ns(self) -> int | None:
+        """Since when a waiting rank whose wait nobody recorded has stood still, by its samples."""
+        ranks = [r for r in self.blame.waiting or self.blame.culprits if r in self.views]
+        unrecorded = [self.views[r].capture for r in ranks if self.views[r].frontier is None]
+        return min((ns for c in unrecorded if (ns := still_since_ns(c)) is not None), default=None)
+
+    def place(self, rank: int) -> str:
+        """Where a rank waits, for people: ``all_gather in default_pg (number 12)``."""
+        view = self.views[rank]
+        if view.frontier is not None:
+            kind = "" if view.frontier.p2p else f" (number {view.frontier.seq})"
+            return f"{view.frontier.op} in {view.frontier.group.label}{kind}"
+        return view.wait.op if view.wait is not None else view.state
+
+    def waits(self) -> tuple[str, ...]:
+        """Who waits for whom, a line a kind."""
+        return describe_waits(self.graph, self.place)
+
+    def side_frames(self, rank: int) -> tuple[Frame, ...]:
+        """A rank's call path at the parting: its operation's call site where that was recorded, else its stack now."""
+        parting = self.blame.parting
+        if parting is not None and parting.mismatch:
+            own = self.history.at(parting.group.key, parting.seq).get(rank)
+            if own is not None and own.frames:
+                return own.frames
+        return self.views[rank].frames if rank in self.views else ()
+
+    def representatives(self) -> tuple[int | None, int | None]:
+        """One culprit and one of the others, whose lines are shown: on a tie, two ranks of different sides."""
+        culprits, others = self.blame.culprits, self.blame.waiting
+        culprit = next((r for r in culprits if r in self.views), None)
+        other = next((r for r in others if r in self.views), None)
+        if culprit is not None and other is None:
+            parting = self.blame.parting
+            mine = parting.side_of(culprit) if parting else None
+            rest = [r for r in culprits if r != culprit and r in self.views]
+            other = next((r for r in rest if mine is None or r not in mine.ranks), None)
+        return culprit, other
+
+    def lines(self) -> tuple[SourceLine | None, SourceLine | None]:
+        """The user's lines on both sides."""
+        culprit, other = self.representatives()
+        return source_lines(
+            self.side_frames(culprit) if culprit is not None else (),
+            self.side_frames(other) if other is not None else (),
+        )
+
+
+def world_of(capture: Capture) -> tuple[int, ...]:
+    """All global ranks of the job: its world size where known, and every rank seen."""
+    return tuple(sorted(set(range(capture.job.world_size or 0)) | {c.rank for c in capture.ranks}))
+
+
+def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: float | None = None) -> Case:
+    """Analyse a capture. Operations in flight for less than ``min_wait_s`` seconds are no waits yet.
+
+    ``motion_window_s``: how far back a rank must not have moved to be called stuck (None: as far as samples reach).
+    """
+    since_ns = 0 if motion_window_s is None else int(capture.at_ns - motion_window_s * 1e9)
+    views = view_ranks(capture, since_ns)
+    history = History(capture.ranks)
+    world = world_of(capture)
+
+    def waits(view: RankView) -> bool:
+        if view.elsewhere:
+            return False
+        if view.frontier is not None:
+            return capture.at_ns - view.frontier.created_ns >= min_wait_s * 1e9
+        if view.wait is None:
+            return False
+        since = still_since_ns(view.capture)
+        return since is None or capture.at_ns - since >= min_wait_s * 1e9
+
+    waiting = frozenset(r for r, v in views.items() if waits(v))
+    graph = build_graph(views, history, world, waiting)
+    blame = assign_blame(views, history, graph, waiting)
+    return Case(capture, views, world, history, graph, blame)

@@ -1,0 +1,133 @@
+"""Does a rank move? From samples a moment apart: the same frames and no CPU time is *stuck*, anything else is *busy*."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from hangwatch.model.capture import RankCapture
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import StackSample
+
+State = Literal["lost", "stopped", "stuck", "busy", "unknown"]
+
+#: Share of one core, its children counted in, from which a rank is called busy. A waiting rank was measured at 0-3 %,
+#: with side threads (progress bars, uploads, our probe) well below this.
+BUSY_CPU_SHARE = 0.15
+#: Bytes a second through read and write calls from which a rank is called busy: polling a status file is less.
+BUSY_IO_BYTES_PER_S = 256 * 1024
+#: A thread that wakes this often in a wait for data, for these kernel wait channels, is being given some.
+DATA_WAKEUPS_PER_S = 5.0
+_DATA_CHANNELS = (
+    "wait_woken", "sk_wait_data", "unix_stream_", "pipe_read", "anon_pipe_read", "io_schedule", "folio_wait",
+    "nfs", "rpc_wait", "request_wait", "fuse",
+)  # fmt: skip
+#: Intervals shorter than this say nothing: the kernel counts CPU time in ticks of 10 ms.
+MIN_INTERVAL_NS = 200_000_000
+
+
+@dataclass(frozen=True)
+class Motion:
+    """What moved between the samples, in the liveliest interval. Shares are of one core; ``window_s`` is the time between."""
+
+    state: State
+    window_s: float = 0.0
+    cpu_share: float | None = None
+    io_bytes_per_s: float | None = None
+    frames_changed: bool | None = None
+
+    def describe(self) -> str:
+        """One phrase for people."""
+        if self.state == "lost":
+            return "its process is gone"
+        if self.state == "stopped":
+            return "its process is stopped"
+        if self.cpu_share is None:
+            return "motion unknown"
+        frames = {None: "no stack", True: "frames change", False: "same frames"}[self.frames_changed]
+        return f"{frames}, {self.cpu_share:.0%} CPU over {self.window_s:.1f} s"
+
+
+def _main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
+    main = sample.main
+    return tuple((f.file, f.function, f.line) for f in main.frames) if main else ()
+
+
+def _frames_changed(stacks: Sequence[StackSample]) -> bool | None:
+    if len(stacks) < 2:
+        return None
+    places = [_main_place(s) for s in stacks]
+    return any(p != places[0] for p in places[1:])
+
+
+def _cpu_share(before: ProcessSample, after: ProcessSample) -> float:
+    """CPU seconds a second, children that lived through the interval counted in."""
+    window_s = (after.at_ns - before.at_ns) / 1e9
+    had = {c.pid: c.cpu_s for c in before.children}
+    children_s = sum(c.cpu_s - had[c.pid] for c in after.children if c.pid in had)
+    return max(0.0, (after.cpu_s - before.cpu_s + children_s) / window_s)
+
+
+def _io_rate(before: ProcessSample, after: ProcessSample) -> float | None:
+    if before.io_bytes is None or after.io_bytes is None:
+        return None
+    return max(0.0, (after.io_bytes - before.io_bytes) / ((after.at_ns - before.at_ns) / 1e9))
+
+
+def _is_fed(before: ProcessSample, after: ProcessSample) -> bool:
+    """Whether it is receiving: a download is little CPU time and, on a socket, no read call that /proc/PID/io counts."""
+    if before.switches is None or after.switches is None:
+        return False
+    rate = (after.switches - before.switches) / ((after.at_ns - before.at_ns) / 1e9)
+    return rate >= DATA_WAKEUPS_PER_S and (after.wait_channel or "").startswith(_DATA_CHANNELS)
+
+
+def still_since_ns(capture: RankCapture) -> int | None:
+    """Since when the main thread has not run at all, by the samples: same frames, and no context switch of its own.
+
+    This dates a wait that no recorder shows. A thread that goes round a loop is found in the same place each time, but
+    it has switched in between.
+    """
+    if not capture.processes or not capture.stacks:
+        return None
+    last, place = capture.processes[-1], _main_place(capture.stacks[-1])
+    since = last.at_ns
+    for sample in reversed(capture.processes):
+        if sample.switches != last.switches or sample.switches is None:
+            break
+        since = sample.at_ns
+    for stack in reversed(capture.stacks):
+        if _main_place(stack) != place:
+            return max(since, stack.at_ns)
+    return since
+
+
+def read_motion(capture: RankCapture, since_ns: int = 0) -> Motion:
+    """The motion of one rank over its samples since ``since_ns``: busy if it was so in any interval between two.
+
+    The last two samples count in any case.
+    """
+    samples = [p for i, p in enumerate(capture.processes) if p.at_ns >= since_ns or i >= len(capture.processes) - 2]
+    stacks = [s for i, s in enumerate(capture.stacks) if s.at_ns >= since_ns or i >= len(capture.stacks) - 2]
+    if not samples:
+        return Motion("unknown")
+    last = samples[-1]
+    if last.state in {"gone", "Z", "X"}:
+        return Motion("lost")
+    if last.state in {"T", "t"} or last.frozen:
+        return Motion("stopped")
+    pairs = [(a, b) for a, b in pairwise(samples) if b.at_ns - a.at_ns >= MIN_INTERVAL_NS]
+    if not pairs:
+        return Motion("unknown")
+    window_s = (last.at_ns - samples[0].at_ns) / 1e9
+    cpu = max(_cpu_share(a, b) for a, b in pairs)
+    rates = [rate for a, b in pairs if (rate := _io_rate(a, b)) is not None]
+    io = max(rates, default=None)
+    changed = _frames_changed(stacks)
+    # A compiler or a downloader that comes and goes is work, though its CPU time never shows in two samples.
+    family = any({c.pid for c in a.children} != {c.pid for c in b.children} for a, b in pairs)
+    moves = cpu >= BUSY_CPU_SHARE or (io is not None and io >= BUSY_IO_BYTES_PER_S) or changed is True
+    busy = moves or family or any(_is_fed(a, b) for a, b in pairs)
+    return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)

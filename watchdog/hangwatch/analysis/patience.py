@@ -1,0 +1,64 @@
+"""How long to wait before calling a wait suspicious, or a stall. It adapts to what the job has shown. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+#: Nothing that cannot be proven is called a stall sooner, unless the user says so.
+STALL_FLOOR_S = 30.0
+STALL_CEILING_S = 1800.0
+#: How far beyond the longest ordinary wait a wait has to go.
+STALL_FACTOR = 4.0
+#: A look costs a few milliseconds of each rank's node and none of its time; a second is enough to be no ordinary wait.
+SUSPECT_FLOOR_S = 0.75
+#: Over how many seconds, at least, a culprit must not have moved to be called stuck.
+MOTION_WINDOW_FLOOR_S = 2.0
+#: A culprit that still moves gets this many times the patience before it is called stuck.
+BUSY_FACTOR = 10.0
+BUSY_FLOOR_S = 300.0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds: ``stall_s`` for a culprit that does not move, ``busy_s`` for one that does."""
+
+    stall_s: float
+    busy_s: float
+
+    @property
+    def motion_window_s(self) -> float:
+        """How far back a culprit must not have moved to be called stuck: the second half of the patience."""
+        return max(self.stall_s / 2, MOTION_WINDOW_FLOOR_S)
+
+
+def fixed_patience(stall_after_s: float) -> Patience:
+    """The patience the user asked for."""
+    return Patience(stall_after_s, max(BUSY_FACTOR * stall_after_s, BUSY_FLOOR_S))
+
+
+@dataclass
+class Cadence:
+    """The ordinary waits of one job, learned from those that ended. Bounded; the only state of the analysis."""
+
+    waits_s: deque[float] = field(default_factory=lambda: deque(maxlen=512))
+
+    def learn(self, wait_s: float) -> None:
+        """One wait that ended by itself after so many seconds."""
+        self.waits_s.append(wait_s)
+
+    @property
+    def longest_s(self) -> float:
+        """The longest ordinary wait seen."""
+        return max(self.waits_s, default=0.0)
+
+    def patience(self) -> Patience:
+        """Patience for what cannot be proven: a multiple of the longest ordinary wait, within floor and ceiling."""
+        stall_s = min(max(STALL_FLOOR_S, STALL_FACTOR * self.longest_s), STALL_CEILING_S)
+        return Patience(stall_s, max(BUSY_FACTOR * stall_s, BUSY_FLOOR_S))
+
+    def suspicion_s(self) -> float:
+        """From when a wait is worth a look: beyond nine in ten of the ordinary ones."""
+        ordered = sorted(self.waits_s)
+        usual = ordered[int(len(ordered) * 0.9)] if ordered else 0.0
+        return max(SUSPECT_FLOOR_S, 1.5 * usual)

@@ -1,0 +1,98 @@
+"""Whose code a frame is: the user's, a framework's, or the interpreter's. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hangwatch.model.incident import SourceLine
+from hangwatch.model.stacks import Frame
+from hangwatch.model.text import short_path
+
+_PACKAGES = re.compile(r"/(?:site|dist)-packages/([^/]+)")
+_STDLIB = re.compile(r"/lib(?:64)?/python3(?:\.\d+)?/(?!site-packages|dist-packages)")
+
+#: Installed packages that move tensors or drive training: a user's own package may be installed too, and is not here.
+FRAMEWORKS = frozenset(
+    {
+        "torch", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning", "lightning_fabric",
+        "torchvision", "torchdata", "datasets", "peft", "trl", "megatron", "composer", "ignite", "fairscale", "apex",
+        "ray", "numpy", "torchmetrics", "evaluate", "safetensors", "tqdm", "debugpy", "IPython", "triton", "horovod",
+        "colossalai", "nemo", "bitsandbytes", "requests", "urllib3", "filelock", "fsspec", "huggingface_hub", "wandb",
+        "multiprocess", "dill", "joblib", "psutil", "six", "packaging", "ipdb", "pudb", "pyarrow", "pandas", "aiohttp",
+    }
+)  # fmt: skip
+
+
+def is_interpreter(frame: Frame) -> bool:
+    """Whether the frame is the standard library's, frozen, or has no file at all."""
+    return frame.file.startswith("<") or not frame.file or bool(_STDLIB.search(frame.file))
+
+
+def bare_name(frame: Frame) -> str:
+    """The function without its class: py-spy qualifies names from Python 3.11 on, the flight recorder never does."""
+    return frame.function.rpartition(".")[2]
+
+
+def package_of(frame: Frame) -> str | None:
+    """The installed distribution's import package that the frame's file lies in, None outside site-packages."""
+    found = _PACKAGES.search(frame.file)
+    return found.group(1).removesuffix(".py") if found else None
+
+
+def user_frames(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+    """The frames of the user's own code, deepest first.
+
+    Code outside site-packages and the standard library; where there is none (a trainer that is itself installed), code
+    of installed packages that are no known framework.
+    """
+    own = tuple(f for f in frames if not is_interpreter(f) and package_of(f) is None)
+    return own or tuple(f for f in frames if not is_interpreter(f) and package_of(f) not in FRAMEWORKS)
+
+
+def user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The user's deepest frame: the line of their code that is being executed."""
+    return next(iter(user_frames(frames)), None)
+
+
+def part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame | None, Frame | None]:
+    """The outermost frames at which two call paths part: the same function at two lines, or two functions."""
+    a, b = list(reversed(ours)), list(reversed(theirs))
+    for left, right in zip(a, b, strict=False):
+        if (left.file, bare_name(left), left.line) != (right.file, bare_name(right), right.line):
+            return left, right
+    depth = min(len(a), len(b))
+    return (a[depth] if depth < len(a) else None), (b[depth] if depth < len(b) else None)
+
+
+def _line(frame: Frame, via: Frame | None) -> SourceLine:
+    through = None
+    if via is not None and (via.file, via.line) != (frame.file, frame.line):
+        through = f"{via.function} ({short_path(via.file)}:{via.line})" + (f": {via.source}" if via.source else "")
+    return SourceLine(file=frame.file, line=frame.line, function=frame.function, source=frame.source, via=through)
+
+
+def source_lines(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[SourceLine | None, SourceLine | None]:
+    """The line of user code on each side, and the library line it went through where the user's own is the same.
+
+    The deepest user frame is the one that issued the operation. If both sides are in the same line (a helper both call,
+    a trainer's ``train()``), the place where the paths parted says more: the user's own if they parted there.
+    """
+    mine, other = user_frame(ours), user_frame(theirs)
+    forked, forked_other = part(ours, theirs)
+    same = mine is not None and other is not None and (mine.file, mine.line) == (other.file, other.line)
+    if same and forked in user_frames(ours) and forked_other in user_frames(theirs):
+        mine, other = forked, forked_other
+    return (
+        _line(mine, forked if same else _called_by(mine, ours)) if mine else None,
+        _line(other, forked_other if same else _called_by(other, theirs)) if other else None,
+    )
+
+
+def _called_by(frame: Frame | None, frames: Sequence[Frame]) -> Frame | None:
+    """The library frame that the user's line called, where it is more than a call of torch.distributed itself."""
+    if frame is None or frame not in frames:
+        return None
+    index = list(frames).index(frame)
+    called = frames[index - 1] if index > 0 else None
+    return called if called is not None and "torch/distributed/" not in called.file else None

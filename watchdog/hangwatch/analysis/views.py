@@ -1,0 +1,129 @@
+"""One rank as the diagnosis sees it: its pending operations, what its main thread waits for, whether it moves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hangwatch.analysis.motion import Motion, read_motion
+from hangwatch.analysis.waits import Wait, in_torch_distributed, read_wait
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import Operation
+from hangwatch.model.stacks import Frame, ThreadStack
+
+
+@dataclass(frozen=True)
+class RankView:
+    """A rank at the end of its capture.
+
+    ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait`` is what
+    the main thread waits for by its stack; ``frames`` is the main thread, deepest first, empty where unseen.
+    """
+
+    capture: RankCapture
+    pending: tuple[Operation, ...]
+    wait: Wait | None
+    motion: Motion
+    frames: tuple[Frame, ...]
+    threads: tuple[ThreadStack, ...]
+
+    @property
+    def rank(self) -> int:
+        """The global rank."""
+        return self.capture.rank
+
+    @property
+    def frontier(self) -> Operation | None:
+        """The first operation that has not completed."""
+        return self.pending[0] if self.pending else None
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process has ended."""
+        return self.motion.state == "lost"
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it surely waits for no rank, whatever it has in flight: gone, stopped, at work, or asleep elsewhere.
+
+        A thread without a known wait that hangs on a futex may be in a wait we do not recognise, and is not elsewhere.
+        """
+        if self.motion.state in {"lost", "stopped"}:
+            return True
+        if self.wait is not None or not self.frames:
+            return False
+        channel = self.capture.processes[-1].wait_channel if self.capture.processes else None
+        return self.motion.state == "busy" or (channel is not None and not channel.startswith("futex"))
+
+    @property
+    def alone(self) -> bool:
+        """Whether only the main thread can join collectives: no other Python thread works or is inside torch.distributed."""
+        others = (t for t in self.threads if not t.is_main and t.name != "hangwatch-probe")
+        return not any(in_torch_distributed(f) for t in others for f in t.frames[:8])
+
+    @property
+    def settled(self) -> bool:
+        """Whether no group of it has moved between its flight record and the progress read after that."""
+        if self.capture.flight is None or self.capture.progress is None:
+            return True
+        before = {p.group.key: (p.enqueued, p.completed) for p in self.capture.flight.progress}
+        # Gloo's status may stand at an earlier number than its entries, which complete out of order: they count too.
+        for done in self.capture.flight.operations:
+            if done.completed and not done.p2p:
+                enqueued, completed = before.get(done.group.key, (0, 0))
+                before[done.group.key] = (max(enqueued, done.seq), max(completed, done.seq))
+        pairs = ((before[p.group.key], p) for p in self.capture.progress if p.group.key in before)
+        return all(
+            later.enqueued <= enqueued and later.completed <= completed for (enqueued, completed), later in pairs
+        )
+
+    @property
+    def blocked(self) -> bool:
+        """Whether its main thread can be seen waiting for other ranks, and not moving: the ground of a proof."""
+        stands = self.motion.state == "stuck" and self.settled
+        return self.wait is not None and stands and self.wait.kind != "device"
+
+    @property
+    def state(self) -> str:
+        """One word for the document: lost, stopped, waiting, stuck, busy or unknown."""
+        if self.motion.state in {"lost", "stopped"}:
+            return self.motion.state
+        if self.wait is not None and (self.frontier is not None or self.wait.kind not in {"backward", "device"}):
+            return "waiting"
+        return self.motion.state
+
+
+def _completed_since(operation: Operation, capture: RankCapture) -> bool:
+    """Whether it has completed by the progress read after the record (Gloo may report completion out of order)."""
+    if operation.p2p or capture.flight is None:
+        return False
+    before = {p.group.key: p.completed for p in capture.flight.progress}
+    for later in capture.progress or ():
+        if later.mixed or later.group.key != operation.group.key or later.completed < operation.seq:
+            continue
+        if later.completed >= later.enqueued or before.get(later.group.key, -1) < operation.seq:
+            return True
+    return False
+
+
+def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
+    """The view of one rank. Motion is judged by the samples since ``since_ns``."""
+    operations = capture.flight.operations if capture.flight is not None else ()
+    pending = tuple(o for o in operations if not o.completed and not _completed_since(o, capture))
+    threads = capture.stacks[-1].threads if capture.stacks else ()
+    frames = next((t.frames for t in threads if t.is_main), ())
+    # What it did before it came to the operation it is in says nothing about its wait.
+    motion = read_motion(capture, max(since_ns, pending[0].created_ns) if pending else since_ns)
+    return RankView(
+        capture=capture,
+        pending=pending,
+        wait=None if motion.state == "lost" else read_wait(frames),
+        motion=motion,
+        frames=() if motion.state == "lost" else frames,
+        threads=threads,
+    )
+
+
+def view_ranks(capture: Capture, since_ns: int = 0) -> Mapping[int, RankView]:
+    """All ranks of the capture, by global rank."""
+    return {c.rank: view_rank(c, since_ns) for c in sorted(capture.ranks, key=lambda c: c.rank)}

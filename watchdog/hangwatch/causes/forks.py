@@ -1,0 +1,268 @@
+"""Where the call paths of two sides part, and what that says: a branch only one is in, a loop only one is still in.
+
+The blocks around the lines (``Frame.blocks``) decide where the source was read; without them only the order of lines is
+left, which says little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import package_of
+from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, site
+from hangwatch.causes.sites import first_difference
+from hangwatch.model.stacks import Block, Frame
+
+_LOOPS = frozenset({"for", "while"})
+_CONDITIONS = frozenset({"if", "else", "except", "case"})
+
+Relation = Literal["branch", "loop", "skip", "order", "same", "unknown"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One rank's call path, deepest first, and its part below the fork (the frame that parts included)."""
+
+    rank: int
+    path: tuple[Frame, ...]
+    tail: tuple[Frame, ...]
+
+    @property
+    def at(self) -> Frame | None:
+        """The frame in which the path leaves the common one."""
+        return self.tail[-1] if self.tail else None
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Two sides and how they relate.
+
+    ``branch``: only the rank ``only`` is under the condition ``block``; ``loop``: only it is in that loop, the other is
+    past it (or not in it yet); ``skip``: only it is past the ``if ..: continue`` (or raise) ``block`` in a loop both are
+    in; ``order``: two lines of one straight piece of code; ``same``: one and the same line.
+    ``ranked``: the condition speaks of the rank. ``sure``: the fork itself shows it, and not a function further down.
+    """
+
+    mine: Side
+    theirs: Side
+    relation: Relation
+    block: Block | None = None
+    only: int | None = None
+    ranked: bool = False
+    sure: bool = False
+
+    @property
+    def one_function(self) -> bool:
+        """Whether the paths part in one function, at two lines."""
+        a, b = self.mine.at, self.theirs.at
+        return a is not None and b is not None and _function(a) == _function(b)
+
+    @property
+    def opposite(self) -> bool:
+        """Whether the sides are in the two branches of one ``if``."""
+        a, b = self.mine.at, self.theirs.at
+        if a is None or b is None or not self.one_function:
+            return False
+        mine, theirs = {(k.kind, k.line) for k in a.blocks}, {(k.kind, k.line) for k in b.blocks}
+        return any(("else" if kind == "if" else "if", line) in theirs for kind, line in mine if kind in {"if", "else"})
+
+
+def _function(frame: Frame) -> tuple[str, str]:
+    return (frame.file, bare(frame))
+
+
+def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
+    """The parts of two paths below the last frame they share, each with its parting frame last."""
+    depth = 0
+    for left, right in zip(reversed(ours), reversed(theirs), strict=False):
+        if (_function(left), left.line) != (_function(right), right.line):
+            break
+        depth += 1
+    return tuple(ours[: len(ours) - depth]), tuple(theirs[: len(theirs) - depth])
+
+
+def find_fork(case: Case) -> Fork | None:
+    """The fork between the culprits' side and the others', at the first operation that was issued from two places."""
+    one, other = case.representatives()
+    return fork_of(case, one, other) if one is not None and other is not None else None
+
+
+def fork_of(case: Case, one: int, other: int) -> Fork | None:
+    """The fork between two ranks; None where one of the paths is unknown."""
+    ours, theirs = side_path(case, one), side_path(case, other)
+    earlier = first_difference(case, one, other)
+    if earlier is not None:
+        ours, theirs = annotated(case, earlier[0]), annotated(case, earlier[1])
+    if not ours or not theirs:
+        return None
+    my_tail, their_tail = _part(ours, theirs)
+    return relate(Side(one, ours, my_tail), Side(other, theirs, their_tail), tie=not case.blame.waiting)
+
+
+def side_path(case: Case, rank: int) -> tuple[Frame, ...]:
+    """A rank's call path at the parting. The live stack is preferred while it stands in the same place: it knows more."""
+    recorded = case.side_frames(rank)
+    now = case.views[rank].frames if rank in case.views else ()
+    return now if not recorded or site(now) == site(recorded) else annotated(case, recorded)
+
+
+def annotated(case: Case, path: Sequence[Frame]) -> tuple[Frame, ...]:
+    """A recorded call path with the text and blocks of its lines, where any rank's live stack stands in the same line."""
+    if all(f.source is not None for f in path):
+        return tuple(path)
+    read = {(f.file, f.line): f for v in case.views.values() for f in v.frames if f.source is not None}
+    known = ((f, read.get((f.file, f.line))) for f in path)
+    return tuple(msgspec.structs.replace(f, source=k.source, blocks=k.blocks) if k else f for f, k in known)
+
+
+def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:
+    """The blocks that are around one line and not around the other. Guards count where they speak of the rank."""
+    shared = {(b.kind, b.line) for b in other.blocks}
+    turns = _guards(frame, other)
+    return tuple(b for b in frame.blocks if (b.kind, b.line) not in shared and _decides(b) and b not in turns)
+
+
+def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
+    """The guards of a loop both lines are in that only one of them is past: the other's rank may have jumped over it."""
+    shared = {(b.kind, b.line) for b in other.blocks}
+    loops = [i for i, b in enumerate(frame.blocks) if b.kind in _LOOPS and (b.kind, b.line) in shared]
+    inside = frame.blocks[loops[-1] + 1 :] if loops else ()
+    return tuple(b for b in inside if b.kind == "guard" and (b.kind, b.line) not in shared)
+
+
+def _decides(block: Block) -> bool:
+    if block.kind == "guard":
+        return by_rank(block.text)
+    if block.kind == "with":
+        return "process_first" in block.text
+    return block.kind in _LOOPS or (block.kind in _CONDITIONS and "__name__" not in block.text)
+
+
+def _before_loop(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The conditions up to the first loop: what lies inside a loop is the loop's affair."""
+    end = next((i for i, b in enumerate(blocks) if b.kind in _LOOPS), len(blocks))
+    return tuple(blocks[:end])
+
+
+def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
+    """How two sides relate. ``tie``: it could not be told which of them is in the wrong."""
+    a, b = mine.at, theirs.at
+    if a is None or b is None:
+        return Fork(mine, theirs, "same" if a is b else "unknown")
+    if not (is_program(a) or is_program(b)):
+        return Fork(mine, theirs, "same")
+    one_function = Fork(mine, theirs, "unknown").one_function
+    if (a.source is None) != (b.source is None):
+        # The file was read for one side only: what is around the other line is not known, and nothing may follow from it.
+        return Fork(mine, theirs, "order" if one_function else "unknown")
+    own, other = (_own(a, b), _own(b, a)) if one_function else ((), ())
+    found = (
+        _relate_ranked(mine, theirs, _before_loop(own), _before_loop(other), sure=True)
+        or _relate_loops(mine, theirs, own, other)
+        or _relate_ranked(mine, theirs, _tail_conditions(mine), _tail_conditions(theirs), sure=False)
+        or _relate_branches(mine, theirs, own, other)
+        or (_relate_guards(mine, theirs, a, b, tie=tie) if one_function else None)
+        or (_relate_tails(mine, theirs) if one_function else None)
+    )
+    if found is not None:
+        return found
+    return Fork(mine, theirs, "order" if one_function else "unknown", sure=bool(a.blocks or b.blocks))
+
+
+def _relate_ranked(
+    mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block], *, sure: bool
+) -> Fork | None:
+    """A condition that speaks of the rank, on either side."""
+    for side, blocks in ((mine, own), (theirs, other)):
+        for block in blocks:
+            if by_rank(block.text) or block.kind == "with":
+                return Fork(mine, theirs, "branch", block, side.rank, ranked=True, sure=sure)
+    return None
+
+
+def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
+    """A loop that only one is in, and the other past it; before any condition, which may lie behind the loop."""
+    own, other = _without_parameters(own), _without_parameters(other)
+    first, second = (own[0] if own else None), (other[0] if other else None)
+    my_line, their_line = mine.at.line if mine.at else 0, theirs.at.line if theirs.at else 0
+    if second is not None and second.kind in _LOOPS and (first is None or my_line > second.line):
+        return Fork(mine, theirs, "loop", second, theirs.rank, sure=my_line > second.line)
+    if first is not None and first.kind in _LOOPS and (second is None or their_line > first.line):
+        return Fork(mine, theirs, "loop", first, mine.rank, sure=their_line > first.line)
+    return None
+
+
+def _without_parameters(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Loops over parameters and the like are part of one step: being in one says nothing of whose step it is."""
+    return tuple(b for b in blocks if not (b.kind in _LOOPS and over_parameters(b.text)))
+
+
+def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
+    """Any other condition that only one is under."""
+    own, other = _without_parameters(own), _without_parameters(other)
+    for side, blocks in ((mine, own), (theirs, other)):
+        if blocks and blocks[0].kind not in _LOOPS:
+            return Fork(mine, theirs, "branch", blocks[0], side.rank, sure=True)
+    return None
+
+
+def _relate_guards(mine: Side, theirs: Side, a: Frame, b: Frame, *, tie: bool) -> Fork | None:
+    """A guard in a loop both are in. The others are past it and I am not: I jumped. I alone am past it: a branch."""
+    own, other = _guards(a, b), _guards(b, a)
+    if other and not own:
+        return Fork(mine, theirs, "skip", other[-1], theirs.rank, ranked=by_rank(other[-1].text), sure=not tie)
+    if own and not other:
+        ranked = by_rank(own[-1].text)
+        relation: Relation = "skip" if tie and not ranked else "branch"
+        return Fork(mine, theirs, relation, own[-1], mine.rank, ranked=ranked, sure=not tie)
+    return None
+
+
+def _tail_blocks(side: Side) -> tuple[Block, ...]:
+    """The blocks of the program's functions below the fork, outermost first."""
+    return tuple(b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks if _decides(b))
+
+
+def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
+    """The same for what the two lines of one function call: loops and conditions further down, on one side only."""
+    if mine.at is None or theirs.at is None:
+        return None
+    own, other = _tail_blocks(mine), _tail_blocks(theirs)
+    ahead = mine.at.line > theirs.at.line
+    their_loop, my_loop = _batch_loop(other), _batch_loop(own)
+    turns = any(b.kind in _LOOPS for b in mine.at.blocks)
+    if their_loop is not None and (ahead or (turns and my_loop is None)):
+        return Fork(mine, theirs, "loop", their_loop, theirs.rank, sure=ahead)
+    if my_loop is not None and (not ahead or (turns and their_loop is None)):
+        return Fork(mine, theirs, "loop", my_loop, mine.rank, sure=not ahead)
+    # Whoever is at the earlier line has been held up there, by something the other did not do.
+    held, rank = (other, theirs.rank) if ahead else (own, mine.rank)
+    condition = next((b for b in _before_loop(held) if b.kind in _CONDITIONS), None)
+    return Fork(mine, theirs, "branch", condition, rank) if condition is not None else None
+
+
+def _tail_conditions(side: Side) -> tuple[Block, ...]:
+    """The conditions of each function below the fork, up to its own first loop.
+
+    A loop of an installed trainer around a call (over callbacks, say) does not hide the condition inside what it calls.
+    A loop of the user's own does: what lies inside is the loop's affair.
+    """
+    found: list[Block] = []
+    for frame in reversed(side.tail[:-1]):
+        if not is_program(frame):
+            continue
+        blocks = tuple(b for b in frame.blocks if _decides(b))
+        before = _before_loop(blocks)
+        found += before
+        if len(before) < len(blocks) and package_of(frame) is None:
+            break
+    return tuple(found)
+
+
+def _batch_loop(blocks: Sequence[Block]) -> Block | None:
+    return next((b for b in blocks if b.kind in _LOOPS and not over_parameters(b.text)), None)

@@ -1,0 +1,58 @@
+"""Small questions asked of call paths. Frames are deepest first; names may be qualified (``Trainer.train``) or bare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from hangwatch.analysis.places import is_interpreter, package_of
+from hangwatch.model.stacks import Frame
+from hangwatch.model.text import short_path
+
+#: Conditions that differ by rank, in the field's usual words.
+_BY_RANK = re.compile(
+    r"(?<![A-Za-z_])(?:(?!lora_|low_)\w*_)?rank(?:_?id|_?zero|_?0)?\b|get_rank|is_(?:\w+_)?(?:main|master|chief|primary|leader)"
+    r"|main_process|\bmaster\b|process_(?:zero|index|id)|rank_?zero|\bRANK\b|LOCAL_RANK|coord_on_|is_first_|is_last_stage",
+)
+#: Packages whose own loops and conditions say nothing of the program: they carry out what was asked of them.
+_CARRIERS = frozenset({"torch", "accelerate", "deepspeed", "numpy", "tqdm"})
+_PARAMETER_LOOP = re.compile(
+    r"param|grad|named_|module|layer|bucket|head|tensor|group|state_dict|weight|buffer", re.IGNORECASE
+)
+
+
+def bare(frame: Frame) -> str:
+    """The function's own name: ``_gpu_gather_one`` of ``_gpu_gather.<locals>._gpu_gather_one``."""
+    return frame.function.rpartition(".")[2]
+
+
+def calls(frames: Iterable[Frame], file_part: str, *functions: str) -> Frame | None:
+    """The deepest frame in a file whose path holds ``file_part``, in one of the functions (none given: any)."""
+    return next((f for f in frames if file_part in f.file and (not functions or bare(f) in functions)), None)
+
+
+def where(frame: Frame) -> str:
+    """A frame for people: ``report (train/loop.py:20): dist.all_reduce(mean)``."""
+    text = f": {frame.source}" if frame.source else ""
+    return f"{bare(frame)} ({short_path(frame.file)}:{frame.line}){text}"
+
+
+def is_program(frame: Frame) -> bool:
+    """Whether the frame is the user's or a trainer's, and not of a library that only carries out calls."""
+    return not is_interpreter(frame) and package_of(frame) not in _CARRIERS
+
+
+def by_rank(text: str) -> bool:
+    """Whether the text of a condition speaks of the rank."""
+    return bool(_BY_RANK.search(text))
+
+
+def over_parameters(text: str) -> bool:
+    """Whether a loop's header speaks of parameters and the like, and not of batches."""
+    header = text.partition(" in ")[2] or text
+    return bool(_PARAMETER_LOOP.search(header))
+
+
+def site(frames: Sequence[Frame]) -> tuple[str, int] | None:
+    """The place in the program that issued an operation: its deepest frame outside the carrying libraries."""
+    return next(((f.file, f.line) for f in frames if is_program(f)), None)

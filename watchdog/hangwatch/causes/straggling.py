@@ -1,0 +1,178 @@
+"""A rank that moves and keeps the others waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.views import RankView
+from hangwatch.causes.frames import bare, calls, where
+from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.lost import ending
+from hangwatch.causes.observations import at_process, at_stack
+from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import Frame
+
+RANK0_WORK = Knowledge(
+    id="rank0-work",
+    title="It works alone while the others wait at a barrier",
+    remedy=(
+        "If the work is long (tokenising, downloading, saving), do it before the job, or cache its result.",
+        "Raise the timeout for the others: init_process_group(timeout=...), ddp_timeout in TrainingArguments.",
+        "Spread the work over all ranks.",
+    ),
+)
+COMPILE = Knowledge(
+    id="compile-skew",
+    title="It is compiling while the others wait",
+    remedy=(
+        "Share the compiler's cache: TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR or TORCH_EXTENSIONS_DIR on one file system.",
+        "Avoid recompilation for other shapes: torch.compile(dynamic=True), or pad the batches.",
+        "Compile operators before the job (DS_BUILD_OPS=1 for DeepSpeed).",
+    ),
+)
+BUSY_LOOP = Knowledge(
+    id="busy-loop",
+    title="It computes in the same few lines and does not come back",
+    remedy=(
+        "See the line above for a loop whose end depends on data, a retry without limit, or quadratic work on one sample.",
+    ),
+)
+STRAGGLER = Knowledge(
+    id="straggler",
+    title="It is slower than the others, which wait for it in every step",
+    remedy=(
+        "Compare what it does in the lines above with the others: longer samples, a slow disk, a shared or throttled machine.",
+        "Balance the batches (group_by_length, or a sampler by token count).",
+    ),
+)
+
+#: From how long on computing in the same lines is no ordinary step, where nothing is known of the job's cadence.
+LONG_S = 240.0
+_COMPILERS = frozenset(
+    {"nvcc", "cicc", "ptxas", "cc1plus", "cc1", "g++", "gcc", "clang", "clang++", "ninja", "c++", "ld", "hipcc"}
+)
+_COMPILING = {
+    "torch/_dynamo/": ("_compile", "compile_inner", "_compile_inner", "transform_code_object", "convert_frame"),
+    "torch/_inductor/": ("compile_fx", "compile_fx_inner", "codegen", "compile_to_module", "fx_codegen_and_compile"),
+    "torch/_functorch/": ("aot_module_simplified", "create_aot_dispatcher_function"),
+    "triton/compiler/": ("compile",),
+    "triton/runtime/": ("_do_compile",),
+    "torch/utils/cpp_extension.py": ("load", "jit_compile", "_jit_compile", "_run_ninja_build"),
+}
+_BARRIERS = frozenset({"barrier", "monitored_barrier", "store"})
+
+
+def _busy(case: Case) -> list[tuple[int, RankView]]:
+    """The culprits that move, outside of collectives."""
+    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
+    return [(r, v) for r, v in found if v.wait is None and v.motion.state == "busy"]
+
+
+def compiling(case: Case) -> Hypothesis | None:
+    """Compiler frames on the main thread, or compiler processes among the children."""
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        if view is None or view.gone or view.motion.state == "stopped" or view.wait is not None:
+            continue
+        frame = next(
+            (f for part, names in _COMPILING.items() if (f := calls(view.frames, part, *names)) is not None), None
+        )
+        children = {c.name for p in view.capture.processes for c in p.children if c.name in _COMPILERS}
+        if frame is None and not children:
+            continue
+        evidence = at_stack(case, rank, frame)
+        evidence += (Evidence(rank, "child process", f"runs {', '.join(sorted(children))}"),) if children else ()
+        evidence += at_process(case, rank)
+        return Hypothesis(COMPILE, 0.87 if frame is not None else 0.7, f"Rank {rank} is compiling.", evidence)
+    return None
+
+
+def rank0_work(case: Case) -> Hypothesis | None:
+    """All who wait are at a barrier, and one rank works."""
+    waiting = [case.views[r] for r in case.blame.waiting if r in case.views]
+    at_barrier = [v for v in waiting if _at_barrier(v)]
+    if len(case.blame.culprits) != 1 or not waiting or len(at_barrier) < len(waiting):
+        return None
+    rank = case.blame.culprits[0]
+    view = case.views.get(rank)
+    if view is None or view.wait is not None or view.frontier is not None or ending(view.frames):
+        return None
+    if view.motion.state != "busy":
+        return None  # a rank that stands still does not work
+    evidence = (*at_stack(case, rank), *at_process(case, rank), *at_stack(case, at_barrier[0].rank))
+    said = f"Rank {rank} is at work outside of any collective; the others wait at a barrier."
+    return Hypothesis(RANK0_WORK, 0.65, said, evidence)
+
+
+def _at_barrier(view: RankView) -> bool:
+    if view.frontier is not None and view.frontier.op in _BARRIERS:
+        return True
+    return view.wait is not None and view.wait.op in _BARRIERS
+
+
+def _shared_place(view: RankView) -> Frame | None:
+    """The innermost call that is on the main thread in every sample."""
+    paths = [tuple(reversed(s.main.frames)) for s in view.capture.stacks if s.main is not None]
+    if len(paths) < 2:
+        return None
+    shared: Frame | None = None
+    for level in zip(*paths, strict=False):
+        if len({(f.file, bare(f)) for f in level}) > 1:
+            break
+        shared = level[-1]
+        if len({f.line for f in level}) > 1:
+            break
+    return shared
+
+
+def busy_loop(case: Case) -> Hypothesis | None:
+    """One rank computes in one function for as long as we look, and has done so for long."""
+    for rank, view in _busy(case):
+        place = _shared_place(view)
+        if place is None or bare(place) == "<module>" or (view.motion.cpu_share or 0.0) < 0.5:
+            continue
+        onset = case.onset_ns
+        waited_s = (case.capture.at_ns - onset) / 1e9 if onset is not None else 0.0
+        confidence = 0.6 if waited_s >= LONG_S else 0.3
+        said = f"Rank {rank} computes in {bare(place)} in every sample, for {waited_s:.0f} s now."
+        evidence = (Evidence(rank, "stack", f"in every sample: {where(place)}"), *at_process(case, rank))
+        return Hypothesis(BUSY_LOOP, confidence, said, evidence)
+    return None
+
+
+def straggler(case: Case) -> Hypothesis | None:
+    """The rank came last to most of the operations before this one, or at least moves now."""
+    busy = dict(_busy(case))
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        if view is None or view.gone or view.motion.state == "stopped" or view.wait is not None:
+            continue
+        late = _lateness_s(case, rank)
+        often = sum(d > 0 for d in late) / len(late) if late else 0.0
+        usual_s = sorted(late)[len(late) // 2] if late else 0.0
+        habit = len(late) >= 4 and often >= 0.8 and usual_s > 0.05
+        if not habit and rank not in busy:
+            continue
+        evidence = (*at_process(case, rank), *at_stack(case, rank))
+        said = f"Rank {rank} is at work while the others wait."
+        if habit:
+            said = f"Rank {rank} came last to {often:.0%} of the last {len(late)} operations, by {usual_s:.2f} s as a rule."
+            evidence = (Evidence(rank, "flight recorder", said), *evidence)
+        return Hypothesis(STRAGGLER, 0.66 if habit else 0.32, said, evidence)
+    return None
+
+
+def _lateness_s(case: Case, rank: int, last: int = 32) -> Sequence[float]:
+    """By how much the rank came after all others to the last operations they have in common; negative: it was not last."""
+    operation = case.operation
+    if operation is None:
+        return ()
+    key = operation.group.key
+    found = []
+    for seq in range(operation.seq - 1, max(0, operation.seq - 1 - last), -1):
+        here = case.history.at(key, seq)
+        others = [o.created_ns for r, o in here.items() if r != rank]
+        if rank in here and others:
+            found.append((here[rank].created_ns - max(others)) / 1e9)
+    return found

@@ -1,0 +1,254 @@
+"""A rank that is there and does not move: at a prompt, behind a DataLoader or a file, with the interpreter's lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import is_interpreter, user_frame
+from hangwatch.analysis.views import RankView
+from hangwatch.causes.frames import bare, calls, is_program, where
+from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.observations import at_process, at_stack
+from hangwatch.model.incident import Evidence
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import Frame, ThreadStack
+
+DEBUGGER = Knowledge(
+    id="debugger",
+    title="It is at a debugger's or an input prompt",
+    remedy=(
+        "Answer the prompt (`c` goes on), or remove breakpoint(), pdb.set_trace() or input() from the code.",
+        "Set PYTHONBREAKPOINT=0 for jobs nobody watches; use torch.distributed.breakpoint(rank) to debug one rank on purpose.",
+    ),
+)
+DATALOADER = Knowledge(
+    id="dataloader-stall",
+    title="It waits for a batch from its DataLoader's workers",
+    remedy=(
+        "See the worker's own stack above: it says which file, lock or call it is stuck in.",
+        "Set DataLoader(timeout=...) to have an error in place of a hang, and num_workers=0 to find the sample.",
+    ),
+)
+BLOCKED_IO = Knowledge(
+    id="blocked-io",
+    title="It is blocked in a read, a write or an open",
+    remedy=(
+        "Check the file or connection named above: a network file system that does not answer, a pipe nobody writes to, a "
+        "server that stays silent.",
+        "Give downloads and connections a timeout; copy data to a local disk first.",
+    ),
+)
+GIL = Knowledge(
+    id="gil-held",
+    title="Native code holds the interpreter's lock and does not return",
+    remedy=(
+        "See the line above: the native call under it must release the GIL (Py_BEGIN_ALLOW_THREADS, py::gil_scoped_release, "
+        "ctypes.CDLL in place of ctypes.PyDLL).",
+        "Take a native stack of that rank: `py-spy dump --native --pid PID` or gdb.",
+    ),
+)
+LOCKS = Knowledge(
+    id="lock-deadlock",
+    title="Its main thread waits for a lock that another of its threads does not give back",
+    remedy=(
+        "Take locks in one order in all threads, or join them into one.",
+        "Do not hold a lock across a call that waits (a queue, a join, input and output, a collective).",
+    ),
+)
+
+_PROMPTS = (
+    ("/pdb.py", ()), ("/bdb.py", ()), ("/cmd.py", ("cmdloop",)), ("/code.py", ("interact", "raw_input")),
+    ("/ipdb/", ()), ("/pudb/", ()), ("/IPython/core/debugger.py", ()), ("/IPython/terminal/", ()), ("/prompt_toolkit/", ()),
+    ("pydevd.py", ("do_wait_suspend", "_do_wait_suspend")), ("/debugpy/", ("wait_for_client", "breakpoint")),
+)  # fmt: skip
+_INPUT = re.compile(r"(?<![\w.])input\(|\bgetpass\(|\bstdin\.(?:read|readline|buffer)")
+#: Wait channels of a file system, a pipe or a device; those of sockets and terminals are apart.
+_FILE_CHANNELS = re.compile(
+    r"pipe_read|pipe_write|pipe_wait|fifo|nfs|rpc_|fuse|request_wait|lustre|ceph|cifs|smb|gpfs|folio|io_schedule|wait_on_page|jbd2|xfs_|ext4_|flock|fcntl_setlk|posix_lock"
+)
+_SOCKET_CHANNELS = re.compile(r"sk_wait|wait_woken|inet_|unix_stream|tcp_")
+_CALLS = frozenset(
+    {
+        "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "open", "openat", "openat2",
+        "stat", "lstat", "newfstatat", "statx", "getdents64", "fsync", "fdatasync", "flock", "close", "unlink", "unlinkat",
+        "rename", "mkdir", "access", "faccessat", "faccessat2", "sendfile", "copy_file_range", "fallocate", "ftruncate",
+    }
+)  # fmt: skip
+_SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
+_TERMINAL = re.compile(r"/dev/(?:pts/|tty|console)")
+_LOCKING = re.compile(r"\.acquire\(|^with\s+\w[\w.]*\s*(?:\(|:|,| as )")
+#: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
+STALE_BEAT_S = 2.0
+
+
+def _culprits(case: Case) -> list[tuple[int, RankView]]:
+    """The culprits that are there to be looked at and not waiting for other ranks by what their stacks show."""
+    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
+    return [(r, v) for r, v in found if not v.gone and v.motion.state != "stopped" and v.wait is None]
+
+
+def _above_program(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames deeper than the user's own: what the user's line called."""
+    own = user_frame(frames)
+    return frames[: frames.index(own)] if own is not None else frames
+
+
+def debugger(case: Case) -> Hypothesis | None:
+    """Debugger frames above the user's code, or a line that asks for input and waits in a read."""
+    for rank, view in _culprits(case):
+        above = _above_program(view.frames)
+        for part, functions in _PROMPTS:
+            frame = calls(above, part, *functions)
+            if frame is not None:
+                said = f"Rank {rank}'s main thread is in the debugger, called from the user's line."
+                evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
+                return Hypothesis(DEBUGGER, 0.97, said, evidence)
+        asking = next((f for f in view.frames[:3] if f.source and _INPUT.search(f.source)), None)
+        last = view.capture.processes[-1] if view.capture.processes else None
+        if asking is not None and view.motion.state != "busy":
+            reading = last is not None and last.syscall in {"read", "readv", "select", "pselect6", "poll", "ppoll"}
+            said = f"Rank {rank} asks for input and waits for the answer."
+            return Hypothesis(
+                DEBUGGER, 0.95 if reading else 0.7, said, (*at_stack(case, rank, asking), *at_process(case, rank))
+            )
+        if last is not None and last.syscall in {"read", "readv"} and _TERMINAL.match(last.blocked_on or ""):
+            said = f"Rank {rank} reads from its terminal and waits for somebody to type."
+            return Hypothesis(DEBUGGER, 0.92, said, (*at_process(case, rank), *at_stack(case, rank)))
+    return None
+
+
+def dataloader(case: Case) -> Hypothesis | None:
+    """The main thread is in the DataLoader's wait for its workers; a worker's stack says why."""
+    for rank, view in _culprits(case):
+        frame = calls(view.frames, "torch/utils/data/dataloader.py", "_try_get_data", "_get_data", "_shutdown_workers")
+        if frame is None:
+            continue
+        evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
+        last = view.capture.processes[-1] if view.capture.processes else None
+        for child in last.children if last else ():
+            idle = any("multiprocessing/queues.py" in line or "_worker_loop" in line for line in child.stack[:6])
+            if child.stack and not idle:
+                channel = f", kernel wait channel {child.wait_channel}" if child.wait_channel else ""
+                evidence += (
+                    Evidence(
+                        rank,
+                        "child process",
+                        f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}",
+                    ),
+                )
+        said = f"Rank {rank} waits for the next batch, and its workers do not deliver it."
+        return Hypothesis(DATALOADER, 0.93, said, evidence)
+    return None
+
+
+def blocked_io(case: Case) -> Hypothesis | None:
+    """The main thread sits in a system call on a file, a pipe or a connection."""
+    for rank, view in _culprits(case):
+        if view.motion.state == "busy" or not view.capture.processes:
+            continue
+        confidence = _io_confidence(view.capture.processes)
+        if confidence is None:
+            continue
+        last = view.capture.processes[-1]
+        if (last.blocked_on or "").startswith("pipe:") and not any(f.source for f in view.frames):
+            # An unnamed pipe may be the standard input, and without its line a prompt cannot be told from a read.
+            confidence = min(confidence, 0.7)
+        what = f" on {last.blocked_on}" if last.blocked_on else ""
+        call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
+        said = f"Rank {rank}'s main thread is blocked in {call}{what}."
+        return Hypothesis(BLOCKED_IO, confidence, said, (*at_process(case, rank), *at_stack(case, rank)))
+    return None
+
+
+def _io_confidence(samples: Sequence[ProcessSample]) -> float | None:
+    """How surely a process sits in input or output, by its last two samples; None where it does not."""
+    last = samples[-1]
+    channel = last.wait_channel or ""
+    if last.state == "D" and all(s.state == "D" for s in samples[-2:]):
+        return 0.88
+    if last.state not in {"S", "D"} or len({s.wait_channel for s in samples[-2:]}) > 1:
+        return None
+    on_socket = (last.blocked_on or "").startswith("socket:")
+    if last.syscall in _SOCKET_CALLS or on_socket:
+        return 0.8
+    if last.syscall in _CALLS:
+        return 0.9
+    if last.syscall is None and _FILE_CHANNELS.search(channel):
+        return 0.85
+    if last.syscall is None and _SOCKET_CHANNELS.search(channel):
+        return 0.6
+    return None
+
+
+def gil_held(case: Case) -> Hypothesis | None:
+    """One thread has the lock in every sample and does not move; the beat, which needs the lock, has stopped."""
+    for rank, view in _culprits(case):
+        stacks = view.capture.stacks
+        holders = [next((t for t in s.threads if t.owns_gil), None) for s in stacks]
+        held = [h for h in holders if h is not None]
+        same = len(held) >= 2 and len(held) == len(stacks) and len({(h.os_thread_id, _place(h)) for h in held}) == 1
+        age = view.capture.beat_age_s
+        stale = age is not None and age > STALE_BEAT_S
+        fresh = age is not None and not stale
+        still = view.motion.cpu_share is not None and view.motion.state == "stuck"
+        # Whoever merely computes owns the lock too, as far as one can see from outside.
+        if fresh or not ((same and still) or (stale and held)):
+            continue
+        holder = held[-1]
+        # Asleep in the kernel with the lock: nobody who merely computes looks like this.
+        alone = 0.7 if holder.active else 0.88
+        confidence = (0.94 if same else 0.6) if stale else alone
+        evidence: tuple[Evidence, ...] = (
+            Evidence(
+                rank,
+                "stack",
+                f"thread {holder.name or holder.os_thread_id} owns the GIL in {len(held)} of {len(stacks)} samples",
+            ),
+        )
+        evidence += at_stack(case, rank, holder.frames[0] if holder.frames else None)
+        if stale:
+            evidence += (
+                Evidence(rank, "beat", f"the probe's thread, which needs the lock, has been silent for {age:.1f} s"),
+            )
+        evidence += at_process(case, rank)
+        said = f"Rank {rank} is in native code that keeps the interpreter's lock; no other thread of it can run."
+        return Hypothesis(GIL, confidence, said, evidence)
+    return None
+
+
+def _place(thread: ThreadStack) -> tuple[tuple[str, int], ...]:
+    return tuple((f.file, f.line) for f in thread.frames)
+
+
+def lock_deadlock(case: Case) -> Hypothesis | None:
+    """The main thread is taking a lock in the program's own code and does not move; other threads that rest there too."""
+    for rank, view in _culprits(case):
+        last = view.capture.processes[-1] if view.capture.processes else None
+        futex = last is not None and "futex" in (last.wait_channel or last.syscall or "")
+        main = next((t for t in view.threads if t.is_main), None)
+        if view.motion.state != "stuck" or not futex or main is None or not _takes_lock(main):
+            continue
+        # Source is read for main threads only: of the others it is known that they rest in the program's own code.
+        others = [t for t in view.threads if not t.is_main and t.frames and not t.active and is_program(t.frames[0])]
+        others = [t for t in others if t.frames[0].source is None or _takes_lock(t)]
+        if not others:
+            continue
+        evidence = at_stack(case, rank, main.frames[0])
+        evidence += tuple(
+            Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} rests in {where(t.frames[0])}")
+            for t in others[:2]
+        )
+        said = f"Rank {rank}'s main thread waits for a lock, another thread of it rests too, and nothing of it moves."
+        confidence = 0.72 if any(_takes_lock(t) for t in others) else 0.6
+        return Hypothesis(LOCKS, confidence, said, (*evidence, *at_process(case, rank)))
+    return None
+
+
+def _takes_lock(thread: ThreadStack) -> bool:
+    """Whether the thread's deepest frame is a program's line that takes a lock (a wait on a queue or a condition is none)."""
+    if not thread.frames or thread.active:
+        return False
+    frame = thread.frames[0]
+    return not is_interpreter(frame) and bool(frame.source and _LOCKING.search(frame.source)) and bare(frame) != "wait"

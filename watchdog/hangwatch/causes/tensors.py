@@ -1,0 +1,43 @@
+"""The same operation with different tensors."""
+
+from __future__ import annotations
+
+from hangwatch.analysis.case import Case
+from hangwatch.causes.forks import find_fork
+from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.observations import at_recorder, at_stack
+
+SHAPES = Knowledge(
+    id="shape-mismatch",
+    title="The same operation has tensors of different sizes on different ranks",
+    remedy=(
+        "Pad to a common size, or exchange the sizes first (all_gather of the shape, then pad, gather, cut).",
+        "For evaluation with accelerate use pad_across_processes() before gather().",
+    ),
+)
+DTYPES = Knowledge(
+    id="dtype-mismatch",
+    title="The same operation has tensors of different types on different ranks",
+    remedy=(
+        "Convert to one dtype before the call; look for autocast or a default dtype that is set on some ranks only.",
+    ),
+)
+
+
+def tensors(case: Case) -> Hypothesis | None:
+    """One operation by name and place in the program, and yet the sides brought different sizes or types."""
+    parting = case.blame.parting
+    one, other = case.representatives()
+    if parting is None or one is None or other is None:
+        return None
+    here = case.history.at(parting.group.key, parting.seq)
+    ours, theirs = here.get(one), here.get(other)
+    if ours is None or theirs is None or ours.op != theirs.op:
+        return None
+    fork = find_fork(case)
+    same_place = fork is not None and fork.relation == "same"
+    types = ours.input_dtypes != theirs.input_dtypes
+    evidence = at_recorder(case, (one, other)) + at_stack(case, one) + at_stack(case, other)
+    what = "types" if types else "sizes"
+    said = f"Ranks {one} and {other} both call {ours.op} at number {parting.seq}, with tensors of different {what}."
+    return Hypothesis(DTYPES if types else SHAPES, 0.8 if same_place else 0.42, said, evidence)
