@@ -1,0 +1,5 @@
+"""``python -m hangwatch``."""
+
+from hangwatch.cli.main import main
+
+main()

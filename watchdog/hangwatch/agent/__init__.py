@@ -1,0 +1,1 @@
+"""When: the tick that ties sources, diagnosis and outputs together, and the life cycle of an incident."""

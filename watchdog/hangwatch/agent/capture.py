@@ -1,0 +1,201 @@
+"""A close look at a job: two samples of every rank a moment apart, the flight recorders, then the progress after."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from hangwatch.model.beats import Beat
+from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
+from hangwatch.model.collectives import FlightRecord
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import StackSample
+from hangwatch.sources import source_lines
+from hangwatch.sources.flight_recorder import fetch_flight, progress_of
+from hangwatch.sources.processes import sample_process
+from hangwatch.sources.redaction import redact_arguments
+from hangwatch.sources.stacks import sample_stacks
+
+#: Between two samples of a rank: long enough for the kernel's 10 ms ticks to tell busy from stuck.
+SAMPLE_INTERVAL_S = 0.5
+#: A beat younger than the flight record is awaited this long; a rank that holds its GIL never writes one.
+BEAT_WAIT_S = 0.7
+
+
+class Beats(Protocol):
+    """Where beats are read: one run directory, or several as one."""
+
+    def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
+        """All beats by pid, and what could not be read."""
+        ...
+
+
+@dataclass
+class Trail:
+    """Samples kept of the ranks while something is suspected, so that *stuck* means so for all that time."""
+
+    processes: dict[int, list[ProcessSample]] = field(default_factory=dict)
+    stacks: dict[int, list[StackSample]] = field(default_factory=dict)
+
+    def add(self, pid: int, process: ProcessSample | None, stack: StackSample | None) -> None:
+        """Append what was seen of one process."""
+        if process is not None:
+            self.processes.setdefault(pid, []).append(process)
+        if stack is not None:
+            self.stacks.setdefault(pid, []).append(stack)
+
+    def stacks_since(self, pid: int, began_ns: int) -> tuple[StackSample, ...]:
+        """The stacks of a process, none if it lives and its last one is older than ``began_ns``.
+
+        Where it was is not where it is: a stack that cannot be read any more must not pass for the current one.
+        """
+        stacks, processes = self.stacks.get(pid, []), self.processes.get(pid, [])
+        alive = bool(processes) and processes[-1].state not in {"gone", "Z"}
+        return () if alive and stacks and stacks[-1].at_ns < began_ns else tuple(stacks)
+
+    def trim(self, since_ns: int) -> None:
+        """Forget samples older than ``since_ns``, but never the last two of a process."""
+        for processes in self.processes.values():
+            del processes[: _outdated([p.at_ns for p in processes], since_ns)]
+        for stacks in self.stacks.values():
+            del stacks[: _outdated([s.at_ns for s in stacks], since_ns)]
+
+
+def _outdated(times_ns: Sequence[int], since_ns: int) -> int:
+    """How many of the first samples may go: those before ``since_ns``, except the last two of all."""
+    return min(sum(at_ns < since_ns for at_ns in times_ns), max(0, len(times_ns) - 2))
+
+
+async def sample_ranks(ranks: Sequence[RankIdentity], trail: Trail) -> tuple[Gap, ...]:
+    """One sample of every rank's process and stack into the trail."""
+    by_pid = {r.pid: r for r in ranks}
+    processes = {r.pid: sample_process(r, deep=True) for r in ranks}
+    alive = [pid for pid, p in processes.items() if p.state not in {"gone", "Z"}]
+    stacks = await sample_stacks(alive)
+    gaps = []
+    for pid, process in processes.items():
+        stack = stacks.get(pid)
+        if isinstance(stack, Gap):
+            gaps.append(Gap(stack.source, stack.reason, by_pid[pid].rank, stack.hint))
+        trail.add(pid, process, stack if isinstance(stack, StackSample) else None)
+    return tuple(gaps)
+
+
+async def _fresh_beats(reader: Beats | None, wanted: Mapping[int, int]) -> dict[int, Beat]:
+    """Beats written after ``wanted[pid]`` (wall clock ns), or the last ones once the time is up."""
+    if reader is None:
+        return {}
+    deadline = time.monotonic() + BEAT_WAIT_S
+    while True:
+        beats, _ = reader.read()
+        fresh = all(pid in beats and beats[pid].at_ns > at_ns for pid, at_ns in wanted.items())
+        if fresh or time.monotonic() >= deadline:
+            return beats
+        await asyncio.sleep(0.05)
+
+
+async def capture_job(
+    job: Job,
+    ranks: Sequence[RankIdentity],
+    *,
+    reader: Beats | None,
+    trail: Trail | None = None,
+    samples: int = 2,
+    interval_s: float = SAMPLE_INTERVAL_S,
+    gaps: Sequence[Gap] = (),
+) -> Capture:
+    """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
+
+    ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
+    """
+    trail = trail if trail is not None else Trail()
+    began_ns = time.time_ns()
+    beats = reader.read()[0] if reader is not None else {}
+    seen: list[Gap] = list(gaps)
+    for _ in range(samples - 1):
+        await sample_ranks(ranks, trail)
+        await asyncio.sleep(interval_s)
+    # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
+    found, records = await asyncio.gather(sample_ranks(ranks, trail), _fetch_records(ranks, beats, call_sites=False))
+    seen += found
+    late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
+    after = await _fresh_beats(reader, late)
+    now_ns = time.time_ns()
+    captures = []
+    for identity in ranks:
+        pid = identity.pid
+        record, beat = records.get(pid), after.get(pid, beats.get(pid))
+        if isinstance(record, Gap):
+            seen.append(record)
+        if beat is None and trail.processes.get(pid, [])[-1:] and trail.processes[pid][-1].state not in {"gone", "Z"}:
+            seen.append(_no_probe(identity))
+        captures.append(
+            RankCapture(
+                identity=identity,
+                processes=tuple(trail.processes.get(pid, ())),
+                stacks=trail.stacks_since(pid, began_ns),
+                flight=record if isinstance(record, FlightRecord) else None,
+                progress=progress_of(beat) if beat is not None else None,
+                beat_age_s=beat.age_s(now_ns) if beat is not None else None,
+                groups_created=beat.groups_created if beat is not None else None,
+                log_error=tuple(" ".join(redact_arguments(line.split())) for line in beat.failure)
+                if beat is not None
+                else (),
+            )
+        )
+    return Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen)))
+
+
+def keep_recent(capture: Capture, window_s: float) -> Capture:
+    """The capture with the samples of its last ``window_s`` seconds, and the last two of each rank in any case.
+
+    A trail reaches back to when the ranks still moved. Motion is judged over a window, and whoever diagnoses a bundle
+    again does not know how long that was: so a bundle holds the samples that counted, and no older ones.
+    """
+    since_ns = int(capture.at_ns - window_s * 1e9)
+    ranks = tuple(
+        msgspec.structs.replace(
+            r,
+            processes=r.processes[_outdated([p.at_ns for p in r.processes], since_ns) :],
+            stacks=r.stacks[_outdated([s.at_ns for s in r.stacks], since_ns) :],
+        )
+        for r in capture.ranks
+    )
+    return msgspec.structs.replace(capture, ranks=ranks)
+
+
+async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Sequence[int] | None = None) -> Capture:
+    """The capture with call sites in the flight records of ``ranks`` (None: of all); its own samples are kept.
+
+    Call sites need the rank's GIL for a moment, and CPU time of its own that must not pass for motion: so they are asked
+    for after the samples, and only of ranks that are found to hang.
+    """
+    beats = reader.read()[0] if reader is not None else {}
+    asked = [r.identity for r in capture.ranks if ranks is None or r.rank in ranks]
+    records = await _fetch_records(asked, beats, call_sites=True)
+    found = {
+        pid: await source_lines.shared.attach_to_record(pid, record)
+        for pid, record in records.items()
+        if isinstance(record, FlightRecord) and record.source == "pickle"
+    }
+    with_sites = (msgspec.structs.replace(r, flight=found.get(r.identity.pid, r.flight)) for r in capture.ranks)
+    return msgspec.structs.replace(capture, ranks=tuple(with_sites))
+
+
+async def _fetch_records(
+    ranks: Sequence[RankIdentity], beats: Mapping[int, Beat], *, call_sites: bool
+) -> dict[int, FlightRecord | Gap]:
+    """The flight records of the probed ranks that have a process group, by pid."""
+    asked = [r for r in ranks if r.pid in beats and beats[r.pid].initialized]
+    records = await asyncio.gather(*(fetch_flight(beats[r.pid], rank=r.rank, call_sites=call_sites) for r in asked))
+    return {r.pid: record for r, record in zip(asked, records, strict=True)}
+
+
+def _no_probe(identity: RankIdentity) -> Gap:
+    hint = 'start the job with `hangwatch run -- CMD` or after `eval "$(hangwatch env)"`'
+    return Gap("probe", "not loaded in this process; no recorder, stacks alone", identity.rank, hint)

@@ -1,0 +1,127 @@
+"""The checks behind ``hangwatch doctor``: each looks at one thing and says how to repair it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from hangwatch.agent.directories import default_state_dir, prepare_state_dir, probe_environment, shared_run_dir
+from hangwatch.agent.errors import UserError
+from hangwatch.model.capture import Gap
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.server import ServerError, parse_listen, start_server
+from hangwatch.sources.stacks import sample_stacks
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One finding. ``warning``: hangwatch works, but sees less."""
+
+    name: str
+    state: Literal["ok", "warning", "failed"]
+    says: str
+    repair: str = ""
+
+
+def run_checks(state_dir: Path | None, listen: str) -> list[Check]:
+    """All checks, in the order in which one would repair."""
+    checks: list[Callable[[], Check]] = [
+        _python,
+        _stacks,
+        _torch,
+        _probe,
+        lambda: _state_dir(state_dir or default_state_dir()),
+        _run_dir,
+        lambda: _listen(listen),
+    ]
+    return [check() for check in checks]
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.platform != "linux":
+        return Check(
+            "platform", "failed", f"{sys.platform}, Python {version}", "run hangwatch on Linux: it reads /proc"
+        )
+    return Check("platform", "ok", f"Linux, Python {version}")
+
+
+def _stacks() -> Check:
+    """Read the stack of a Python child of ours: to py-spy it is a stranger of the same user, as a rank is."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert child.stdout is not None  # noqa: S101  # asked for above
+        child.stdout.readline()
+        found = asyncio.run(sample_stacks([child.pid]))[child.pid]
+    finally:
+        child.kill()
+        child.communicate()
+    if isinstance(found, Gap):
+        return Check("stacks (py-spy)", "failed", found.reason, found.hint or "see docs/operations.md, Permissions")
+    return Check("stacks (py-spy)", "ok", "a Python process's stack can be read")
+
+
+def _torch() -> Check:
+    if importlib.util.find_spec("torch") is None:
+        return Check("torch", "warning", "not in this environment; the ranks' own torch (2.4 or newer) is what counts")
+    from importlib.metadata import version
+
+    found = version("torch")
+    major, minor = (int(part) for part in found.split(".")[:2])
+    if (major, minor) < (2, 4):
+        return Check("torch", "warning", f"{found}: no worker server, stacks alone", "upgrade torch to 2.4 or newer")
+    return Check("torch", "ok", found)
+
+
+def _probe() -> Check:
+    """A Python process started with the probe's environment loads the probe (our sitecustomize itself steps aside)."""
+    with tempfile.TemporaryDirectory() as run_dir:
+        environment = {**os.environ, **probe_environment(Path(run_dir))}
+        code = "import sys; print('_hangwatch_probe' in sys.modules)"
+        told = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
+    if told.stdout.strip() == "True":
+        return Check("probe", "ok", "is loaded into Python processes started with `hangwatch run` or `hangwatch env`")
+    why = "is not loaded by PYTHONPATH (python -I or -E ignores it)"
+    return Check("probe", "warning", why, "add `import hangwatch.probe` to the training script")
+
+
+def _state_dir(path: Path) -> Check:
+    try:
+        return Check("state directory", "ok", str(prepare_state_dir(path)))
+    except UserError as error:
+        return Check(
+            "state directory", "failed", str(error), "name a writable one with --state-dir DIR or HANGWATCH_STATE_DIR"
+        )
+
+
+def _run_dir() -> Check:
+    try:
+        return Check("run directory", "ok", str(shared_run_dir()))
+    except UserError as error:
+        return Check("run directory", "failed", str(error), "set TMPDIR to a writable directory")
+
+
+def _listen(listen: str) -> Check:
+    async def attempt() -> str:
+        server = await start_server(*parse_listen(listen), Metrics(), lambda: {"ok": True})
+        await server.stop()
+        return server.url
+
+    try:
+        return Check("metrics address", "ok", f"{asyncio.run(attempt())} can be listened on")
+    except ServerError as error:
+        return Check("metrics address", "failed", str(error), "choose another with --listen 127.0.0.1:0")

@@ -1,0 +1,133 @@
+"""When to look closely at a job: a pure state machine over what the beats say, driven by the tick's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hangwatch.analysis.patience import Cadence
+from hangwatch.model.beats import Beat
+
+#: Looks of one suspicion come at 1, 2, 4 .. times this, up to the longest: each costs the node some milliseconds.
+FIRST_SPACING_S = 1.0
+LONGEST_SPACING_S = 30.0
+SHORTEST_LIMIT_S = 2.0
+#: A job in which nothing is in flight and nothing moves may be in a wait that no recorder shows.
+QUIET_S = 1.0
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """What one rank's beat says now: how far it is in each group, and what it has in flight.
+
+    ``in_flight`` maps a group to (sequence number enqueued, seconds unmoved). ``marks`` are all its counters.
+    """
+
+    rank: int
+    in_flight: Mapping[tuple[str, tuple[int, ...]], tuple[int, float]]
+    marks: tuple[tuple[str, int, int], ...]
+
+
+def read_pulse(rank: int, beat: Beat, now_ns: int) -> Pulse:
+    """The pulse of one rank. A beat's age counts as unmoved: nothing newer is known."""
+    age_s = beat.age_s(now_ns)
+    in_flight = {(g.name, g.ranks): (g.enqueued, g.unmoved_s + age_s) for g in beat.groups if g.in_flight}
+    marks = tuple((g.name, g.enqueued, g.completed) for g in beat.groups)
+    return Pulse(rank, in_flight, marks)
+
+
+@dataclass
+class Suspicion:
+    """One episode of standing still, and its latest reason in words.
+
+    ``since_s`` and ``next_look_s`` are on the tick's (monotonic) clock.
+    """
+
+    since_s: float
+    next_look_s: float
+    spacing_s: float = FIRST_SPACING_S
+    reason: str = ""
+
+    def looked(self, now_s: float, patience_s: float) -> None:
+        """Plan the next look: further apart each time, but one at the moment the patience ends."""
+        wait_s = self.spacing_s
+        left_s = self.since_s + patience_s - now_s
+        if 0.0 < left_s < 1.5 * wait_s:
+            wait_s = left_s + 0.1
+        self.next_look_s = now_s + wait_s
+        limit_s = min(max(patience_s / 4, SHORTEST_LIMIT_S), LONGEST_SPACING_S)
+        self.spacing_s = min(self.spacing_s * 2, limit_s)
+
+
+@dataclass
+class Suspector:
+    """Turns pulses into suspicions, and learns the job's cadence from waits that end by themselves."""
+
+    cadence: Cadence = field(default_factory=Cadence)
+    silence: Cadence = field(default_factory=Cadence)
+    current: Suspicion | None = None
+    _last: dict[int, Pulse] = field(default_factory=dict)
+    _quiet_s: float = 0.0
+    _marks: dict[int, tuple[tuple[tuple[str, int, int], ...], float]] = field(default_factory=dict)
+
+    def update(self, pulses: Iterable[Pulse], *, unprobed: bool, lost: bool, now_s: float) -> Suspicion | None:
+        """Take in one tick's pulses. ``unprobed``: some rank has no beat. ``lost``: some rank's process is gone."""
+        pulses = list(pulses)
+        for pulse in pulses:
+            self._learn(pulse)
+        quiet_s = self._silence_s(pulses, now_s)
+        if quiet_s < self._quiet_s:
+            self.silence.learn(self._quiet_s)
+        self._quiet_s = quiet_s
+        self._last = {p.rank: p for p in pulses}
+        reason, still_s = self._reason(pulses, unprobed, lost)
+        if not reason:
+            self.current = None
+        elif self.current is None:
+            since_s = now_s - still_s
+            self.current = Suspicion(since_s, now_s, reason=reason)
+        else:
+            self.current.reason = reason
+        return self.current
+
+    def _silence_s(self, pulses: list[Pulse], now_s: float) -> float:
+        """For how long no rank has moved in any group, as far as we have watched."""
+        for pulse in pulses:
+            if pulse.rank not in self._marks or self._marks[pulse.rank][0] != pulse.marks:
+                self._marks[pulse.rank] = (pulse.marks, now_s)
+        return min((now_s - self._marks[p.rank][1] for p in pulses), default=0.0)
+
+    def _learn(self, pulse: Pulse) -> None:
+        before = self._last.get(pulse.rank)
+        if before is None:
+            return
+        for key, (seq, unmoved_s) in before.in_flight.items():
+            now = pulse.in_flight.get(key)
+            if now is None or now[0] != seq or now[1] < unmoved_s:
+                self.cadence.learn(unmoved_s)
+
+    def _reason(self, pulses: list[Pulse], unprobed: bool, lost: bool) -> tuple[str, float]:
+        if lost:
+            return "a rank's process is gone", 0.0
+        waits = [unmoved_s for p in pulses for _, unmoved_s in p.in_flight.values()]
+        longest = max(waits, default=0.0)
+        threshold_s = self.cadence.suspicion_s()
+        if pulses and all(p.in_flight for p in pulses):
+            # All in flight and unmoved: if they are not in the same place, it is a deadlock whatever the cadence.
+            places = {tuple(sorted((k, v[0]) for k, v in p.in_flight.items())) for p in pulses}
+            if len(places) > 1:
+                threshold_s = min(threshold_s, 0.75)
+        if longest >= threshold_s:
+            return "an operation is in flight and does not move", longest
+        if pulses and not waits and self._quiet_s >= max(QUIET_S, self.silence.suspicion_s()):
+            return "no operation is in flight and nothing moves", self._quiet_s
+        if unprobed:
+            return "ranks without the probe are watched by their stacks", 0.0
+        return "", 0.0
+
+    def soonest_s(self) -> float | None:
+        """Seconds until an operation now in flight becomes suspicious, None if none is: when to tick again at the latest."""
+        waits = [unmoved_s for p in self._last.values() for _, unmoved_s in p.in_flight.values() if unmoved_s >= 0.25]
+        if not waits or self.current is not None:
+            return None
+        return max(0.1, self.cadence.suspicion_s() - max(waits))

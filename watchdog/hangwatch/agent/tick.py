@@ -1,0 +1,209 @@
+"""The tick: observe, suspect, look, diagnose, tell. One ``JobWatch`` a job; all decisions are made elsewhere, purely."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.agent.capture import Trail, add_call_sites, capture_job, keep_recent
+from hangwatch.agent.document import ended, make_incident
+from hangwatch.agent.suspicion import Suspector, read_pulse
+from hangwatch.analysis.patience import Patience, fixed_patience
+from hangwatch.causes.diagnosis import Diagnosis, diagnose
+from hangwatch.model.beats import Beat
+from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle import BundleError, write_bundle
+from hangwatch.sources.beats import BeatReader
+from hangwatch.sources.discovery import FoundJob
+
+log = logging.getLogger("hangwatch")
+
+#: Operations younger than this when looked at are no waits yet.
+MIN_WAIT_S = 0.5
+#: Of how many ranks, at the most, call sites are fetched before a verdict is told.
+SITES_LIMIT = 8
+#: A process that is gone while its launcher is still at it: so long it may take the launcher to end the others.
+LOST_GRACE_S = 1.5
+
+Announce = Callable[[Incident, Path | None], Awaitable[None]]
+
+
+@dataclass
+class Told:
+    """An incident that was confirmed, and the capture and diagnosis it rests on."""
+
+    incident: Incident
+    diagnosis: Diagnosis
+    path: Path | None
+    active: bool = True
+
+
+@dataclass
+class JobWatch:
+    """One job under watch: its ranks, what is suspected, and the incident there may be.
+
+    ``stall_after_s``: the user's patience, None to learn it from the job. ``announce`` is called once an incident when
+    its bundle is on disk, and again when it ends or its kind changes.
+    """
+
+    job: Job
+    state_dir: Path
+    announce: Announce
+    stall_after_s: float | None = None
+    reader: BeatReader | None = None
+    ranks: dict[int, RankIdentity] = field(default_factory=dict)
+    lost_since_s: dict[int, float] = field(default_factory=dict)
+    suspector: Suspector = field(default_factory=Suspector)
+    trail: Trail = field(default_factory=Trail)
+    told: Told | None = None
+    looks: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def patience(self) -> Patience:
+        """The user's patience, or the one the job has taught."""
+        if self.stall_after_s is not None:
+            return fixed_patience(self.stall_after_s)
+        return self.suspector.cadence.patience()
+
+    @property
+    def standing(self) -> Told | None:
+        """The incident that was told and is not over."""
+        return self.told if self.told is not None and self.told.active else None
+
+    def meet(self, found: FoundJob | None, now_s: float) -> None:
+        """Take in which ranks exist now. A restarted rank replaces the one before; a vanished one is kept as lost."""
+        self.job = found.job if found is not None else self.job
+        here = {r.rank: r for r in found.ranks} if found is not None else {}
+        restarted = any(r in self.ranks and self.ranks[r].pid != i.pid for r, i in here.items())
+        if restarted:
+            # A new incarnation of the job: nothing of the old one speaks for it.
+            self.ranks.clear()
+            self.lost_since_s.clear()
+            self.suspector = Suspector(cadence=self.suspector.cadence)
+            self.trail = Trail()
+        self.ranks.update(here)
+        for rank in self.ranks:
+            if rank in here:
+                self.lost_since_s.pop(rank, None)
+            else:
+                self.lost_since_s.setdefault(rank, now_s)
+
+    @property
+    def over(self) -> bool:
+        """Whether every rank that was ever seen is gone."""
+        return bool(self.ranks) and len(self.lost_since_s) == len(self.ranks)
+
+    async def tick(self, beats: Mapping[int, Beat], now_s: float) -> float | None:
+        """One tick. Returns the seconds after which to tick again at the latest, None for the usual period."""
+        now_ns = time.time_ns()
+        if self.over:
+            await self.close(now_ns)
+            return None
+        alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
+        pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in alive if i.pid in beats]
+        lost = any(now_s - since >= LOST_GRACE_S for since in self.lost_since_s.values())
+        suspicion = self.suspector.update(pulses, unprobed=len(pulses) < len(alive), lost=lost, now_s=now_s)
+        if suspicion is None:
+            self.trail = Trail()
+            await self.close(now_ns)
+            return self.suspector.soonest_s()
+        if now_s >= suspicion.next_look_s:
+            await self._look(now_ns)
+            suspicion.looked(time.monotonic(), self.patience.stall_s)
+        return max(0.05, suspicion.next_look_s - time.monotonic())
+
+    async def _look(self, detected_ns: int) -> None:
+        self.looks += 1
+        patience = self.patience
+        self.trail.trim(detected_ns - int(max(60.0, 1.5 * patience.stall_s) * 1e9))
+        capture = await self.capture()
+        diagnosis = diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
+        kind = diagnosis.verdict.kind
+        reason = self.suspector.current.reason if self.suspector.current is not None else ""
+        log.debug(
+            "look %d (%s): %s, waited %s s, %s", self.looks, reason, kind, diagnosis.waited_s, diagnosis.case.waits()
+        )
+        if kind == "healthy":
+            if not diagnosis.case.graph.edges:
+                await self.close(time.time_ns())
+            return
+        if self.standing is not None:
+            if self.standing.incident.verdict.kind == "straggler" and kind != "straggler":
+                await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=True)
+            return
+        await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=False)
+
+    async def capture(self) -> Capture:
+        """Look closely at all ranks now."""
+        ranks = [self.ranks[r] for r in sorted(self.ranks)]
+        return await capture_job(self.job, ranks, reader=self.reader, trail=self.trail, gaps=self.gaps)
+
+    async def _with_call_sites(self, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
+        """The same diagnosis with the call sites of both sides, where ranks parted: their history tells why."""
+        blame = diagnosis.case.blame
+        if blame.shape != "cycle" and (blame.parting is None or not blame.parting.mismatch):
+            return diagnosis
+        wanted = {r for r in diagnosis.case.representatives() if r is not None} | set(blame.component[:SITES_LIMIT])
+        capture = await add_call_sites(diagnosis.case.capture, self.reader, sorted(wanted))
+        again = diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
+        return again if again.verdict.kind == diagnosis.verdict.kind else diagnosis
+
+    async def _tell(self, diagnosis: Diagnosis, detected_ns: int, *, same: bool) -> None:
+        since = self.suspector.current
+        since_ns = time.time_ns() - int((time.monotonic() - since.since_s) * 1e9) if since else detected_ns
+        onset_ns = diagnosis.case.still_since_ns or since_ns
+        incident = make_incident(
+            diagnosis,
+            detected_ns=detected_ns,
+            confirmed_ns=time.time_ns(),
+            onset_ns=onset_ns,
+            id=self.told.incident.id if same and self.told is not None else None,
+        )
+        path: Path | None = None
+        try:
+            path = write_bundle(self.state_dir, incident, self._judged(diagnosis.case.capture))
+        except BundleError as error:
+            log.warning("%s", error)
+            incident = msgspec.structs.replace(incident, missing=(*incident.missing, f"bundle: {error}"))
+        self.told = Told(incident, diagnosis, path)
+        await self.announce(incident, path)
+
+    def _judged(self, capture: Capture) -> Capture:
+        """The capture with the samples by which ``diagnose`` has judged motion."""
+        return keep_recent(capture, self.patience.motion_window_s)
+
+    async def complete_bundle(self) -> None:
+        """Add every rank's call sites to the bundle of the incident that was told: dearer, so it comes after."""
+        if self.told is None or self.told.path is None:
+            return
+        capture = await add_call_sites(self.told.diagnosis.case.capture, self.reader)
+        incident = msgspec.structs.replace(
+            self.told.incident, captured={**self.told.incident.captured, "call_sites": True}
+        )
+        try:
+            write_bundle(self.state_dir, incident, self._judged(capture))
+        except BundleError as error:
+            log.warning("%s", error)
+            return
+        self.told.incident = incident
+
+    async def close(self, at_ns: int) -> None:
+        """The incident is over: what was waited for has come, or the job has ended."""
+        told = self.standing
+        if told is None:
+            return
+        told.active = False
+        told.incident = ended(told.incident, at_ns)
+        if told.path is not None:
+            try:
+                write_bundle(self.state_dir, told.incident, None)
+            except BundleError as error:
+                log.warning("%s", error)
+        await self.announce(told.incident, told.path)

@@ -1,0 +1,209 @@
+"""The agent of one node: finds jobs, keeps a watch on each, and keeps the metrics current."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from hangwatch.agent.tick import Announce, JobWatch
+from hangwatch.model.beats import Beat
+from hangwatch.model.capture import Gap
+from hangwatch.outputs.metrics import (
+    AgentMetrics,
+    GroupMetrics,
+    IncidentMetrics,
+    Metrics,
+    MetricsView,
+    RankMetrics,
+    SourceMetrics,
+)
+from hangwatch.sources.beats import BeatReader
+from hangwatch.sources.discovery import Discovery, RankFinder
+
+log = logging.getLogger("hangwatch")
+
+TICK_S = 1.0
+
+
+@dataclass
+class _Health:
+    """A source's record, kept for the metrics."""
+
+    up: bool = True
+    duration_s: float = 0.0
+    failures: int = 0
+
+    def note(self, duration_s: float, gaps: tuple[Gap, ...]) -> None:
+        self.duration_s = duration_s
+        self.up = not gaps
+        self.failures += bool(gaps)
+
+
+@dataclass
+class Agent:
+    """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
+
+    ``run_dir`` is where probes leave their beats. ``announce`` is told of every incident, when it is confirmed, when its
+    kind changes, and when it is over.
+    """
+
+    run_dir: Path
+    state_dir: Path
+    announce: Announce
+    metrics: Metrics
+    root: Callable[[], int | None] = lambda: None
+    stall_after_s: float | None = None
+    jobs: dict[str, JobWatch] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
+    health: dict[str, _Health] = field(default_factory=lambda: {"beats": _Health(), "processes": _Health()})
+    tick_sum_s: float = 0.0
+    last_tick_s: float | None = None
+    _reader: BeatReader = field(init=False)
+    _finder: RankFinder = field(default_factory=RankFinder)
+
+    def __post_init__(self) -> None:
+        """Open the sources."""
+        self._reader = BeatReader(self.run_dir)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""
+        while not stop.is_set():
+            started_s = time.monotonic()
+            soonest_s = await self.guarded_tick()
+            self.tick_sum_s += time.monotonic() - started_s
+            pause_s = TICK_S if soonest_s is None else min(TICK_S, soonest_s)
+            pause_s = max(0.02, pause_s - (time.monotonic() - started_s if soonest_s is None else 0.0))
+            try:
+                await asyncio.wait_for(stop.wait(), pause_s)
+            except asyncio.TimeoutError:
+                continue
+
+    async def close(self) -> None:
+        """The end of all jobs under watch: incidents that are open are over."""
+        for watch in self.jobs.values():
+            await watch.close(time.time_ns())
+
+    async def guarded_tick(self) -> float | None:
+        """One tick, its failure counted (``hangwatch_agent_errors_total``) and logged."""
+        try:
+            return await self.tick()
+        except Exception:  # the tick's edge: whatever happens, the agent goes on watching
+            self.counts["errors"] += 1
+            log.exception("a tick failed; the next one follows")
+            return None
+
+    async def tick(self) -> float | None:
+        """Observe, let every job's watch decide, and publish. Returns when to come back at the latest, in seconds."""
+        self.counts["ticks"] += 1
+        now_s = time.monotonic()
+        beats, gaps = self._reader.read()
+        self.health["beats"].note(time.monotonic() - now_s, gaps)
+        found = self._finder.find(self.root(), beats)
+        self.health["processes"].note(time.monotonic() - now_s, found.gaps)
+        self._meet(found, gaps, now_s)
+        soonest: list[float | None] = []
+        looked = False
+        for watch in list(self.jobs.values()):
+            before, looks = (watch.told.incident.id if watch.told else None), watch.looks
+            soonest.append(await watch.tick(beats, time.monotonic()))
+            looked = looked or watch.looks > looks
+            if watch.told is not None and watch.told.incident.id != before:
+                self.totals[watch.told.incident.verdict.kind] += 1
+            if watch.over:
+                del self.jobs[watch.job.id]
+        self.last_tick_s = time.monotonic()
+        if looked:  # that took a second or more: an incident must not stand beside numbers from before it
+            beats, _ = self._reader.read()
+        self.metrics.update(self._view(beats))
+        return min((s for s in soonest if s is not None), default=None)
+
+    def _meet(self, found: Discovery, gaps: tuple[Gap, ...], now_s: float) -> None:
+        here = {job.job.id: job for job in found.jobs}
+        for job_id, job in here.items():
+            if job_id not in self.jobs:
+                self.jobs[job_id] = JobWatch(job.job, self.state_dir, self.announce, self.stall_after_s, self._reader)
+        for job_id, watch in self.jobs.items():
+            watch.gaps = (*gaps, *found.gaps)
+            watch.meet(here.get(job_id), now_s)
+
+    def watches(self) -> tuple[JobWatch, ...]:
+        """The jobs under watch now."""
+        return tuple(self.jobs.values())
+
+    def healthz(self) -> dict[str, object]:
+        """What ``/healthz`` answers: not ok when the last tick is long ago."""
+        age_s = None if self.last_tick_s is None else time.monotonic() - self.last_tick_s
+        return {"ok": age_s is None or age_s < 30.0, "last_tick_age_s": age_s, "jobs": sorted(self.jobs)}
+
+    def _view(self, beats: Mapping[int, Beat]) -> MetricsView:
+        now_ns = time.time_ns()
+        watch = next(iter(self.jobs.values()), None)
+        ranks: tuple[RankMetrics, ...] = ()
+        incident = None
+        if watch is not None:
+            ranks = tuple(_rank_metrics(watch, rank, beats, now_ns) for rank in sorted(watch.ranks))
+            if watch.standing is not None:
+                told = watch.standing.incident
+                incident = IncidentMetrics(
+                    id=told.id,
+                    kind=told.verdict.kind,
+                    cause=told.verdict.cause.id if told.verdict.cause else "unknown",
+                    severity=told.verdict.severity,
+                    onset_unix_s=datetime.fromisoformat(told.onset_at.replace("Z", "+00:00")).timestamp(),
+                    culprit_ranks=told.verdict.culprit_ranks,
+                )
+        return MetricsView(
+            job=watch.job.id if watch is not None else None,
+            ranks=ranks,
+            incident=incident,
+            incidents_total=dict(self.totals),
+            sources=tuple(SourceMetrics(n, h.up, h.duration_s, h.failures) for n, h in self.health.items()),
+            agent=AgentMetrics(
+                ticks_total=self.counts["ticks"],
+                tick_duration_sum_s=self.tick_sum_s,
+                captures_total=sum(w.looks for w in self.jobs.values()),
+                errors_total=self.counts["errors"],
+            ),
+        )
+
+
+def _rank_metrics(watch: JobWatch, rank: int, beats: Mapping[int, Beat], now_ns: int) -> RankMetrics:
+    identity = watch.ranks[rank]
+    beat = beats.get(identity.pid)
+    age_s = beat.age_s(now_ns) if beat is not None else None
+    groups = tuple(
+        GroupMetrics(
+            label=g.label,
+            size=len(g.ranks),
+            enqueued=max(g.enqueued, 0),
+            completed=max(g.completed, 0),
+            in_flight_s=g.unmoved_s + (age_s or 0.0) if g.in_flight else None,
+        )
+        for g in (beat.groups if beat is not None else ())
+    )
+    return RankMetrics(
+        rank=rank,
+        node=identity.node,
+        pid=identity.pid,
+        state=_state(watch, rank, beat, groups),
+        beat_age_s=age_s,
+        groups=groups,
+    )
+
+
+def _state(watch: JobWatch, rank: int, beat: Beat | None, groups: tuple[GroupMetrics, ...]) -> str:
+    """One word; what a diagnosis said of the rank while an incident is open, else what the beat says."""
+    if rank in watch.lost_since_s:
+        return "lost"
+    if watch.standing is not None and rank in watch.standing.diagnosis.case.views:
+        return watch.standing.diagnosis.case.views[rank].state
+    if beat is None:
+        return "unprobed"
+    return "in_flight" if any(g.in_flight_s is not None for g in groups) else "running"

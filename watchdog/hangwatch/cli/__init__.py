@@ -1,0 +1,1 @@
+"""The commands: one file a command, each a thin shell around the agent and the outputs."""

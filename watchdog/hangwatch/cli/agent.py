@@ -1,0 +1,57 @@
+"""``hangwatch agent``: the per-node daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hangwatch.agent.directories import default_state_dir, prepare_state_dir, shared_run_dir
+from hangwatch.agent.log import log_to
+from hangwatch.agent.watch import Agent
+from hangwatch.cli.common import StateDir, check_patience, stderr_console
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.server import parse_listen, start_server
+from hangwatch.outputs.verdict import print_verdict
+
+
+def agent(
+    state_dir: StateDir = None,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where /metrics is served.")
+    ] = "127.0.0.1:9753",
+    stall_after: Annotated[
+        float, typer.Option("--stall-after", metavar="SECONDS", help="Patience for what cannot be proven.")
+    ] = 0.0,
+) -> None:
+    """Watch every job on this node that was started with the environment of `hangwatch env`."""
+    patience_s = check_patience(stall_after)
+    state = prepare_state_dir(state_dir or default_state_dir())
+    asyncio.run(_serve(state, parse_listen(listen), patience_s, stderr_console()))
+
+
+async def _serve(state: Path, address: tuple[str, int], stall_after_s: float | None, console: Console) -> None:
+    log_to(console)
+    metrics = Metrics()
+
+    async def announce(incident: Incident, path: Path | None) -> None:
+        if incident.ended_at is None:
+            print_verdict(incident, console, bundle=path)
+
+    watcher = Agent(shared_run_dir(), state, announce, metrics, stall_after_s=stall_after_s)
+    server = await start_server(*address, metrics, watcher.healthz)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    console.print(f"hangwatch: watching this node, metrics at {server.url}/metrics", highlight=False, soft_wrap=True)
+    try:
+        await watcher.run(stop)
+        await watcher.close()
+    finally:
+        await server.stop()

@@ -1,0 +1,84 @@
+"""``hangwatch dump``: capture and diagnose now, also jobs that were started without us."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Optional
+
+import msgspec
+import typer
+
+from hangwatch.agent.capture import add_call_sites, capture_job
+from hangwatch.agent.directories import default_state_dir, prepare_state_dir
+from hangwatch.agent.document import make_incident
+from hangwatch.agent.errors import UserError
+from hangwatch.agent.nodeview import MergedReader, look_around
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr_console, stdout_console
+from hangwatch.model.capture import Capture, Gap
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.verdict import print_verdict
+from hangwatch.sources.discovery import FoundJob
+
+#: Without a history, what stands still for all of a look of this length counts: a step may well take two seconds.
+_SAMPLES = 4
+_INTERVAL_S = 1.0
+_MIN_WAIT_S = 2.5
+
+
+def dump(
+    pid: Annotated[
+        Optional[list[int]],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
+        typer.Option("--pid", metavar="PID", help="Only the jobs that these processes belong to (repeatable)."),
+    ] = None,
+    state_dir: StateDir = None,
+    json: Json = False,
+) -> None:
+    """Capture every rank on this node and diagnose now. Exit status 0: no hang found, 1: a hang found, 2: nothing usable."""
+    state = prepare_state_dir(state_dir or default_state_dir())
+    found, reader = look_around()
+    jobs = [job for job in found.jobs if not pid or _belongs(job, pid)]
+    if not jobs:
+        for gap in found.gaps:
+            stderr_console().print(f"hangwatch: {gap}", markup=False, highlight=False, soft_wrap=True)
+        whose = f"of process {', '.join(map(str, pid))}" if pid else "on this node"
+        raise UserError(f"no ranks of a distributed job found {whose}; is the job running here, and as this user?")
+    incidents = []
+    for job in jobs:
+        incident, capture = asyncio.run(_dump_job(job, reader, found.gaps))
+        path = write_bundle(state, incident, capture)
+        incidents.append(incident)
+        if json:
+            print_json(incident)
+        else:
+            print_verdict(incident, stdout_console(), bundle=path)
+    raise typer.Exit(max(hang_status(i) for i in incidents))
+
+
+def _belongs(job: FoundJob, pids: list[int]) -> bool:
+    wanted = set(pids)
+    return any(r.pid in wanted for r in job.ranks) or any(_ancestors(r.pid) & wanted for r in job.ranks)
+
+
+def _ancestors(pid: int) -> set[int]:
+    import psutil
+
+    try:
+        return {p.pid for p in psutil.Process(pid).parents()}
+    except psutil.Error:
+        return set()
+
+
+async def _dump_job(job: FoundJob, reader: MergedReader, gaps: tuple[Gap, ...]) -> tuple[Incident, Capture]:
+    detected_ns = time.time_ns()
+    capture = await capture_job(job.job, job.ranks, reader=reader, samples=_SAMPLES, interval_s=_INTERVAL_S, gaps=gaps)
+    diagnosis = diagnose(await add_call_sites(capture, reader), min_wait_s=_MIN_WAIT_S)
+    incident = make_incident(
+        diagnosis,
+        detected_ns=detected_ns,
+        confirmed_ns=time.time_ns(),
+        onset_ns=diagnosis.case.still_since_ns,
+    )
+    return msgspec.structs.replace(incident, id=f"{incident.id}-dump"), diagnosis.case.capture

@@ -1,0 +1,19 @@
+"""``hangwatch env``: the environment for a launch without the wrapper."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from hangwatch.agent.directories import probe_environment, shared_run_dir
+from hangwatch.cli.common import Json, print_json
+
+
+def env(json: Json = False) -> None:
+    """Print the variables that load the probe: eval "$(hangwatch env)" before torchrun, deepspeed or accelerate."""
+    variables = probe_environment(shared_run_dir())
+    if json:
+        print_json(variables)
+        return
+    for name, value in variables.items():
+        sys.stdout.write(f"export {name}={shlex.quote(value)}\n")

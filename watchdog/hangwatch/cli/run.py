@@ -1,0 +1,153 @@
+"""``hangwatch run -- CMD``: the command with the probe in its ranks and an agent beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hangwatch.agent.actions import Action, parse_action, run_hook
+from hangwatch.agent.directories import (
+    default_state_dir,
+    make_run_dir,
+    prepare_state_dir,
+    probe_environment,
+    remove_run_dir,
+)
+from hangwatch.agent.errors import EXIT_STOPPED
+from hangwatch.agent.launch import end_tree, exit_status, pass_signals, start_command, wait_for_command
+from hangwatch.agent.log import log_to
+from hangwatch.agent.watch import Agent
+from hangwatch.cli.common import StateDir, check_patience, stderr_console
+from hangwatch.model.incident import HANG_KINDS, Incident
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.server import parse_listen, start_server
+from hangwatch.outputs.verdict import print_verdict
+from hangwatch.sources.stacks import find_pyspy
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD ...", help="The command that starts the job.")],
+    state_dir: StateDir = None,
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="HOST:PORT", help="Where /metrics is served (default: a free loopback port)."),
+    ] = "127.0.0.1:0",
+    on_hang: Annotated[
+        str,
+        typer.Option("--on-hang", metavar="report|stop|exec:CMD", help="What to do when a hang is confirmed."),
+    ] = "report",
+    stall_after: Annotated[
+        float,
+        typer.Option(
+            "--stall-after",
+            metavar="SECONDS",
+            help="Patience for what cannot be proven (default: learnt from the job, 30 s at least).",
+        ),
+    ] = 0.0,
+) -> None:
+    """Run CMD with hangwatch beside it; exits with CMD's own status, or 75 when --on-hang stop ended it."""
+    patience_s = check_patience(stall_after)
+    action = parse_action(on_hang)
+    address = parse_listen(listen)
+    state = prepare_state_dir(state_dir or default_state_dir())
+    run_dir = make_run_dir()
+    console = stderr_console()
+    try:
+        session = _Session(command, state, run_dir, address, action, patience_s, console)
+        status = asyncio.run(session.run(os.environ))
+    finally:
+        remove_run_dir(run_dir)
+    raise typer.Exit(status)
+
+
+class _Session:
+    """One command under watch, from its start to its end."""
+
+    def __init__(
+        self,
+        command: list[str],
+        state_dir: Path,
+        run_dir: Path,
+        address: tuple[str, int],
+        action: Action,
+        stall_after_s: float | None,
+        console: Console,
+    ) -> None:
+        self.command = command
+        self.address = address
+        self.action = action
+        self.console = console
+        self.pid: int | None = None
+        self.stopped = False
+        self.acted: set[str] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.metrics = Metrics()
+        self.agent = Agent(
+            run_dir=run_dir,
+            state_dir=state_dir,
+            announce=self.announce,
+            metrics=self.metrics,
+            root=lambda: self.pid,
+            stall_after_s=stall_after_s,
+        )
+
+    async def run(self, environ: Mapping[str, str]) -> int:
+        """Start everything, wait for the command, end everything; returns the exit status."""
+        log_to(self.console)
+        server = await start_server(*self.address, self.metrics, self.agent.healthz)
+        stop = asyncio.Event()
+        try:
+            process = start_command(self.command, {**environ, **probe_environment(self.agent.run_dir, environ)})
+            self.pid = process.pid
+            pass_signals(process, asyncio.get_running_loop())
+            self.say(f"watching {self.command[0]} (pid {process.pid}), metrics at {server.url}/metrics")
+            if find_pyspy() is None:
+                self.say("py-spy is not installed, so stacks cannot be read; pip install py-spy")
+            watching = asyncio.create_task(self.agent.run(stop))
+            returncode = await wait_for_command(process)
+            stop.set()
+            await watching
+            await self.agent.close()
+            if self.tasks:
+                await asyncio.wait(self.tasks)
+        finally:
+            await server.stop()
+        return EXIT_STOPPED if self.stopped else exit_status(returncode)
+
+    def say(self, text: str) -> None:
+        """One line of ours among the job's output."""
+        self.console.print(f"hangwatch: {text}", markup=False, highlight=False, soft_wrap=True)
+
+    async def announce(self, incident: Incident, path: Path | None) -> None:
+        """Print the verdict, and act on it once."""
+        if incident.ended_at is not None:
+            if not self.stopped:
+                self.say(f"incident {incident.id} is over: what was waited for has come, or the job has ended")
+            return
+        print_verdict(incident, self.console, bundle=path)
+        verdict = incident.verdict
+        if verdict.kind not in HANG_KINDS or incident.id in self.acted:
+            return
+        self.acted.add(incident.id)
+        task = asyncio.create_task(self._act(incident, path))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _act(self, incident: Incident, path: Path | None) -> None:
+        for watch in self.agent.watches():
+            if watch.told is not None and watch.told.incident.id == incident.id:
+                await watch.complete_bundle()
+        if self.action.kind == "stop" and self.pid is not None:
+            self.stopped = True
+            ranks = [i.pid for w in self.agent.watches() for i in w.ranks.values()]
+            self.say("ending the job (--on-hang stop); the bundle is complete")
+            await end_tree(self.pid, ranks)
+        elif self.action.kind == "exec":
+            status = await run_hook(self.action.command, incident, path)
+            self.say(f"--on-hang command ended with status {status}")

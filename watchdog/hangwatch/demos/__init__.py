@@ -1,0 +1,243 @@
+"""The demo scenarios: small real programs, each with one fault, and what hangwatch is to say of them.
+
+This module is the table; the programs beside it are run as scripts and never imported. It imports nothing but msgspec.
+Every program takes no arguments it does not name here, speaks over the loopback, needs no download, and would hang until
+Gloo's own time limit of 30 minutes if nobody ended it, except where ``ends_itself`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+
+#: What every scenario gets in its environment: the loopback, one thread a process, no look at the network, no chatter.
+ENVIRONMENT: Mapping[str, str] = MappingProxyType(
+    {
+        "DS_ACCELERATOR": "cpu",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
+)
+
+Launcher = Literal["torchrun", "plain"]
+ExpectedKind = Literal["deadlock", "stall", "rank_lost", "straggler", "healthy"]
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """One demo: a program, how it is started, and the verdict it is to get.
+
+    ``kind`` and ``culprits`` (global ranks) are what the incident names, ``cause`` the id of its first cause (None:
+    no incident). ``needs`` are the distributions that must be installed. ``ends_itself``: the program comes to its
+    end with status 0 when nobody interferes. ``stall_after_s`` is the patience it is made for, in seconds.
+    """
+
+    name: str
+    description: str
+    file: str
+    nproc: int
+    kind: ExpectedKind
+    cause: str | None
+    culprits: tuple[int, ...]
+    launcher: Launcher = "torchrun"
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    needs: tuple[str, ...] = ("torch",)
+    ends_itself: bool = False
+    stall_after_s: float = 6.0
+
+    @property
+    def path(self) -> Path:
+        """The program's file."""
+        return Path(__file__).parent / self.file
+
+    def command(self, python: str = sys.executable) -> tuple[str, ...]:
+        """The command that starts it; ``python`` is the interpreter of an environment that has what it ``needs``."""
+        program = (str(self.path), *self.arguments)
+        if self.launcher == "plain":
+            return (python, *program)
+        launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.nproc))
+        return (python, *launch, *program)
+
+    def full_environment(self) -> dict[str, str]:
+        """The variables to add to the environment it is started in."""
+        return {**ENVIRONMENT, **dict(self.environment)}
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        name="tuple-labels",
+        description="Hugging Face Trainer evaluation gathers a tuple of labels that differs between ranks",
+        file="tuple_labels.py",
+        nproc=2,
+        kind="deadlock",
+        cause="tuple-labels-gather",
+        culprits=(0, 1),
+        needs=("torch", "transformers", "accelerate"),
+    ),
+    Scenario(
+        name="tuple-labels-silent",
+        description="the same, but the extra gather first pairs with a wrong one, and the hang shows up later",
+        file="tuple_labels.py",
+        arguments=("--average-tokens",),
+        nproc=2,
+        kind="deadlock",
+        cause="tuple-labels-gather",
+        culprits=(0, 1),
+        needs=("torch", "transformers", "accelerate"),
+    ),
+    Scenario(
+        name="rank-conditional",
+        description="a metric is averaged over all ranks, but only under `if rank == 0`",
+        file="rank_conditional.py",
+        nproc=3,
+        kind="deadlock",
+        cause="rank-conditional-collective",
+        culprits=(0,),
+    ),
+    Scenario(
+        name="checkpoint-on-rank0",
+        description="FSDP: only rank 0 saves, and gathering the full state takes every rank",
+        file="checkpoint_on_rank0.py",
+        nproc=3,
+        kind="deadlock",
+        cause="checkpoint-on-some-ranks",
+        culprits=(0,),
+    ),
+    Scenario(
+        name="uneven-inputs",
+        description="DDP: one rank has fewer batches and is at the end of its epoch while the others train on",
+        file="uneven_inputs.py",
+        nproc=3,
+        kind="deadlock",
+        cause="uneven-inputs",
+        culprits=(2,),
+    ),
+    Scenario(
+        name="group-order",
+        description="two groups of the same ranks are used in opposite order",
+        file="group_order.py",
+        nproc=2,
+        kind="deadlock",
+        cause="group-order-inversion",
+        culprits=(0, 1),
+    ),
+    Scenario(
+        name="p2p",
+        description="a pipeline in which both stages receive first",
+        file="p2p.py",
+        nproc=2,
+        kind="deadlock",
+        cause="p2p-mismatch",
+        culprits=(0, 1),
+    ),
+    Scenario(
+        name="early-exit",
+        description="one rank returns from training early; a thread keeps its process alive",
+        file="early_exit.py",
+        nproc=2,
+        kind="stall",
+        cause="early-exit",
+        culprits=(1,),
+    ),
+    Scenario(
+        name="rank-killed",
+        description="a rank is killed, no launcher tells the others, and they wait for it in new_group",
+        file="rank_killed.py",
+        launcher="plain",
+        nproc=3,
+        kind="rank_lost",
+        cause="rank-died",
+        culprits=(2,),
+    ),
+    Scenario(
+        name="stopped-rank",
+        description="a rank's process is stopped (SIGSTOP)",
+        file="stopped_rank.py",
+        nproc=2,
+        kind="stall",
+        cause="rank-stopped",
+        culprits=(1,),
+    ),
+    Scenario(
+        name="debugger",
+        description="a breakpoint left in the code: one rank is at the debugger's prompt",
+        file="debugger.py",
+        nproc=2,
+        kind="stall",
+        cause="debugger",
+        culprits=(1,),
+    ),
+    Scenario(
+        name="blocked-io",
+        description="a rank reads a file that never answers",
+        file="blocked_io.py",
+        nproc=2,
+        kind="stall",
+        cause="blocked-io",
+        culprits=(1,),
+    ),
+    Scenario(
+        name="gil-held",
+        description="a rank is stuck in native code that holds the interpreter's lock",
+        file="gil_held.py",
+        nproc=2,
+        kind="stall",
+        cause="gil-held",
+        culprits=(1,),
+    ),
+    Scenario(
+        name="dataloader",
+        description="a DataLoader worker of one rank is stuck reading a file",
+        file="dataloader.py",
+        nproc=2,
+        kind="stall",
+        cause="dataloader-stall",
+        culprits=(1,),
+    ),
+    Scenario(
+        name="missing-init",
+        description="one rank never joins the process group: its download hangs",
+        file="missing_init.py",
+        nproc=3,
+        kind="stall",
+        cause="init-missing-rank",
+        culprits=(2,),
+    ),
+    Scenario(
+        name="slow",
+        description="nothing is wrong: one rank takes 1.5 s a step (ends by itself, 15 s)",
+        file="slow.py",
+        nproc=2,
+        kind="healthy",
+        cause=None,
+        culprits=(),
+        ends_itself=True,
+    ),
+    Scenario(
+        name="rank0-work",
+        description="nothing hangs: rank 0 works 12 s while the others wait at a barrier (at most a warning)",
+        file="rank0_work.py",
+        nproc=3,
+        kind="straggler",
+        cause="rank0-work",
+        culprits=(0,),
+        ends_itself=True,
+    ),
+)
+
+#: What ``hangwatch demo`` shows when it is not told which.
+DEFAULT = SCENARIOS[0]
+
+
+def find_scenario(name: str) -> Scenario | None:
+    """The scenario of that name, None where there is none."""
+    return next((scenario for scenario in SCENARIOS if scenario.name == name), None)

@@ -1,0 +1,81 @@
+"""Files that are there whole or not at all. Imports nothing of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+
+def encode(value: object) -> bytes:
+    """Readable JSON (indent 2). Lone surrogates, as in paths that are no UTF-8, become the text ``\\udcXX``."""
+    try:
+        plain = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        plain = msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+    return msgspec.json.format(plain, indent=2) + b"\n"
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encodable(item) for item in value]
+    return value
+
+
+def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
+    """Write all of ``contents`` (path below ``folder``, bytes) or, when one of them fails, none; files are 0600.
+
+    All are staged beside their place before the first is put there, so a full disk is met while nothing has changed.
+    They are put in place in the order given; the last one is flushed to disk, then so is the folder.
+
+    Raises:
+        OSError: with the file it happened at.
+    """
+    staged: list[tuple[Path, Path]] = []
+    try:
+        for relative, data in contents:
+            target = folder / relative
+            for parent in reversed(Path(relative).parents):
+                (folder / parent).mkdir(mode=0o700, exist_ok=True)
+            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+            staged.append((temporary, target))
+            _write(temporary, data)
+        if staged:
+            _flush(staged[-1][0])
+        while staged:
+            temporary, target = staged[0]
+            temporary.replace(target)
+            staged.pop(0)
+    finally:
+        for temporary, _ in staged:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+    with contextlib.suppress(OSError):  # some file systems cannot flush a directory; the files are in place
+        _flush(folder)
+
+
+def _write(file: Path, data: bytes) -> None:
+    # O_NOFOLLOW and O_EXCL: in a folder that others could once write, a planted link must not be written through.
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+    except OSError as error:
+        error.filename = error.filename or str(file)
+        raise
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,30 @@
+"""Text that came from a job, made harmless for terminals, text files and labels. Pure; imports nothing of ours.
+
+Job names, paths, command lines and names of locals are chosen by others: an escape sequence among them could repaint
+the terminal and a bidirectional override could make a line read backwards. Markup is not escaped here: what is printed
+with rich goes through ``rich.text.Text``, which reads none.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_BREAKS = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]+")
+#: Control, format (bidirectional overrides, zero-width) and lone surrogate characters; joiners of emoji are kept.
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs"})
+_KEPT = frozenset("\u200d\u200c")
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def clean(text: str) -> str:
+    """One line of ``text``: line breaks and tabs become a space, unsafe characters their escape (``\\x1b``)."""
+    if text.isascii() and text.isprintable():
+        return text
+    joined = _BREAKS.sub(" ", text)
+    return "".join(
+        _escape(c) if unicodedata.category(c) in _UNSAFE_CATEGORIES and c not in _KEPT else c for c in joined
+    )
