@@ -1,0 +1,91 @@
+"""When the agent looks closely: the state machine, driven by a clock of the test's own."""
+
+from __future__ import annotations
+
+from hangwatch.agent.suspicion import Suspector, read_pulse
+from hangwatch.analysis.patience import Cadence
+from hangwatch.model.beats import Beat, BeatGroup
+
+SECOND_NS = 1_000_000_000
+
+
+def beat(at_s: float, enqueued: int, completed: int, unmoved_s: float) -> Beat:
+    """One rank's beat in one group of two."""
+    group = BeatGroup("0", (0, 1), 0, "default_pg", "gloo", enqueued, -1, completed, unmoved_s)
+    return Beat(1, 100, 1, 1, int(at_s * SECOND_NS), 0, 2, 0, True, groups=(group,))
+
+
+def pulses(at_s: float, *states: tuple[int, int, float]) -> list:  # type: ignore[type-arg]
+    """The pulses of several ranks now, each from (enqueued, completed, seconds unmoved)."""
+    return [read_pulse(r, beat(at_s, *state), int(at_s * SECOND_NS)) for r, state in enumerate(states)]
+
+
+def test_an_operation_in_flight_is_suspicious_after_a_moment() -> None:
+    """Not at once, but before a second is over; and no longer once it has completed."""
+    suspector = Suspector()
+    assert suspector.update(pulses(10.0, (5, 4, 0.2), (4, 4, 0.2)), unprobed=False, lost=False, now_s=10.0) is None
+    found = suspector.update(pulses(10.7, (5, 4, 0.9), (4, 4, 0.9)), unprobed=False, lost=False, now_s=10.7)
+    assert found is not None
+    assert found.since_s == 10.7 - 0.9
+    assert suspector.update(pulses(11.0, (6, 6, 0.0), (6, 6, 0.0)), unprobed=False, lost=False, now_s=11.0) is None
+
+
+def test_a_slow_job_teaches_longer_waits() -> None:
+    """After steps in which every rank but one waits 1.5 s, such a wait is ordinary."""
+    suspector = Suspector()
+    now_s = 100.0
+    for step in range(1, 30):
+        suspector.update(
+            pulses(now_s, (step, step - 1, 1.5), (step - 1, step - 1, 0.1)), unprobed=False, lost=False, now_s=now_s
+        )
+        now_s += 0.5
+        suspector.update(pulses(now_s, (step, step, 0.0), (step, step, 0.0)), unprobed=False, lost=False, now_s=now_s)
+        now_s += 1.0
+    assert (
+        suspector.update(pulses(now_s, (31, 30, 1.6), (30, 30, 0.1)), unprobed=False, lost=False, now_s=now_s) is None
+    )
+    assert (
+        suspector.update(pulses(now_s, (31, 30, 4.0), (30, 30, 0.1)), unprobed=False, lost=False, now_s=now_s)
+        is not None
+    )
+
+
+def test_ranks_in_flight_in_different_places_are_looked_at_whatever_the_cadence() -> None:
+    """All in flight, none moving, and not at the same number: worth a look at once even in a slow job."""
+    suspector = Suspector(cadence=Cadence())
+    for _ in range(20):
+        suspector.cadence.learn(20.0)
+    same = suspector.update(pulses(5.0, (7, 6, 1.0), (7, 6, 1.0)), unprobed=False, lost=False, now_s=5.0)
+    apart = suspector.update(pulses(5.0, (7, 6, 1.0), (8, 7, 1.0)), unprobed=False, lost=False, now_s=5.0)
+    assert same is None
+    assert apart is not None
+
+
+def test_silence_without_anything_in_flight_is_looked_at() -> None:
+    """Point-to-point waits are in no recorder: if nothing moves at all, the stacks are read."""
+    suspector = Suspector()
+    assert suspector.update(pulses(1.0, (3, 3, 9.0), (3, 3, 9.0)), unprobed=False, lost=False, now_s=1.0) is None
+    assert suspector.update(pulses(2.5, (3, 3, 9.0), (3, 3, 9.0)), unprobed=False, lost=False, now_s=2.5) is not None
+
+
+def test_looks_come_further_apart_but_one_when_the_patience_ends() -> None:
+    """1, 2, 4 .. seconds apart, and a look right after the patience is over."""
+    suspector = Suspector()
+    suspicion = suspector.update(pulses(0.0, (1, 0, 1.0), (0, 0, 1.0)), unprobed=False, lost=False, now_s=1.0)
+    assert suspicion is not None
+    looks, now_s = [], 1.0
+    while now_s < 60:
+        suspicion.looked(now_s, 30.0)
+        now_s = suspicion.next_look_s
+        looks.append(now_s)
+    gaps = [b - a for a, b in zip([1.0, *looks], looks, strict=False)]
+    assert gaps[0] < gaps[1] < gaps[2]
+    assert any(30.0 < look < 30.5 for look in looks)
+
+
+def test_patience_grows_with_the_job_and_keeps_its_floor() -> None:
+    """Thirty seconds at the least, four times the longest ordinary wait beyond that."""
+    cadence = Cadence()
+    assert cadence.patience().stall_s == 30.0
+    cadence.learn(20.0)
+    assert cadence.patience().stall_s == 80.0

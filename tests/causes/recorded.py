@@ -1,0 +1,108 @@
+"""Recorded captures of real hangs (``tests/fixtures/captures``), and ways to take from them or rename their ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
+from hangwatch.model.stacks import Frame, StackSample, ThreadStack
+
+CAPTURES = Path(__file__).resolve().parent.parent / "fixtures" / "captures"
+NAMES = tuple(sorted(path.stem for path in CAPTURES.glob("*.json")))
+
+
+@cache
+def load(name: str) -> Capture:
+    """A recorded capture."""
+    return msgspec.json.decode((CAPTURES / f"{name}.json").read_bytes(), type=Capture)
+
+
+def renamed(capture: Capture, new: Mapping[int, int]) -> Capture:
+    """The same hang with other rank numbers: ``new`` maps the old ones."""
+
+    def group(old: Group) -> Group:
+        return msgspec.structs.replace(old, ranks=tuple(sorted(new[r] for r in old.ranks)))
+
+    def operation(old: Operation) -> Operation:
+        peer = new[old.peer] if old.peer is not None else None
+        return msgspec.structs.replace(old, group=group(old.group), peer=peer)
+
+    def progress(old: GroupProgress) -> GroupProgress:
+        return msgspec.structs.replace(old, group=group(old.group))
+
+    def flight(old: FlightRecord) -> FlightRecord:
+        return msgspec.structs.replace(
+            old,
+            operations=tuple(operation(o) for o in old.operations),
+            progress=tuple(progress(p) for p in old.progress),
+        )
+
+    def frame(old: Frame) -> Frame:
+        peers = {"src", "dst", "group_src", "group_dst"}
+        told = {
+            name: f"int={new[int(value[4:])]}"
+            if name in peers and value[:4] == "int=" and value[4:].isdigit()
+            else value
+            for name, value in (old.locals or {}).items()
+        }
+        return msgspec.structs.replace(old, locals=told or None)
+
+    def thread(old: ThreadStack) -> ThreadStack:
+        return msgspec.structs.replace(old, frames=tuple(frame(f) for f in old.frames))
+
+    def stack(old: StackSample) -> StackSample:
+        return msgspec.structs.replace(old, threads=tuple(thread(t) for t in old.threads))
+
+    def rank(old: RankCapture) -> RankCapture:
+        return msgspec.structs.replace(
+            old,
+            identity=msgspec.structs.replace(old.identity, rank=new[old.rank], local_rank=new[old.rank]),
+            stacks=tuple(stack(s) for s in old.stacks),
+            flight=flight(old.flight) if old.flight is not None else None,
+            progress=tuple(progress(p) for p in old.progress) if old.progress is not None else None,
+        )
+
+    # The order in which ranks are listed must not matter either.
+    ranks = sorted((rank(r) for r in capture.ranks), key=lambda r: -r.rank)
+    return msgspec.structs.replace(capture, ranks=tuple(ranks))
+
+
+def without(capture: Capture, missing: Mapping[int, frozenset[str]]) -> Capture:
+    """The capture with parts of it unseen: of each rank, a set of ``rank``, ``stacks``, ``flight``, ``progress``,
+    ``processes``, ``sources`` (text and blocks of lines), ``sites`` (call sites of operations)."""
+    ranks = []
+    for old in capture.ranks:
+        gone = missing.get(old.rank, frozenset())
+        if "rank" in gone:
+            continue
+        changes: dict[str, object] = {}
+        if "stacks" in gone:
+            changes["stacks"] = ()
+        elif "sources" in gone:
+            changes["stacks"] = tuple(without_source(s) for s in old.stacks)
+        if "flight" in gone:
+            changes["flight"] = None
+        elif "sites" in gone and old.flight is not None:
+            bare = tuple(msgspec.structs.replace(o, frames=None) for o in old.flight.operations)
+            changes["flight"] = msgspec.structs.replace(old.flight, operations=bare, source="json")
+        if "progress" in gone:
+            changes |= {"progress": None, "beat_age_s": None}
+        if "processes" in gone:
+            changes["processes"] = ()
+        ranks.append(msgspec.structs.replace(old, **changes))
+    return msgspec.structs.replace(capture, ranks=tuple(ranks))
+
+
+def without_source(sample: StackSample) -> StackSample:
+    """A stack sample whose source files could not be read."""
+
+    def bare(thread: ThreadStack) -> ThreadStack:
+        frames = tuple(msgspec.structs.replace(f, source=None, blocks=()) for f in thread.frames)
+        return msgspec.structs.replace(thread, frames=frames)
+
+    return msgspec.structs.replace(sample, threads=tuple(bare(t) for t in sample.threads))

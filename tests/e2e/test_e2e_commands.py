@@ -1,0 +1,175 @@
+"""The other commands on real jobs and this machine: env and agent, status, doctor, demo."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from watched_runs import find_bundles, read_incident
+
+from hangwatch.agent.checks import Check
+from hangwatch.cli.status import StatusRow
+from hangwatch.demos import SCENARIOS, find_scenario
+from hangwatch.model.incident import Incident
+from support import SOURCE_ROOT, Job, JobRunner, wait_for
+
+_HANGWATCH = f"{sys.executable} -m hangwatch"
+
+
+@pytest.fixture
+def node(jobs: JobRunner) -> Iterator[dict[str, str | None]]:
+    """The environment of a node of its own: another run directory than that of whoever works here."""
+    with tempfile.TemporaryDirectory(prefix="node-") as folder:
+        yield {"TMPDIR": folder, "PYTHONPATH": str(SOURCE_ROOT)}
+        jobs.end_all()  # before its run directory goes
+
+
+def _incident_of(state: Path, pids: set[int]) -> Incident | None:
+    """The incident of the job with these ranks: the agent watches the whole node, and others may work on it."""
+    incidents = (read_incident(bundle) for bundle in find_bundles(state))
+    return next((i for i in incidents if {entry.pid for entry in i.ranks} == pids), None)
+
+
+def _start_hanging_job(jobs: JobRunner, node: dict[str, str | None]) -> Job:
+    """A plain launch with the environment that ``hangwatch env`` prints."""
+    scenario = find_scenario("group-order")
+    assert scenario is not None
+    shell = f'set -e; variables="$({_HANGWATCH} env)"; eval "$variables"; exec "$@"'
+    return jobs.start(["sh", "-c", shell, "sh", *scenario.command()], env={**node, **scenario.full_environment()})
+
+
+@pytest.mark.e2e
+def test_the_agent_finds_the_hang_of_a_plain_launch(
+    jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
+) -> None:
+    """``eval "$(hangwatch env)"``, torchrun and an agent: the hang is proven, ``status`` shows it, the job is left alone."""
+    agent = jobs.hangwatch("agent", "--state-dir", tmp_path / "state", "--listen", "127.0.0.1:0", env=node)
+    agent.wait_for_output("watching this node, metrics at http://127.0.0.1:")
+    job = _start_hanging_job(jobs, node)
+    wait_for(lambda: len(job.ranks()) == 2, 60.0, "both ranks")
+    pids = {rank: process.pid for rank, process in job.ranks().items()}
+    incident = wait_for(lambda: _incident_of(tmp_path / "state", set(pids.values())), 60.0, "its incident", poll_s=0.2)
+    assert incident is not None
+    assert incident.verdict.cause is not None
+    assert (incident.verdict.kind, incident.verdict.proven) == ("deadlock", True)
+    assert (incident.verdict.cause.id, incident.verdict.culprit_ranks) == ("group-order-inversion", (0, 1))
+    assert incident.job.launcher == "torchrun"
+
+    status = jobs.hangwatch("status", "--json", env=node)
+    assert status.wait() == 0, status.stderr()
+    rows = [row for row in msgspec.json.decode(status.stdout(), type=list[StatusRow]) if row.pid in pids.values()]
+    assert {(row.rank, row.pid, row.group) for row in rows} == {
+        (rank, pid, group) for rank, pid in pids.items() for group in ("default_pg", "policy", "value")
+    }
+    assert all(row.enqueued is not None and row.completed is not None for row in rows)
+    flying = {row.rank: row.group for row in rows if row.in_flight_s is not None and row.in_flight_s > 0}
+    assert set(flying) == {0, 1}
+    assert set(flying.values()) == {"policy", "value"}
+
+    table = jobs.hangwatch("status", "--once", env=node)
+    assert table.wait() == 0, table.stderr()
+    lines = [line.split() for line in table.stdout().splitlines()]
+    assert lines[0][:6] == ["JOB", "RANK", "PID", "STATE", "GROUP", "ENQUEUED"]
+    for rank, pid in pids.items():
+        mine = [line for line in lines if str(pid) in line]
+        assert {line[1] for line in mine} == {str(rank)}
+        assert {"policy", "value"} <= {word for line in mine for word in line}
+
+    assert job.process.poll() is None
+    agent.send(signal.SIGTERM)
+    assert agent.wait() == 0
+    assert "group-order-inversion" in agent.stderr()
+    assert "Traceback" not in agent.stderr()
+    assert job.process.poll() is None
+
+
+@pytest.mark.e2e
+def test_env_prints_what_a_shell_can_read(jobs: JobRunner, node: dict[str, str | None]) -> None:
+    """The variables come as exports and as JSON, name a private directory, and keep the user's own paths."""
+    own = f"{SOURCE_ROOT}:/opt/own path"
+    as_json = jobs.hangwatch("env", "--json", env={**node, "PYTHONPATH": own})
+    assert as_json.wait() == 0, as_json.stderr()
+    variables = msgspec.json.decode(as_json.stdout(), type=dict[str, str])
+    run_dir = Path(variables["HANGWATCH_RUN_DIR"])
+    assert run_dir.stat().st_mode & 0o077 == 0
+    assert variables["PYTHONPATH"].split(":")[-2:] == own.split(":")[-2:]
+    shell = f'eval "$({_HANGWATCH} env)"; printf "%s|%s" "$HANGWATCH_RUN_DIR" "$PYTHONPATH"'
+    in_shell = jobs.start(["sh", "-c", shell], env={**node, "PYTHONPATH": own})
+    assert in_shell.wait() == 0, in_shell.stderr()
+    assert in_shell.stdout().partition("|")[0] == str(run_dir)
+    assert in_shell.stdout().endswith(":/opt/own path")
+
+
+@pytest.mark.e2e
+def test_status_without_a_job_says_so(jobs: JobRunner, node: dict[str, str | None]) -> None:
+    """Nothing to show is no error; JSON stays JSON."""
+    table = jobs.hangwatch("status", "--once", env=node)
+    assert table.wait() == 0
+    assert table.stdout().startswith(("No ranks of a distributed job found on this node.", "JOB "))
+    as_json = jobs.hangwatch("status", "--json", env=node)
+    assert as_json.wait() == 0
+    msgspec.json.decode(as_json.stdout(), type=list[StatusRow])
+
+
+@pytest.mark.e2e
+def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None:
+    """Every check passes where the suite can run, for people and for programs."""
+    for_people = jobs.hangwatch("doctor", "--state-dir", tmp_path / "state")
+    assert for_people.wait() == 0, for_people.stdout()
+    assert [line for line in for_people.stdout().splitlines() if line.startswith("no ")] == []
+    for_programs = jobs.hangwatch("doctor", "--json", "--state-dir", tmp_path / "state")
+    assert for_programs.wait() == 0
+    checks = {check.name: check for check in msgspec.json.decode(for_programs.stdout(), type=list[Check])}
+    assert {name: check.state for name, check in checks.items()} == {
+        "platform": "ok", "stacks (py-spy)": "ok", "torch": "ok", "probe": "ok", "state directory": "ok",
+        "run directory": "ok", "metrics address": "ok",
+    }  # fmt: skip
+    assert all(check.says for check in checks.values())
+
+
+@pytest.mark.e2e
+def test_doctor_names_what_is_broken(jobs: JobRunner, tmp_path: Path) -> None:
+    """A state directory that cannot be made is a failed check with its repair, and status 1."""
+    (tmp_path / "file").write_text("")
+    job = jobs.hangwatch("doctor", "--json", "--state-dir", tmp_path / "file" / "state")
+    assert job.wait() == 1
+    failed = [c for c in msgspec.json.decode(job.stdout(), type=list[Check]) if c.state == "failed"]
+    assert [c.name for c in failed] == ["state directory"]
+    assert "--state-dir" in failed[0].repair
+
+
+@pytest.mark.e2e
+def test_the_demo_names_its_scenarios(jobs: JobRunner) -> None:
+    """One line a scenario, its name first."""
+    job = jobs.hangwatch("demo", "--list")
+    assert job.wait() == 0
+    assert [line.split()[0] for line in job.stdout().splitlines()] == [scenario.name for scenario in SCENARIOS]
+
+
+@pytest.mark.e2e
+def test_a_demo_nobody_knows(jobs: JobRunner) -> None:
+    """One line that says where the names are, and status 2."""
+    job = jobs.hangwatch("demo", "no-such-scenario")
+    assert job.wait() == 2
+    assert job.stdout() == ""
+    assert job.stderr() == "hangwatch: no scenario named 'no-such-scenario'; hangwatch demo --list names them\n"
+
+
+@pytest.mark.e2e
+def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:
+    """``hangwatch demo SCENARIO`` runs the job, prints the verdict, and ends well because it was the right one."""
+    job = jobs.hangwatch("demo", "group-order", env={"TMPDIR": str(tmp_path), "HANGWATCH_STATE_DIR": os.devnull})
+    assert job.wait(90.0) == 0, job.stdout() + job.stderr()
+    assert "[rank 1] step 1\n" in job.stdout()
+    assert "group-order-inversion" in job.stderr()
+    last = job.stdout().splitlines()[-1]
+    assert last.startswith("As it should be: found, named and ended in ")
+    kept = Path(last.rpartition("kept in ")[2])
+    assert (kept / "incident.json").is_file()
+    assert not job.members()

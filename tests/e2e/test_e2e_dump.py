@@ -1,0 +1,94 @@
+"""``hangwatch dump`` on jobs that were started without us: no probe, no recorder, only what can be seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from watched_runs import find_bundles, read_incident
+
+from hangwatch.demos import find_scenario
+from hangwatch.model.incident import Incident
+from support import JOBS, Job, JobRunner, wait_for
+
+
+def _stands_still(job: Job, nproc: int) -> Callable[[], bool]:
+    """A condition: all ranks exist, have trained, and used no CPU time and written nothing between the last ten looks."""
+    seen: list[tuple[float, int]] = []
+
+    def condition() -> bool:
+        ranks = job.ranks()
+        written = job.stdout()
+        if len(ranks) < nproc or not all(f"[rank {rank}] step " in written for rank in ranks):
+            return False
+        try:
+            times = [process.cpu_times() for process in ranks.values()]
+        except psutil.Error:
+            return False
+        seen.append((sum(t.user + t.system for t in times), len(written)))
+        return len(seen) >= 10 and len(set(seen[-10:])) == 1
+
+    return condition
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", ["debugger", "blocked-io", "stopped-rank", "gil-held"])
+def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: Path, name: str) -> None:
+    """A plain torchrun job that hangs is diagnosed from outside, and what could not be seen is said with its repair."""
+    scenario = find_scenario(name)
+    assert scenario is not None
+    job = jobs.start(scenario.command(), env=scenario.full_environment())
+    wait_for(_stands_still(job, scenario.nproc), 60.0, f"{name} to hang", poll_s=0.1)
+    ranks = {rank: process.pid for rank, process in job.ranks().items()}
+
+    dump = jobs.hangwatch("dump", "--pid", str(job.pid), "--json", "--state-dir", tmp_path / "state")
+    assert dump.wait() == 1, dump.stderr()
+    assert dump.stderr() == ""
+    incident = msgspec.json.decode(dump.stdout(), type=Incident)
+    verdict = incident.verdict
+    assert verdict.cause is not None
+    assert (verdict.kind, verdict.cause.id, verdict.culprit_ranks) == (scenario.kind, scenario.cause, scenario.culprits)
+    assert {entry.rank: entry.pid for entry in incident.ranks} == ranks
+
+    for rank in ranks:
+        (line,) = [line for line in incident.missing if line.startswith(f"probe of rank {rank}: not loaded")]
+        assert "hangwatch run -- CMD" in line
+        assert 'eval "$(hangwatch env)"' in line
+    assert (incident.captured["stacks"], incident.captured["flight_recorder"]) == (True, False)
+    (bundle,) = find_bundles(tmp_path / "state")
+    assert read_incident(bundle) == incident
+    assert job.process.poll() is None
+    assert {rank: process.pid for rank, process in job.ranks().items()} == ranks
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("step_s", ["0.01", "1.5"])
+def test_a_job_that_trains_is_left_alone(jobs: JobRunner, tmp_path: Path, step_s: str) -> None:
+    """``dump`` on a job that trains finds nothing and touches nothing: both ranks go on, and their streams stay theirs."""
+    job = jobs.torchrun(JOBS / "steady.py", "--step-s", step_s)
+    job.wait_for_output("[rank 1] step 3\n")
+    ranks = {rank: process.pid for rank, process in job.ranks().items()}
+    dump = jobs.hangwatch("dump", "--pid", str(job.pid), "--json", "--state-dir", tmp_path / "state")
+    assert dump.wait() == 0, dump.stdout()
+    incident = msgspec.json.decode(dump.stdout(), type=Incident)
+    assert {entry.rank: entry.pid for entry in incident.ranks} == ranks
+    assert incident.verdict.kind == "healthy"
+    for rank in ranks:
+        before = job.stdout().count(f"[rank {rank}] step ")
+        wait_for(lambda: job.stdout().count(f"[rank {rank}] step ") > before, what="another step after the dump")  # noqa: B023
+    assert all(line.startswith("[rank ") for line in job.stdout().splitlines())
+    assert {rank: process.pid for rank, process in job.ranks().items()} == ranks
+
+
+@pytest.mark.e2e
+def test_without_a_job_dump_says_so(jobs: JobRunner, tmp_path: Path) -> None:
+    """A process that belongs to no job gives one line with what to check, and status 2."""
+    other = jobs.start(["sleep", "60"])
+    dump = jobs.hangwatch("dump", "--pid", str(other.pid), "--state-dir", tmp_path / "state")
+    assert dump.wait() == 2
+    assert dump.stdout() == ""
+    (line,) = dump.stderr().splitlines()
+    assert line.startswith(f"hangwatch: no ranks of a distributed job found of process {other.pid}; is the job running")

@@ -1,0 +1,152 @@
+"""Every demo scenario, a real job each: found, named rightly, ended whole, its bundle complete and diagnosable again."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from watched_runs import WatchedRuns, lines_of
+
+from hangwatch.demos import SCENARIOS, Scenario, find_scenario
+from hangwatch.model.incident import Incident
+from support import JobRunner
+
+_HANGING = [scenario for scenario in SCENARIOS if not scenario.ends_itself]
+_ENDING = [scenario for scenario in SCENARIOS if scenario.ends_itself]
+#: What is promised for a proof (the median has to keep it), and what no single run on a loaded machine may need.
+_PROMISED_S = 3.0
+_WORST_S = 8.0
+
+each_hanging = pytest.mark.parametrize("run", [scenario.name for scenario in _HANGING])
+each_ending = pytest.mark.parametrize("run", [scenario.name for scenario in _ENDING])
+
+
+def _scenario(name: str) -> Scenario:
+    found = find_scenario(name)
+    assert found is not None
+    return found
+
+
+def _told(incident: Incident) -> tuple[str, str | None, tuple[int, ...]]:
+    verdict = incident.verdict
+    return verdict.kind, verdict.cause.id if verdict.cause else None, verdict.culprit_ranks
+
+
+def _at(moment: str | None) -> datetime:
+    assert moment is not None
+    return datetime.fromisoformat(moment.replace("Z", "+00:00"))
+
+
+@pytest.mark.e2e
+@each_hanging
+def test_a_hang_is_named_as_promised(watched: WatchedRuns, run: str) -> None:
+    """One incident, with the kind, cause and culprits that the table of scenarios promises."""
+    scenario = _scenario(run)
+    outcome = watched.outcome(run)
+    told = [_told(incident) for incident in outcome.incidents]
+    assert told == [(scenario.kind, scenario.cause, scenario.culprits)], outcome.stderr
+
+
+@pytest.mark.e2e
+@each_hanging
+def test_a_confirmed_hang_is_stopped_whole(watched: WatchedRuns, run: str) -> None:
+    """The job is ended with status 75 and no process of it is left, stopped ones and orphans included."""
+    outcome = watched.outcome(run)
+    assert outcome.status == 75, outcome.stderr
+    assert outcome.left == ()
+    assert "Traceback" not in "\n".join(lines_of(outcome.stderr))
+
+
+@pytest.mark.e2e
+@each_hanging
+def test_the_bundle_is_complete(watched: WatchedRuns, run: str) -> None:
+    """The document fits the model, every rank has its files, stacks are there, and nobody else can read them."""
+    outcome = watched.outcome(run)
+    (bundle,), (incident,) = outcome.bundles, outcome.incidents
+    assert incident.schema == "hangwatch.incident/1"
+    assert incident.id == bundle.name
+    assert _at(incident.onset_at) <= _at(incident.confirmed_at) <= _at(incident.ended_at)
+    assert incident.captured["stacks"]
+    assert incident.captured["beats"]
+    assert incident.captured["flight_recorder"] == any(entry.groups for entry in incident.ranks)
+    ranks = range(_scenario(run).nproc)
+    assert [entry.rank for entry in incident.ranks] == list(ranks)
+    assert incident.job.world_size == len(ranks)
+    stacks = (bundle / "stacks.txt").read_text()
+    assert Path(_scenario(run).file).name in stacks
+    for rank in ranks:
+        folder = bundle / "ranks" / str(rank)
+        assert {path.name for path in folder.iterdir()} == {"stacks.json", "flight_recorder.json", "process.json"}
+        for path in folder.iterdir():
+            assert isinstance(json.loads(path.read_bytes()), dict)
+    everything = [bundle, *bundle.rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in everything if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in everything if path.is_file()} == {0o600}
+
+
+@pytest.mark.e2e
+@each_hanging
+def test_the_verdict_is_printed_once(watched: WatchedRuns, run: str) -> None:
+    """The terminal shows cause and bundle on standard error, and the job's own standard output is left alone."""
+    outcome = watched.outcome(run)
+    (incident,) = outcome.incidents
+    assert incident.verdict.cause is not None
+    assert outcome.stderr.count(incident.verdict.cause.id) >= 1
+    assert "".join(outcome.stderr.split()).count("".join(str(outcome.bundles[0]).split())) == 1
+    assert "hangwatch:" not in outcome.stdout
+    assert incident.id not in outcome.stdout
+
+
+@pytest.mark.e2e
+@each_hanging
+def test_diagnose_says_the_same_of_the_bundle(watched: WatchedRuns, jobs: JobRunner, run: str) -> None:
+    """``hangwatch diagnose BUNDLE`` comes to the same kind, cause and culprits, and says so by its status."""
+    outcome = watched.outcome(run)
+    (incident,) = outcome.incidents
+    again = jobs.hangwatch("diagnose", outcome.bundles[0], "--format", "json")
+    assert again.wait() == 1, again.stderr()
+    assert again.stderr() == ""
+    document = msgspec.json.decode(again.stdout(), type=Incident)
+    assert _told(document) == _told(incident)
+    assert (document.id, document.onset_at, document.confirmed_at) == (
+        incident.id,
+        incident.onset_at,
+        incident.confirmed_at,
+    )
+
+
+@pytest.mark.e2e
+@each_ending
+def test_what_ends_by_itself_is_no_hang(watched: WatchedRuns, run: str) -> None:
+    """A job that is only slow comes to its own end, and at most the promised warning is given."""
+    scenario = _scenario(run)
+    outcome = watched.outcome(run)
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.left == ()
+    told = [_told(incident) for incident in outcome.incidents]
+    allowed = [(scenario.kind, scenario.cause, scenario.culprits)] if scenario.kind == "straggler" else []
+    assert told in ([], allowed)
+
+
+@pytest.mark.e2e
+def test_proofs_come_within_seconds(watched: WatchedRuns, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """From onset to confirmation a proven hang takes three seconds at the median, and never long."""
+    took_s: dict[str, float] = {}
+    for scenario in _HANGING:
+        if scenario.kind not in {"deadlock", "rank_lost"}:
+            continue
+        (incident,) = watched.outcome(scenario.name).incidents
+        assert incident.verdict.proven
+        assert incident.verdict.proof
+        took_s[scenario.name] = (_at(incident.confirmed_at) - _at(incident.onset_at)).total_seconds()
+    report = {"median_s": statistics.median(took_s.values()), "onset_to_confirmation_s": took_s}
+    log = tmp_path_factory.getbasetemp() / "proof-latency.json"
+    log.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"{log}: {report}")
+    assert min(took_s.values()) > 0
+    assert report["median_s"] <= _PROMISED_S
+    assert max(took_s.values()) <= _WORST_S

@@ -1,0 +1,118 @@
+"""What a scrape shows, and that promtool agrees."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hangwatch.outputs.metrics import (
+    AgentMetrics,
+    GroupMetrics,
+    IncidentMetrics,
+    Metrics,
+    MetricsView,
+    RankMetrics,
+    SourceMetrics,
+)
+
+EVIL = 'a"b\\c\nd\x1b[0m\udcff'
+
+
+def example_view() -> MetricsView:
+    """A job of two ranks in a deadlock."""
+    groups = (GroupMetrics("default_pg", 2, 12, 11, 2.5), GroupMetrics("dp", 2, 3, 3))
+    return MetricsView(
+        job="torchrun-7c1f",
+        ranks=(
+            RankMetrics(0, "gpu-17", 4100, "waiting", 0.25, groups),
+            RankMetrics(1, "gpu-17", 4101, "waiting", None, groups[:1]),
+        ),
+        incident=IncidentMetrics("20260528-7c1f", "deadlock", "tuple-labels-gather", "critical", 1.78e9, (0,)),
+        incidents_total={"deadlock": 1},
+        sources=(SourceMetrics("stacks", True, 0.03, 0), SourceMetrics("gpu", False, 0.0, 4)),
+        agent=AgentMetrics(ticks_total=20, tick_duration_sum_s=0.2, captures_total=1, errors_total=0),
+        version="0.1.0",
+    )
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Every series of a scrape, each of which may come only once."""
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    for family in text_string_to_metric_families(metrics.render()[0].decode()):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in found
+            found[key] = sample.value
+    return found
+
+
+def series(name: str, **labels: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """A series' name and labels as ``samples`` has them."""
+    return (f"hangwatch_{name}", tuple(sorted(labels.items())))
+
+
+def test_a_scrape_shows_the_view() -> None:
+    """Progress, state, incident, sources and the agent itself are there under their names and labels."""
+    found = samples(Metrics(example_view()))
+    job = "torchrun-7c1f"
+    expected = {
+        series("collective_enqueued", job=job, rank="0", group="default_pg"): 12,
+        series("collective_completed", job=job, rank="1", group="default_pg"): 11,
+        series("collective_in_flight_seconds", job=job, rank="0", group="default_pg"): 2.5,
+        series("group_ranks", job=job, group="dp"): 2,
+        series("rank_state", job=job, rank="1", state="waiting"): 1,
+        series("rank_info", job=job, rank="1", node="gpu-17", pid="4101"): 1,
+        series("rank_beat_age_seconds", job=job, rank="0"): 0.25,
+        series("incident", job=job, kind="deadlock", cause="tuple-labels-gather", severity="critical"): 1,
+        series("incident_onset_timestamp_seconds", job=job, id="20260528-7c1f"): 1.78e9,
+        series("incident_culprit", job=job, rank="0"): 1,
+        series("incidents_total", kind="deadlock"): 1,
+        series("incidents_total", kind="rank_lost"): 0,
+        series("source_up", source="gpu"): 0,
+        series("source_duration_seconds", source="stacks"): 0.03,
+        series("source_failures_total", source="gpu"): 4,
+        series("agent_ticks_total"): 20,
+        series("agent_tick_duration_seconds_sum"): 0.2,
+        series("agent_tick_duration_seconds_count"): 20,
+        series("agent_captures_total"): 1,
+        series("agent_errors_total"): 0,
+        series("build_info", version="0.1.0"): 1,
+    }
+    assert {key: found.get(key) for key in expected} == expected
+    assert all(name.startswith("hangwatch_") for name, _ in found)
+    assert series("rank_beat_age_seconds", job=job, rank="1") not in found
+    assert series("collective_in_flight_seconds", job=job, rank="0", group="dp") not in found
+
+
+def test_series_of_an_ended_job_are_gone() -> None:
+    """The next view replaces the last; counters of the agent stay."""
+    metrics = Metrics(example_view())
+    metrics.update(MetricsView(incidents_total={"deadlock": 1}))
+    found = samples(metrics)
+    assert not any(("job", "torchrun-7c1f") in labels for _, labels in found)
+    assert found[series("incidents_total", kind="deadlock")] == 1
+
+
+def test_names_of_the_job_cannot_break_the_exposition() -> None:
+    """Quotes, line breaks, escapes and broken text in labels are carried, and two groups of one label stay two series."""
+    group = GroupMetrics(EVIL, 2, 1, 1)
+    rank = RankMetrics(0, EVIL, 1, EVIL, None, (group, group))
+    found = samples(Metrics(msgspec.structs.replace(example_view(), job=EVIL, ranks=(rank,))))
+    shown = 'a"b\\c d\\x1b[0m\\udcff'
+    assert found[series("collective_enqueued", job=shown, rank="0", group=shown)] == 1
+    assert found[series("collective_enqueued", job=shown, rank="0", group=f"{shown}#2")] == 1
+
+
+@pytest.mark.parametrize("view", [example_view(), MetricsView()], ids=["incident", "idle"])
+def test_promtool_has_nothing_to_say(view: MetricsView) -> None:
+    """``promtool check metrics`` accepts the exposition without a remark."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.fail("promtool is missing; install it with 'apt-get install prometheus' or from prometheus.io/download")
+    body, _ = Metrics(view).render()
+    checked = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")

@@ -1,0 +1,85 @@
+"""Beats of living processes are read; stale, broken and newer ones are not taken for good."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hangwatch.model.beats import BEAT_VERSION, Beat
+from hangwatch.sources.beats import BeatReader, read_beats
+from hangwatch.sources.proc import read_stat
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run directory."""
+    (tmp_path / "ranks").mkdir()
+    return tmp_path
+
+
+def make_beat(counter: int = 1, version: int = BEAT_VERSION, start_ticks: int | None = None) -> Beat:
+    """A beat of this very process."""
+    stat = read_stat(os.getpid())
+    assert stat is not None
+    ticks = stat.start_ticks if start_ticks is None else start_ticks
+    return Beat(version, os.getpid(), ticks, counter, at_ns=5, rank=3)
+
+
+def write(run_dir: Path, beat: Beat, pid: int | None = None) -> None:
+    """As the probe writes: whole."""
+    path = run_dir / "ranks" / f"{pid or beat.pid}.beat"
+    path.with_suffix(".new").write_bytes(msgspec.json.encode(beat))
+    path.with_suffix(".new").rename(path)
+
+
+def test_living_process(run_dir: Path) -> None:
+    """The beat of a living process is there, and the next one replaces it."""
+    reader = BeatReader(run_dir)
+    write(run_dir, make_beat(1))
+    first, gaps = reader.read()
+    assert first == {os.getpid(): make_beat(1)}
+    assert gaps == ()
+    again, _ = reader.read()
+    assert again[os.getpid()] is first[os.getpid()]  # not decoded again
+    write(run_dir, make_beat(2))
+    assert reader.read()[0][os.getpid()].counter == 2
+
+
+def test_stale_files_are_ignored(run_dir: Path) -> None:
+    """Files of a pid that is gone, or that belongs to another process by now, are nobody's beat."""
+    write(run_dir, make_beat(), pid=2**22 + 1)
+    write(run_dir, make_beat(start_ticks=1))
+    (run_dir / "ranks" / "notes.txt").write_text("x")
+    (run_dir / "ranks" / "x.beat").write_text("x")
+    assert read_beats(run_dir) == ({}, ())
+
+
+def test_newer_and_broken_beats_are_gaps(run_dir: Path) -> None:
+    """What cannot be read is said, by the file's name."""
+    reader = BeatReader(run_dir)
+    write(run_dir, make_beat(version=BEAT_VERSION + 1))
+    beats, gaps = reader.read()
+    assert beats == {}
+    assert f"{os.getpid()}.beat is in format {BEAT_VERSION + 1}" in gaps[0].reason
+    (run_dir / "ranks" / f"{os.getpid()}.beat").write_text("{")
+    beats, gaps = reader.read()
+    assert beats == {}
+    assert "is broken" in gaps[0].reason
+    assert gaps[0].hint
+
+
+def test_problem_of_a_living_process_is_a_gap(run_dir: Path) -> None:
+    """What a probe could not do is told while its process lives."""
+    (run_dir / "ranks" / f"{os.getpid()}.problem").write_text("no torch here\n")
+    (run_dir / "ranks" / f"{2**22 + 1}.problem").write_text("long gone")
+    beats, gaps = read_beats(run_dir)
+    assert beats == {}
+    assert [gap.reason for gap in gaps] == [f"in process {os.getpid()}: no torch here"]
+
+
+def test_no_run_directory_is_no_beats(tmp_path: Path) -> None:
+    """Before any probe has run there is nothing, and that is no failure."""
+    assert read_beats(tmp_path / "absent") == ({}, ())

@@ -1,0 +1,78 @@
+"""The blocks around a line say what has to hold for it to run."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangwatch.sources.blocks import SourceTree
+
+SOURCE = """
+def main(rank):
+    for step in range(10):
+        if rank == 1 and step == 3:
+            continue
+        try:
+            with context() as c, d:
+                if (rank
+                    == 0):
+                    collect()
+                elif rank:
+                    other()
+                else:
+                    third()
+        except ValueError as error:
+            handle()
+        finally:
+            close()
+    else:
+        finish()
+    match rank:
+        case 0 if ready:
+            report()
+    def inner():
+        return deep()
+while True: spin()
+"""
+
+
+def _at(line: int) -> list[tuple[str, int, str]]:
+    return [(block.kind, block.line, block.text) for block in SourceTree(SOURCE).blocks_at(line)]
+
+
+def test_blocks_are_told_from_the_outermost_in() -> None:
+    """A collective deep inside a loop has the loop, the guard before it, and each condition, headers on one line."""
+    assert _at(10) == [
+        ("for", 3, "for step in range(10):"),
+        ("guard", 4, "if rank == 1 and step == 3:"),
+        ("try", 6, "try:"),
+        ("with", 7, "with context() as c, d:"),
+        ("if", 8, "if rank == 0:"),
+    ]
+
+
+def test_other_branches_name_their_condition() -> None:
+    """An elif is inside the else of what comes before it."""
+    assert _at(12)[-2:] == [("else", 8, "if rank == 0:"), ("if", 11, "elif rank:")]
+    assert _at(14)[-2:] == [("else", 8, "if rank == 0:"), ("else", 11, "elif rank:")]
+
+
+def test_every_kind_of_suite_is_known() -> None:
+    """Handlers, finally, the else of a loop, a case, and a body on its header's line."""
+    assert _at(16)[-1] == ("except", 15, "except ValueError as error:")
+    assert _at(18)[-1] == ("finally", 6, "finally:")
+    assert _at(20) == [("after", 3, "for step in range(10):")]
+    assert _at(23) == [("case", 22, "case 0 if ready:")]
+    assert _at(26) == [("while", 26, "while True:")]
+
+
+def test_a_function_forgets_what_is_around_it() -> None:
+    """Blocks are those of the line's own function; a header's own line is not yet inside its block."""
+    assert _at(25) == []
+    assert _at(3) == []
+
+
+@given(st.text(max_size=200), st.integers(-2, 30))
+def test_any_text_has_an_answer(source: str, line: int) -> None:
+    """Files that are no Python, or of a newer one, have no blocks and do no harm."""
+    SourceTree(source).blocks_at(line)

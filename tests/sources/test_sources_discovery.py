@@ -1,0 +1,268 @@
+"""Ranks among real processes: the topmost Python process of its rank, and none of its relatives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from hangwatch.model.beats import Beat
+from hangwatch.sources.discovery import Discovery, FoundJob, RankFinder, find_ranks
+from hangwatch.sources.proc import read_stat
+from support import Job, JobRunner, wait_for
+
+PROGRAM = Path(__file__).resolve().parent / "rank_program.py"
+HANGING = Path(__file__).resolve().parent.parent / "fixtures" / "hanging.py"
+PLAIN = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29765"}
+
+SPAWN = """
+import os, sys, time
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def run(rank, folder):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", sys.argv[2] if len(sys.argv) > 2 else "0"
+    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:" + open(folder + "/port").read(), rank=rank, world_size=2)
+    loader = torch.utils.data.DataLoader(torch.arange(4), num_workers=1, multiprocessing_context="spawn")
+    batches = iter(loader)
+    next(batches)
+    open(f"{folder}/{rank}.new", "w").write(str(os.getpid()))
+    os.rename(f"{folder}/{rank}.new", f"{folder}/{rank}")
+    time.sleep(3600)
+
+if __name__ == "__main__":
+    mp.spawn(run, (sys.argv[1],), nprocs=2)
+"""
+
+
+class Stand:
+    """A folder in which stand-ins for ranks say who they are."""
+
+    def __init__(self, folder: Path, jobs: JobRunner) -> None:
+        self.folder = folder
+        self.jobs = jobs
+
+    def command(self, name: str, *flags: str, program: Path = PROGRAM) -> list[str]:
+        """The command line of one stand-in."""
+        return [sys.executable, str(program), str(self.folder), name, *flags]
+
+    def start(self, name: str, *flags: str, program: Path = PROGRAM, start: Any = (), **env: str) -> Job:
+        """Start one, with children, and wait until all are up."""
+        started = self.jobs.start(self.command(name, *flags, program=program), env={"START": json.dumps(start), **env})
+        self.pid(name)
+        return started
+
+    def child(self, name: str, *flags: str, **env: str) -> dict[str, Any]:
+        """A child to be started by another."""
+        return {"command": self.command(name, *flags), "env": env}
+
+    def pid(self, name: str) -> int:
+        """Wait until a stand-in is up; its pid."""
+        wait_for((self.folder / name).exists, what=name)
+        return int((self.folder / name).read_text())
+
+
+@pytest.fixture
+def stand(tmp_path: Path, jobs: JobRunner) -> Stand:
+    """Starts stand-ins."""
+    (tmp_path / "stand").mkdir()
+    return Stand(tmp_path / "stand", jobs)
+
+
+def make_beat(pid: int, rank: int, initialized: bool = True, world_size: int = 2) -> Beat:
+    """A beat of a living process."""
+    stat = read_stat(pid)
+    assert stat is not None
+    return Beat(1, pid, stat.start_ticks, 1, 1, rank=rank, world_size=world_size, initialized=initialized)
+
+
+def pids(found: Discovery) -> dict[str, dict[int, int]]:
+    """Pid by rank, by job."""
+    return {one.job.id: {rank.rank: rank.pid for rank in one.ranks} for one in found.jobs}
+
+
+def only(found: Discovery) -> FoundJob:
+    """The one job found."""
+    assert len(found.jobs) == 1, found
+    return found.jobs[0]
+
+
+def test_torchrun_with_loader_workers(jobs: JobRunner, tmp_path: Path) -> None:
+    """Under torchrun the ranks are its workers, not itself, and not the DataLoader's worker that inherits RANK."""
+    job = jobs.torchrun(HANGING, "dataloader", str(tmp_path), "--api-key", "hunter2")
+    ready = {rank: tmp_path / f"{rank}.ready" for rank in (0, 1)}
+    wait_for(lambda: all(path.exists() for path in ready.values()), 60, what="both ranks")
+    loader = int(ready[1].read_text())
+    wait_for(lambda: psutil.Process(loader).children(), what="the loader's worker")
+    found = only(find_ranks(job.pid))
+    assert {rank.rank: rank.pid for rank in found.ranks} == {
+        rank: int(path.read_text()) for rank, path in ready.items()
+    }
+    assert [(rank.local_rank, rank.restart, rank.node) for rank in found.ranks] == [
+        (0, 0, os.uname().nodename),
+        (1, 0, os.uname().nodename),
+    ]
+    assert found.ranks[0].start_time == pytest.approx(psutil.Process(found.ranks[0].pid).create_time(), abs=1.1)
+    assert (found.job.world_size, found.job.launcher) == (2, "torchrun")
+    assert "torch.distributed.run" in found.job.command
+    assert "hunter2" not in found.job.command
+    assert found in find_ranks(None).jobs
+
+
+def test_spawned_ranks_without_probe(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
+    """Processes of mp.spawn meet at one store: they are ranks in order of start, and a Gap says that this was inferred."""
+    script = tmp_path / "spawn.py"
+    script.write_text(SPAWN)
+    (tmp_path / "port").write_text(str(free_port))
+    job = jobs.python(script, str(tmp_path))
+    wait_for(lambda: all((tmp_path / str(rank)).exists() for rank in (0, 1)), 90, what="both ranks")
+    found = find_ranks(job.pid)
+    ranks = {rank: int((tmp_path / str(rank)).read_text()) for rank in (0, 1)}
+    assert pids(found) == {f"pid-{job.pid}": ranks}
+    assert only(found).job.launcher == "plain"
+    assert "spawn.py" in only(found).job.command
+    assert "order they were started" in found.gaps[0].reason
+    beats = {pid: make_beat(pid, 1 - rank) for rank, pid in ranks.items()}
+    probed = find_ranks(job.pid, beats)
+    assert pids(probed) == {f"pid-{job.pid}": {0: ranks[1], 1: ranks[0]}}
+    assert only(probed).job.world_size == 2
+    assert probed.gaps == ()
+
+
+def test_plain_environment(stand: Stand) -> None:
+    """Two processes started by hand with RANK are one job, named by where they meet."""
+    stand.start("zero", "torch", RANK="0", **PLAIN)
+    stand.start("one", "torch", RANK="1", **PLAIN)
+    found = {job: ranks for job, ranks in pids(find_ranks()).items() if job == "127.0.0.1:29765"}
+    assert found == {"127.0.0.1:29765": {0: stand.pid("zero"), 1: stand.pid("one")}}
+
+
+def test_wrappers_are_no_ranks(stand: Stand) -> None:
+    """A shell above the rank, and a Python wrapper without torch, give way to what they run."""
+    inner = " ".join(stand.command("shelled", "torch"))
+    shell = stand.jobs.start(["sh", "-c", f"{inner}; true"], env={"RANK": "0", "LOCAL_RANK": "0", **PLAIN})
+    assert pids(find_ranks(shell.pid)) == {"127.0.0.1:29765": {0: stand.pid("shelled")}} or stand.pid("shelled")
+    assert pids(find_ranks(shell.pid)) == {"127.0.0.1:29765": {0: stand.pid("shelled")}}
+    wrapper = stand.start("wrapper", start=[stand.child("wrapped", "torch")], RANK="0", LOCAL_RANK="0", **PLAIN)
+    stand.pid("wrapped")
+    assert pids(find_ranks(wrapper.pid)) == {"127.0.0.1:29765": {0: stand.pid("wrapped")}}
+
+
+def test_rank_before_it_has_loaded_torch(stand: Stand) -> None:
+    """A rank that a launcher placed is one before its first import; a tool that merely inherited RANK is none."""
+    placed = stand.start("placed", RANK="1", LOCAL_RANK="1", **PLAIN)
+    tool = stand.start("tool", RANK="0", **PLAIN)
+    assert pids(find_ranks(placed.pid)) == {"127.0.0.1:29765": {1: placed.pid}}
+    assert pids(find_ranks(tool.pid)) == {}
+
+
+def test_launcher_in_a_pod_with_a_rank(stand: Stand, tmp_path: Path) -> None:
+    """Where the pod gives torchrun itself a RANK, its workers are the ranks; its helpers with the pod's RANK are none."""
+    launcher = tmp_path / "torchrun"
+    launcher.write_text(PROGRAM.read_text())
+    elastic = {"LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "run7", "WORLD_SIZE": "16"}
+    children = [stand.child("worker", "torch", RANK="8", **elastic), stand.child("helper", "torch")]
+    job = stand.start("launcher", "torch", program=launcher, start=children, RANK="1", **PLAIN)
+    stand.pid("helper")
+    found = only(find_ranks(job.pid)) if stand.pid("worker") else None
+    assert found is not None
+    assert (found.job.id, found.job.world_size, found.job.launcher) == ("run7", 16, "torchrun")
+    assert {rank.rank: rank.pid for rank in found.ranks} == {8: stand.pid("worker")}
+
+
+def test_unknown_launcher_in_a_pod_with_a_rank(stand: Stand) -> None:
+    """A program that starts ranks inside its own process tree is their launcher, known by name or not."""
+    elastic = {"LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "run7"}
+    job = stand.start("tool", "torch", start=[stand.child("worker", "torch", RANK="3", **elastic)], RANK="1", **PLAIN)
+    stand.pid("worker")
+    assert pids(find_ranks(job.pid)) == {"run7": {3: stand.pid("worker")}}
+    assert only(find_ranks(job.pid)).job.launcher == "torchrun"
+
+
+def test_restarted_rank_replaces_the_old(stand: Stand) -> None:
+    """Of two claims to one rank the later restart wins, else the newer process."""
+    elastic = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "run8"}
+    newer = stand.start("restarted", "torch", TORCHELASTIC_RESTART_COUNT="1", **elastic)
+    stand.start("late", "torch", TORCHELASTIC_RESTART_COUNT="0", **elastic)
+    found = next(job for job in find_ranks().jobs if job.job.id == "run8")
+    assert [(rank.pid, rank.restart) for rank in found.ranks] == [(newer.pid, 1)]
+    again = stand.start("again", "torch", TORCHELASTIC_RESTART_COUNT="1", **elastic)
+    assert pids(find_ranks())["run8"] == {0: again.pid}
+
+
+def test_orphans_never_become_the_rank(stand: Stand) -> None:
+    """When a rank is killed, what it leaves behind is not taken for it."""
+    env = {"RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "run9"}
+    rank = stand.start("rank", "torch", start=[stand.child("orphan", "torch")], **env)
+    stand.pid("orphan")
+    finder = RankFinder()
+    assert pids(finder.find())["run9"] == {0: rank.pid}
+    rank.send(signal.SIGKILL)
+    rank.wait()
+    assert psutil.pid_exists(stand.pid("orphan"))
+    assert "run9" not in pids(finder.find())
+
+
+def test_exec_is_noticed(stand: Stand, tmp_path: Path) -> None:
+    """A process that becomes a rank by exec, after it was seen, is found."""
+    os.mkfifo(tmp_path / "go")
+    inner = " ".join(stand.command("late", "torch"))
+    job = stand.jobs.start(["sh", "-c", f"read x < {tmp_path}/go; export RANK=1 LOCAL_RANK=1; exec {inner}"], env=PLAIN)
+    finder = RankFinder()
+    assert pids(finder.find(job.pid)) == {}
+    (tmp_path / "go").write_text("\n")
+    stand.pid("late")
+    assert pids(finder.find(job.pid)) == {"127.0.0.1:29765": {1: job.pid}}
+
+
+def test_root_restricts_and_remembers(stand: Stand) -> None:
+    """Only descendants of the root count, also those whose parent is gone by now; a probed process counts anyway."""
+    env = {"RANK": "0", "LOCAL_RANK": "0", **PLAIN}
+    root = stand.start(
+        "root", start=[stand.child("middle", **{"START": json.dumps([stand.child("leaf", "torch", **env)])})]
+    )
+    stranger = stand.start("stranger", "torch", RANK="1", LOCAL_RANK="1", **PLAIN)
+    middle, leaf = stand.pid("middle"), stand.pid("leaf")
+    finder = RankFinder()
+    assert pids(finder.find(root.pid)) == {"127.0.0.1:29765": {0: leaf}}
+    os.kill(middle, signal.SIGKILL)
+    wait_for(lambda: psutil.Process(leaf).ppid() != middle, what="the leaf to lose its parent")
+    assert pids(finder.find(root.pid)) == {"127.0.0.1:29765": {0: leaf}}
+    both = finder.find(root.pid, {stranger.pid: make_beat(stranger.pid, 1)})
+    assert pids(both) == {"127.0.0.1:29765": {0: leaf, 1: stranger.pid}}
+    assert pids(finder.find(stranger.pid)) == {"127.0.0.1:29765": {1: stranger.pid}}
+
+
+@pytest.mark.parametrize("ticks", [0, 1])
+def test_beat_of_another_start_is_ignored(stand: Stand, ticks: int) -> None:
+    """A beat left by an earlier process with this pid says nothing; one of this process gives it its rank."""
+    job = stand.start("plain", "torch")
+    beat = make_beat(job.pid, 5)
+    beats: Mapping[int, Beat] = {job.pid: Beat(1, beat.pid, beat.start_ticks + ticks, 1, 1, rank=5, initialized=True)}
+    assert list(pids(find_ranks(job.pid, beats)).values()) == ([] if ticks else [{5: job.pid}])
+
+
+def test_initialized_rank_is_believed_over_the_environment(stand: Stand) -> None:
+    """A program that numbers its ranks itself is known by what it told torch."""
+    job = stand.start("own", "torch", RANK="0", **PLAIN)
+    assert pids(find_ranks(job.pid, {job.pid: make_beat(job.pid, 4, world_size=8)})) == {
+        "127.0.0.1:29765": {4: job.pid}
+    }
+    assert pids(find_ranks(job.pid, {job.pid: make_beat(job.pid, 4, initialized=False)})) == {
+        "127.0.0.1:29765": {0: job.pid}
+    }
+
+
+def test_mpi_processes_need_torch(stand: Stand) -> None:
+    """An MPI program is a rank only if it has torch, and its launcher is known without living here."""
+    env = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "3"}
+    solver, trainer = stand.start("solver", **env), stand.start("trainer", "torch", **env)
+    assert pids(find_ranks(solver.pid)) == {}
+    assert only(find_ranks(trainer.pid)).job.launcher == "mpirun"
+    assert only(find_ranks(trainer.pid)).job.world_size == 2

@@ -1,0 +1,261 @@
+"""What the kernel says of real processes: stopped, blocked, frozen, gone, replaced, with children."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangwatch.model.capture import RankIdentity
+from hangwatch.sources.blocking import find_blocked_on
+from hangwatch.sources.cgroups import is_frozen, parse_cgroups
+from hangwatch.sources.proc import parse_stat
+from hangwatch.sources.processes import parse_io, parse_switches, parse_wait_status, sample_process
+from hangwatch.sources.sockets import parse_tcp_table
+from hangwatch.sources.syscalls import SystemCall, parse_syscall
+from support import JobRunner, find_free_port, wait_for
+
+
+def identify(pid: int) -> RankIdentity:
+    """The process as a rank."""
+    return RankIdentity(rank=0, pid=pid, start_time=psutil.Process(pid).create_time())
+
+
+def wait_for_sample(identity: RankIdentity, **wanted: str) -> None:
+    """Wait until a deep sample has these values."""
+    wait_for(
+        lambda: all(getattr(sample_process(identity, deep=True), name) == value for name, value in wanted.items()),
+        what=str(wanted),
+    )
+
+
+def test_working_process_uses_cpu_and_io(jobs: JobRunner) -> None:
+    """A process that computes and writes shows it in its CPU time, its bytes and its state."""
+    job = jobs.start([sys.executable, "-c", "while True: open('/dev/null', 'w').write('x' * 100)"])
+    identity = identify(job.pid)
+    first = wait_for(lambda: (s := sample_process(identity)).cpu_s > 0 and s, what="CPU time")
+    later = wait_for(lambda: (s := sample_process(identity)).cpu_s > first.cpu_s and s, what="more CPU time")
+    assert first.io_bytes is not None
+    assert later.io_bytes is not None
+    assert later.io_bytes > first.io_bytes
+    assert later.at_ns > first.at_ns
+    assert later.switches is not None
+    assert not later.frozen
+    assert later.exit is None
+
+
+def test_stopped_process(jobs: JobRunner) -> None:
+    """A process stopped by a signal has state T."""
+    job = jobs.start([sys.executable, "-c", "import time; time.sleep(600)"])
+    identity = identify(job.pid)
+    job.send(signal.SIGSTOP)
+    wait_for_sample(identity, state="T")
+
+
+def test_fifo_read_names_its_path(jobs: JobRunner, tmp_path: Path) -> None:
+    """A read from a FIFO that delivers nothing is told with the FIFO's path."""
+    fifo = tmp_path / "shard"
+    os.mkfifo(fifo)
+    job = jobs.start([sys.executable, "-c", "import os, sys; os.read(os.open(sys.argv[1], os.O_RDWR), 1)", fifo])
+    wait_for_sample(identify(job.pid), syscall="read", blocked_on=str(fifo), state="S")
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_fifo_open_names_its_path(jobs: JobRunner, tmp_path: Path, relative: bool) -> None:
+    """Opening a FIFO nobody writes to blocks in the open itself: the path is read from the call's argument."""
+    os.mkfifo(tmp_path / "shard")
+    path = "shard" if relative else str(tmp_path / "shard")
+    job = jobs.start([sys.executable, "-c", "import sys; open(sys.argv[1])", path], cwd=tmp_path)
+    wait_for_sample(identify(job.pid), blocked_on=str(tmp_path / "shard"))
+
+
+def test_pipe_read_names_who_holds_the_other_end(jobs: JobRunner) -> None:
+    """A process that reads from its child's pipe shows the child."""
+    code = "import subprocess as s; p = s.Popen(['sleep', '600'], stdout=s.PIPE); p.stdout.read()"
+    job = jobs.start([sys.executable, "-c", code])
+    identity = identify(job.pid)
+    wait_for(lambda: sample_process(identity, deep=True).blocked_on)
+    child = wait_for(lambda: [c for c in sample_process(identity, deep=True).children if c.name == "sleep"])[0]
+    sample = sample_process(identity, deep=True)
+    assert sample.blocked_on is not None
+    assert sample.blocked_on.startswith("pipe:[")
+    assert sample.blocked_on.endswith(f"] from {child.pid} sleep")
+    assert child.cpu_s >= 0
+
+
+def test_socket_read_names_the_peer(jobs: JobRunner) -> None:
+    """A receive from a silent peer is told with its address."""
+    port = find_free_port()
+    code = (
+        "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1])));"
+        "c = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); c.recv(1)"
+    )
+    job = jobs.start([sys.executable, "-c", code, str(port)])
+    identity = identify(job.pid)
+    wait_for(lambda: (sample_process(identity, deep=True).blocked_on or "").endswith(f" to 127.0.0.1:{port}"))
+
+
+def test_poll_names_what_is_polled(jobs: JobRunner, tmp_path: Path) -> None:
+    """A poll is told with the descriptors it is on."""
+    os.mkfifo(tmp_path / "queue")
+    code = "import os, select, sys; p = select.poll(); p.register(os.open(sys.argv[1], os.O_RDWR), 1); p.poll()"
+    job = jobs.start([sys.executable, "-c", code, tmp_path / "queue"])
+    wait_for_sample(identify(job.pid), blocked_on=str(tmp_path / "queue"))
+
+
+def test_descendants_are_children(jobs: JobRunner) -> None:
+    """Children and their children are listed, with their state."""
+    job = jobs.start(["sh", "-c", "sh -c 'sleep 601; true' & sleep 602; true"])
+    identity = identify(job.pid)
+    names = wait_for(
+        lambda: (c := sample_process(identity, deep=True).children) and len(c) == 3 and [x.name for x in c]
+    )
+    assert sorted(names) == ["sh", "sleep", "sleep"]
+    assert sample_process(identity).children == ()
+
+
+def test_gone_and_reused_pid() -> None:
+    """A process that ended is gone, and so is one whose pid belongs to another process by now."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    identity = identify(process.pid)
+    process.wait()
+    assert sample_process(identity, deep=True).state == "gone"
+    own = identify(os.getpid())
+    assert sample_process(own).state != "gone"
+    assert sample_process(RankIdentity(rank=0, pid=own.pid, start_time=own.start_time - 5)).state == "gone"
+
+
+@pytest.mark.parametrize(("code", "status", "signalled"), [("exit(7)", 7, None), ("kill", None, signal.SIGKILL)])
+def test_zombie_tells_how_it_ended(code: str, status: int | None, signalled: int | None) -> None:
+    """A process that ended and was not reaped yet tells its exit status or signal."""
+    body = "import os; os.kill(os.getpid(), 9)" if code == "kill" else code
+    process = subprocess.Popen([sys.executable, "-c", body])
+    try:
+        identity = identify(process.pid)
+        sample = wait_for(lambda: (s := sample_process(identity, deep=True)).state == "Z" and s)
+        assert sample.exit is not None
+        assert (sample.exit.code, sample.exit.signal) == (status, signalled)
+        assert sample.exit.seen_at_ns == sample.at_ns
+    finally:
+        process.wait()
+
+
+def test_process_outlives_its_main_thread(jobs: JobRunner) -> None:
+    """Where only the main thread has ended, the process is not called dead."""
+    code = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(600,)).start();"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    job = jobs.start([sys.executable, "-c", code])
+    try:
+        identity = identify(job.pid)
+        wait_for(lambda: psutil.Process(job.pid).status() == psutil.STATUS_ZOMBIE, what="the main thread's end")
+        assert sample_process(identity, deep=True).state == "S"
+    finally:
+        job.send(signal.SIGKILL)  # it looks dead, so the job's own cleaning would pass it over
+
+
+@pytest.fixture
+def freezer() -> Iterator[Path]:
+    """A cgroup (v1 freezer) of our own."""
+    group = Path(f"/sys/fs/cgroup/freezer/test-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error}")
+    yield group
+    (group / "freezer.state").write_text("THAWED")
+    for pid in (group / "cgroup.procs").read_text().split():
+        (group.parent / "cgroup.procs").write_text(pid)
+    wait_for(lambda: not (group / "cgroup.procs").read_text(), what="the cgroup to be empty")
+    group.rmdir()
+
+
+def test_frozen_cgroup(jobs: JobRunner, freezer: Path) -> None:
+    """A process in a frozen cgroup is frozen, deep or not."""
+    job = jobs.start(["sleep", "600"])
+    (freezer / "cgroup.procs").write_text(str(job.pid))
+    assert not sample_process(identify(job.pid), deep=True).frozen
+    (freezer / "freezer.state").write_text("FROZEN")
+    wait_for(lambda: (freezer / "freezer.state").read_text().strip() == "FROZEN")
+    assert sample_process(identify(job.pid)).frozen
+    assert sample_process(identify(job.pid), deep=True).frozen
+
+
+def test_another_users_process_gives_what_may_be_seen() -> None:
+    """What may not be read is None, and nothing is raised."""
+    parent, child = os.pipe()
+    pid = os.fork()
+    if pid == 0:  # a child that gives its rights away looks at its parent
+        with contextlib.suppress(BaseException):
+            os.setgid(65534)
+            os.setuid(65534)
+            sample = sample_process(identify(os.getppid()), deep=True)
+            os.write(child, repr((sample.state, sample.io_bytes, sample.syscall, sample.blocked_on)).encode())
+        os._exit(0)
+    os.close(child)
+    with os.fdopen(parent) as answer:
+        seen = answer.read()
+    os.waitpid(pid, 0)
+    if not seen:
+        pytest.skip("needs root: another user cannot be taken on here")
+    assert seen.endswith("None, None, None)")
+
+
+def test_pure_parsers_read_real_text() -> None:
+    """Names with parentheses, missing counters, another machine's system calls, cgroups of both versions."""
+    fields = "S 1 1 1 0 -1 4194560 1 2 3 4 150 50 6 7 20 0 13 0 24000 9 9 9" + " 0" * 28
+    stat = parse_stat(f"42 (a (b) c) {fields}".encode())
+    assert stat is not None
+    assert (stat.pid, stat.name, stat.state, stat.parent, stat.threads, stat.start_ticks) == (
+        42,
+        "a (b) c",
+        "S",
+        1,
+        13,
+        24000,
+    )
+    assert stat.cpu_s == pytest.approx(200 / os.sysconf("SC_CLK_TCK"))
+    assert parse_io(b"rchar: 5\nwchar: 6\nsyscr: 1\nread_bytes: 4\nwrite_bytes: 8\n") == 23
+    assert parse_io(b"rchar: 5\n") is None
+    assert parse_switches(b"voluntary_ctxt_switches:\t2\nnonvoluntary_ctxt_switches:\t3\n") == 2
+    assert parse_wait_status(256).code == 1
+    assert parse_wait_status(9 | 0x80).signal == 9
+    assert parse_syscall(b"63 0x5 0x0 0x0 0x0 0x0 0x0 0x1 0x2\n", "aarch64") == SystemCall("read", (5, 0, 0, 0, 0, 0))
+    assert parse_syscall(b"63 0x5\n", "riscv64") == SystemCall("#63", (5,))
+    assert parse_syscall(b"running\n") is None
+    assert parse_syscall(b"-1 0x7ff 0x7f\n") is None
+    assert parse_cgroups(b"6:freezer:/job\n4:cpu,cpuacct:/x\n0::/y\n") == {
+        "freezer": "/job",
+        "cpu": "/x",
+        "cpuacct": "/x",
+        "": "/y",
+    }
+    table = b"sl local_address\n 0: 0100007F:73A5 0200000A:1F90 01 0:0 0:0 0 0 0 77 1 0\n"
+    assert parse_tcp_table(table)[0][:4] == (77, 0x73A5, "10.0.0.2", 0x1F90)
+
+
+@given(st.binary(max_size=200))
+def test_pure_parsers_survive_anything(data: bytes) -> None:
+    """Text that is something else is no answer, and no error."""
+    parse_stat(data)
+    parse_syscall(data)
+    parse_cgroups(data)
+    parse_tcp_table(b"head\n" + data)
+
+
+def test_unknown_processes_block_on_nothing() -> None:
+    """A process that is gone gives no answer to anything."""
+    assert find_blocked_on(2**22 + 1, SystemCall("read", (0,))) is None
+    assert find_blocked_on(2**22 + 1, SystemCall("openat", (0, 1, 2))) is None
+    assert find_blocked_on(2**22 + 1, SystemCall("poll", (0, 1))) is None
+    assert not is_frozen(2**22 + 1)

@@ -1,0 +1,230 @@
+"""Stacks of real processes, and of recorded ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hangwatch.model.capture import Gap
+from hangwatch.model.stacks import StackSample, ThreadStack
+from hangwatch.sources import stacks
+from hangwatch.sources.source_lines import SourceLines
+from hangwatch.sources.stacks import StackFormatError, explain_failure, parse_pyspy, sample_stacks
+from support import Job, JobRunner, wait_for
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "stacks"
+
+PROGRAM = """
+import ctypes, sys, threading, time
+
+def rest(flag):
+    secret = "do not tell"
+    if flag == "gil":
+        open(sys.argv[2], "w").close()
+        ctypes.PyDLL(None).sleep(600)
+    open(sys.argv[2], "w").close()
+    time.sleep(600)
+
+rest(sys.argv[1])
+"""
+
+
+def sample(pid: int, **options: float) -> StackSample | Gap:
+    """One process's stack."""
+    return asyncio.run(sample_stacks([pid], **options))[pid]  # type: ignore[arg-type]
+
+
+def main_thread(name: str, pid: int) -> ThreadStack:
+    """The main thread of a recorded stack."""
+    found = parse_pyspy((FIXTURES / f"{name}.json").read_bytes(), at_ns=1, pid=pid)
+    assert found.main is not None
+    assert found.threads[0] is found.main
+    return found.main
+
+
+def start_program(jobs: JobRunner, tmp_path: Path, flag: str) -> Job:
+    """The program, resting in ``rest``."""
+    script, ready = tmp_path / "program.py", tmp_path / "ready"
+    script.write_text(PROGRAM)
+    job = jobs.start([sys.executable, script, flag, ready])
+    wait_for(ready.exists, what="the program")
+    wait_for(lambda: psutil.Process(job.pid).status() == psutil.STATUS_SLEEPING, what="its rest")
+    return job
+
+
+def test_sleeping_process(jobs: JobRunner, tmp_path: Path) -> None:
+    """Frames come with the text of their lines and the blocks around them; locals only as types."""
+    job = start_program(jobs, tmp_path, "sleep")
+    found = sample(job.pid)
+    assert isinstance(found, StackSample)
+    assert found.main is not None
+    assert found.main.os_thread_id == job.pid
+    assert [frame.function for frame in found.main.frames] == ["rest", "<module>"]
+    rest = found.main.frames[0]
+    assert (rest.line, rest.source) == (10, "time.sleep(600)")
+    assert rest.locals == {"flag": "str(5)", "secret": "str(11)"}
+    assert not found.main.owns_gil
+    assert "do not tell" not in repr(found)
+
+
+def test_stopped_process_is_read(jobs: JobRunner, tmp_path: Path) -> None:
+    """A stopped process's stack is read while it stays stopped."""
+    job = start_program(jobs, tmp_path, "sleep")
+    job.send(signal.SIGSTOP)
+    wait_for(lambda: psutil.Process(job.pid).status() == psutil.STATUS_STOPPED)
+    found = sample(job.pid)
+    assert isinstance(found, StackSample)
+    assert found.main is not None
+    assert found.main.frames[0].function == "rest"
+    assert psutil.Process(job.pid).status() == psutil.STATUS_STOPPED
+
+
+def test_gil_held_in_native_code(jobs: JobRunner, tmp_path: Path) -> None:
+    """A thread that sleeps in C without letting go of the interpreter owns it and is not active; the block is told."""
+    job = start_program(jobs, tmp_path, "gil")
+    found = sample(job.pid)
+    assert isinstance(found, StackSample)
+    assert found.main is not None
+    assert (found.main.owns_gil, found.main.active) == (True, False)
+    assert [(block.kind, block.text) for block in found.main.frames[0].blocks] == [("if", 'if flag == "gil":')]
+
+
+def test_process_without_python_and_gone_process(jobs: JobRunner) -> None:
+    """Each failure is its own Gap; others are still read."""
+    job = jobs.start(["sleep", "600"])
+    found = asyncio.run(sample_stacks([job.pid, 2**22 + 1, os.getpid()]))
+    assert isinstance(found[job.pid], Gap)
+    assert "no Python" in found[job.pid].reason  # type: ignore[union-attr]
+    assert found[2**22 + 1] == Gap("stacks", f"process {2**22 + 1} is gone")
+    assert isinstance(found[os.getpid()], StackSample)
+
+
+def test_absent_pyspy_is_a_gap_with_its_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without py-spy there is one line that says how to get it."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert sample(os.getpid()) == Gap("stacks", "py-spy is not installed", hint="pip install py-spy")
+
+
+def test_slow_pyspy_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A read that does not end is ended, and said to be late."""
+    slow = tmp_path / "py-spy"
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(stacks, "find_pyspy", lambda: str(slow))
+    found = sample(os.getpid(), timeout_s=1.0)
+    assert isinstance(found, Gap)
+    assert "within 1 s" in found.reason
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_garbage_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A read that raced with the interpreter is repeated once."""
+    flaky = tmp_path / "py-spy"
+    flaky.write_text(
+        f"#!/bin/sh\nif [ -e {tmp_path}/again ]; then echo '[]'; else touch {tmp_path}/again; echo '[{{'; fi\n"
+    )
+    flaky.chmod(0o755)
+    monkeypatch.setattr(stacks, "find_pyspy", lambda: str(flaky))
+    found = sample(os.getpid())
+    assert isinstance(found, StackSample)
+    assert found.threads == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "hinted"),
+    [
+        ("Permission Denied: Try running again with elevated permissions by going 'sudo'", "is not permitted", True),
+        ("Error: Failed to get name\n\nCaused by:\n 0: Permission denied (os error 13)", "is not permitted", True),
+        ("Error: Failed to open\nReason: Operation not permitted (os error 1)", "is not permitted", True),
+        ("Error: Failed\nCaused by:\n    0: No such file or directory (os error 2)", "is gone", False),
+        ("Error: Failed to find python version from target process", "no Python", False),
+        ("Error: something new\nStack backtrace:\n 0: x", "something new", False),
+        ("", "gave no reason", False),
+    ],
+)  # fmt: skip
+def test_complaints_become_one_line(message: str, reason: str, hinted: bool) -> None:
+    """py-spy's several lines are one, with the repair where there is one."""
+    gap = explain_failure(7, message)
+    assert reason in gap.reason
+    assert "\n" not in gap.reason
+    assert bool(gap.hint) == hinted
+
+
+@pytest.mark.parametrize(
+    ("name", "pid", "top", "function"),
+    [
+        ("all_reduce-0", 4000, "all_reduce", "wait_in_all_reduce"),
+        ("barrier-0", 4000, "barrier", "main"),
+        ("ddp_backward-0", 4000, "_engine_run_backward", "train_step"),
+        ("init-0", 4000, "TCPStore", "main"),
+        ("new_group-0", 4000, "_new_process_group_helper", "main"),
+        ("recv-0", 4000, "recv", "main"),
+        ("all_gather-0", 4000, "all_gather", "gather_tuple_labels"),
+        ("pdb-1", 4100, "Cmd.cmdloop", "main"),
+        ("input-1", 4100, "ask_for_name", "main"),
+        ("fifo-1", 4100, "read_shard", "main"),
+        ("gil_held-1", 4100, "hold_gil", "main"),
+        ("dataloader-1", 4100, "_PollLikeSelector.select", "iterate_loader"),
+        ("dataloader-1-child", 4190, "read_shard", "iterate_loader"),
+    ],
+)
+def test_recorded_hangs(name: str, pid: int, top: str, function: str) -> None:
+    """Each recorded hang has its main thread, deepest frame first, down to the program's own function."""
+    main = main_thread(name, pid)
+    if top != "TCPStore":
+        assert main.frames[0].function == top
+    assert function in {frame.function for frame in main.frames}
+    assert main.frames[-1].function == "<module>"
+    assert main.owns_gil == (name == "gil_held-1")
+
+
+def test_peers_are_kept_in_torch_frames() -> None:
+    """The source of a receive is a value worth keeping; the program's own integers are not."""
+    main = main_thread("recv-0", 4000)
+    assert main.frames[0].locals is not None
+    assert main.frames[0].locals["src"] == "int=1"
+    program = next(frame for frame in main.frames if frame.function == "main")
+    assert program.locals is not None
+    assert program.locals["rank"] == "int"
+
+
+def test_main_thread_without_thread_ids() -> None:
+    """Before Python 3.11 py-spy knows no thread ids: the name tells, else who was not started by threading."""
+    outermost = b'{"name":"_bootstrap","filename":"threading.py","line":1}'
+    worker = b'{"thread_name":null,"frames":[{"name":"f","filename":"a.py","line":1},' + outermost + b"]}"
+    other = b'{"thread_name":null,"frames":[{"name":"g","filename":"a.py","line":0}]}'
+    named = b'{"thread_name":"MainThread","frames":[{"name":"h","filename":"a.py","line":-1}]}'
+    first = parse_pyspy(b"[" + worker + b"," + other + b"]", at_ns=1, pid=7)
+    assert first.main is not None
+    assert first.main.frames[0].function == "g"
+    assert first.main.os_thread_id == 0
+    second = parse_pyspy(b"[" + worker + b"," + other + b"," + named + b"]", at_ns=1, pid=7)
+    assert second.main is not None
+    assert second.main.frames[0].line == 0
+    assert second.main.frames[0].locals is None
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'[{"frames":[{"name":1}]}]', b"\xff"])
+def test_other_output_is_a_typed_error(data: bytes) -> None:
+    """Output that is no dump raises one error, with a reason."""
+    with pytest.raises(StackFormatError, match="py-spy"):
+        parse_pyspy(data, at_ns=1, pid=7)
+
+
+def test_source_of_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    """A file name that leads to a FIFO, to nothing or past the end gives no text, and blocks nobody."""
+    os.mkfifo(tmp_path / "fifo.py")
+    (tmp_path / "short.py").write_text("if x:\n    y()\n")
+    places = [(str(tmp_path / name), line) for name in ("fifo.py", "none.py", "short.py") for line in (2, 99)]
+    lines = SourceLines()
+    found = lines.read(os.getpid(), places)
+    assert {place: line.text for place, line in found.items()} == {(str(tmp_path / "short.py"), 2): "y()"}
+    (tmp_path / "short.py").write_text("changed = 1\nlonger\n")
+    assert lines.read(os.getpid(), [(str(tmp_path / "short.py"), 2)])[str(tmp_path / "short.py"), 2].text == "longer"
