@@ -1,0 +1,117 @@
+# Everything hangwatch needs on a fresh machine with Python (3.10 or newer), git and a compiler. `make help` says more.
+#
+#   PYTHON=python3.12      another interpreter for the environment
+#   SCENARIO=NAME          another demo than the first
+#   TORCH_OPTIONS=...      options for pip when it installs PyTorch (an index of CPU-only builds, for example)
+
+PYTHON ?= python3
+SCENARIO ?=
+PYTEST_OPTIONS ?=
+TORCH_OPTIONS ?=
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOG := $(VENV)/install.log
+
+# $(call pip_install,what it is,arguments of pip install): one line of progress; the log's end if it fails.
+define pip_install
+echo "installing $(1) ..."
+if ! $(BIN)/python -m pip install --disable-pip-version-check --no-input --quiet $(2) </dev/null >>$(LOG) 2>&1; then
+  echo "could not install $(1); the end of $(LOG):" >&2
+  tail -n 25 $(LOG) >&2
+  exit 1
+fi
+endef
+
+# $(call debian_package,package,what it is for): as root on Debian or Ubuntu it is installed, else one line says what to do.
+define debian_package
+if [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+  echo "installing the Debian package $(1) ($(2)) ..."
+  { DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(1) ||
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(1); }; } \
+    </dev/null >>"$${log:-$(LOG)}" 2>&1 || { echo "apt-get could not install $(1), needed for $(2)" >&2; exit 1; }
+else
+  echo "$(1) is missing, needed for $(2): install it with 'apt-get install $(1)' or your system's like, then call make again" >&2
+  exit 1
+fi
+endef
+
+.PHONY: help demo test lint format setup clean
+
+help: ## Show the targets.
+	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
+	grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' |
+	  while IFS=$$'\t' read -r target words; do printf '  make %-8s %s\n' "$$target" "$$words"; done
+
+demo: $(VENV)/.demo ## A real job hangs, is found, named and explained, in under a minute (SCENARIO=NAME for another one).
+	@$(BIN)/hangwatch demo $(SCENARIO)
+
+test: $(VENV)/.test ## All checks: lint, formatting, types, import rules, tests.
+	@$(MAKE) lint
+	echo "running the tests ..."
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+lint: $(VENV)/.lint ## The checks that run no program: ruff, mypy, import-linter.
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.lint ## Format the code and mend what ruff can mend.
+	@$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+setup: $(VENV)/.test ## Only build the environment, with everything the other targets need.
+	@echo "ready: source $(BIN)/activate"
+
+clean: ## Remove the environment and all caches.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find watchdog tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.base: constraints.txt
+	@if ! command -v $(PYTHON) >/dev/null; then
+	  echo "$(PYTHON) is not there: install Python 3.10 or newer, or say which one: make PYTHON=/path/to/python" >&2
+	  exit 1
+	fi
+	if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+	  echo "$$($(PYTHON) --version) is too old: hangwatch needs 3.10 or newer (make PYTHON=/path/to/python)" >&2
+	  exit 1
+	fi
+	mkdir -p $(VENV)
+	if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then
+	  package=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+	  $(call debian_package,$$package,Python environments)
+	fi
+	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then
+	  echo "creating $(VENV) with $$($(PYTHON) --version) ..."
+	  $(PYTHON) -m venv $(VENV) >>$(LOG) 2>&1 || { tail -n 5 $(LOG) >&2; exit 1; }
+	fi
+	$(call pip_install,pip,-c constraints.txt pip)
+	touch $@
+
+# Before anything that depends on it, so that nothing else chooses a build of PyTorch for us.
+$(VENV)/.torch: $(VENV)/.base
+	@$(call pip_install,$(shell sed -n 's/^torch==/PyTorch /p' constraints.txt) (about 200 MB, several GB with CUDA, once),-c constraints.txt $(TORCH_OPTIONS) torch)
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	@$(call pip_install,hangwatch with transformers and accelerate (about 50 MB, once),-c constraints.txt -e '.[demo]')
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.base pyproject.toml
+	@$(call pip_install,hangwatch and the linters,-c constraints.txt -e . --group lint)
+	touch $@
+
+$(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
+	@command -v c++ >/dev/null || command -v g++ >/dev/null || { $(call debian_package,g++,the operator that DeepSpeed compiles); }
+	command -v promtool >/dev/null || { $(call debian_package,prometheus,promtool that checks our metrics); }
+	export DS_BUILD_OPS=0
+	$(call pip_install,the test tools and DeepSpeed (about 20 MB, once),-c constraints.txt --group test)
+	touch $@

@@ -1,0 +1,35 @@
+"""Draws docs/verdict.svg, the README's picture, from the bundle of a real incident.
+
+Run: ``hangwatch demo`` (it names the bundle), then ``python docs/picture.py BUNDLE``.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from hangwatch.outputs.bundle import read_bundle
+from hangwatch.outputs.verdict import print_verdict
+
+
+def main() -> None:
+    """Render the verdict as a terminal shows it."""
+    incident, _ = read_bundle(Path(sys.argv[1]))
+    if incident is None:
+        raise SystemExit("this bundle has no incident.json")
+    console = Console(record=True, width=100, force_terminal=True, file=io.StringIO(), color_system="truecolor")
+    print_verdict(incident, console)
+    picture = Path(__file__).parent / "verdict.svg"
+    drawing = console.export_svg(title="hangwatch", theme=MONOKAI)
+    # Nothing is to be loaded from elsewhere: the reader's own fixed-width font serves.
+    picture.write_text(re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL), encoding="utf-8")
+    print(picture)
+
+
+if __name__ == "__main__":
+    main()
