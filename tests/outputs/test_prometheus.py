@@ -13,6 +13,7 @@ from hangwatch.outputs.metrics import (
     AgentMetrics,
     GroupMetrics,
     IncidentMetrics,
+    JobMetrics,
     Metrics,
     MetricsView,
     RankMetrics,
@@ -23,15 +24,18 @@ EVIL = 'a"b\\c\nd\x1b[0m\udcff'
 
 
 def example_view() -> MetricsView:
-    """A job of two ranks in a deadlock."""
+    """A job of two ranks in a deadlock, beside another that trains."""
     groups = (GroupMetrics("default_pg", 2, 12, 11, 2.5), GroupMetrics("dp", 2, 3, 3))
+    ranks = (
+        RankMetrics(0, "gpu-17", 4100, "waiting", 0.25, groups),
+        RankMetrics(1, "gpu-17", 4101, "waiting", None, groups[:1]),
+    )
+    incident = IncidentMetrics("20260528-7c1f", "deadlock", "tuple-labels-gather", "critical", 1.78e9, (0,))
     return MetricsView(
-        job="torchrun-7c1f",
-        ranks=(
-            RankMetrics(0, "gpu-17", 4100, "waiting", 0.25, groups),
-            RankMetrics(1, "gpu-17", 4101, "waiting", None, groups[:1]),
+        jobs=(
+            JobMetrics("torchrun-7c1f", ranks, incident),
+            JobMetrics("deepspeed-02", (RankMetrics(0, "gpu-17", 5200, "running", 0.1),)),
         ),
-        incident=IncidentMetrics("20260528-7c1f", "deadlock", "tuple-labels-gather", "critical", 1.78e9, (0,)),
         incidents_total={"deadlock": 1},
         sources=(SourceMetrics("stacks", True, 0.03, 0), SourceMetrics("gpu", False, 0.0, 4)),
         agent=AgentMetrics(ticks_total=20, tick_duration_sum_s=0.2, captures_total=1, errors_total=0),
@@ -70,6 +74,7 @@ def test_a_scrape_shows_the_view() -> None:
         series("incident", job=job, kind="deadlock", cause="tuple-labels-gather", severity="critical"): 1,
         series("incident_onset_timestamp_seconds", job=job, id="20260528-7c1f"): 1.78e9,
         series("incident_culprit", job=job, rank="0"): 1,
+        series("rank_state", job="deepspeed-02", rank="0", state="running"): 1,
         series("incidents_total", kind="deadlock"): 1,
         series("incidents_total", kind="rank_lost"): 0,
         series("source_up", source="gpu"): 0,
@@ -101,7 +106,7 @@ def test_names_of_the_job_cannot_break_the_exposition() -> None:
     """Quotes, line breaks, escapes and broken text in labels are carried, and two groups of one label stay two series."""
     group = GroupMetrics(EVIL, 2, 1, 1)
     rank = RankMetrics(0, EVIL, 1, EVIL, None, (group, group))
-    found = samples(Metrics(msgspec.structs.replace(example_view(), job=EVIL, ranks=(rank,))))
+    found = samples(Metrics(msgspec.structs.replace(example_view(), jobs=(JobMetrics(EVIL, (rank,)),))))
     shown = 'a"b\\c d\\x1b[0m\\udcff'
     assert found[series("collective_enqueued", job=shown, rank="0", group=shown)] == 1
     assert found[series("collective_enqueued", job=shown, rank="0", group=f"{shown}#2")] == 1

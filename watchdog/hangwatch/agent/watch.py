@@ -18,6 +18,7 @@ from hangwatch.outputs.metrics import (
     AgentMetrics,
     GroupMetrics,
     IncidentMetrics,
+    JobMetrics,
     Metrics,
     MetricsView,
     RankMetrics,
@@ -144,25 +145,8 @@ class Agent:
 
     def _view(self, beats: Mapping[int, Beat]) -> MetricsView:
         now_ns = time.time_ns()
-        watch = next(iter(self.jobs.values()), None)
-        ranks: tuple[RankMetrics, ...] = ()
-        incident = None
-        if watch is not None:
-            ranks = tuple(_rank_metrics(watch, rank, beats, now_ns) for rank in sorted(watch.ranks))
-            if watch.standing is not None:
-                told = watch.standing.incident
-                incident = IncidentMetrics(
-                    id=told.id,
-                    kind=told.verdict.kind,
-                    cause=told.verdict.cause.id if told.verdict.cause else "unknown",
-                    severity=told.verdict.severity,
-                    onset_unix_s=datetime.fromisoformat(told.onset_at.replace("Z", "+00:00")).timestamp(),
-                    culprit_ranks=told.verdict.culprit_ranks,
-                )
         return MetricsView(
-            job=watch.job.id if watch is not None else None,
-            ranks=ranks,
-            incident=incident,
+            jobs=tuple(_job_metrics(self.jobs[job_id], beats, now_ns) for job_id in sorted(self.jobs)),
             incidents_total=dict(self.totals),
             sources=tuple(SourceMetrics(n, h.up, h.duration_s, h.failures) for n, h in self.health.items()),
             agent=AgentMetrics(
@@ -172,6 +156,22 @@ class Agent:
                 errors_total=self.counts["errors"],
             ),
         )
+
+
+def _job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobMetrics:
+    incident = None
+    if watch.standing is not None:
+        told = watch.standing.incident
+        incident = IncidentMetrics(
+            id=told.id,
+            kind=told.verdict.kind,
+            cause=told.verdict.cause.id if told.verdict.cause else "unknown",
+            severity=told.verdict.severity,
+            onset_unix_s=datetime.fromisoformat(told.onset_at.replace("Z", "+00:00")).timestamp(),
+            culprit_ranks=told.verdict.culprit_ranks,
+        )
+    ranks = tuple(_rank_metrics(watch, rank, beats, now_ns) for rank in sorted(watch.ranks))
+    return JobMetrics(watch.job.id, ranks, incident)
 
 
 def _rank_metrics(watch: JobWatch, rank: int, beats: Mapping[int, Beat], now_ns: int) -> RankMetrics:

@@ -76,12 +76,18 @@ class AgentMetrics(msgspec.Struct, frozen=True):
     errors_total: int = 0
 
 
-class MetricsView(msgspec.Struct, frozen=True):
-    """All that a scrape shows. ``job`` is None while there is none; ``incidents_total`` counts by kind."""
+class JobMetrics(msgspec.Struct, frozen=True):
+    """One job under watch. ``id`` is unique among those of a view."""
 
-    job: str | None = None
+    id: str
     ranks: tuple[RankMetrics, ...] = ()
     incident: IncidentMetrics | None = None
+
+
+class MetricsView(msgspec.Struct, frozen=True):
+    """All that a scrape shows. ``incidents_total`` counts by kind."""
+
+    jobs: tuple[JobMetrics, ...] = ()
     incidents_total: dict[str, int] = {}
     sources: tuple[SourceMetrics, ...] = ()
     agent: AgentMetrics = AgentMetrics()
@@ -121,8 +127,8 @@ class _ViewCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         view = self._metrics.view
-        if view.job is not None:
-            yield from _job_families(view, clean(view.job))
+        if view.jobs:
+            yield from _job_families(view.jobs)
         yield from _incident_totals(view)
         yield from _source_families(view.sources)
         yield from _agent_families(view)
@@ -136,7 +142,7 @@ def _counter(name: str, text: str, labels: Sequence[str] = ()) -> CounterMetricF
     return CounterMetricFamily(f"hangwatch_{name}", text, labels=labels)
 
 
-def _job_families(view: MetricsView, job: str) -> Iterator[Metric]:
+def _job_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
     where = ("job", "rank", "group")
     enqueued = _gauge("collective_enqueued", "Sequence number of the rank's last enqueued collective.", where)
     completed = _gauge("collective_completed", "Sequence number of the rank's last completed collective.", where)
@@ -145,23 +151,25 @@ def _job_families(view: MetricsView, job: str) -> Iterator[Metric]:
     info = _gauge("rank_info", "Where the rank runs; always 1.", ("job", "rank", "node", "pid"))
     state = _gauge("rank_state", "State the rank is in now; always 1.", ("job", "rank", "state"))
     beat_age = _gauge("rank_beat_age_seconds", "Time since the rank's probe last wrote.", ("job", "rank"))
-    sizes: dict[str, int] = {}
-    for one in view.ranks:
-        rank = str(one.rank)
-        info.add_metric([job, rank, clean(one.node), str(one.pid)], 1)
-        state.add_metric([job, rank, clean(one.state)], 1)
-        if one.beat_age_s is not None:
-            beat_age.add_metric([job, rank], one.beat_age_s)
-        for label, group in _labelled(one.groups):
-            sizes[label] = max(sizes.get(label, 0), group.size)
-            enqueued.add_metric([job, rank, label], group.enqueued)
-            completed.add_metric([job, rank, label], group.completed)
-            if group.in_flight_s is not None:
-                in_flight.add_metric([job, rank, label], group.in_flight_s)
-    for label, ranks in sizes.items():
-        size.add_metric([job, label], ranks)
+    for job in jobs:
+        name = clean(job.id)
+        sizes: dict[str, int] = {}
+        for one in job.ranks:
+            rank = str(one.rank)
+            info.add_metric([name, rank, clean(one.node), str(one.pid)], 1)
+            state.add_metric([name, rank, clean(one.state)], 1)
+            if one.beat_age_s is not None:
+                beat_age.add_metric([name, rank], one.beat_age_s)
+            for label, group in _labelled(one.groups):
+                sizes[label] = max(sizes.get(label, 0), group.size)
+                enqueued.add_metric([name, rank, label], group.enqueued)
+                completed.add_metric([name, rank, label], group.completed)
+                if group.in_flight_s is not None:
+                    in_flight.add_metric([name, rank, label], group.in_flight_s)
+        for label, ranks in sizes.items():
+            size.add_metric([name, label], ranks)
     yield from (enqueued, completed, in_flight, size, info, state, beat_age)
-    yield from _incident_families(view.incident, job)
+    yield from _incident_families(jobs)
 
 
 def _labelled(groups: tuple[GroupMetrics, ...]) -> Iterator[tuple[str, GroupMetrics]]:
@@ -173,15 +181,18 @@ def _labelled(groups: tuple[GroupMetrics, ...]) -> Iterator[tuple[str, GroupMetr
         yield (label if taken[label] == 1 else f"{label}#{taken[label]}"), group
 
 
-def _incident_families(incident: IncidentMetrics | None, job: str) -> Iterator[Metric]:
+def _incident_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
     active = _gauge("incident", "1 while the job has this incident.", ("job", "kind", "cause", "severity"))
     onset = _gauge("incident_onset_timestamp_seconds", "When the open incident began.", ("job", "id"))
     culprit = _gauge("incident_culprit", "1 for each rank that the open incident names.", ("job", "rank"))
-    if incident is not None:
-        active.add_metric([job, clean(incident.kind), clean(incident.cause), clean(incident.severity)], 1)
-        onset.add_metric([job, clean(incident.id)], incident.onset_unix_s)
+    for job in jobs:
+        incident, name = job.incident, clean(job.id)
+        if incident is None:
+            continue
+        active.add_metric([name, clean(incident.kind), clean(incident.cause), clean(incident.severity)], 1)
+        onset.add_metric([name, clean(incident.id)], incident.onset_unix_s)
         for rank in sorted(set(incident.culprit_ranks)):
-            culprit.add_metric([job, str(rank)], 1)
+            culprit.add_metric([name, str(rank)], 1)
     yield from (active, onset, culprit)
 
 
