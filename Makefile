@@ -2,10 +2,14 @@
 #
 #   PYTHON=python3.12      another interpreter for the environment
 #   SCENARIO=NAME          another demo than the first
+#   ONLY='NAME ...'        for `make scenarios`: what matches, * and ? as in a shell
+#   OPTIONS=...            for `make scenarios`: its options (--help)
 #   TORCH_OPTIONS=...      options for pip when it installs PyTorch (an index of CPU-only builds, for example)
 
 PYTHON ?= python3
 SCENARIO ?=
+ONLY ?=
+OPTIONS ?=
 PYTEST_OPTIONS ?=
 TORCH_OPTIONS ?=
 
@@ -43,12 +47,12 @@ else
 fi
 endef
 
-.PHONY: help demo test lint format setup clean
+.PHONY: help demo test scenarios lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
 	grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' |
-	  while IFS=$$'\t' read -r target words; do printf '  make %-8s %s\n' "$$target" "$$words"; done
+	  while IFS=$$'\t' read -r target words; do printf '  make %-10s %s\n' "$$target" "$$words"; done
 
 demo: $(VENV)/.demo ## A real job hangs, is found, named and explained, in under a minute (SCENARIO=NAME for another one).
 	@$(BIN)/hangwatch demo $(SCENARIO)
@@ -57,6 +61,9 @@ test: $(VENV)/.test ## All checks: lint, formatting, types, import rules, tests.
 	@$(MAKE) lint
 	echo "running the tests ..."
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+scenarios: $(VENV)/.test ## Run the catalogue of real hangs and controls, and write docs/scenarios.md (ONLY=NAME for some).
+	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
 
 lint: $(VENV)/.lint ## The checks that run no program: ruff, mypy, import-linter.
 	@$(BIN)/ruff check .

@@ -213,10 +213,15 @@ class JobRunner:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc)]
         return self.start([*launcher, script, *arguments], _with_source_root(env))
 
-    def hangwatch(self, *arguments: str | os.PathLike[str], env: Mapping[str, str | None] | None = None) -> Job:
+    def hangwatch(
+        self,
+        *arguments: str | os.PathLike[str],
+        env: Mapping[str, str | None] | None = None,
+        stdin: int | None = subprocess.DEVNULL,
+    ) -> Job:
         """Start the ``hangwatch`` command with this interpreter, installed or not."""
         entry = "import sys; sys.argv[0] = 'hangwatch'; from hangwatch.cli.main import main; main()"
-        return self.start([sys.executable, "-c", entry, *arguments], _with_source_root(env))
+        return self.start([sys.executable, "-c", entry, *arguments], _with_source_root(env), stdin=stdin)
 
     def end_all(self, timeout_s: float = 10.0) -> None:
         """End everything that was started; fails when something is left."""

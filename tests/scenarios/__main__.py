@@ -1,0 +1,123 @@
+"""``python -m scenarios [PATTERN ...]``: run the catalogue, or what of it matches, and write its tables."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from scenarios.baselines import Baseline, run_baselines
+from scenarios.catalogue import HERE, Entry, load_catalogue
+from scenarios.judging import Judgement, Run, find_hang, judge
+from scenarios.recording import record
+from scenarios.running import missing_need, run_all
+from scenarios.tables import Results, meets_bar, render, summarize
+
+DOCS = HERE.parent.parent / "docs"
+#: Kept beside the catalogue: what other tools say of a hang changes with torch, not with us.
+BASELINES = HERE / "baselines.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 if everything that ran met the bar, 1 if not, 2 if nothing could be run."""
+    options = _parse(arguments)
+    try:
+        entries = load_catalogue(options.patterns)
+    except ValueError as error:
+        print(f"scenarios: {error}", file=sys.stderr)
+        return 2
+    if options.list:
+        for entry in entries:
+            print(f"{entry.family + '/' + entry.scenario.name:44} {entry.scenario.describes}")
+        return 0
+    skipped = {e.scenario.name: reason for e in entries if (reason := missing_need(e)) is not None}
+    wanted = [entry for entry in entries if entry.scenario.name not in skipped]
+    if not wanted:
+        reasons = "; ".join(f"{name} {reason}" for name, reason in skipped.items())
+        print(f"scenarios: nothing to run: {reasons or 'no name matches (--list names all)'}", file=sys.stderr)
+        return 2
+    folder = Path(options.keep or tempfile.mkdtemp(prefix="hangwatch-scenarios-"))
+    if options.baselines:
+        _measure_baselines(wanted, folder / "baselines", options.jobs)
+        return 0
+    rows = _run(wanted, folder, options)
+    results = summarize(wanted, rows, _load_baselines(rows), skipped)
+    if not options.patterns:
+        _write(results, wanted)
+    _print_figures(results, folder)
+    return 0 if meets_bar(results.figures) else 1
+
+
+def _run(wanted: Sequence[Entry], folder: Path, options: argparse.Namespace) -> list[Judgement]:
+    rows = []
+    for number, (entry, run) in enumerate(run_all(wanted, folder, options.jobs), 1):
+        row = judge(entry, run)
+        rows.append(row)
+        truth = entry.scenario.truth
+        if options.record and truth is not None and (told := find_hang(run.incidents, truth)) is not None:
+            record(entry, told, folder)
+        print(f"[{number}/{len(wanted)}] {_line(row, run)}", flush=True)
+        if options.verbose and not row.good:
+            print(f"--- {row.name}\n{run.output[-6000:]}\n---", flush=True)
+    return rows
+
+
+def _line(row: Judgement, run: Run) -> str:
+    mark = "ok " if row.good else "BAD"
+    confirmed = f", confirmed after {row.confirmed_s:.1f} s" if row.confirmed_s is not None else ""
+    told = f"{row.kind}{' proven' if row.proven else ''}, {row.said}{confirmed} ({run.took_s:.0f} s in all)"
+    return f"{mark} {row.name}: {told}" + "".join(f"\n      {difference}" for difference in row.wrong)
+
+
+def _load_baselines(rows: Sequence[Judgement]) -> list[Baseline]:
+    known = msgspec.json.decode(BASELINES.read_bytes(), type=list[Baseline]) if BASELINES.exists() else []
+    names = {row.name for row in rows}
+    return [baseline for baseline in known if baseline.name in names]
+
+
+def _measure_baselines(wanted: Sequence[Entry], folder: Path, at_once: int) -> None:
+    known = msgspec.json.decode(BASELINES.read_bytes(), type=list[Baseline]) if BASELINES.exists() else []
+    found = {baseline.name: baseline for baseline in known}
+    hangs = [entry for entry in wanted if entry.scenario.truth is not None]
+    for number, baseline in enumerate(run_baselines(hangs, folder, at_once), 1):
+        found[baseline.name] = baseline
+        print(f"[{number}/{len(hangs)}] {baseline.name}: {baseline.timeout_says}; {baseline.analyzer_says}", flush=True)
+        ordered = [found[name] for name in sorted(found)]
+        BASELINES.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
+
+
+def _write(results: Results, wanted: Sequence[Entry]) -> None:
+    (DOCS / "scenarios.md").write_text(render(results, wanted))
+    (DOCS / "scenarios.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+
+
+def _print_figures(results: Results, folder: Path) -> None:
+    figures = results.figures
+    print(
+        f"{figures.hangs} hangs: culprits right in {figures.culprits:.1%}, cause first in {figures.cause_first:.1%}, among"
+        f" the first three in {figures.cause_in_three:.1%}, {figures.wrong_proofs} wrong proofs; {figures.controls} controls:"
+        f" {figures.false_alarms} called a hang; {figures.skipped} not run here"
+    )
+    print(f"bundles are kept in {folder}")
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scenarios", description=__doc__)
+    parser.add_argument(
+        "patterns", nargs="*", metavar="PATTERN", help="name, family/name or cause; * and ? as in a shell"
+    )
+    parser.add_argument("--list", action="store_true", help="name the scenarios and exit")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many at once (default 1)")
+    parser.add_argument("--keep", metavar="DIR", help="where bundles are kept (default: a new folder in /tmp)")
+    parser.add_argument("--verbose", action="store_true", help="show the output of what went wrong")
+    parser.add_argument("--record", action="store_true", help="keep the hangs' captures for the tests")
+    parser.add_argument("--baselines", action="store_true", help="run torch's own time limit and analyzer instead")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

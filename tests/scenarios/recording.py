@@ -1,0 +1,37 @@
+"""Captures of the catalogue's hangs, kept so that every rule is held against all of them in seconds."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.model.capture import Capture
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle import read_bundle
+from neutral import neutral
+from scenarios.catalogue import HERE, Entry
+
+CAPTURES = HERE / "captures"
+
+
+def record(entry: Entry, incident: Incident, folder: Path) -> None:
+    """Keep what an incident of ``running.run_one(entry, folder)`` rests on: ``captures/NAME.json.gz``."""
+    home = folder / entry.scenario.name
+    _, capture = read_bundle(home / "state" / "incidents" / incident.id)
+    text = msgspec.json.encode(capture).decode()
+    replacements = {str(entry.program.parent): "/srv/train", str(home): "/srv/run"}
+    CAPTURES.mkdir(exist_ok=True)
+    # No time and no name in the header: the same capture gives the same file.
+    path(entry).write_bytes(gzip.compress(neutral(text, replacements).encode(), mtime=0))
+
+
+def path(entry: Entry) -> Path:
+    """Where the capture of a scenario is kept."""
+    return CAPTURES / f"{entry.scenario.name}.json.gz"
+
+
+def load(entry: Entry) -> Capture:
+    """The capture of a scenario."""
+    return msgspec.json.decode(gzip.decompress(path(entry).read_bytes()), type=Capture)
