@@ -190,6 +190,34 @@ def test_group_still_being_made_is_looked_at_again(world: World) -> None:
     assert world.rows()[0].ranks == (5, 3)
 
 
+def test_destroyed_group_is_told_of_as_long_as_it_has_an_operation_in_flight(world: World) -> None:
+    """torch forgets a group before Gloo's destructor has awaited what is pending; afterwards it is gone."""
+    group = world.world.default_pg = world.add(FakeGroup(cpu=backend(6)), "0", (0, 1), "cpu:gloo")
+    world.status["gloo"] = {0: (6, 5)}
+    world.record(0, "0", 6, retired=False)
+    assert world.rows()[0].in_flight
+    world.remove(group)
+    world.world.default_pg = None
+    (row,) = world.rows()
+    assert row.in_flight
+    assert row.unmoved_s == pytest.approx(0.5)
+    assert world.table.initialized
+    world.status["gloo"] = {0: (6, 6)}
+    assert world.rows() == []
+    assert not world.table.initialized
+
+
+def test_destroyed_group_is_forgotten_in_a_job_that_goes_on_with_another(world: World) -> None:
+    """An operation that failed may stay unfinished in the record for good."""
+    group = world.world.default_pg = world.add(FakeGroup(cpu=backend(6)), "0", (0, 1), "cpu:gloo")
+    world.status["gloo"] = {0: (6, 5)}
+    world.record(0, "0", 6, retired=False)
+    world.rows()
+    world.remove(group)
+    world.world.default_pg = world.add(FakeGroup(cpu=backend(0)), "again", (0, 1), "cpu:gloo")
+    assert [row.name for row in world.rows()] == ["again"]
+
+
 def test_a_standing_group_says_for_how_long(world: World) -> None:
     """Time since the last move grows from beat to beat and starts anew with a move."""
     world.add(FakeGroup(cuda=backend(2, uid=0)), "0", (0, 1), "cuda:nccl")

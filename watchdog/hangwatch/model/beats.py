@@ -44,9 +44,11 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     ``counter`` grows by one a beat; ``at_ns`` is the wall clock; ``rank`` is None until the process knows it.
     ``initialized`` says whether a default process group exists now; ``groups_created`` is torch's own count of groups
     this process has begun to create (it names the next one). ``failure`` is the uncaught exception that ended the
-    program while its process lives on: where it was raised, and what. ``unmoved_s`` of a group is for how long neither of
-    its numbers has changed. ``server`` is the path of torch's worker server socket, ``control`` that of the probe's own;
-    either is None where it could not be started, and ``problems`` says why. ``telemetry`` is what training told us.
+    program while its process lives on: where it was raised, and what; ``thread_failure`` those that ended
+    threads, the last few of them, a line each with the thread's name; ``handled`` the one that the main thread is handling
+    while nothing moves. ``unmoved_s`` of a group is for how long neither of its numbers has changed. ``server`` is the path of
+    torch's worker server socket, ``control`` that of the probe's own; either is None where it could not be started, and
+    ``problems`` says why. ``telemetry`` is what training told us.
     """
 
     version: int
@@ -60,6 +62,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     initialized: bool = False
     groups_created: int | None = None
     failure: tuple[str, ...] = ()
+    thread_failure: tuple[str, ...] = ()
+    handled: tuple[str, ...] = ()
     torch: str = ""
     python: str = ""
     groups: tuple[BeatGroup, ...] = ()

@@ -60,6 +60,7 @@ class GroupTable:
         self._read_entries = read_entries
         self._mark: tuple[Any, ...] = ()
         self._groups: dict[int, _Group] = {}
+        self._leaving: list[_Group] = []
         self._names: dict[int, str] = {}
         self._newest: dict[str, int] = {}
         self._floors: dict[tuple[str, str], int] = {}
@@ -70,6 +71,9 @@ class GroupTable:
         self._postponed = False
         self._dumps: list[bytes] = []
         self._rows: list[_Row] = []
+        self._since = time.monotonic()
+        #: For how long nothing has moved in any group, or there has been none.
+        self.unmoved_s = 0.0
         self.rank: int | None = None
         self.world_size: int | None = None
         self.initialized = False
@@ -90,6 +94,10 @@ class GroupTable:
             if "gloo" in statuses:
                 self._consult_entries(statuses["gloo"].progress, now)
             self._rows = [row for group in self._groups.values() for row in self._render_group(group, statuses, now)]
+            left = [row for group in self._leaving for row in self._render_leaving(group, statuses, now)]
+            self._rows += left
+            self.initialized = self._c10d._world.default_pg is not None or bool(left)
+        self.unmoved_s = now - max((since for _, since in self._rows), default=self._since)
         # The usual case in a long step: nothing has moved, and only the time since then is to be written.
         return ["%s%.3f}" % (row, now - since) for row, since in self._rows]
 
@@ -112,11 +120,12 @@ class GroupTable:
             for backend, pg_id in gone.ids.items():
                 key = (backend, gone.name)
                 self._floors[key] = max(pg_id, self._floors.get(key, -1))
+        # torch forgets a group before its destructor, in which Gloo waits for whatever the group still has in flight.
+        self._leaving = [] if world.default_pg is not None else [*self._leaving, *before.values()]
         for group, name in list(names.items()):
             if id(group) not in self._groups:
                 self._groups[id(group)] = self._describe(group, str(name))
         default = world.default_pg
-        self.initialized = default is not None
         count = getattr(world, "group_count", None)
         self.groups_created = count if isinstance(count, int) else None
         if default is not None:
@@ -147,7 +156,8 @@ class GroupTable:
 
     def _consult_entries(self, status: dict[int, Progress], now: float) -> None:
         """Read the entries for an id without a name, or a number that may be wrong; seldom, for they are many."""
-        live = {group.ids["gloo"] for group in self._groups.values() if "gloo" in group.ids}
+        kept = (*self._groups.values(), *self._leaving)
+        live = {group.ids["gloo"] for group in kept if "gloo" in group.ids}
         doubtful = self._completion.wants_entries({i: status[i] for i in live if i in status}, now)
         # An id whose entries were overwritten before we saw them can only be named by new ones.
         missing = [pg_id for pg_id in status if pg_id not in self._names]
@@ -197,6 +207,15 @@ class GroupTable:
         unused = all(self._is_unused(group, backend, statuses.get(backend)) for backend in group.devices)
         progress = Progress(0, -1, 0) if unused else Progress(-1, -1, -1)
         return [self._render_row(group, group.label, None, progress, now)]
+
+    def _render_leaving(self, group: _Group, statuses: dict[str, Status], now: float) -> list[_Row]:
+        """A group that torch has forgotten, as long as it has an operation in flight."""
+        pg_id, status = group.ids.get("gloo"), statuses.get("gloo")
+        if pg_id is None or status is None or pg_id not in status.progress:
+            return []
+        progress = self._completion.correct(pg_id, status.progress[pg_id])
+        in_flight = progress.enqueued > max(progress.completed, 0)
+        return [self._render_row(group, "gloo", pg_id, progress, now)] if in_flight else []
 
     def _is_unused(self, group: _Group, backend: str, status: Status | None) -> bool:
         """Whether nothing recorded is a fact: the recorder is on, and every id in it is known to be another group's."""

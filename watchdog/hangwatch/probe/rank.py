@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any
 
-from . import identity
+from . import failures, identity
 from .beat import BEAT_PERIOD_S, BEAT_VERSION, encode_beat, finite, write_whole
 from .control import Control
 from .groups import GroupTable
@@ -25,27 +25,8 @@ from .server import ask_server, block_signals, start_server
 THREAD_NAME = "hangwatch-probe"
 _STOP_TIME_S = 1.0
 _PROBLEM_LIMIT = 8
-_FAILURE_LIMIT = 200
-
-
-def _read_failure() -> list[str]:
-    """The uncaught exception that ended the program while something keeps its process alive: where, and what.
-
-    The interpreter leaves it in ``sys.last_value`` when it prints it. No code of the exception's own class is run.
-    """
-    value = getattr(sys, "last_value", None)
-    if value is None:
-        return []
-    name = type(value).__name__
-    plain = type(value).__module__ == "builtins" and all(type(a) in (str, int, float) for a in value.args)
-    lines = [("%s: %s" % (name, value))[:_FAILURE_LIMIT] if plain else name]
-    where = getattr(sys, "last_traceback", None)
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    if where is not None:
-        code = where.tb_frame.f_code
-        lines.insert(0, "%s (%s:%d)" % (code.co_name, code.co_filename, where.tb_lineno))
-    return lines
+#: From how long without a move in any group on it is looked what the main thread is handling.
+_STANDING_S = 1.0
 
 
 class Probe:
@@ -78,6 +59,10 @@ class Probe:
 
     def start(self) -> None:
         """Start the thread; everything else happens in it."""
+        try:
+            failures.watch_threads()
+        except Exception as error:
+            self._note("failures", "exceptions that end threads are not seen: %r" % (error,))
         self._thread.start()
 
     def stop(self) -> None:
@@ -95,6 +80,7 @@ class Probe:
     def abandon(self) -> None:
         """Forget, in a forked child, that there was a probe; the parent's sockets and files stay as they are."""
         self._stopping = True
+        failures.forget_threads()
         self._control.close()
 
     def _run(self) -> None:
@@ -148,7 +134,9 @@ class Probe:
                 world_size=table.world_size if table.world_size is not None else self._identity.world_size,
                 initialized=table.initialized,
                 groups_created=table.groups_created,
-                failure=_read_failure(),
+                failure=failures.read_uncaught(),
+                thread_failure=failures.read_threads(),
+                handled=failures.read_handled() if table.unmoved_s >= _STANDING_S else [],
                 server=self._present(self._server),
                 control=self._present(self._listening),
                 problems=list(self._problems.values())[:_PROBLEM_LIMIT],
