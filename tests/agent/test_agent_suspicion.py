@@ -50,6 +50,18 @@ def test_a_slow_job_teaches_longer_waits() -> None:
     )
 
 
+def test_a_wait_beyond_the_users_patience_is_looked_at_however_ordinary() -> None:
+    """Waits that grow from step to step are never far beyond the ones before; the patience that was asked for counts."""
+    suspector = Suspector(cadence=Cadence())
+    for step in range(10):
+        suspector.cadence.learn(0.6 + 0.45 * step)
+    now = pulses(5.0, (7, 6, 4.0), (6, 6, 0.1))
+    assert suspector.update(now, unprobed=False, lost=False, now_s=5.0) is None
+    assert suspector.update(now, unprobed=False, lost=False, now_s=5.0, limit_s=5.0) is None
+    assert suspector.soonest_s() == 1.0
+    assert suspector.update(now, unprobed=False, lost=False, now_s=5.0, limit_s=2.5) is not None
+
+
 def test_ranks_in_flight_in_different_places_are_looked_at_whatever_the_cadence() -> None:
     """All in flight, none moving, and not at the same number: worth a look at once even in a slow job."""
     suspector = Suspector(cadence=Cadence())

@@ -112,6 +112,45 @@ def test_poll_names_what_is_polled(jobs: JobRunner, tmp_path: Path) -> None:
     wait_for_sample(identify(job.pid), blocked_on=str(tmp_path / "queue"))
 
 
+@pytest.mark.parametrize("call", ["flock", "lockf"])
+def test_lock_of_a_file_names_who_has_it(jobs: JobRunner, tmp_path: Path, call: str) -> None:
+    """Whoever waits for a lock on a file is told with the file, and the process that has it."""
+    lock = tmp_path / "cache.lock"
+    code = (
+        "import fcntl, sys, time; f = open(sys.argv[1], 'a');"
+        f"fcntl.{call}(f, fcntl.LOCK_EX); print('locked', flush=True); time.sleep(600)"
+    )
+    owner = jobs.start([sys.executable, "-c", code, lock])
+    wait_for(lambda: "locked" in owner.stdout())
+    waiting = jobs.start([sys.executable, "-c", code, lock])
+    told = wait_for(lambda: sample_process(identify(waiting.pid), deep=True).blocked_on)
+    assert told.startswith(f"{lock} held by {owner.pid} ")
+
+
+def test_event_loop_names_the_connections_it_watches(jobs: JobRunner) -> None:
+    """What asyncio waits for is told, and not the socket by which it is woken."""
+    port = find_free_port()
+    code = """
+import asyncio, sys
+async def main():
+    await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", int(sys.argv[1]))
+    reader, _ = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
+    await reader.read()
+asyncio.run(main())
+"""
+    job = jobs.start([sys.executable, "-c", code, str(port)])
+    identity = identify(job.pid)
+    told = wait_for(lambda: (b := sample_process(identity, deep=True).blocked_on or "") and f":{port}" in b and b)
+    parts = told.split(", ")
+    assert all(part.startswith("socket:[") and (" to " in part or " listening " in part) for part in parts)
+
+
+def test_event_loop_that_only_sleeps_is_on_no_connection(jobs: JobRunner) -> None:
+    """Nothing but itself is told of it."""
+    job = jobs.start([sys.executable, "-c", "import asyncio; asyncio.run(asyncio.sleep(600))"])
+    wait_for_sample(identify(job.pid), blocked_on="anon_inode:[eventpoll]")
+
+
 def test_descendants_are_children(jobs: JobRunner) -> None:
     """Children and their children are listed, with their state."""
     job = jobs.start(["sh", "-c", "sh -c 'sleep 601; true' & sleep 602; true"])

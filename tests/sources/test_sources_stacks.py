@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -193,6 +194,18 @@ def test_peers_are_kept_in_torch_frames() -> None:
     program = next(frame for frame in main.frames if frame.function == "main")
     assert program.locals is not None
     assert program.locals["rank"] == "int"
+
+
+def test_exit_status_of_multiprocessing_is_kept_and_no_other_number() -> None:
+    """What a child that was started by it is about to end with; its other variables, and files of that name, are nobody's."""
+    variables = [{"name": "exitcode", "repr": "1"}, {"name": "parent_sentinel", "repr": "7"}]
+    frames = [
+        {"name": "_bootstrap", "filename": file, "line": 1, "locals": variables}
+        for file in ("/usr/lib/python3.11/multiprocessing/process.py", "/srv/train/process.py")
+    ]
+    data = msgspec.json.encode([{"frames": frames, "os_thread_id": 5}])
+    found = [frame.locals for frame in parse_pyspy(data, at_ns=1, pid=5).threads[0].frames]
+    assert found == [{"exitcode": "int=1", "parent_sentinel": "int"}, {"exitcode": "int", "parent_sentinel": "int"}]
 
 
 def test_main_thread_without_thread_ids() -> None:

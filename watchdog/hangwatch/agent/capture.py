@@ -10,7 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from hangwatch.model.beats import Beat
+from hangwatch.agent.children import add_child_stacks
+from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord
 from hangwatch.model.processes import ProcessSample
@@ -25,6 +26,8 @@ from hangwatch.sources.stacks import sample_stacks
 SAMPLE_INTERVAL_S = 0.5
 #: A beat younger than the flight record is awaited this long; a rank that holds its GIL never writes one.
 BEAT_WAIT_S = 0.7
+#: A beat is written every half second: one that is this old is late, and not merely of a loaded machine.
+STALE_BEAT_S = 2.0
 
 
 class Beats(Protocol):
@@ -124,7 +127,7 @@ async def capture_job(
     found, records = await asyncio.gather(sample_ranks(ranks, trail), _fetch_records(ranks, beats, call_sites=False))
     seen += found
     late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
-    after = await _fresh_beats(reader, late)
+    after, _ = await asyncio.gather(_fresh_beats(reader, late), _look_at_children(ranks, trail, began_ns))
     now_ns = time.time_ns()
     captures = []
     for identity in ranks:
@@ -143,12 +146,25 @@ async def capture_job(
                 progress=progress_of(beat) if beat is not None else None,
                 beat_age_s=beat.age_s(now_ns) if beat is not None else None,
                 groups_created=beat.groups_created if beat is not None else None,
-                log_error=tuple(" ".join(redact_arguments(line.split())) for line in beat.failure)
-                if beat is not None
-                else (),
+                log_error=_redacted(beat.failure) if beat is not None else (),
+                thread_error=_redacted(beat.thread_failure) if beat is not None else (),
+                handled_error=_redacted(beat.handled) if beat is not None else (),
             )
         )
     return Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen)))
+
+
+async def _look_at_children(ranks: Sequence[RankIdentity], trail: Trail, began_ns: int) -> None:
+    """Put the stacks of children into the last samples of the ranks that may wait for them."""
+    last = {r.pid: trail.processes[r.pid][-1] for r in ranks if trail.processes.get(r.pid)}
+    stacks = {pid: trail.stacks_since(pid, began_ns) for pid in last}
+    found = await add_child_stacks({pid: (p, stacks[pid][-1] if stacks[pid] else None) for pid, p in last.items()})
+    for pid, process in found.items():
+        trail.processes[pid][-1] = process
+
+
+def _redacted(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(" ".join(redact_arguments(line.split())) for line in lines)
 
 
 def keep_recent(capture: Capture, window_s: float) -> Capture:
@@ -190,10 +206,49 @@ async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Sequence
 async def _fetch_records(
     ranks: Sequence[RankIdentity], beats: Mapping[int, Beat], *, call_sites: bool
 ) -> dict[int, FlightRecord | Gap]:
-    """The flight records of the probed ranks that have a process group, by pid."""
-    asked = [r for r in ranks if r.pid in beats and beats[r.pid].initialized]
-    records = await asyncio.gather(*(fetch_flight(beats[r.pid], rank=r.rank, call_sites=call_sites) for r in asked))
-    return {r.pid: record for r, record in zip(asked, records, strict=True)}
+    """The flight records of the probed ranks that have, or may still have, a process group, by pid."""
+    now_ns = time.time_ns()
+    asked = [(r, beats[r.pid]) for r in ranks if r.pid in beats and _may_record(beats[r.pid])]
+    known = _known_groups([beats[r.pid] for r in ranks if r.pid in beats])
+    fetched = (
+        fetch_flight(beat if beat.initialized else _with_groups(beat, known), rank=r.rank, call_sites=call_sites)
+        for r, beat in asked
+    )
+    records = zip(asked, await asyncio.gather(*fetched), strict=True)
+    return {r.pid: record for (r, beat), record in records if _counts(beat, record, now_ns)}
+
+
+def _may_record(beat: Beat) -> bool:
+    # torch's server needs no interpreter, and knows better than the beat of an interpreter that is held, or of a rank
+    # whose groups are being destroyed: torch forgets them before their destructors have awaited what is pending.
+    return beat.initialized or beat.server is not None
+
+
+def _counts(beat: Beat, record: FlightRecord | Gap, now_ns: int) -> bool:
+    """Whether the record of a rank that may have no group at all says anything: only what is in flight does."""
+    if beat.initialized or beat.age_s(now_ns) > STALE_BEAT_S:
+        return True
+    return isinstance(record, FlightRecord) and any(not o.completed for o in record.operations)
+
+
+def _known_groups(beats: Sequence[Beat]) -> dict[str, BeatGroup]:
+    """Every rank's groups by name, without progress; none of a name that stands for different groups on different ranks."""
+    found: dict[str, BeatGroup] = {}
+    several: set[str] = set()
+    for group in (g for beat in beats for g in beat.groups):
+        if (
+            found.setdefault(group.name, BeatGroup(group.name, group.ranks, None, group.description)).ranks
+            != group.ranks
+        ):
+            several.add(group.name)
+    return {name: group for name, group in found.items() if name not in several}
+
+
+def _with_groups(beat: Beat, known: Mapping[str, BeatGroup]) -> Beat:
+    """The beat of a rank that knows no group any more, with the groups that others still know it to be in."""
+    own = {g.name for g in beat.groups}
+    more = (g for g in known.values() if g.name not in own and beat.rank in g.ranks)
+    return msgspec.structs.replace(beat, groups=(*beat.groups, *more))
 
 
 def _no_probe(identity: RankIdentity) -> Gap:

@@ -68,11 +68,18 @@ class Suspector:
     current: Suspicion | None = None
     _last: dict[int, Pulse] = field(default_factory=dict)
     _quiet_s: float = 0.0
+    _limit_s: float | None = None
     _marks: dict[int, tuple[tuple[tuple[str, int, int], ...], float]] = field(default_factory=dict)
 
-    def update(self, pulses: Iterable[Pulse], *, unprobed: bool, lost: bool, now_s: float) -> Suspicion | None:
-        """Take in one tick's pulses. ``unprobed``: some rank has no beat. ``lost``: some rank's process is gone."""
+    def update(
+        self, pulses: Iterable[Pulse], *, unprobed: bool, lost: bool, now_s: float, limit_s: float | None = None
+    ) -> Suspicion | None:
+        """Take in one tick's pulses. ``unprobed``: some rank has no beat. ``lost``: some rank's process is gone.
+
+        ``limit_s``: a wait this long is suspicious, however ordinary such waits are in this job.
+        """
         pulses = list(pulses)
+        self._limit_s = limit_s
         for pulse in pulses:
             self._learn(pulse)
         quiet_s = self._silence_s(pulses, now_s)
@@ -111,7 +118,7 @@ class Suspector:
             return "a rank's process is gone", 0.0
         waits = [unmoved_s for p in pulses for _, unmoved_s in p.in_flight.values()]
         longest = max(waits, default=0.0)
-        threshold_s = self.cadence.suspicion_s()
+        threshold_s = self._threshold_s()
         if pulses and all(p.in_flight for p in pulses):
             # All in flight and unmoved: if they are not in the same place, it is a deadlock whatever the cadence.
             places = {tuple(sorted((k, v[0]) for k, v in p.in_flight.items())) for p in pulses}
@@ -130,4 +137,9 @@ class Suspector:
         waits = [unmoved_s for p in self._last.values() for _, unmoved_s in p.in_flight.values() if unmoved_s >= 0.25]
         if not waits or self.current is not None:
             return None
-        return max(0.1, self.cadence.suspicion_s() - max(waits))
+        return max(0.1, self._threshold_s() - max(waits))
+
+    def _threshold_s(self) -> float:
+        """From when a wait is suspicious."""
+        threshold_s = self.cadence.suspicion_s()
+        return threshold_s if self._limit_s is None else min(threshold_s, self._limit_s)

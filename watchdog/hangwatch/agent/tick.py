@@ -109,7 +109,9 @@ class JobWatch:
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
         pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in alive if i.pid in beats]
         lost = any(now_s - since >= LOST_GRACE_S for since in self.lost_since_s.values())
-        suspicion = self.suspector.update(pulses, unprobed=len(pulses) < len(alive), lost=lost, now_s=now_s)
+        suspicion = self.suspector.update(
+            pulses, unprobed=len(pulses) < len(alive), lost=lost, now_s=now_s, limit_s=self.stall_after_s
+        )
         if suspicion is None:
             self.trail = Trail()
             await self.close(now_ns)

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from hangwatch.agent.tick import Announce, JobWatch
+from hangwatch.causes import registry
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.outputs.metrics import (
@@ -153,7 +154,7 @@ class Agent:
                 ticks_total=self.counts["ticks"],
                 tick_duration_sum_s=self.tick_sum_s,
                 captures_total=sum(w.looks for w in self.jobs.values()),
-                errors_total=self.counts["errors"],
+                errors_total=self.counts["errors"] + registry.failed.total(),
             ),
         )
 

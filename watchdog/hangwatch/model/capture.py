@@ -50,6 +50,8 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     ``processes`` and ``stacks`` are in order of time and need not be of equal length (a stack may fail). ``progress``
     was read *after* the flight record and the samples: an operation that has completed since is not in flight.
     ``beat_age_s`` is None without a probe. ``groups_created`` counts the process groups it has begun to create.
+    ``log_error`` is the exception that ended the program, ``thread_error`` those that ended threads, a line each
+    (the last is the newest), ``handled_error`` the one that the main thread is handling: where it was raised, and what.
     """
 
     identity: RankIdentity
@@ -60,6 +62,8 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     beat_age_s: float | None = None
     log_error: tuple[str, ...] = ()
     groups_created: int | None = None
+    thread_error: tuple[str, ...] = ()
+    handled_error: tuple[str, ...] = ()
 
     @property
     def rank(self) -> int:

@@ -8,7 +8,10 @@ import msgspec
 class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     """A descendant of a rank (a DataLoader worker, a compiler). CPU time in seconds, its own descendants excluded.
 
-    ``stack`` text lines (deepest first, ``function (file:line)``) are read only for the children a rank waits for.
+    ``stack``, text lines of its main thread (deepest first, ``function (file:line): source``), is read only where the
+    rank's own stack shows no wait for other ranks. ``forked``: it has its parent's command line, so it was started by fork
+    alone. ``threads`` counts all its threads, Python's or not, None where unread; ``side_threads`` are the places of its other
+    Python threads, a line each, and known only where ``stack`` is.
     """
 
     pid: int
@@ -17,6 +20,9 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu_s: float
     wait_channel: str | None = None
     stack: tuple[str, ...] = ()
+    forked: bool = False
+    threads: int | None = None
+    side_threads: tuple[str, ...] = ()
 
 
 class ExitStatus(msgspec.Struct, frozen=True, omit_defaults=True):

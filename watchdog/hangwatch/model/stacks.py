@@ -23,9 +23,9 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``locals`` maps a name to a *description* of its value, never to the value itself: ``int``, ``Tensor``,
     ``tuple[Tensor, Tensor]``, ``None``, ``list[3]``, ``str(12)``. Only integers of torch's own frames
-    (``src``, ``dst``) and booleans of the training libraries' (``async_op``, ``has_labels``) keep their value, written
-    ``int=3``, ``bool=True``. ``source`` is the text of the line, stripped;
-    ``blocks`` are the blocks around it within its function, outermost first, empty where the source was not read.
+    (``src``, ``dst``), multiprocessing's ``exitcode`` and booleans of the training libraries' (``async_op``, ``has_labels``)
+    keep their value, written ``int=3``, ``bool=True``. ``source`` is the text of the line, stripped; ``blocks`` are the blocks
+    around it within its function, outermost first, empty where the source was not read.
     """
 
     function: str

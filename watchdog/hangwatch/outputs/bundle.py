@@ -67,6 +67,8 @@ class _ProcessFile(msgspec.Struct, frozen=True):
     beat_age_s: float | None
     log_error: tuple[str, ...]
     groups_created: int | None = None
+    thread_error: tuple[str, ...] = ()
+    handled_error: tuple[str, ...] = ()
 
 
 def write_bundle(state_dir: Path, incident: Incident, capture: Capture | None) -> Path:
@@ -108,7 +110,14 @@ def _contents(incident: Incident, capture: Capture | None) -> Iterator[tuple[str
                 f"{place}/process.json",
                 encode(
                     _ProcessFile(
-                        at_ns, rank.identity, rank.processes, rank.beat_age_s, rank.log_error, rank.groups_created
+                        at_ns,
+                        rank.identity,
+                        rank.processes,
+                        rank.beat_age_s,
+                        rank.log_error,
+                        rank.groups_created,
+                        rank.thread_error,
+                        rank.handled_error,
                     )
                 ),
             )
@@ -176,6 +185,8 @@ def _read_rank(place: Path, rank: int, at_ns: int, gaps: list[Gap]) -> RankCaptu
         beat_age_s=process.beat_age_s,
         log_error=process.log_error,
         groups_created=process.groups_created,
+        thread_error=process.thread_error,
+        handled_error=process.handled_error,
     )
 
 

@@ -10,11 +10,13 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from hangwatch.sources.proc import read_link, read_small, read_stat
+from hangwatch.sources.proc import read_link, read_small, read_stat, read_whole
 from hangwatch.sources.sockets import TcpSocket, read_descriptors, read_tcp_sockets
 from hangwatch.sources.syscalls import (
     AT_FDCWD,
+    LOCKING,
     ON_DESCRIPTOR,
+    ON_EPOLL,
     ON_PATH,
     ON_POLL,
     SystemCall,
@@ -24,6 +26,8 @@ from hangwatch.sources.syscalls import (
 
 _PATH_LIMIT_BYTES = 4096
 _POLLED_LIMIT = 4
+_WATCHED_LIMIT_BYTES = 1 << 16
+_LOCKS_LIMIT_BYTES = 1 << 20
 _HOLDERS_LIMIT = 4
 
 
@@ -37,14 +41,17 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
     """What the call waits for: a path, ``pipe:[INODE]``, ``socket:[INODE]``, a terminal; None where it is no such call.
 
     A pipe is followed by the processes among ``relatives`` that hold its other end (``pipe:[7] from 12 cat``), a TCP
-    socket by its remote end (``socket:[7] to 10.0.0.1:29500``).
+    socket by its remote end (``socket:[7] to 10.0.0.1:29500``), a locked file by who has the lock (``/x held by 12 cat``).
     """
     if call is None:
         return None
     if call.name in ON_PATH and len(call.arguments) > ON_PATH[call.name]:
         return _path_argument(pid, call)
+    if call.name in ON_EPOLL and call.arguments:
+        return _describe_watched(pid, as_descriptor(call.arguments[0]), relatives)
     if call.name in ON_DESCRIPTOR and call.arguments:
-        return _describe_descriptor(pid, as_descriptor(call.arguments[0]), relatives)
+        on = _describe_descriptor(pid, as_descriptor(call.arguments[0]), relatives)
+        return on + _describe_owner(pid) if on is not None and call.name in LOCKING else on
     if call.name in ON_POLL and len(call.arguments) > 1:
         descriptors = _polled_descriptors(pid, call.arguments[0], call.arguments[1])
         described = (_describe_descriptor(pid, descriptor, relatives) for descriptor in descriptors)
@@ -70,6 +77,21 @@ def _polled_descriptors(pid: int, address: int, count: int) -> list[int]:
     """The first descriptors of an array of ``struct pollfd`` (8 bytes each: int fd, short events, short revents)."""
     raw = _read_memory(pid, address, 8 * min(count, _POLLED_LIMIT)) if 0 < count <= 4096 else None
     return [int.from_bytes((raw or b"")[at : at + 4], "little", signed=True) for at in range(0, len(raw or b""), 8)]
+
+
+def _describe_watched(pid: int, descriptor: int, relatives: Iterable[int]) -> str | None:
+    """The first files and connections that an epoll descriptor watches; itself where there is nothing but local sockets.
+
+    An event loop watches a socket of its own, by which other threads wake it: that is no connection to anybody.
+    """
+    watched: list[str] = []
+    for line in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", _WATCHED_LIMIT_BYTES) or b"").splitlines():
+        name, _, rest = line.partition(b":")
+        if name == b"tfd" and len(watched) < _POLLED_LIMIT:
+            found = _describe_descriptor(pid, int(rest.split()[0]), relatives)
+            if found is not None and not (found.startswith("socket:") and found.endswith("]")):
+                watched.append(found)
+    return ", ".join(watched) or read_link(f"/proc/{pid}/fd/{descriptor}")
 
 
 def _read_memory(pid: int, address: int, length: int) -> bytes | None:
@@ -115,6 +137,17 @@ def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterabl
     if not holders:
         return ""
     return f" {'to' if writing else 'from'} {', '.join(holders)}"
+
+
+def _describe_owner(pid: int) -> str:
+    """Who has the lock on a file that the process waits for (proc_locks(5): those who wait follow under its number)."""
+    entries = [line.split() for line in (read_whole("/proc/locks", _LOCKS_LIMIT_BYTES) or b"").decode().splitlines()]
+    number = next((e[0] for e in entries if len(e) > 5 and e[1] == "->" and e[5] == str(pid)), None)
+    owner = next((e[4] for e in entries if len(e) > 5 and e[0] == number and e[1] != "->"), "")
+    if not owner.isdigit() or owner == "0":  # of another node or container
+        return ""
+    stat = read_stat(int(owner))
+    return f" held by {owner} {stat.name}" if stat is not None else f" held by {owner}"
 
 
 def _access_mode(pid: int, descriptor: int) -> bool | None:

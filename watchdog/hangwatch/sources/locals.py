@@ -34,6 +34,10 @@ _PLAIN_KEYS = frozenset(
 )  # fmt: skip
 
 
+#: Variables of ``distributed_c10d`` that list the global ranks of a group.
+_RANK_LISTS = frozenset({"ranks", "global_ranks_in_group"})
+
+
 class _UnreadableError(ValueError):
     """The rest of a repr is not what py-spy writes."""
 
@@ -60,6 +64,19 @@ def describe_local(text: str, *, keep_integers: bool = False, keep_booleans: boo
     except _UnreadableError:
         description = _BRACKETS[text[0]][1] if text[:1] in _BRACKETS else "object" if text.startswith("<") else "?"
     return _shorten(description)
+
+
+def describe_group(name: str, text: str) -> str | None:
+    """A variable of torch's own that says which process group is meant, with its value: ``list[int]=[0,1]``, ``str=3``.
+
+    Ranks of a group, and a group's name where that is a number or a digest. None for anything else.
+    """
+    text = text.strip()
+    if name in _RANK_LISTS and len(text) <= MAX_DESCRIPTION_CHARS - 16 and re.fullmatch(r"\[\d+(?:, \d+)*\]", text):
+        return "list[int]=" + text.replace(" ", "")
+    if name == "group_name" and re.fullmatch(r'"(?:\d{1,9}|[0-9a-f]{32,64})"', text):
+        return "str=" + text.strip('"')
+    return None
 
 
 def _shorten(description: str) -> str:

@@ -113,11 +113,15 @@ def _living_state(stat: Stat) -> str:
 
 
 def _sample_children(pid: int) -> Iterator[ChildProcess]:
-    """All descendants, sampled."""
+    """All descendants, sampled. One with its parent's command line was forked: another program would have its own."""
+    commands = {pid: read_small(f"/proc/{pid}/cmdline")}
     for child in find_descendants(pid):
         stat = read_stat(child)
         if stat is not None:
-            yield ChildProcess(child, stat.name, stat.state, stat.cpu_s, read_wait_channel(child))
+            commands[child] = read_small(f"/proc/{child}/cmdline")
+            forked = bool(commands[child]) and commands[child] == commands.get(stat.parent)
+            channel = read_wait_channel(child)
+            yield ChildProcess(child, stat.name, stat.state, stat.cpu_s, channel, forked=forked, threads=stat.threads)
 
 
 def _children_of(pid: int) -> Iterator[int]:

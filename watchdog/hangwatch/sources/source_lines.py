@@ -3,7 +3,7 @@
 May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Through ``/proc/PID/root`` files
 of another container are found too. Only lines of code somebody may have to look at are read: nothing of the standard
 library, nothing frozen. The blocks around a line are told for all but torch itself, whose
-branches are no choice of the job's.
+branches are no choice of the job's, save those of its pipeline schedules: they say which stage is awaited.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _FILE_LIMIT_BYTES = 4 << 20
 _TREE_LIMIT_BYTES = 512 << 10
 _LINE_LIMIT_CHARS = 300
 _CACHE_LIMIT = 20_000
+#: Of threads beside the main one so many frames are read, the deepest.
+_SIDE_FRAMES = 6
 
 Place = tuple[str, int]
 
@@ -44,7 +46,7 @@ class SourceLines:
         self._reading: threading.Thread | None = None
 
     async def attach(self, samples: Mapping[int, StackSample], *, timeout_s: float = 1.0) -> dict[int, StackSample]:
-        """The samples (by pid) with source in their main threads' frames, as far as files answer in time."""
+        """The samples (by pid) with source in their frames (of side threads the deepest), as far as files answer in time."""
         found = await self._find({pid: _places_of(sample) for pid, sample in samples.items()}, timeout_s)
         return {pid: _with_lines(sample, found.get(pid, {})) for pid, sample in samples.items()}
 
@@ -117,7 +119,7 @@ class SourceLines:
                     self._lines.clear()
                 source = path.read_bytes().decode(errors="replace")
                 lines = source.split("\n")
-                tree = SourceTree(source) if len(source) <= _TREE_LIMIT_BYTES and not _is_torch(file) else None
+                tree = SourceTree(source) if len(source) <= _TREE_LIMIT_BYTES and _has_blocks(file) else None
                 for number, key in keys.items():
                     self._lines[key] = (
                         Line(lines[number - 1].strip()[:_LINE_LIMIT_CHARS], tree.blocks_at(number) if tree else ())
@@ -141,6 +143,11 @@ def _is_installed(file: str) -> bool:
 def _is_torch(file: str) -> bool:
     """Whether a file is installed torch's own."""
     return _is_installed(file) and "-packages/torch/" in file
+
+
+def _has_blocks(file: str) -> bool:
+    """Whether the blocks around its lines are told."""
+    return not _is_torch(file) or file.endswith("torch/distributed/pipelining/schedules.py")
 
 
 def _is_worth_reading(frame: Frame) -> bool:
@@ -172,15 +179,20 @@ def _path_of(pid: int, file: str) -> Path | None:
 
 def _places_of(sample: StackSample) -> list[Place]:
     """The lines of a sample that are worth reading."""
-    main = sample.main
-    return sorted({(frame.file, frame.line) for frame in main.frames if _is_worth_reading(frame)}) if main else []
+    frames = (frame for thread in sample.threads for frame in _frames_to_read(thread))
+    return sorted({(frame.file, frame.line) for frame in frames if _is_worth_reading(frame)})
+
+
+def _frames_to_read(thread: ThreadStack) -> tuple[Frame, ...]:
+    """All of the main thread, of any other only what it is doing right now."""
+    return thread.frames if thread.is_main else thread.frames[:_SIDE_FRAMES]
 
 
 def _with_lines(sample: StackSample, lines: Mapping[Place, Line]) -> StackSample:
     """The sample with source where it is known."""
     if not lines:
         return sample
-    threads = tuple(_with_source(thread, lines) if thread.is_main else thread for thread in sample.threads)
+    threads = tuple(_with_source(thread, lines) for thread in sample.threads)
     return msgspec.structs.replace(sample, threads=threads)
 
 

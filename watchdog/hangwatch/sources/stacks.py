@@ -21,7 +21,7 @@ import msgspec
 from hangwatch.model.capture import Gap
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources import source_lines
-from hangwatch.sources.locals import describe_local
+from hangwatch.sources.locals import describe_group, describe_local
 from hangwatch.sources.proc import read_small
 
 SOURCE = "stacks"
@@ -31,6 +31,8 @@ _FRAMES_LIMIT = 400
 _LOCALS_LIMIT = 64
 #: Integers of torch's own frames are peers, tags and counts; booleans of these libraries are switches, not data.
 _INTEGER_PACKAGES = ("/torch/", "/deepspeed/")
+#: The status with which multiprocessing is about to end a process that it started; the name of its variable.
+_STATUS = ("/multiprocessing/process.py", "exitcode")
 _BOOLEAN_PACKAGES = (*_INTEGER_PACKAGES, "/accelerate/", "/transformers/", "/lightning/", "/megatron/")
 
 
@@ -69,7 +71,7 @@ async def sample_stacks(
 ) -> dict[int, StackSample | Gap]:
     """The stacks of several processes, each within ``timeout_s``, a few at once; a Gap for each that cannot be had.
 
-    The main thread's frames outside the standard library carry the text of their lines.
+    The main thread's frames outside the standard library carry the text of their lines, of other threads the deepest do.
     """
     program = find_pyspy()
     if program is None:
@@ -203,9 +205,11 @@ def _describe(frame: _Frame) -> dict[str, str] | None:
     if frame.locals is None:
         return None
     integers = any(package in frame.filename for package in _INTEGER_PACKAGES)
+    status = _STATUS[1] if frame.filename.endswith(_STATUS[0]) else None
     booleans = any(package in frame.filename for package in _BOOLEAN_PACKAGES)
     return {
-        local.name[:64]: describe_local(local.repr, keep_integers=integers, keep_booleans=booleans)
+        local.name[:64]: (describe_group(local.name, local.repr) if integers else None)
+        or describe_local(local.repr, keep_integers=integers or local.name == status, keep_booleans=booleans)
         for local in frame.locals[:_LOCALS_LIMIT]
         if local.repr is not None
     }

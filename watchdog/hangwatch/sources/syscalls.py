@@ -49,9 +49,13 @@ ON_DESCRIPTOR = frozenset(
         "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "fsync", "fdatasync", "flock",
         "fcntl", "ioctl", "getdents64", "recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "accept", "accept4",
         "connect", "close", "fstat", "fstatfs", "ftruncate", "fallocate", "lseek", "sync_file_range", "syncfs",
-        "epoll_wait", "epoll_pwait", "epoll_pwait2", "splice", "copy_file_range", "tee", "vmsplice", "sendfile",
+        "splice", "copy_file_range", "tee", "vmsplice", "sendfile",
     }
 )  # fmt: skip
+#: Of these, the ones that wait for a lock on the file.
+LOCKING = frozenset({"flock", "fcntl"})
+#: The first argument is a descriptor that watches others.
+ON_EPOLL = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})
 #: The first argument is an array of descriptors to be polled, the second its length.
 ON_POLL = frozenset({"poll", "ppoll"})
 #: Which argument is a path.

@@ -1,0 +1,63 @@
+"""Children of a rank: who was forked, how many threads they have, and their stacks where the rank waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import psutil
+
+from hangwatch.agent.children import add_child_stacks
+from hangwatch.model.capture import RankIdentity
+from hangwatch.model.stacks import Frame, StackSample, ThreadStack
+from hangwatch.sources.locals import describe_group
+from hangwatch.sources.processes import sample_process
+from support import JobRunner, wait_for
+
+FORKING = """
+import os, subprocess, threading
+lock = threading.Lock()
+lock.acquire()
+child = os.fork()
+if child == 0:
+    lock.acquire()
+other = subprocess.Popen(["sleep", "600"])
+print("forked", flush=True)
+os.waitpid(child, 0)
+"""
+
+
+def _stack(*frames: Frame) -> StackSample:
+    return StackSample(1, (ThreadStack(1, "MainThread", True, False, False, frames),))
+
+
+def test_a_forked_child_is_told_from_another_program(jobs: JobRunner) -> None:
+    """The one has its parent's command line; its stack is read where the parent waits for no rank, and only there."""
+    job = jobs.start([sys.executable, "-c", FORKING])
+    wait_for(lambda: "forked" in job.stdout_path.read_text(), what="the fork")
+    identity = RankIdentity(0, job.pid, psutil.Process(job.pid).create_time())
+    process = sample_process(identity, deep=True)
+    assert {c.name: c.forked for c in process.children if c.name == "sleep"} == {"sleep": False}
+    forked = next(c for c in process.children if c.forked)
+    assert forked.threads == 1
+    waits = _stack(Frame("<module>", "/srv/train/train.py", 11, source="os.waitpid(child, 0)"))
+    found = asyncio.run(add_child_stacks({job.pid: (process, waits)}))
+    told = next(c for c in found[job.pid].children if c.pid == forked.pid)
+    assert told.stack[0].startswith("<module> (<string>")
+    assert told.side_threads == ()
+    torch = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+    assert asyncio.run(add_child_stacks({job.pid: (process, _stack(Frame("all_reduce", torch, 100)))})) == {}
+
+
+def test_the_group_that_torch_creates_is_told_by_value() -> None:
+    """Its ranks, and its name where that is a number or a digest; nothing else that is called so."""
+    assert describe_group("global_ranks_in_group", "[0, 1, 5]") == "list[int]=[0,1,5]"
+    assert describe_group("ranks", "[0, 1, ...]") is None
+    assert describe_group("ranks", '["a"]') is None
+    assert describe_group("group_name", '"3"') == "str=3"
+    assert (
+        describe_group("group_name", '"4a2ad14e7181d5235b64cf37fcd715cb5ce5c8e7"')
+        == "str=4a2ad14e7181d5235b64cf37fcd715cb5ce5c8e7"
+    )
+    assert describe_group("group_name", '"customers"') is None
+    assert describe_group("sizes", "[0, 1]") is None
