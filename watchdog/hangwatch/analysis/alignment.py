@@ -84,6 +84,24 @@ class Parting:
         return next((side for side in self.sides if rank in side.ranks), None)
 
 
+def mixed_groups(capture: RankCapture) -> frozenset[GroupKey]:
+    """The groups whose progress counts more than collectives: Gloo counts sends and receives in, which it does not record.
+
+    It shows where the progress of one moment is ahead of the newest collective on that moment's record, which is a ring that
+    never loses its newest. An empty record says nothing: the recorder may be off.
+    """
+    flight = capture.flight
+    if flight is None or flight.source == "status":
+        return frozenset()
+    newest: dict[GroupKey, int] = {}
+    for operation in flight.operations:
+        if not operation.p2p:
+            newest[operation.group.key] = max(newest.get(operation.group.key, 0), operation.seq)
+    complete = bool(flight.operations) and flight.operations[0].record_id == 0
+    known = (p for p in flight.progress if p.group.key in newest or (complete and not flight.dropped))
+    return frozenset(p.group.key for p in known if p.enqueued > newest.get(p.group.key, 0))
+
+
 class History:
     """The recorded operations of all ranks, indexed. Built once a capture; never changed after."""
 
@@ -101,10 +119,11 @@ class History:
                 for operation in capture.flight.operations:
                     self._add(rank, operation)
             progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
+            mixed = mixed_groups(capture)
             for progress in progresses:
                 key = progress.group.key
                 self.groups.setdefault(key, progress.group)
-                if progress.mixed:
+                if progress.mixed or key in mixed:
                     continue
                 self._enqueued[rank, key] = max(self._enqueued.get((rank, key), 0), progress.enqueued)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.analysis.alignment import History, Parting, describe
+from hangwatch.analysis.places import bare_name
 from hangwatch.analysis.views import RankView
 from hangwatch.analysis.waitfor import Edge, WaitGraph
 from hangwatch.model.text import format_ranks
@@ -38,18 +39,62 @@ def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tup
     for rank in component:
         wait = views[rank].wait if rank in views else None
         created = views[rank].capture.groups_created if wait is not None and wait.kind == "group_creation" else None
-        sides[(wait.kind, wait.op, created) if wait else ("", "", None)].append(rank)
+        name = f"{wait.op} {wait.group}" if wait is not None else ""
+        sides[(wait.kind, name, created) if wait else ("", "", None)].append(rank)
     ordered = sorted(sides.values(), key=len, reverse=True)
+    if len(ordered) > 2 and len(ordered[0]) == len(ordered[1]):
+        # Each in an operation of its own: ranks that are in one loop may well be, a step apart. Who has left it is not.
+        ordered = _first_fork(views, [r for side in ordered for r in side])
     tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
     return tuple(sorted(r for side in (ordered if tie or len(ordered) == 1 else ordered[1:]) for r in side))
+
+
+def _first_fork(views: Mapping[int, RankView], ranks: Sequence[int]) -> list[list[int]]:
+    """The ranks by where their call paths part first, from the outermost frame on; the largest part comes first."""
+    paths = {
+        r: [(f.file, bare_name(f), f.line) for f in reversed(views[r].frames)] if r in views else [] for r in ranks
+    }
+    for depth in range(max(map(len, paths.values()), default=0)):
+        parts: dict[tuple[str, str, int] | None, list[int]] = defaultdict(list)
+        for rank, path in paths.items():
+            parts[path[depth] if depth < len(path) else None].append(rank)
+        if len(parts) > 1:
+            return sorted(parts.values(), key=len, reverse=True)
+    return [list(ranks)]
+
+
+def _name_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
+    """The smaller side by name, of ranks that all create the group of the same members: of two names one came too late.
+
+    All of them on a tie, none where they do anything else.
+    """
+    waits = [(r, views[r].wait) for r in component if r in views]
+    creating = [(r, w) for r, w in waits if w is not None and w.kind == "group_creation" and w.peers and w.group]
+    if len(creating) != len(waits) or len({w.peers for _, w in creating}) != 1:
+        return ()
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank, wait in creating:
+        sides[wait.group].append(rank)
+    ordered = sorted(sides.values(), key=len, reverse=True)
+    tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
+    return tuple(sorted(r for side in (ordered if tie else ordered[1:]) for r in side))
 
 
 def _cycle_culprits(
     views: Mapping[int, RankView], component: Sequence[int], parting: Parting | None
 ) -> tuple[int, ...]:
     """Which of a cycle's ranks are named: the smaller side of a parting that all of them took part in, else all."""
+    if by_name := _name_sides(views, component):
+        return by_name
+    if parting is not None and sum(not set(component).isdisjoint(side.ranks) for side in parting.sides) < 2:
+        parting = None  # it tells those outside of the circle from those in it
+    waits = [views[r].wait for r in component if r in views]
+    if parting is None and any(w is not None and w.peers for w in waits):
+        if len({w.peers if w is not None else () for w in waits}) > 1:
+            return tuple(component)  # each waits for certain ranks: a send is no smaller side than a receive
+        return _stack_sides(views, component)  # all create a group of the same members, by different names
     if parting is None:
-        recorded = any(views[r].frontier is not None for r in component if r in views)
+        recorded = all(views[r].frontier is not None for r in component if r in views)
         return tuple(component) if recorded else _stack_sides(views, component)
     members = frozenset(parting.group.ranks)
     if members and not members.issuperset(component):
@@ -57,15 +102,30 @@ def _cycle_culprits(
     return parting.minority(component) or tuple(component)
 
 
-def _relevant_parting(partings: Sequence[Parting], component: frozenset[int]) -> Parting | None:
-    """A wrong pair comes first, wherever it was; else the earliest parting that splits the component."""
+def _sink_culprits(
+    views: Mapping[int, RankView], graph: WaitGraph, sink: Sequence[int], partings: Sequence[Parting]
+) -> tuple[tuple[int, ...], Parting | None]:
+    """Which ranks are named for one sink, and where they parted. Several sinks are several faults, each by itself."""
+    reach = frozenset(graph.behind(sink))
+    near = [p for p in partings if any(not frozenset(sink).isdisjoint(s.ranks) for s in p.sides)]
+    parting = _relevant_parting(near, frozenset(sink), reach)
+    if parting is not None and parting.mismatch:
+        # A wrong pair may have gone through before the ranks got to where they are: who parted first is to blame.
+        everyone = [r for side in parting.sides for r in side.ranks]
+        minority = parting.minority(everyone)
+        if len(minority) < len(everyone):
+            return minority, parting
+    return (_cycle_culprits(views, sink, parting) if len(sink) > 1 else tuple(sink)), parting
+
+
+def _relevant_parting(partings: Sequence[Parting], sink: frozenset[int], component: frozenset[int]) -> Parting | None:
+    """A wrong pair comes first, wherever it was; else the earliest parting that splits the component, and in a group that
+    holds all of the sink where there is one: which of several smaller groups came first is a matter of chance."""
     for parting in partings:
         if parting.mismatch:
             return parting
-    for parting in partings:
-        if sum(not component.isdisjoint(side.ranks) for side in parting.sides) > 1:
-            return parting
-    return None
+    splits = [p for p in partings if sum(not component.isdisjoint(side.ranks) for side in p.sides) > 1]
+    return next((p for p in splits if sink.issubset(p.group.ranks)), splits[0] if splits else None)
 
 
 def _prove_mismatch(edges: Iterable[Edge]) -> str | None:
@@ -88,7 +148,7 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], edges:
         view = views[rank]
         wait = view.wait
         unrecorded = view.frontier is None and wait is not None
-        if unrecorded and wait is not None and wait.kind in {"backward", "work", "store"}:
+        if unrecorded and wait is not None and (wait.kind in {"backward", "work", "store"} or not wait.exact):
             return None
         if unrecorded and wait is not None and wait.kind == "collective" and not wait.default_group:
             return None
@@ -121,28 +181,23 @@ def assign_blame(views: Mapping[int, RankView], history: History, graph: WaitGra
         return Blame("nothing")
     if not graph.edges:
         return _blame_together(views, history, waiting)
-    roots = tuple(sorted(r for sink in graph.sinks if len(sink) == 1 for r in sink))
     cycles = [sink for sink in graph.sinks if len(sink) > 1]
     component = frozenset(r for sink in graph.sinks for r in sink)
     partings = tuple(history.partings(concerned=component | frozenset(waiting)))
-    parting = _relevant_parting(partings, component | frozenset(waiting))
-    culprits = set(roots)
-    for cycle in cycles:
-        culprits |= set(_cycle_culprits(views, cycle, parting))
-    if parting is not None and parting.mismatch:
-        # A wrong pair may have gone through before the ranks got to where they are: who parted first is to blame.
-        everyone = [r for side in parting.sides for r in side.ranks]
-        minority = parting.minority(everyone)
-        if len(minority) < len(everyone):
-            culprits = set(minority)
+    culprits: set[int] = set()
+    found: list[Parting] = []
+    for sink in graph.sinks:
+        named, own = _sink_culprits(views, graph, sink, partings)
+        culprits |= set(named)
+        found += [own] if own is not None else []
+    parting = min(found, key=lambda p: (not p.mismatch, p.at_ns), default=None)
     inside = [e for cycle in cycles for e in graph.within(cycle)]
     proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
     for cycle in cycles:
         proof = proof or _prove_cycle(views, cycle, [e for e in inside if e.waiter in cycle])
-    shape: Shape = "cycle" if cycles and not roots else "root"
+    shape: Shape = "cycle" if cycles and len(cycles) == len(graph.sinks) else "root"
     alone = tuple(r for r in waiting if r not in culprits)
-    named = tuple(sorted(culprits))
-    return Blame(shape, named, alone, tuple(sorted(component)), parting, proof)
+    return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), parting, proof)
 
 
 def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:

@@ -47,8 +47,8 @@ class Case:
     def still_since_ns(self) -> int | None:
         """Since when a waiting rank whose wait nobody recorded has stood still, by its samples."""
         ranks = [r for r in self.blame.waiting or self.blame.culprits if r in self.views]
-        unrecorded = [self.views[r].capture for r in ranks if self.views[r].frontier is None]
-        return min((ns for c in unrecorded if (ns := still_since_ns(c)) is not None), default=None)
+        unrecorded = [self.views[r] for r in ranks if self.views[r].frontier is None]
+        return min((ns for v in unrecorded if (ns := _still_since_ns(v)) is not None), default=None)
 
     def place(self, rank: int) -> str:
         """Where a rank waits, for people: ``all_gather in default_pg (number 12)``."""
@@ -74,14 +74,28 @@ class Case:
     def representatives(self) -> tuple[int | None, int | None]:
         """One culprit and one of the others, whose lines are shown: on a tie, two ranks of different sides."""
         culprits, others = self.blame.culprits, self.blame.waiting
-        culprit = next((r for r in culprits if r in self.views), None)
-        other = next((r for r in others if r in self.views), None)
+        parting = self.blame.parting
+        # Of several faults at once, the one is shown whose parting is.
+        parted = {r for side in parting.sides for r in side.ranks} if parting else set()
+        culprit = next(iter(sorted((r for r in culprits if r in self.views), key=lambda r: (r not in parted, r))), None)
+        alike = self._likeness(culprit) if culprit is not None else {}
+        shown = sorted((r for r in others if r in self.views), key=lambda r: (r not in parted, -alike.get(r, 0), r))
+        other = next(iter(shown), None)
         if culprit is not None and other is None:
-            parting = self.blame.parting
             mine = parting.side_of(culprit) if parting else None
             rest = [r for r in culprits if r != culprit and r in self.views]
             other = next((r for r in rest if mine is None or r not in mine.ranks), None)
         return culprit, other
+
+    def _likeness(self, culprit: int, last: int = 48) -> Mapping[int, int]:
+        """In how many of a rank's last collectives each other rank has taken part as it did: ranks may have roles."""
+        alike: Counter[int] = Counter()
+        for own in self.history.operations.get(culprit, ())[-last:]:
+            if not own.p2p:
+                role = (own.op, own.input_sizes, own.output_sizes)
+                here = self.history.at(own.group.key, own.seq)
+                alike.update(r for r, o in here.items() if (o.op, o.input_sizes, o.output_sizes) == role)
+        return alike
 
     def lines(self) -> tuple[SourceLine | None, SourceLine | None]:
         """The user's lines on both sides."""
@@ -92,9 +106,16 @@ class Case:
         )
 
 
-def world_of(capture: Capture) -> tuple[int, ...]:
-    """All global ranks of the job: its world size where known, and every rank seen."""
-    return tuple(sorted(set(range(capture.job.world_size or 0)) | {c.rank for c in capture.ranks}))
+def _still_since_ns(view: RankView) -> int | None:
+    # Rank 0 looks every 10 ms whether all have come to its store, and sleeps in between.
+    return still_since_ns(view.capture, polls=view.wait is not None and view.wait.kind == "initialization")
+
+
+def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]:
+    """All global ranks of the job: its world size, or what ``init_process_group`` was told of it, and every rank seen."""
+    told = [v.wait.world_size for v in views.values() if v.wait is not None and v.wait.world_size is not None]
+    size = max((capture.job.world_size or 0, *told))
+    return tuple(sorted(set(range(size)) | {c.rank for c in capture.ranks}))
 
 
 def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: float | None = None) -> Case:
@@ -105,7 +126,7 @@ def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: fl
     since_ns = 0 if motion_window_s is None else int(capture.at_ns - motion_window_s * 1e9)
     views = view_ranks(capture, since_ns)
     history = History(capture.ranks)
-    world = world_of(capture)
+    world = world_of(capture, views)
 
     def waits(view: RankView) -> bool:
         if view.elsewhere:
@@ -114,7 +135,7 @@ def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: fl
             return capture.at_ns - view.frontier.created_ns >= min_wait_s * 1e9
         if view.wait is None:
             return False
-        since = still_since_ns(view.capture)
+        since = _still_since_ns(view)
         return since is None or capture.at_ns - since >= min_wait_s * 1e9
 
     waiting = frozenset(r for r, v in views.items() if waits(v))

@@ -84,18 +84,18 @@ def _is_fed(before: ProcessSample, after: ProcessSample) -> bool:
     return rate >= DATA_WAKEUPS_PER_S and (after.wait_channel or "").startswith(_DATA_CHANNELS)
 
 
-def still_since_ns(capture: RankCapture) -> int | None:
+def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     """Since when the main thread has not run at all, by the samples: same frames, and no context switch of its own.
 
     This dates a wait that no recorder shows. A thread that goes round a loop is found in the same place each time, but
-    it has switched in between.
+    it has switched in between. ``polls``: it is known to be in one call that looks again and again, so frames alone count.
     """
     if not capture.processes or not capture.stacks:
         return None
     last, place = capture.processes[-1], _main_place(capture.stacks[-1])
     since = last.at_ns
     for sample in reversed(capture.processes):
-        if sample.switches != last.switches or sample.switches is None:
+        if not polls and (sample.switches != last.switches or sample.switches is None):
             break
         since = sample.at_ns
     for stack in reversed(capture.stacks):
@@ -128,6 +128,8 @@ def read_motion(capture: RankCapture, since_ns: int = 0) -> Motion:
     changed = _frames_changed(stacks)
     # A compiler or a downloader that comes and goes is work, though its CPU time never shows in two samples.
     family = any({c.pid for c in a.children} != {c.pid for c in b.children} for a, b in pairs)
-    moves = cpu >= BUSY_CPU_SHARE or (io is not None and io >= BUSY_IO_BYTES_PER_S) or changed is True
+    # On a machine with more to do than it has cores for, whoever is to run all the time may get next to nothing.
+    runnable = all(p.state == "R" for p in samples[-2:])
+    moves = runnable or cpu >= BUSY_CPU_SHARE or (io is not None and io >= BUSY_IO_BYTES_PER_S) or changed is True
     busy = moves or family or any(_is_fed(a, b) for a, b in pairs)
     return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)

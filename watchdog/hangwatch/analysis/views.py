@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from hangwatch.analysis.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.motion import Motion, read_motion
-from hangwatch.analysis.waits import Wait, in_torch_distributed, read_wait
+from hangwatch.analysis.waits import Wait, in_torch_distributed, read_destructor, read_wait
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Frame, ThreadStack
@@ -93,23 +94,54 @@ class RankView:
         return self.motion.state
 
 
-def _completed_since(operation: Operation, capture: RankCapture) -> bool:
+def _completed_since(operation: Operation, capture: RankCapture, mixed: Container[GroupKey]) -> bool:
     """Whether it has completed by the progress read after the record (Gloo may report completion out of order)."""
     if operation.p2p or capture.flight is None:
         return False
     before = {p.group.key: p.completed for p in capture.flight.progress}
     for later in capture.progress or ():
-        if later.mixed or later.group.key != operation.group.key or later.completed < operation.seq:
+        if (
+            later.mixed
+            or later.group.key in mixed
+            or later.group.key != operation.group.key
+            or later.completed < operation.seq
+        ):
             continue
         if later.completed >= later.enqueued or before.get(later.group.key, -1) < operation.seq:
             return True
     return False
 
 
+#: Calls in which nobody waits for an accelerator: ``print(loss)`` may hang in its write and not in its copy.
+_NOT_DEVICE_CALLS = frozenset(
+    {"read", "readv", "pread64", "write", "writev", "pwrite64", "openat", "fsync", "flock", "fcntl", "recvfrom", "recvmsg",
+     "sendto", "sendmsg", "connect", "accept", "accept4", "wait4", "waitid", "nanosleep", "clock_nanosleep"}
+)  # fmt: skip
+
+
+def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
+    """The rank that a wait names by its place in a group, if there is but one group it can be. Stages go by place, too."""
+    groups = {p.group.ranks for p in capture.progress or () if len(p.group.ranks) != 1}
+    ranks = next(iter(groups)) if len(groups) == 1 else ()
+    if capture.rank not in ranks:
+        return ()
+    place = wait.place if wait.place is not None else ranks.index(capture.rank) + (wait.stage or 0)
+    return (ranks[place],) if 0 <= place < len(ranks) else ()
+
+
+def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
+    wait = read_wait(frames) or (read_destructor(frames) if pending else None)
+    call = capture.processes[-1].syscall if capture.processes else None
+    if wait is not None and not wait.peers and (wait.stage is not None or wait.place is not None):
+        return replace(wait, peers=_peer(capture, wait))
+    return None if wait is not None and wait.kind == "device" and call in _NOT_DEVICE_CALLS else wait
+
+
 def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
     """The view of one rank. Motion is judged by the samples since ``since_ns``."""
     operations = capture.flight.operations if capture.flight is not None else ()
-    pending = tuple(o for o in operations if not o.completed and not _completed_since(o, capture))
+    mixed = mixed_groups(capture)
+    pending = tuple(o for o in operations if not o.completed and not _completed_since(o, capture, mixed))
     threads = capture.stacks[-1].threads if capture.stacks else ()
     frames = next((t.frames for t in threads if t.is_main), ())
     # What it did before it came to the operation it is in says nothing about its wait.
@@ -117,7 +149,7 @@ def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
     return RankView(
         capture=capture,
         pending=pending,
-        wait=None if motion.state == "lost" else read_wait(frames),
+        wait=None if motion.state == "lost" else _read_wait(capture, frames, pending),
         motion=motion,
         frames=() if motion.state == "lost" else frames,
         threads=threads,

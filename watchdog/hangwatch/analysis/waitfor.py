@@ -11,7 +11,9 @@ from hangwatch.analysis.views import RankView
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.model.text import format_ranks
 
-Reason = Literal["absent", "mismatch", "sizes", "queued", "gone", "stopped", "unseen", "peer", "elsewhere", "creation"]
+Reason = Literal[
+    "absent", "mismatch", "sizes", "queued", "gone", "stopped", "unseen", "peer", "elsewhere", "creation", "possible"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Edge:
             "peer": "the other side, which does not meet it",
             "elsewhere": f"which {is_} somewhere else",
             "creation": f"which {is_} creating another group",
+            "possible": "any of which it may be waiting for" if many else "which it may be waiting for",
         }.get(self.reason, "")
 
 
@@ -58,6 +61,19 @@ class WaitGraph:
         """The edges among these ranks."""
         wanted = frozenset(ranks)
         return tuple(e for e in self.edges if e.waiter in wanted and e.awaited in wanted)
+
+    def behind(self, sink: Iterable[int]) -> tuple[int, ...]:
+        """The sink and all ranks whose waiting leads there, by way of others or not."""
+        before: dict[int, list[int]] = {}
+        for edge in self.edges:
+            before.setdefault(edge.awaited, []).append(edge.waiter)
+        found = set(sink)
+        todo = list(found)
+        while todo:
+            fresh = [w for w in before.get(todo.pop(), ()) if w not in found]
+            found.update(fresh)
+            todo.extend(fresh)
+        return tuple(sorted(found))
 
 
 def _members(group: Group, world: Sequence[int]) -> Sequence[int]:
@@ -92,6 +108,9 @@ def _recorded_edge(
     return None
 
 
+_EXCHANGE = ({"exchange"}, {"exchange", "send"}, {"exchange", "recv"})
+
+
 def _p2p_edges(
     view: RankView, views: Mapping[int, RankView], op: str, peers: Iterable[int], operation: Operation | None
 ) -> list[Edge]:
@@ -102,11 +121,10 @@ def _p2p_edges(
         if other is None:
             edges.append(Edge(view.rank, peer, "unseen", operation))
             continue
-        meets = (
-            other.wait is not None
-            and other.wait.op == opposite
-            and (not other.wait.peers or view.rank in other.wait.peers)
-        )
+        facing = other.wait is not None and (not other.wait.peers or view.rank in other.wait.peers)
+        theirs = other.wait.op if other.wait is not None and facing else None
+        # A pipeline's stage may send and receive in one batch, of which nobody can say what is still to come.
+        meets = theirs is not None and (theirs == opposite or {op, theirs} in _EXCHANGE)
         recorded = any(o.p2p and o.op == opposite and o.peer == view.rank for o in other.pending)
         if not (meets or recorded):
             edges.append(Edge(view.rank, peer, "gone" if other.gone else "peer", operation))
@@ -116,6 +134,9 @@ def _p2p_edges(
 def _create_apart(view: RankView, other: RankView) -> bool:
     """Whether both are creating a group, and not the same one: groups are numbered in each process as they come."""
     creating = all(v.wait is not None and v.wait.kind == "group_creation" for v in (view, other))
+    if creating and view.wait is not None and other.wait is not None and view.wait.peers and other.wait.peers:
+        named = bool(view.wait.group and other.wait.group)
+        return view.wait.peers != other.wait.peers or (named and view.wait.group != other.wait.group)
     counts = (view.capture.groups_created, other.capture.groups_created)
     return creating and None not in counts and counts[0] != counts[1]
 
@@ -138,14 +159,18 @@ def _stack_edges(view: RankView, views: Mapping[int, RankView], world: Sequence[
         if wait.kind == "initialization":
             return bool(other.capture.progress) or (other.wait is not None and other.wait.kind == "initialization")
         alike = other.wait is not None and other.wait.kind == wait.kind and other.wait.op == wait.op
-        return alike and not _create_apart(view, other)
+        return alike and other.motion.state != "stopped" and not _create_apart(view, other)
 
     edges = []
-    for m in world:
+    # A group is created by its members, and by them alone.
+    needed = wait.peers if wait.kind == "group_creation" and view.rank in wait.peers else world
+    for m in needed:
         other = views.get(m)
         if m == view.rank or (other is not None and joined(other)):
             continue
         reason = "creation" if other is not None and _create_apart(view, other) else _whereabouts(other)
+        if not wait.exact or (wait.kind == "work" and reason == "elsewhere"):
+            reason = "possible"  # nor is it a proof where that rank is gone
         edges.append(Edge(view.rank, m, reason, None))
     return edges
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import dropwhile, pairwise, takewhile
 from typing import Literal
 
 from hangwatch.model.stacks import Frame
@@ -24,7 +24,11 @@ class Wait:
     """A wait for other ranks (``device``: for the accelerator, behind which other ranks may be).
 
     ``op`` is the collective's name as the flight recorder spells it; ``peers`` the global ranks a point-to-point
-    operation waits for; ``default_group`` is None where the stack does not tell.
+    operation waits for, or the members of the group that is being created, with ``group`` its name (both empty where the
+    stack does not tell); ``default_group`` is None where the stack does not tell. ``world_size`` is how many ranks the
+    initialization waits for. ``exact``: it is known that these peers are awaited, or every rank where there are none.
+    ``stage``: the other side of a pipeline's wait, counted from the own stage (1: the next); ``place``: the other side by
+    its rank within a group that the stack does not name.
     """
 
     kind: WaitKind
@@ -32,6 +36,11 @@ class Wait:
     frame: Frame
     peers: tuple[int, ...] = ()
     default_group: bool | None = None
+    group: str = ""
+    world_size: int | None = None
+    exact: bool = True
+    stage: int | None = None
+    place: int | None = None
 
 
 #: Public functions of distributed_c10d that wait for other ranks -> the operation they come down to.
@@ -52,6 +61,7 @@ COLLECTIVES = {
 _POINT_TO_POINT = {"send", "recv", "isend", "irecv", "batch_isend_irecv"}
 _CREATION = {"new_group", "_new_group_with_tag", "_new_process_group_helper", "split_group", "new_subgroups"}
 _STORE = re.compile(r"\bstore\w*\.(?:get|wait|multi_get|check|barrier)\s*\(|\b_?barrier\(.*store")
+_DESTROY = re.compile(r"\bdestroy_process_group\(")
 _WORK = re.compile(r"\.wait\(|\bwait_tensor\(|\.result\(")
 _DEVICE = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize|nonzero)\(|\.to\(|\bprint\(")
 
@@ -77,31 +87,119 @@ def _default_group(frame: Frame) -> bool | None:
     return True if (frame.locals or {}).get("group") == "None" else None
 
 
-def _peers(frame: Frame) -> tuple[int, ...]:
-    names = ("dst", "group_dst") if "send" in frame.function else ("src", "group_src")
-    for name in names:
-        peer = _integer(frame, name)
-        if peer is not None:
-            return (peer,)
-    return ()
+def _point_to_point(frames: Sequence[Frame]) -> Wait:
+    """The wait of a send or receive: these frames begin with it, those of its callers in torch.distributed follow."""
+    frame = frames[0]
+    op, end = ("send", "dst") if "send" in frame.function else ("recv", "src")
+    default = _default_group(frame)
+    # An object is sent by the rank within its group; the caller may have said which that is of all.
+    peer = next((peer for f in frames if (peer := _integer(f, end)) is not None), None)
+    place = _integer(frame, f"group_{end}")
+    if peer is None and default:
+        peer = place
+    if peer is not None:
+        return Wait("point_to_point", op, frame, (peer,), default)
+    return Wait("point_to_point", op, frame, default_group=default, place=place)
+
+
+def _created(frame: Frame) -> tuple[tuple[int, ...], str]:
+    """Members and name of the group that a frame is creating."""
+    told = frame.locals or {}
+    listed = told.get("global_ranks_in_group") or told.get("ranks") or ""
+    ranks = re.fullmatch(r"list\[int\]=\[(\d+(?:,\d+)*)\]", listed)
+    name = told.get("group_name", "")
+    members = tuple(int(r) for r in ranks.group(1).split(",")) if ranks is not None else ()
+    return members, name.removeprefix("str=") if name.startswith("str=") else ""
+
+
+def _takes_everyone(frame: Frame, members: Sequence[int]) -> bool:
+    """Whether this frame of a group's creation waits for every rank, and not only for the members."""
+    name, told = frame.function.rpartition(".")[2], frame.locals or {}
+    if name == "_store_based_barrier":  # only with TORCH_DIST_INIT_BARRIER=1
+        return _integer(frame, "rendezvous_count") != len(members)
+    if name == "_new_group_with_tag":
+        size = _integer(frame, "group_world_size")
+        return size is not None and size == _integer(frame, "global_world_size")
+    split = told.get("split_from", "None") != "None"  # a split takes whoever is in the group that is split
+    return split or (name == "new_group" and told.get("ranks") == "None")
+
+
+def _creation(frames: Sequence[Frame]) -> Wait | None:
+    """The creation of a group, if these frames of torch.distributed (deepest first) are in one.
+
+    It takes the members, where they make the connections among themselves. Which group it is, the innermost frame that
+    tells says; where the list is too long to be seen, nobody knows who is awaited.
+    """
+    made = [f for f in frames if f.function.rpartition(".")[2] in _CREATION]
+    if not made:
+        return None
+    told = [_created(f) for f in made]
+    members = next((members for members, _ in told if members), ())
+    name = next((name for _, name in told if name), "")
+    if any(f.function == "split_group" for f in made):
+        return Wait("group_creation", "new_group", made[-1], group=name, exact=False)  # the parent's, whichever that is
+    everyone = any(_takes_everyone(f, members) for f in frames)
+    return Wait(
+        "group_creation",
+        "new_group",
+        made[-1],
+        () if everyone else members,
+        group=name,
+        exact=everyone or bool(members),
+    )
+
+
+#: What a schedule of one stage a rank exchanges with a neighbour, as it names it -> operation and where the neighbour is.
+_EXCHANGES = {
+    "fwd_recv": ("recv", -1), "bwd_send": ("send", -1), "bwd_send_fwd_recv": ("exchange", -1),
+    "bwd_recv": ("recv", 1), "fwd_send": ("send", 1), "fwd_send_bwd_recv": ("exchange", 1),
+}  # fmt: skip
+_DESCRIBED = re.compile(r"\bdesc=\"(\w+)\"")
+#: GPipe waits in four loops, which differ by what is around them.
+_GPIPE = {
+    "fwd_send": "in fwd_sends_to_wait", "bwd_send": "in bwd_sends_to_wait", "fwd_recv": '"Forward', "bwd_recv": '"Backward'
+}  # fmt: skip
+
+
+def _pipelined(frames: Sequence[Frame]) -> Wait | None:
+    """The wait of ``ScheduleGPipe`` or ``Schedule1F1B`` (torch.distributed.pipelining) for a neighbouring stage."""
+    pairs = ((f, caller) for f, caller in pairwise(frames) if f.function == "_wait_batch_p2p")
+    frame, caller = next(pairs, (None, None))
+    if frame is None or caller is None or "torch/distributed/pipelining/" not in caller.file:
+        return None
+    told, line, kind = caller.locals or {}, caller.source or "", (caller.locals or {}).get("self")
+    described = _DESCRIBED.search(line)
+    what = described.group(1) if described is not None else ""
+    if kind == "Schedule1F1B" and not what and "send_work" in line:
+        what = "bwd_send" if "bwd_recvs" in told else "fwd_send"  # the first backward pass comes after the warm-up
+    elif kind == "ScheduleGPipe" and not what:
+        texts = [b.text for b in caller.blocks]
+        what = next((what for what, mark in _GPIPE.items() if any(mark in text for text in texts)), "")
+    if kind not in {"ScheduleGPipe", "Schedule1F1B"} or what not in _EXCHANGES:
+        return None
+    op, stage = _EXCHANGES[what]
+    return Wait("point_to_point", op, frame, stage=stage)
+
+
+def _world_size(frames: Sequence[Frame]) -> int | None:
+    """How many ranks were announced to ``init_process_group``, or to what it calls (its own argument may be -1 still)."""
+    names = ("group_size", "world_size")
+    found = (_integer(f, name) for f in frames if in_torch_distributed(f) for name in names)
+    return next((size for size in found if size is not None and size > 0), None)
 
 
 def _wait_of_torch(frames: Sequence[Frame]) -> Wait | None:
     """The outermost wait among the torch.distributed frames at the top: ``new_group`` over the store it waits on."""
-    found: Wait | None = None
-    for frame in frames:
-        if not in_torch_distributed(frame):
-            break
+    inside = list(takewhile(in_torch_distributed, frames))
+    found = _creation(inside) or _pipelined(inside)
+    for index, frame in enumerate(inside):
         name = frame.function.rpartition(".")[2]
         if name in {"init_process_group", "rendezvous", "_env_rendezvous_handler", "_create_c10d_store"}:
-            return Wait("initialization", "init_process_group", frame)
-        if name in _CREATION:
-            found = Wait("group_creation", "new_group", frame)
-        elif found is not None and found.kind == "group_creation":
+            return Wait("initialization", "init_process_group", frame, world_size=_world_size(frames))
+        if found is not None and found.kind == "group_creation":
             continue
-        elif name in _POINT_TO_POINT:
-            op = "send" if "send" in name else "recv"
-            found = Wait("point_to_point", op, frame, _peers(frame), _default_group(frame))
+        if name in _POINT_TO_POINT:
+            found = _point_to_point(inside[index:])
         elif name in COLLECTIVES and found is None:
             found = Wait("collective", COLLECTIVES[name], frame, default_group=_default_group(frame))
         elif name == "_store_based_barrier" and found is None:
@@ -113,6 +211,15 @@ def _wait_of_torch(frames: Sequence[Frame]) -> Wait | None:
     return found
 
 
+def read_destructor(frames: Sequence[Frame]) -> Wait | None:
+    """The wait of a thread that is at ``destroy_process_group``, which has returned: a group awaits what is in flight.
+
+    It does so where its last reference goes. Only of a rank that is known to have something in flight this is a wait.
+    """
+    first = frames[0] if frames else None
+    return Wait("work", "destroy_process_group", first) if first and _DESTROY.search(first.source or "") else None
+
+
 def read_wait(frames: Sequence[Frame]) -> Wait | None:
     """What the thread with these frames (deepest first) waits for among other ranks, None if for none of them."""
     top = [f for f in frames if f.function.rpartition(".")[2] not in _WRAPPERS or not in_torch_distributed(f)]
@@ -122,7 +229,9 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
     if told is not None:
         # Group creation and initialisation may hold other frames (contextlib, device mesh) above the torch ones.
         outer = next((f for f in top if f.function.rpartition(".")[2] == "init_process_group"), None)
-        return Wait("initialization", "init_process_group", outer) if outer is not None else told
+        if outer is None:
+            return told
+        return Wait("initialization", "init_process_group", outer, world_size=_world_size(top))
     first = top[0]
     if first.function.endswith("_engine_run_backward") or (
         first.function.endswith("backward") and "torch/autograd" in first.file
