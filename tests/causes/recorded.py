@@ -44,12 +44,15 @@ def renamed(capture: Capture, new: Mapping[int, int]) -> Capture:
 
     def frame(old: Frame) -> Frame:
         peers = {"src", "dst", "group_src", "group_dst"}
-        told = {
-            name: f"int={new[int(value[4:])]}"
-            if name in peers and value[:4] == "int=" and value[4:].isdigit()
-            else value
-            for name, value in (old.locals or {}).items()
-        }
+
+        def local(name: str, value: str) -> str:
+            if name in peers and value[:4] == "int=" and value[4:].isdigit():
+                return f"int={new[int(value[4:])]}"
+            if value.startswith("list[int]=["):
+                return f"list[int]={sorted(new[int(r)] for r in value[11:-1].split(','))}".replace(" ", "")
+            return value
+
+        told = {name: local(name, value) for name, value in (old.locals or {}).items()}
         return msgspec.structs.replace(old, locals=told or None)
 
     def thread(old: ThreadStack) -> ThreadStack:

@@ -14,7 +14,8 @@ from hangwatch.model.stacks import Frame
         "if rank == 0:", "if dist.get_rank() == 0 and step % 10 == 0:", "if args.local_rank in (-1, 0):", "if RANK == 0:",
         "if self.is_world_process_zero():", "if not accelerator.is_main_process:", "if is_master:", "if master:",
         "if trainer.is_global_zero or global_rank == 0:", 'if os.environ["LOCAL_RANK"] == "0":', "if self.rank_id == 0:",
-        "if state.process_index == 0:", "if dp_rank < 2:",
+        "if state.process_index == 0:", "if dp_rank < 2:", "if trainer.is_global_zero:", "if epoch > 2 and r == 0:",
+        "if gpu != 0:",
     ],
 )  # fmt: skip
 def test_knows_a_condition_on_the_rank(text: str) -> None:
@@ -24,7 +25,16 @@ def test_knows_a_condition_on_the_rank(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["if step % 4 == 0:", "if lora_rank > 8:", "if torch.isnan(loss):", "if ranking:", "if frank:", "if do_sync_step:"],
+    [
+        "if step % 4 == 0:",
+        "if lora_rank > 8:",
+        "if torch.isnan(loss):",
+        "if ranking:",
+        "if frank:",
+        "if do_sync_step:",
+        "if r < 0.5:",
+        "if var == 0:",
+    ],
 )
 def test_knows_other_conditions(text: str) -> None:
     """A low-rank adapter is no rank."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 from recorded import NAMES, load
 
+from hangwatch.analysis.case import Case
+from hangwatch.causes import registry
 from hangwatch.causes.diagnosis import diagnose
 
 #: Name of the capture -> kind, culprits, and the cause that comes first.
@@ -26,6 +29,27 @@ EXPECTED = {
     "skipped_step": ("deadlock", (1,), "skipped-collective"),
     "jumped_turn": ("deadlock", (2,), "skipped-collective"),
     "swallowed_error": ("deadlock", (2,), "skipped-collective"),
+    "labels_none": ("deadlock", (2,), "tuple-labels-gather"),
+    "labels_absent_zero2": ("deadlock", (2,), "tuple-labels-gather"),
+    "nested_gather": ("deadlock", (0,), "tuple-labels-gather"),
+    "gather_in_loop": ("deadlock", (0,), "rank-conditional-collective"),
+    "validation_on_main": ("deadlock", (0,), "rank-conditional-collective"),
+    "guard_below": ("deadlock", (0,), "rank-conditional-collective"),
+    "empty_on_one": ("deadlock", (1,), "rank-conditional-collective"),
+    "keyed_loop": ("deadlock", (3,), "rank-conditional-collective"),
+    "own_evaluation": ("deadlock", (1,), "rank-conditional-collective"),
+    "silent_pair": ("deadlock", (0,), "rank-conditional-collective"),
+    "two_faults": ("deadlock", (1, 5), "rank-conditional-collective"),
+    "cut_turn": ("deadlock", (1,), "skipped-collective"),
+    "left_out_branch": ("deadlock", (2,), "skipped-collective"),
+    "early_arrival": ("deadlock", (2,), "skipped-collective"),
+    "roles": ("deadlock", (2,), "skipped-collective"),
+    "silent_shift": ("deadlock", (1,), "skipped-collective"),
+    "layer_drop": ("deadlock", (1,), "sharded-forward-divergence"),
+    "tensor_parallel": ("deadlock", (2,), "sharded-forward-divergence"),
+    "own_generate": ("deadlock", (1,), "generate-length-divergence"),
+    "role_receive": ("deadlock", (0,), "p2p-mismatch"),
+    "ring_of_pairs": ("deadlock", (0, 1, 2, 3), "group-creation-mismatch"),
     "two_orders": ("deadlock", (0, 1), "group-order-inversion"),
     "main_process_first": ("deadlock", (0,), "rank-conditional-collective"),
     "branch_on_data": ("deadlock", (2,), "rank-conditional-collective"),
@@ -53,6 +77,11 @@ EXPECTED = {
     "gil_held_without_probe": ("stall", (1,), "gil-held"),
     "dataloader": ("stall", (1,), "dataloader-stall"),
     "two_locks": ("stall", (1,), "lock-deadlock"),
+    "fork_worker": ("stall", (1,), "fork-deadlock"),
+    "fork_join": ("stall", (0,), "fork-deadlock"),
+    "thread_died": ("stall", (2,), "thread-stall"),
+    "thread_future": ("stall", (0,), "thread-stall"),
+    "child_waits": ("stall", (1,), "child-stall"),
     "rank0_work": ("straggler", (0,), "rank0-work"),
     "compiling": ("straggler", (1,), "compile-skew"),
     "habitual_straggler": ("straggler", (2,), "straggler"),
@@ -88,6 +117,76 @@ def test_every_cause_rests_on_evidence(name: str) -> None:
         assert cause.remedy
         assert cause.evidence
         assert all(e.source and e.says for e in cause.evidence)
+
+
+def test_a_pair_that_went_through_is_where_the_ranks_parted() -> None:
+    """The lines and the number shown are of the first operation that came from two places, though it looked alike."""
+    divergence = diagnose(load("silent_pair")).verdict.divergence
+    assert divergence is not None
+    assert divergence.seq == 140
+    assert divergence.culprit is not None
+    assert "full_tensor()" in (divergence.culprit.source or "")
+    assert divergence.culprit.ranks == (0,)
+    assert divergence.others is not None
+    assert divergence.others.ranks == (1, 2)
+
+
+def test_of_two_faults_both_are_named_and_one_is_shown_with_its_own_others() -> None:
+    """Two groups hang each for itself; the lines side by side are of ranks that wait for each other."""
+    verdict = diagnose(load("two_faults")).verdict
+    assert verdict.culprit_ranks == (1, 5)
+    assert verdict.divergence is not None
+    assert verdict.divergence.culprit is not None
+    assert verdict.divergence.others is not None
+    shown = set(verdict.divergence.culprit.ranks) | set(verdict.divergence.others.ranks)
+    assert shown in ({0, 1, 2}, {3, 4, 5})
+
+
+def test_a_forked_childs_stack_is_the_evidence() -> None:
+    """What the child waits for, and that it has no thread of its own that could give it, is told."""
+    cause = diagnose(load("fork_worker")).verdict.cause
+    assert cause is not None
+    said = " ".join(e.says for e in cause.evidence)
+    assert "with journal:" in said
+    assert "1 thread" in said
+
+
+def test_a_thread_in_a_call_is_named_where_the_main_thread_waits_for_it() -> None:
+    """The pool's thread and the line it stands in are evidence; a dead thread leaves none, and that is said."""
+    stuck, dead = (diagnose(load(name)).verdict.cause for name in ("thread_future", "thread_died"))
+    assert stuck is not None
+    assert dead is not None
+    assert any("store.recv(16)" in e.says for e in stuck.evidence)
+    assert "none is left that is at work" in dead.explanation
+
+
+def test_a_condition_on_the_turn_is_not_all_that_is_said() -> None:
+    """``if i == 25`` holds on every rank; the guard in what is called there is what only one rank is past."""
+    cause = diagnose(load("guard_below")).verdict.cause
+    assert cause is not None
+    assert "if not self.main:" in cause.explanation
+
+
+def test_no_rule_raises() -> None:
+    """None does on any capture; one that did would be left out and counted, and the verdict would stand without it."""
+    registry.failed.clear()
+    for name in NAMES:
+        diagnose(load(name))
+    assert not registry.failed
+
+
+def test_a_rule_that_raises_costs_nobody_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted by its name."""
+
+    def broken(case: Case) -> None:
+        raise KeyError(case.world)
+
+    monkeypatch.setattr(registry, "RULES", (broken, *registry.RULES))
+    monkeypatch.setattr(registry, "failed", Counter())
+    verdict = diagnose(load("rank_conditional")).verdict
+    assert verdict.cause is not None
+    assert verdict.cause.id == "rank-conditional-collective"
+    assert registry.failed == {"broken": 1}
 
 
 def test_same_evidence_is_not_told_twice() -> None:

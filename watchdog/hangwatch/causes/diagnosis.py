@@ -10,8 +10,12 @@ import msgspec
 from hangwatch.analysis.alignment import Side, describe
 from hangwatch.analysis.case import Case, build_case
 from hangwatch.analysis.patience import Patience
+from hangwatch.analysis.places import source_lines
+from hangwatch.causes.forks import annotated
+from hangwatch.causes.frames import site
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.registry import explain
+from hangwatch.causes.sites import Difference, first_difference
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Collective, Divergence, Kind, Severity, SourceLine, Verdict
 from hangwatch.model.text import format_ranks
@@ -177,10 +181,13 @@ def _collective(case: Case) -> Collective | None:
 
 
 def _divergence(case: Case) -> Divergence | None:
+    one, other = case.representatives()
+    difference = first_difference(case, one, other) if one is not None and other is not None else None
+    if difference is not None and one is not None and other is not None:
+        return _silent_divergence(case, difference, one, other)
     culprit, others = case.lines()
     if culprit is None and others is None:
         return None
-    one, other = case.representatives()
     parting = case.blame.parting
     if parting is None:
         return Divergence(culprit=_on(culprit, one, None), others=_on(others, other, None))
@@ -193,4 +200,22 @@ def _divergence(case: Case) -> Divergence | None:
         seq=parting.seq,
         culprit_op=describe(mine.operation) if mine and mine.operation else None,
         others_op=describe(theirs.operation) if theirs and theirs.operation else None,
+    )
+
+
+def _silent_divergence(case: Case, difference: Difference, one: int, other: int) -> Divergence:
+    """The ranks parted at operations that look alike, and went through as a pair; only the lines they came from differ."""
+    here = case.history.at(difference.key, difference.seq)
+    sides = {
+        r: tuple(sorted(x for x, o in here.items() if site(o.frames or ()) == site(here[r].frames or ())))
+        for r in (one, other)
+    }
+    culprit, others = source_lines(annotated(case, difference.ours), annotated(case, difference.theirs))
+    return Divergence(
+        culprit=msgspec.structs.replace(culprit, ranks=sides[one]) if culprit is not None else None,
+        others=msgspec.structs.replace(others, ranks=sides[other]) if others is not None else None,
+        group=here[one].group.label,
+        seq=difference.seq,
+        culprit_op=describe(here[one]),
+        others_op=describe(here[other]),
     )

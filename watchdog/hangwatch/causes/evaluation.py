@@ -7,30 +7,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.forks import Fork, find_fork
-from hangwatch.causes.frames import bare, calls, where
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.forks import Side, find_fork
+from hangwatch.causes.frames import bare, calls, site, where
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
+from hangwatch.causes.turns import steps_of
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
-TUPLE_LABELS = Knowledge(
-    id="tuple-labels-gather",
-    title="Evaluation gathers labels whose structure differs between the ranks",
-    remedy=(
-        "Keep `labels` one tensor of fixed structure on every rank.",
-        "Drop the extra name from `label_names` in TrainingArguments, and carry metadata in the batch or in the model.",
-        "Run once with ACCELERATE_DEBUG_MODE=1 to have accelerate name the shapes that differ.",
-        "As a stopgap set eval_use_gather_object=True: it ends the hang, but flattens `label_ids`.",
-    ),
-    references=("https://huggingface.co/docs/accelerate/basic_tutorials/troubleshooting",),
-)
+TUPLE_LABELS = known("tuple-labels-gather")
 
 _LOOPS = ("evaluation_loop", "prediction_loop")
 _OPERATIONS = "accelerate/utils/operations.py"
-_GATHERS = ("gather", "_gpu_gather", "pad_across_processes", "recursively_apply", "gather_object")
+_GATHERS = ("gather", "_gpu_gather", "pad_across_processes", "recursively_apply", "gather_object", "reduce")
+_GATHERED = ("data", "tensor", "input_data", "object")
 _LABELS = re.compile(r"\blabels?\b")
+_LOSS = re.compile(r"\bloss(?:es)?\b")
 _NESTED_LOCAL = re.compile(r"^(?:tuple|list|dict)\b")
 
 
@@ -56,30 +50,92 @@ def _nested(path: Sequence[Frame], loop: Frame) -> str | None:
 
 
 def tuple_labels(case: Case) -> Hypothesis | None:
-    """One side gathers labels that are a container, and the other is anywhere else."""
+    """One side gathers labels that are a container or that the other has none of, and the other is anywhere else."""
     fork = find_fork(case) if parted(case) else None
     if fork is None:
         return None
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
         loop = _labels_gather(side.path)
-        if loop is None:
+        nested = _nested(side.path, loop) if loop is not None else None
+        if loop is not None and nested is not None:
+            said = (
+                f"Rank {side.rank} gathers labels in the evaluation loop while rank {other.rank} does not: {nested}, and the "
+                f"number of tensors in them differs between the ranks, so one called more gathers than the other."
+            )
+            # Which branch of the trainer's own loop they are in explains nothing here.
+            shown = at_fork(case, replace(fork, block=None))
+            return Hypothesis(
+                TUPLE_LABELS, 0.92, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown)
+            )
+        gathered = _container_in_midst(case, side, other) if not fork.ranked else None
+        if gathered is not None:
+            container, confidence = gathered
+            said = (
+                f"Rank {side.rank} is in the midst of gathering {container}, and the others are through with theirs: "
+                f"the number of tensors in it differs between the ranks."
+            )
+            return Hypothesis(TUPLE_LABELS, confidence, said, at_fork(case, replace(fork, block=None)))
+        loop = loop or _loss_gather(side.path)
+        if loop is None or not _labels_absent(case, side, loop, other):
             continue
-        theirs = next((f for f in other.path if bare(f) in _LOOPS), None)
-        nested = _nested(side.path, loop)
-        if nested is None and not _labels_absent(fork, loop, theirs):
-            continue
-        told = nested or "the labels are there on one side and absent on the other"
-        confidence = 0.92 if nested else 0.7
         said = (
-            f"Rank {side.rank} gathers labels in the evaluation loop while rank {other.rank} does not: {told}, and the "
-            f"number of tensors in them differs between the ranks, so one called more gathers than the other."
+            f"Rank {side.rank} is in {where(loop)}, rank {other.rank} has left that out in the same turn of the evaluation: "
+            f"its batch had no labels, or one of them was None."
         )
-        # Which branch of the trainer's own loop they are in explains nothing here.
-        evidence = (Evidence(side.rank, "stack", f"{where(loop)}; {told}"), *at_fork(case, replace(fork, block=None)))
-        return Hypothesis(TUPLE_LABELS, confidence, said, evidence)
+        shown = at_fork(case, replace(fork, block=None))
+        return Hypothesis(TUPLE_LABELS, 0.75, said, (Evidence(side.rank, "stack", where(loop)), *shown))
     return None
 
 
-def _labels_absent(fork: Fork, loop: Frame, theirs: Frame | None) -> bool:
-    """Whether the other side is in the same evaluation loop, at a line without labels: it had none to gather."""
-    return theirs is not None and fork.relation != "loop" and theirs.line != loop.line
+def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, float] | None:
+    """The container that a side gathers with accelerate, and how sure it is that the other has left in the midst of that call.
+
+    The operation before, from the same line, is one that both took part in: of a container of fixed length it is known
+    then whether the call had begun; of one that is built anew in each turn it may have been the turn before.
+    """
+    outer = [f for f in side.path if _OPERATIONS in f.file and bare(f) in _GATHERS]
+    told = next((t for f in reversed(outer) for n in _GATHERED if (t := (f.locals or {}).get(n))), "")
+    here = site(side.path)
+    if not outer or not _NESTED_LOCAL.match(told) or here is None or site(other.path) == here:
+        return None
+    steps = steps_of(case, side.rank, side.path, other.rank)
+    if steps.before is None or site(steps.before.frames or ()) != here:
+        return None
+    length = told.count("Tensor") if told.startswith("tuple") and "..." not in told else 0
+    if length:
+        return (told, 0.85) if steps.run_length() % length else None
+    # Accelerate's own loaders bring as many batches to every rank.
+    even = any(
+        "DataLoaderShard" in t or "DataLoaderDispatcher" in t for f in side.path for t in (f.locals or {}).values()
+    )
+    return told, 0.83 if even else 0.6
+
+
+def _loss_gather(path: Sequence[Frame]) -> Frame | None:
+    """The line of the evaluation loop that gathers the loss, which there is for batches with labels only."""
+    gather = calls(path, _OPERATIONS, *_GATHERS)
+    loop = _loop(path)
+    return loop if gather is not None and loop is not None and _LOSS.search(loop.source or "") else None
+
+
+def _loop(path: Sequence[Frame]) -> Frame | None:
+    return next((f for f in path if bare(f) in _LOOPS), None)
+
+
+def _labels_absent(case: Case, side: Side, loop: Frame, other: Side) -> bool:
+    """Whether the other side has left out what this one gathers, and not a whole turn of the evaluation.
+
+    It is in the same turn further down, or in the next; or it has left the loop while this side is past a turn's beginning.
+    """
+    theirs = _loop(other.path)
+    if theirs is not None and theirs.file == loop.file:
+        return theirs.line != loop.line and (theirs.line > loop.line or bool(_LABELS.search(loop.source or "")))
+    flights = (case.views[r].capture.flight for r in (side.rank, other.rank) if r in case.views)
+    lines = {
+        f.line
+        for flight in flights
+        if flight is not None
+        for o in flight.operations
+        if (f := _loop(o.frames or ())) is not None and f.file == loop.file
+    }
+    return bool(lines) and loop.line > min(lines)

@@ -16,10 +16,10 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import package_of
 from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, site
 from hangwatch.causes.sites import first_difference
+from hangwatch.causes.turns import LOOPS, above_model, over_modules, steps_of
 from hangwatch.model.stacks import Block, Frame
 
-_LOOPS = frozenset({"for", "while"})
-_CONDITIONS = frozenset({"if", "else", "except", "case"})
+CONDITIONS = frozenset({"if", "else", "except", "case"})
 
 Relation = Literal["branch", "loop", "skip", "order", "same", "unknown"]
 
@@ -97,11 +97,30 @@ def fork_of(case: Case, one: int, other: int) -> Fork | None:
     ours, theirs = side_path(case, one), side_path(case, other)
     earlier = first_difference(case, one, other)
     if earlier is not None:
-        ours, theirs = annotated(case, earlier[0]), annotated(case, earlier[1])
+        ours, theirs = annotated(case, earlier.ours), annotated(case, earlier.theirs)
     if not ours or not theirs:
         return None
     my_tail, their_tail = _part(ours, theirs)
-    return relate(Side(one, ours, my_tail), Side(other, theirs, their_tail), tie=not case.blame.waiting)
+    mine, them = _decisive(case, one, ours, other, my_tail), _decisive(case, other, theirs, one, their_tail)
+    sides = (Side(one, (*mine, *ours[len(mine) :]), mine), Side(other, (*them, *theirs[len(them) :]), them))
+    return relate(*sides, tie=not case.blame.waiting)
+
+
+def _decisive(case: Case, rank: int, path: tuple[Frame, ...], other: int, tail: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The tail without the blocks that explain nothing: conditions the other rank was under too in this very visit of them,
+    and loops over the parts of the model."""
+    steps = steps_of(case, rank, path, other)
+    model = len(path) - len(above_model(path))
+
+    def decides(index: int, frame: Frame, block: Block) -> bool:
+        if block.kind in LOOPS:
+            return index >= model and not over_modules(path, index, block)
+        return not (block.kind in CONDITIONS and steps.in_same_visit(frame, block))
+
+    return tuple(
+        msgspec.structs.replace(f, blocks=tuple(b for b in f.blocks if decides(i, f, b))) if is_program(f) else f
+        for i, f in enumerate(tail)
+    )
 
 
 def side_path(case: Case, rank: int) -> tuple[Frame, ...]:
@@ -130,7 +149,7 @@ def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:
 def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
     """The guards of a loop both lines are in that only one of them is past: the other's rank may have jumped over it."""
     shared = {(b.kind, b.line) for b in other.blocks}
-    loops = [i for i, b in enumerate(frame.blocks) if b.kind in _LOOPS and (b.kind, b.line) in shared]
+    loops = [i for i, b in enumerate(frame.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared]
     inside = frame.blocks[loops[-1] + 1 :] if loops else ()
     return tuple(b for b in inside if b.kind == "guard" and (b.kind, b.line) not in shared)
 
@@ -140,12 +159,12 @@ def _decides(block: Block) -> bool:
         return by_rank(block.text)
     if block.kind == "with":
         return "process_first" in block.text
-    return block.kind in _LOOPS or (block.kind in _CONDITIONS and "__name__" not in block.text)
+    return block.kind in LOOPS or (block.kind in CONDITIONS and "__name__" not in block.text)
 
 
 def _before_loop(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The conditions up to the first loop: what lies inside a loop is the loop's affair."""
-    end = next((i for i, b in enumerate(blocks) if b.kind in _LOOPS), len(blocks))
+    end = next((i for i, b in enumerate(blocks) if b.kind in LOOPS), len(blocks))
     return tuple(blocks[:end])
 
 
@@ -161,10 +180,12 @@ def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
         # The file was read for one side only: what is around the other line is not known, and nothing may follow from it.
         return Fork(mine, theirs, "order" if one_function else "unknown")
     own, other = (_own(a, b), _own(b, a)) if one_function else ((), ())
+    loop = _relate_loops(mine, theirs, own, other)
     found = (
         _relate_ranked(mine, theirs, _before_loop(own), _before_loop(other), sure=True)
-        or _relate_loops(mine, theirs, own, other)
+        or (loop if loop is not None and loop.sure else None)
         or _relate_ranked(mine, theirs, _tail_conditions(mine), _tail_conditions(theirs), sure=False)
+        or loop
         or _relate_branches(mine, theirs, own, other)
         or (_relate_guards(mine, theirs, a, b, tie=tie) if one_function else None)
         or (_relate_tails(mine, theirs) if one_function else None)
@@ -190,25 +211,33 @@ def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequenc
     own, other = _without_parameters(own), _without_parameters(other)
     first, second = (own[0] if own else None), (other[0] if other else None)
     my_line, their_line = mine.at.line if mine.at else 0, theirs.at.line if theirs.at else 0
-    if second is not None and second.kind in _LOOPS and (first is None or my_line > second.line):
+    if second is not None and second.kind in LOOPS and (first is None or my_line > second.line):
         return Fork(mine, theirs, "loop", second, theirs.rank, sure=my_line > second.line)
-    if first is not None and first.kind in _LOOPS and (second is None or their_line > first.line):
+    if first is not None and first.kind in LOOPS and (second is None or their_line > first.line):
         return Fork(mine, theirs, "loop", first, mine.rank, sure=their_line > first.line)
     return None
 
 
 def _without_parameters(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Loops over parameters and the like are part of one step: being in one says nothing of whose step it is."""
-    return tuple(b for b in blocks if not (b.kind in _LOOPS and over_parameters(b.text)))
+    return tuple(b for b in blocks if not (b.kind in LOOPS and over_parameters(b.text)))
 
 
 def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
     """Any other condition that only one is under."""
     own, other = _without_parameters(own), _without_parameters(other)
-    for side, blocks in ((mine, own), (theirs, other)):
-        if blocks and blocks[0].kind not in _LOOPS:
+    for side, across, blocks in ((mine, theirs.at, own), (theirs, mine.at, other)):
+        if blocks and blocks[0].kind not in LOOPS and not _of_a_trainer(side.at, across, blocks[0]):
             return Fork(mine, theirs, "branch", blocks[0], side.rank, sure=True)
     return None
+
+
+def _of_a_trainer(frame: Frame | None, across: Frame | None, block: Block) -> bool:
+    """Whether the condition is an installed trainer's, and the sides may only be a turn apart: it is in a loop of it, or the
+    other side has not come to it yet."""
+    if frame is None or across is None or package_of(frame) is None or block not in frame.blocks:
+        return False
+    return across.line < block.line or any(b.kind in LOOPS for b in frame.blocks[: frame.blocks.index(block)])
 
 
 def _relate_guards(mine: Side, theirs: Side, a: Frame, b: Frame, *, tie: bool) -> Fork | None:
@@ -235,14 +264,14 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
     own, other = _tail_blocks(mine), _tail_blocks(theirs)
     ahead = mine.at.line > theirs.at.line
     their_loop, my_loop = _batch_loop(other), _batch_loop(own)
-    turns = any(b.kind in _LOOPS for b in mine.at.blocks)
+    turns = any(b.kind in LOOPS for b in mine.at.blocks)
     if their_loop is not None and (ahead or (turns and my_loop is None)):
         return Fork(mine, theirs, "loop", their_loop, theirs.rank, sure=ahead)
     if my_loop is not None and (not ahead or (turns and their_loop is None)):
         return Fork(mine, theirs, "loop", my_loop, mine.rank, sure=not ahead)
     # Whoever is at the earlier line has been held up there, by something the other did not do.
     held, rank = (other, theirs.rank) if ahead else (own, mine.rank)
-    condition = next((b for b in _before_loop(held) if b.kind in _CONDITIONS), None)
+    condition = next((b for b in _before_loop(held) if b.kind in CONDITIONS), None)
     return Fork(mine, theirs, "branch", condition, rank) if condition is not None else None
 
 
@@ -265,4 +294,4 @@ def _tail_conditions(side: Side) -> tuple[Block, ...]:
 
 
 def _batch_loop(blocks: Sequence[Block]) -> Block | None:
-    return next((b for b in blocks if b.kind in _LOOPS and not over_parameters(b.text)), None)
+    return next((b for b in blocks if b.kind in LOOPS and not over_parameters(b.text)), None)

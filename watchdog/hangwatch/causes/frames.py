@@ -12,12 +12,26 @@ from hangwatch.model.text import short_path
 #: Conditions that differ by rank, in the field's usual words.
 _BY_RANK = re.compile(
     r"(?<![A-Za-z_])(?:(?!lora_|low_)\w*_)?rank(?:_?id|_?zero|_?0)?\b|get_rank|is_(?:\w+_)?(?:main|master|chief|primary|leader)"
-    r"|main_process|\bmaster\b|process_(?:zero|index|id)|rank_?zero|\bRANK\b|LOCAL_RANK|coord_on_|is_first_|is_last_stage",
+    r"|main_process|\bmaster\b|process_(?:zero|index|id)|(?:rank|global|world)_?zero|\bRANK\b|LOCAL_RANK|coord_on_|is_first_|is_last_stage"
+    r"|(?<![\w.])(?:r|rk|gpu|proc(?:ess)?_id|pid|node_id)\s*[!=]=\s*-?\d",
 )
 #: Packages whose own loops and conditions say nothing of the program: they carry out what was asked of them.
-_CARRIERS = frozenset({"torch", "accelerate", "deepspeed", "numpy", "tqdm"})
+_CARRIERS = frozenset(
+    {
+        "torch",
+        "accelerate",
+        "deepspeed",
+        "numpy",
+        "tqdm",
+        "typing_extensions",
+        "wrapt",
+        "decorator",
+        "deprecated",
+        "six",
+    }
+)
 _PARAMETER_LOOP = re.compile(
-    r"param|grad|named_|module|layer|bucket|head|tensor|group|state_dict|weight|buffer", re.IGNORECASE
+    r"param|grad|named_|module|layer|block|bucket|head|tensor|group|state_dict|weight|buffer", re.IGNORECASE
 )
 
 

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.views import RankView
 from hangwatch.causes.forks import find_fork, fork_of
 from hangwatch.causes.frames import site
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork, at_stack
+from hangwatch.causes.sites import first_difference
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import format_ranks
 
-INVERSION = Knowledge(
-    id="group-order-inversion",
-    title="Two process groups are used in opposite order",
-    remedy=(
-        "Use the groups in one fixed order on every rank (sort by name, not by data, hash or time of arrival).",
-        "If two threads or streams use one group each, use both from one thread.",
-    ),
-)
-CREATION = Knowledge(
-    id="group-creation-mismatch",
-    title="A process group is being created on some ranks only",
-    remedy=(
-        "Call new_group(), init_device_mesh() and the like on every rank of the job, in the same order, also on ranks that "
-        "will not be members.",
-        "With use_local_synchronization=True it is enough that all members call it.",
-    ),
-)
-P2P = Knowledge(
-    id="p2p-mismatch",
-    title="Send and receive calls that do not pair",
-    remedy=(
-        "For every recv(src=A) on rank B have a send(dst=B) on rank A, in the same order.",
-        "Where both sides send and receive, use batch_isend_irecv() or let one of them send first.",
-        "In a pipeline, compare the schedules of the two stages for the micro-batch they are in.",
-    ),
-)
+INVERSION = known("group-order-inversion")
+CREATION = known("group-creation-mismatch")
+P2P = known("p2p-mismatch")
+
+_P2P_CALL = re.compile(r"\bi?(?:send|recv)\w*\(|isend_irecv|_p2p\b|p2p_|_recvs?\b|_sends?\b")
 
 
 def _fronts(case: Case, ranks: tuple[int, ...]) -> dict[int, Operation]:
@@ -51,34 +34,37 @@ def inversion(case: Case) -> Hypothesis | None:
     if case.blame.shape != "cycle":
         return None
     fronts = _fronts(case, case.blame.component)
-    pairs = [
-        (a, b)
-        for a in fronts
-        for b in fronts
-        if a < b and fronts[a].group.key != fronts[b].group.key and _crossed(case, a, b, fronts)
-    ]
-    if len({o.group.key for o in fronts.values()}) < 2 or not pairs:
+    pair = _first_crossed(case, fronts)
+    if pair is None:
         return None
-    one, other = pairs[0]
+    one, other = pair
     fork = fork_of(case, one, other)
     places = {site(case.views[r].frames) for r in fronts}
-    if len(places) == 1 and None not in places:
+    branched = fork is not None and (fork.opposite or fork.ranked)
+    if len(places) == 1 and None not in places and not branched:
         confidence = 0.88  # one line of code, in another group on each rank
     elif fork is None:
         confidence = 0.45
+    elif first_difference(case, one, other) is not None:
+        confidence = 0.3  # they had been out of step in one of the groups before they came to this
     elif fork.opposite:
-        confidence = 0.88  # the two orders are the two branches of one `if`
+        # The two orders are the two branches of one `if`, if the other group is one that both sides use.
+        confidence = 0.88 if _both_used(case, one, other, fronts) else 0.5
     elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
         confidence = 0.7
     else:
         confidence = 0.25  # one side has gone another way: it is no matter of order
+    first = {
+        o.group.key: r for r, o in sorted(fronts.items(), reverse=True)
+    }  # of a thousand ranks, one a group says it
     evidence = tuple(
         Evidence(
             r,
             "flight recorder",
-            f"is in {o.op} number {o.seq} of {o.group.label} (ranks {format_ranks(o.group.ranks)})",
+            f"is in {fronts[r].op} number {fronts[r].seq} of {fronts[r].group.label} "
+            f"(ranks {format_ranks(fronts[r].group.ranks)})",
         )
-        for r, o in sorted(fronts.items())
+        for r in sorted(first.values())
     )
     evidence += tuple(e for r in (one, other) for e in at_stack(case, r))
     said = (
@@ -86,6 +72,14 @@ def inversion(case: Case) -> Hypothesis | None:
         "each waits in its own for somebody who waits in another."
     )
     return Hypothesis(INVERSION, confidence, said, evidence)
+
+
+def _both_used(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:
+    """Whether both ranks have completed an operation in both groups."""
+    keys = {fronts[one].group.key, fronts[other].group.key}
+    return all(
+        keys <= {o.group.key for o in case.history.operations.get(rank, ()) if o.completed} for rank in (one, other)
+    )
 
 
 def _both_usual(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:
@@ -103,11 +97,17 @@ def _both_usual(case: Case, one: int, other: int, fronts: dict[int, Operation]) 
     return visited(one, fronts[other].frames) and visited(other, fronts[one].frames)
 
 
-def _crossed(case: Case, a: int, b: int, fronts: dict[int, Operation]) -> bool:
-    """Whether one of the two waits for the other, in a group that holds both."""
-    edges = {(e.waiter, e.awaited) for e in case.graph.edges}
-    held = [fronts[w] for w, m in ((a, b), (b, a)) if (w, m) in edges and m in fronts[w].group.ranks]
-    return bool(held)
+def _first_crossed(case: Case, fronts: dict[int, Operation]) -> tuple[int, int] | None:
+    """The first two ranks in different groups of which one waits for the other, in a group that holds both."""
+    crossed = (
+        (min(e.waiter, e.awaited), max(e.waiter, e.awaited))
+        for e in case.graph.edges
+        if e.waiter in fronts
+        and e.awaited in fronts
+        and fronts[e.waiter].group.key != fronts[e.awaited].group.key
+        and e.awaited in fronts[e.waiter].group.ranks
+    )
+    return min(crossed, default=None)
 
 
 def creation(case: Case) -> Hypothesis | None:
@@ -115,30 +115,48 @@ def creation(case: Case) -> Hypothesis | None:
     inside = [r for r, v in case.views.items() if v.wait is not None and v.wait.kind == "group_creation"]
     outside = [r for r, v in case.views.items() if r not in inside and v.wait is not None and not v.elsewhere]
     apart = [e for e in case.graph.edges if e.reason == "creation"]
-    if apart and not outside:
+    if inside and not outside and (apart or case.blame.culprits):
         return _creation_apart(case, inside)
+    if apart and set(case.blame.component) <= set(inside):
+        return _creation_apart(case, list(case.blame.component))  # whoever is outside waits for them
     if not inside or not outside or case.blame.shape == "nothing":
         return None
     fork = find_fork(case) or fork_of(case, inside[0], outside[0])
     evidence = tuple(e for r in (inside[0], outside[0]) for e in at_stack(case, r, _wait_frame(case, r)))
     if fork is not None and fork.relation in {"branch", "loop"}:
         evidence += at_fork(case, fork)
+    members = {r for v in inside if (wait := case.views[v].wait) is not None for r in wait.peers}
+    absent = [r for r in outside if r in members] or outside
+    takes = f"its members ({format_ranks(sorted(members))})" if members else "every rank"
+    who = f"Ranks {format_ranks(inside)} create" if len(inside) > 1 else f"Rank {inside[0]} creates"
     said = (
-        f"Rank{'s' if len(inside) > 1 else ''} {format_ranks(inside)} create a process group, which takes every rank; "
-        f"rank{'s' if len(outside) > 1 else ''} {format_ranks(outside)} went on to something else."
+        f"{who} a process group, which takes {takes}; "
+        f"rank{'s' if len(absent) > 1 else ''} {format_ranks(absent)} went on to something else."
     )
     return Hypothesis(CREATION, 0.88, said, evidence)
 
 
 def _creation_apart(case: Case, inside: list[int]) -> Hypothesis:
     """All ranks are inside ``new_group``, but not of the same group: some skipped or added one before."""
-    counts = {r: case.views[r].capture.groups_created for r in inside}
-    evidence = tuple(Evidence(r, "probe", f"is creating its group number {counts[r]}") for r in inside)
-    evidence += tuple(e for r in inside[:2] for e in at_stack(case, r, _wait_frame(case, r)))
-    said = (
-        "Every rank is creating a process group, but not the same one: before it, some created one that others did not."
+    told: dict[str, list[int]] = {}
+    for rank in inside:
+        told.setdefault(_creates(case.views[rank]), []).append(rank)
+    evidence = tuple(
+        Evidence(ranks[0], "stack", f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}: {what}")
+        for what, ranks in list(told.items())[:4]
     )
+    evidence += tuple(e for r in inside[:2] for e in at_stack(case, r, _wait_frame(case, r)))
+    who = "Every rank is" if len(inside) == len(case.views) else f"Ranks {format_ranks(inside)} are"
+    said = f"{who} creating a process group, but not the same one: before it, some created one that others did not."
     return Hypothesis(CREATION, 0.88, said, evidence)
+
+
+def _creates(view: RankView) -> str:
+    wait = view.wait
+    if wait is not None and wait.peers:
+        name = f" by the name {wait.group[:12]}" if wait.group else ""
+        return f"is creating the group of ranks {format_ranks(wait.peers)}{name}"
+    return f"is creating its group number {view.capture.groups_created}"
 
 
 def _wait_frame(case: Case, rank: int) -> Frame | None:
@@ -146,35 +164,53 @@ def _wait_frame(case: Case, rank: int) -> Frame | None:
     return wait.frame if wait is not None else None
 
 
+def in_point_to_point(view: RankView) -> bool:
+    """Whether a rank waits for the other end of a send or receive, be it through a handle or a pipeline's schedule."""
+    if view.frontier is not None:
+        return view.frontier.p2p
+    if view.wait is None or view.wait.kind not in {"point_to_point", "work"}:
+        return False
+    texts = (text for f in view.frames[:4] for text in (f.source or "", *(b.text for b in f.blocks)))
+    return view.wait.kind == "point_to_point" or any(_P2P_CALL.search(text) for text in texts)
+
+
 def point_to_point(case: Case) -> Hypothesis | None:
     """A rank that waits in send or recv, for a peer that waits in something that is not its counterpart."""
-    concerned = set(case.blame.culprits) | set(case.blame.component)
+    concerned = sorted(set(case.blame.culprits) | set(case.blame.component))
     waits = {}
-    for rank in sorted(concerned):
+    for rank in concerned:
         view = case.views.get(rank)
-        if view is None or view.elsewhere:
+        if view is None or view.elsewhere or not in_point_to_point(view):
             continue
         if view.wait is not None and view.wait.kind == "point_to_point":
             waits[rank] = (view.wait.op, view.wait.peers)
         elif view.frontier is not None and view.frontier.p2p:
             peer = view.frontier.peer
             waits[rank] = (view.frontier.op, (peer,) if peer is not None else ())
-    if not waits or case.blame.shape not in {"cycle", "root"}:
+        else:
+            waits[rank] = ("send or receive", ())
+    if not waits or case.blame.shape == "nothing":
         return None
-    blocked = [e for e in case.graph.edges if e.waiter in waits and e.reason == "peer" and e.awaited in case.views]
-    if not blocked or not all(_waits(case, e.awaited) for e in blocked):
+    awaited = [e for e in case.graph.edges if e.waiter in waits]
+    if not all(_waits(case, e.awaited) for e in awaited) or not (awaited or len(waits) == len(concerned)):
         return None
     evidence: tuple[Evidence, ...] = ()
-    for rank, (op, peers) in waits.items():
-        whom = f" {'to' if op == 'send' else 'from'} rank {format_ranks(peers)}" if peers else ""
+    for rank, (op, peers) in list(waits.items())[:3]:
+        side = {"send": "to", "recv": "from"}.get(op, "with")
+        whom = f" {side} rank {format_ranks(peers)}" if peers else ""
         evidence += (Evidence(rank, "stack", f"waits in {op}{whom}"), *at_stack(case, rank, _wait_frame(case, rank)))
     both = len(waits) > 1
     ops = {op for op, _ in waits.values()}
+    blocked = next((e for e in awaited if e.reason == "peer"), None)
     if both and len(ops) == 1:
         said = f"Ranks {format_ranks(waits)} all wait in {ops.pop()}: none of them is on the other end."
+    elif blocked is not None:
+        op, there = waits[blocked.waiter][0], case.place(blocked.awaited)
+        said = f"Rank {blocked.waiter} waits in {op} for rank {blocked.awaited}, which is in {there} instead."
     else:
-        e = blocked[0]
-        said = f"Rank {e.waiter} waits in {waits[e.waiter][0]} for rank {e.awaited}, which is in {case.place(e.awaited)} instead."
+        said = f"Rank {next(iter(waits))} waits for the other end of a send or receive, and no rank is there."
+    if blocked is None:
+        return Hypothesis(P2P, 0.65, said, evidence)
     return Hypothesis(P2P, 0.88 if both else 0.6, said, evidence)
 
 

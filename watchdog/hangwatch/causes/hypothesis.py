@@ -1,4 +1,4 @@
-"""What a cause is made of: the knowledge that is the same each time, and the hypothesis drawn from one case."""
+"""What a rule returns: a cause held against one case, with what was seen and how sure that makes us."""
 
 from __future__ import annotations
 
@@ -6,17 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
+from hangwatch.causes.knowledge import Knowledge
 from hangwatch.model.incident import Cause, Evidence
-
-
-@dataclass(frozen=True)
-class Knowledge:
-    """What is known of a cause before any case: its id (the contract), a title, what to do, where to read on."""
-
-    id: str
-    title: str
-    remedy: tuple[str, ...]
-    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,62 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.views import RankView
 from hangwatch.causes.frames import bare, calls, where
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_process, at_stack
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ExitStatus
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import format_ranks
 
-DIED = Knowledge(
-    id="rank-died",
-    title="Its process is gone while others wait for it",
-    remedy=(
-        "Signal 9 without a culprit is mostly the kernel's memory killer: look at `dmesg` and the cgroup's memory.events, and "
-        "lower num_workers, the batch size or what is kept in memory.",
-        "Start with torchrun (or set TORCH_NCCL_ASYNC_ERROR_HANDLING=1), so that the others are ended with it.",
-    ),
-)
-RAISED = Knowledge(
-    id="rank-raised",
-    title="It failed with an exception while others wait for it",
-    remedy=(
-        "Repair the exception shown: it is the first failure of the job; what the other ranks report later follows from it.",
-        "If a thread keeps the process alive after the failure, make it a daemon or close the tracker in `finally`.",
-    ),
-)
-EARLY_EXIT = Knowledge(
-    id="early-exit",
-    title="It has left training early, without an error",
-    remedy=(
-        "Look at the end of its log first: an exception that was printed there is the real cause.",
-        "Have every rank leave the loop at the same step: all_reduce the decision to stop.",
-        "Close trackers and join threads at the end, so that a rank that is done really exits.",
-    ),
-)
-STOPPED = Knowledge(
-    id="rank-stopped",
-    title="Its process is stopped",
-    remedy=(
-        "Continue it: `kill -CONT PID`.",
-        "Find who stopped it: a shell's Ctrl-Z, a debugger that is attached, a scheduler that suspends, a frozen cgroup "
-        "(`cgroup.freeze`).",
-    ),
-)
-INIT_MISSING = Knowledge(
-    id="init-missing-rank",
-    title="It has not come to init_process_group, where the others wait",
-    remedy=(
-        "See where that rank is (its stack above), or why it was not started: WORLD_SIZE must be the number of processes.",
-        "Check that MASTER_ADDR and MASTER_PORT are the same on all ranks and can be reached from each node.",
-    ),
-)
+DIED = known("rank-died")
+RAISED = known("rank-raised")
+EARLY_EXIT = known("early-exit")
+STOPPED = known("rank-stopped")
+INIT_MISSING = known("init-missing-rank")
 
+#: Of how many ranks in the same trouble it is told what was seen: of the first in full, of the others in a line each.
+_SHOWN = 3
 #: Functions in which an interpreter's main thread ends, and the files they are in.
 _ENDINGS = {
     "threading.py": ("_shutdown",),
@@ -71,6 +37,7 @@ _ENDINGS = {
 _BEGINNINGS = frozenset(
     {"<module>", "_run_module_as_main", "_run_code", "_bootstrap", "_bootstrap_inner", "spawn_main", "_main"}
 )
+_DESTROY = re.compile(r"\bdestroy_process_group\(")
 _HOOKS = frozenset({"excepthook", "_excepthook", "print_exception", "handle_exception", "format_exception"})
 
 
@@ -86,6 +53,12 @@ def _traceback(view: RankView) -> str | None:
 
 def ending(frames: Sequence[Frame]) -> Frame | None:
     """The frame that shows a main thread ending: the outermost one is the interpreter's own exit, and no program is on it."""
+    child = calls(frames, "multiprocessing/process.py", "_bootstrap")
+    if child is not None:
+        # Its program is what ``run`` calls; a module further out is how it was started, or its parent's.
+        frames = frames[: list(frames).index(child)]
+        if calls(frames, "multiprocessing/process.py", "run") is not None:
+            return None
     if not frames or any(bare(f) == "<module>" for f in frames):
         return None
     for part, functions in _ENDINGS.items():
@@ -93,7 +66,7 @@ def ending(frames: Sequence[Frame]) -> Frame | None:
         if found is not None:
             return found
     # Hooks of ``atexit`` are called from C: what runs on a main thread under no module at all is one of them.
-    return frames[-1] if bare(frames[-1]) not in _BEGINNINGS else None
+    return frames[-1] if bare(frames[-1]) not in _BEGINNINGS and child is None else None
 
 
 def died(case: Case) -> Hypothesis | None:
@@ -162,9 +135,14 @@ def early_exit(case: Case) -> Hypothesis | None:
             )
             said = f"Rank {rank}'s main thread has left the program and is in the interpreter's shutdown."
             return Hypothesis(EARLY_EXIT, 0.85 if _traceback(view) is None else 0.5, said, evidence)
+        # A group's destructor runs when the function's own frame has gone: the program's line is all there is then.
+        first = view.frames[0] if view.frames else None
+        destroying = first if first is not None and _DESTROY.search(first.source or "") else None
         if view.wait is not None and view.wait.op == "destroy_process_group":
+            destroying = view.wait.frame
+        if destroying is not None:
             said = f"Rank {rank} is at the end, in destroy_process_group, while the others still train."
-            return Hypothesis(EARLY_EXIT, 0.7, said, at_stack(case, rank, view.wait.frame))
+            return Hypothesis(EARLY_EXIT, 0.82, said, at_stack(case, rank, destroying))
     return None
 
 
@@ -173,7 +151,8 @@ def stopped(case: Case) -> Hypothesis | None:
     ranks = [r for r in case.blame.culprits if r in case.views and case.views[r].motion.state == "stopped"]
     if not ranks:
         return None
-    evidence = tuple(e for r in ranks for e in (*at_process(case, r), *at_stack(case, r)))
+    evidence = (*at_process(case, ranks[0]), *at_stack(case, ranks[0]))
+    evidence += tuple(e for r in ranks[1:_SHOWN] for e in at_process(case, r))
     traced = any(case.views[r].capture.processes[-1].state == "t" for r in ranks)
     how = "is held by a tracer (a debugger attached to it)" if traced else "is stopped and runs no instruction"
     return Hypothesis(STOPPED, 0.97, f"Rank {format_ranks(ranks)} {how}.", evidence)
@@ -181,15 +160,25 @@ def stopped(case: Case) -> Hypothesis | None:
 
 def init_missing(case: Case) -> Hypothesis | None:
     """Those who wait do so in initialization, and the culprits are not in it."""
-    waiting = [r for r in case.blame.waiting if (w := case.views[r].wait) is not None and w.kind == "initialization"]
-    if not waiting or len(waiting) < len(case.blame.waiting) or not case.blame.culprits:
+    waits = {r: w for r in case.blame.waiting if (w := case.views[r].wait) is not None and w.kind == "initialization"}
+    if not waits or len(waits) < len(case.blame.waiting) or not case.blame.culprits:
         return None
     evidence: tuple[Evidence, ...] = ()
-    for rank in case.blame.culprits:
+    for number, rank in enumerate(case.blame.culprits[:_SHOWN]):
         if rank in case.views:
-            evidence += (*at_stack(case, rank), *at_process(case, rank))
+            evidence += (*at_stack(case, rank), *at_process(case, rank)) if number == 0 else at_stack(case, rank)[-1:]
         else:
             evidence += (Evidence(rank, "process", "no process of this rank was found on this node"),)
+    waiting = sorted(waits)
+    announced = next(((r, w) for r, w in sorted(waits.items()) if w.world_size is not None), None)
+    if announced is not None:
+        rank, wait = announced
+        evidence += (
+            Evidence(rank, "stack", f"a world of {wait.world_size} ranks was announced to {where(wait.frame)}"),
+        )
     evidence += at_stack(case, waiting[0])
     said = f"Ranks {format_ranks(waiting)} wait in init_process_group; rank {format_ranks(case.blame.culprits)} is not there."
-    return Hypothesis(INIT_MISSING, 0.88, said, evidence)
+    started = case.capture.job.world_size
+    if announced is not None and started is not None and (announced[1].world_size or 0) > started:
+        said = f"{said[:-1]}: {announced[1].world_size} ranks were announced, and the launcher started {started}."
+    return Hypothesis(INIT_MISSING, 0.91, said, evidence)

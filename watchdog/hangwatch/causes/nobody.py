@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from hangwatch.analysis.alignment import describe
 from hangwatch.analysis.case import Case
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
 from hangwatch.model.incident import Evidence
 
-FABRIC = Knowledge(
-    id="fabric-or-device",
-    title="All ranks have joined and the transfer does not complete",
-    remedy=(
-        "Look at the kernel log for Xid errors, at link counters (`nvidia-smi nvlink -e`, `ibqueryerrors`), and at each GPU: "
-        "busy at low power is a transfer that does not move.",
-        "Run the NCCL tests on the same nodes; take out one node at a time.",
-        "NCCL_DEBUG=INFO shows the transport in use; NCCL_P2P_DISABLE=1 or NCCL_IB_DISABLE=1 tell the layers apart.",
-    ),
-    references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
-)
+FABRIC = known("fabric-or-device")
 
 
 def fabric(case: Case) -> Hypothesis | None:

@@ -7,11 +7,23 @@ from collections.abc import Sequence
 from hangwatch.analysis.alignment import describe
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.views import RankView
 from hangwatch.causes.forks import Fork
 from hangwatch.causes.frames import where
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame
+
+
+def looked_at(case: Case) -> list[tuple[int, RankView]]:
+    """The culprits that are there to be looked at and not waiting for other ranks by what their stacks show."""
+    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
+    return [(r, v) for r, v in found if not v.gone and v.motion.state != "stopped" and v.wait is None]
+
+
+def standing(case: Case) -> list[tuple[int, RankView]]:
+    """Those of them that do not move."""
+    return [(r, v) for r, v in looked_at(case) if v.motion.state == "stuck"]
 
 
 def at_frame(rank: int, frame: Frame | None, note: str = "") -> tuple[Evidence, ...]:

@@ -4,66 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.forks import Fork, Side, find_fork
-from hangwatch.causes.frames import bare, over_parameters, where
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.forks import CONDITIONS, Fork, Side, find_fork
+from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, where
+from hangwatch.causes.groups import in_point_to_point
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.causes.loops import Loop, loop_of
 from hangwatch.causes.observations import at_fork, at_recorder, at_stack
-from hangwatch.causes.sites import early_visit
 from hangwatch.model.incident import Evidence
-from hangwatch.model.stacks import Frame
-from hangwatch.model.text import short_path
+from hangwatch.model.stacks import Block, Frame
 
-RANK_CONDITIONAL = Knowledge(
-    id="rank-conditional-collective",
-    title="A collective is called on some ranks only",
-    remedy=(
-        "Call the collective on every rank, and put under the condition only what is done with its result.",
-        "If the condition depends on data (a NaN, early stopping), agree on it first: all_reduce the flag on every rank.",
-    ),
-)
-CHECKPOINT = Knowledge(
-    id="checkpoint-on-some-ranks",
-    title="A checkpoint is saved or a state dict gathered on some ranks only",
-    remedy=(
-        "Call save_checkpoint(), save_state() or the state-dict function on every rank; write the file on rank 0 after it.",
-        "For ZeRO-3 and FSDP gathering the full weights is a collective: move it out of `if rank == 0`.",
-    ),
-)
-UNEVEN_INPUTS = Knowledge(
-    id="uneven-inputs",
-    title="One side has left the training loop while the other is still in it",
-    remedy=(
-        "Give every rank the same number of batches: DistributedSampler with drop_last=True, or "
-        "DataLoader(drop_last=True) on shards of equal length.",
-        "With DistributedDataParallel and uneven data, wrap the loop in `with model.join():`.",
-        "Let accelerate prepare the DataLoader, and leave even_batches=True.",
-        "For streamed data and early stopping, agree on the end: all_reduce a 'has next' or 'stop' flag before every step.",
-    ),
-    references=("https://docs.pytorch.org/tutorials/advanced/generic_join.html",),
-)
-SKIPPED = Knowledge(
-    id="skipped-collective",
-    title="A step was skipped on one side, which is ahead of the other by its operations since",
-    remedy=(
-        "Do not `continue` past, or swallow an exception around, a collective: agree on skipping the step first by "
-        "all_reduce of a flag, then skip it on every rank.",
-        "Filter bad samples in the dataset, before batches are counted.",
-    ),
-)
-MISMATCH = Knowledge(
-    id="collective-mismatch",
-    title="The ranks called different operations at the same place in their sequence",
-    remedy=(
-        "Compare the two lines shown above, and make every rank call the same operations in the same order.",
-        "Run a short job with TORCH_DISTRIBUTED_DEBUG=DETAIL to have torch check each operation against the other ranks'.",
-    ),
-)
+RANK_CONDITIONAL = known("rank-conditional-collective")
+CHECKPOINT = known("checkpoint-on-some-ranks")
+UNEVEN_INPUTS = known("uneven-inputs")
+MISMATCH = known("collective-mismatch")
 
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
 )
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_CHECKPOINTS = "torch/distributed/checkpoint/"
 _NOT_SAVES = ("torch/utils/checkpoint.py", "activation_checkpointing", "checkpoint_wrapper.py")
 
 
@@ -83,11 +46,15 @@ def parted(case: Case) -> bool:
 def conditional(case: Case) -> Hypothesis | None:
     """One side is under a condition that does not hold on the other."""
     fork = find_fork(case) if parted(case) else None
+    loop = loop_of(case, fork) if fork is not None else None
+    if fork is not None and loop is not None:
+        return _conditional_in_loop(case, fork, loop)
     if fork is None or fork.relation != "branch" or fork.block is None:
         return None
     waits = [v.wait for side in (fork.mine, fork.theirs) if (v := case.views.get(side.rank)) is not None]
-    if all(w is not None and w.kind == "point_to_point" for w in waits):
-        return None  # sends and receives are meant to differ by rank
+    under = case.views.get(fork.only) if fork.only is not None else None
+    if any(w is not None and w.kind == "store" for w in waits) or (under is not None and in_point_to_point(under)):
+        return None  # sends and receives are meant to differ by rank, and so are a store's set and get
     if fork.ranked:
         confidence = 0.85 if fork.sure else 0.8
     else:
@@ -96,13 +63,75 @@ def conditional(case: Case) -> Hypothesis | None:
     inside = fork.mine if fork.only == fork.mine.rank else fork.theirs
     what = "came past" if fork.block.kind == "guard" else "is under"
     said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side is not: {whose}, and there is a collective in it."
+    deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
+    if deeper is not None:
+        said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
     return Hypothesis(RANK_CONDITIONAL, confidence, said, at_fork(case, fork))
+
+
+def _decisive_below(side: Side, block: Block) -> Block | None:
+    """A condition further down, where this one speaks of nothing but the turn of a loop, which is the same on every rank."""
+    loops = [b.text for f in side.path for b in f.blocks if b.kind == "for"]
+    turns = {name for text in loops for name in _NAME.findall(text.removeprefix("for ").partition(" in ")[0])}
+    if not turns.issuperset(_NAME.findall(block.text.partition(" ")[2])):
+        return None
+    below = (b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks)
+    return next((b for b in below if b.kind in CONDITIONS or b.kind == "guard"), None)
+
+
+def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Hypothesis | None:
+    """Only one side is in a loop still, at a collective under a condition there that the other never was under."""
+    if in_point_to_point(case.views[loop.inside.rank]):
+        return None
+    block = loop.ranked or loop.failed
+    confidence = 0.82 if loop.visited is not None else 0.7
+    if block is None and (behind := loop.behind) is not None:
+        said = (
+            f"Rank {loop.past.rank} is under `{behind.text}`, where rank {loop.inside.rank} has never been: that one is in the "
+            f"next round of `{loop.block.text}`."
+        )
+        confidence = 0.82 if by_rank(behind.text) else 0.66
+        return Hypothesis(
+            RANK_CONDITIONAL, confidence, said, at_fork(case, replace(fork, block=behind, only=loop.past.rank))
+        )
+    if block is None and (called := loop.called) is not None:
+        said = (
+            f"Rank {loop.inside.rank} is in `{loop.block.text}`, called under `{called.text}`, and rank {loop.past.rank} has "
+            f"not come there with it."
+        )
+        return Hypothesis(RANK_CONDITIONAL, 0.68, said, at_fork(case, replace(fork, block=called)))
+    if block is None and loop.visited is False and loop.conditions:
+        block, confidence = loop.conditions[0], 0.6
+    if block is None and loop.fixed and (guard := _guarded(loop.past)) is not None:
+        said = (
+            f"Rank {loop.past.rank} is past `{guard.text}` on its way to the collective; rank {loop.inside.rank} has left that "
+            f"function, it seems, and is in the next turn already."
+        )
+        return Hypothesis(RANK_CONDITIONAL, 0.55, said, at_fork(case, replace(fork, block=None)))
+    if block is None and loop.keyed:
+        more = f"`{loop.block.text}`, with a collective in each, than rank {loop.past.rank}"
+        said = f"Rank {loop.inside.rank} has more turns of {more}."
+        return Hypothesis(RANK_CONDITIONAL, 0.6, said, at_fork(case, fork))
+    if block is None:
+        return None
+    said = (
+        f"Rank {loop.inside.rank} is under `{block.text}` in the loop `{loop.block.text}`, and the others have gone through "
+        f"that loop without the collective in it."
+    )
+    return Hypothesis(RANK_CONDITIONAL, confidence, said, at_fork(case, replace(fork, block=block)))
+
+
+def _guarded(side: Side) -> Block | None:
+    """A guard (``if ..: return``) in a function below the fork that the side has passed."""
+    return next((b for f in side.tail[:-1] if is_program(f) for b in f.blocks if b.kind == "guard"), None)
 
 
 def _saving(tail: Sequence[Frame]) -> Frame | None:
     """The outermost frame of a path that saves."""
     for frame in reversed(tail):
         name = bare(frame).lower()
+        if _CHECKPOINTS in frame.file:
+            return frame
         if _SAVES.search(name) and "eval" not in name and not any(part in frame.file for part in _NOT_SAVES):
             return frame
     return None
@@ -113,7 +142,7 @@ def checkpoint(case: Case) -> Hypothesis | None:
     fork = find_fork(case) if parted(case) else None
     if fork is None or fork.relation == "same":
         return None
-    for side, other in _orientations(case, fork):
+    for side, other in orientations(case, fork):
         # The fork's own frame is in a function that both are in, unless the two parted between functions.
         tail = side.tail[:-1] if fork.one_function else side.tail
         others = other.tail[:-1] if fork.one_function else other.tail
@@ -130,9 +159,11 @@ def checkpoint(case: Case) -> Hypothesis | None:
     return None
 
 
-def _orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
+def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
     """The culprits' side first; both ways round where it could not be told whose fault it is."""
-    if case.blame.waiting and len(case.blame.culprits) < len(case.views):
+    named = bool(case.blame.waiting) and len(case.blame.culprits) < len(case.views)
+    # Under a condition that holds for all but the culprits, the others are in the right place, and yet tell what it is about.
+    if named and not (fork.relation == "branch" and fork.only == fork.theirs.rank):
         return ((fork.mine, fork.theirs),)
     return ((fork.mine, fork.theirs), (fork.theirs, fork.mine))
 
@@ -143,8 +174,15 @@ def uneven_inputs(case: Case) -> Hypothesis | None:
     if fork is None or fork.relation != "loop" or fork.block is None:
         return None
     confidence = 0.8 if fork.sure else 0.65
+    loop = loop_of(case, fork)
     if over_parameters(fork.block.text):
         confidence = 0.35
+    elif loop is not None and in_point_to_point(case.views[loop.inside.rank]):
+        confidence = 0.4
+    elif loop is not None and (loop.ranked or loop.behind or loop.failed or loop.keyed or loop.mid_turn):
+        confidence = 0.35  # it was not for want of data that they parted
+    elif loop is not None and (loop.alone or loop.fixed):
+        confidence = 0.5
     elif "epoch" in fork.block.text.partition(" in ")[0]:
         confidence = min(confidence, 0.6)  # left between two epochs: a decision to stop, rather than data that ended
     inside, past = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
@@ -152,55 +190,17 @@ def uneven_inputs(case: Case) -> Hypothesis | None:
     return Hypothesis(UNEVEN_INPUTS, confidence, said, at_fork(case, fork))
 
 
-def skipped(case: Case) -> Hypothesis | None:
-    """One side jumped over part of a turn of the loop, or came sooner than ever before to a place both come to."""
-    fork = find_fork(case) if parted(case) else None
-    if fork is None or (fork.ranked and fork.relation != "skip"):
-        return None
-    if fork.relation == "loop":
-        return _skipped_turn(case, fork)
-    for side, other in _orientations(case, fork):
-        early = early_visit(case, side.rank, other.rank)
-        if early is None:
-            continue
-        lead = f" by {early.by} operation{'s' if early.by > 1 else ''}" if early.by else ""
-        before = "once" if early.visits == 1 else f"{early.visits} times"
-        said = (
-            f"Rank {side.rank} has come to {short_path(early.file)}:{early.line} too early{lead}: {before} before, "
-            f"both sides came there at the same number."
-        )
-        confidence = 0.78 if fork.relation == "skip" else 0.75 if early.by else 0.64
-        return Hypothesis(SKIPPED, confidence, said, at_fork(case, fork))
-    if fork.relation != "skip" or fork.block is None:
-        return None
-    past, jumped = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
-    said = (
-        f"Rank {past.rank} is past `{fork.block.text}` in its turn of the loop, rank {jumped.rank} is not there: it has "
-        f"left out the rest of a turn and is ahead."
-    )
-    return Hypothesis(SKIPPED, 0.7 if fork.sure else 0.55, said, at_fork(case, fork))
-
-
-def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
-    """One side has left the loop a turn early, and the loop has a way to leave out a turn: the batches may have been even."""
-    inside, past = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
-    around = inside.at.blocks if inside.at is not None else ()
-    loop = next((i for i, b in enumerate(around) if fork.block is not None and b.line == fork.block.line), None)
-    guards = [b for b in around[loop + 1 :] if b.kind == "guard"] if loop is not None else []
-    if not guards:
-        return None
-    said = (
-        f"Rank {past.rank} is a turn ahead at the end of the loop: it may have had fewer batches, or left out turns by "
-        f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
-    )
-    return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+def _in_store(case: Case) -> bool:
+    """Whether one of the culprits waits for a key of a store: that is no operation of all ranks."""
+    waits = (case.views[r].wait for r in (*case.blame.culprits, *case.blame.waiting) if r in case.views)
+    return any(w is not None and w.kind == "store" for w in waits)
 
 
 def mismatch(case: Case) -> Hypothesis | None:
     """Different operations met, and that is all that can be said."""
     parting = case.blame.parting
     wrong_pair = parting is not None and parting.mismatch
-    if case.blame.shape != "cycle" and not wrong_pair:
+    if not wrong_pair and (case.blame.shape != "cycle" or _in_store(case)):
         return None
     one, other = case.representatives()
     shown = tuple(r for r in (one, other) if r is not None)

@@ -6,35 +6,23 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes.forks import find_fork
-from hangwatch.causes.frames import calls, where
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.frames import bare, calls, is_program, where
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
-GENERATE = Knowledge(
-    id="generate-length-divergence",
-    title="Generation ended at different lengths on a sharded model",
-    remedy=(
-        "Pass synced_gpus=True to generate(): ranks that are done keep calling forward until all are.",
-        "Or generate on a gathered copy of the model (GatheredParameters, summon_full_params).",
-    ),
-)
-SHARDED_FORWARD = Knowledge(
-    id="sharded-forward-divergence",
-    title="The ranks take different ways through a sharded model",
-    remedy=(
-        "Run the same submodules on every rank in every step; give a skipped one a dummy input multiplied by zero.",
-        "For mixture-of-experts layers under ZeRO-3 call deepspeed.utils.set_z3_leaf_modules(model, [ExpertLayer]).",
-    ),
-)
+GENERATE = known("generate-length-divergence")
+SHARDED_FORWARD = known("sharded-forward-divergence")
 
 _SHARDING = (
     "torch/distributed/fsdp",
     "torch/distributed/_composable/fsdp",
     "deepspeed/runtime/zero",
     "fairscale/nn/data_parallel",
+    "torch/distributed/tensor/",
 )
 
 
@@ -43,7 +31,10 @@ def _under_sharding(path: Sequence[Frame]) -> Frame | None:
 
 
 def _generation(path: Sequence[Frame]) -> Frame | None:
-    return calls(path, "transformers/generation/", "generate")
+    """The call of a ``generate``, of transformers or of the program's own."""
+    return calls(path, "transformers/generation/", "generate") or next(
+        (f for f in path if is_program(f) and bare(f) == "generate"), None
+    )
 
 
 def generate_length(case: Case) -> Hypothesis | None:
@@ -57,7 +48,7 @@ def generate_length(case: Case) -> Hypothesis | None:
             continue
         said = f"Rank {side.rank} still generates on a sharded model, rank {other.rank} is done and calls no forward any more."
         evidence = (Evidence(side.rank, "stack", f"in {where(sharding)} below {where(inside)}"), *at_fork(case, fork))
-        return Hypothesis(GENERATE, 0.88, said, evidence)
+        return Hypothesis(GENERATE, 0.6 if fork.ranked else 0.88, said, evidence)
     return None
 
 
@@ -66,16 +57,27 @@ def _module(path: Sequence[Frame]) -> Frame | None:
 
 
 def sharded_forward(case: Case) -> Hypothesis | None:
-    """The paths part below a module's ``forward``, or one side gathers shards in a forward the other is through with."""
+    """The paths part inside the model's forward and backward, and at least one side needs shards there that all ranks hold."""
     fork = find_fork(case) if parted(case) else None
-    if fork is None or fork.relation == "same":
+    if fork is None:
         return None
     shared = fork.mine.path[len(fork.mine.tail) - 1 :]
     sharding = _under_sharding(fork.mine.tail) or _under_sharding(fork.theirs.tail)
-    if sharding is not None and _module(shared) is not None:
+    if sharding is not None and _module(shared) is not None and fork.relation != "same":
         said = f"The ranks part inside the model's forward, and {where(sharding)} needs the parameters' shards of every rank."
         return Hypothesis(SHARDED_FORWARD, 0.87, said, at_fork(case, fork))
-    if fork.relation != "order" or fork.mine.at is None or fork.theirs.at is None:
+    both = all(_computing(side.path) is not None for side in (fork.mine, fork.theirs))
+    if fork.relation == "same" and both and (sharding := sharding or _under_sharding(fork.mine.path)) is not None:
+        said = (
+            f"The ranks are in one and the same step of the program, at different operations of the model; {where(sharding)} "
+            f"needs every rank, and not all of them run the same modules."
+        )
+        shown = tuple(
+            Evidence(s.rank, "stack", where(f)) for s in (fork.mine, fork.theirs) if (f := _computing(s.path))
+        )
+        return Hypothesis(SHARDED_FORWARD, 0.8, said, (*shown, *at_fork(case, fork)))
+    inside = fork.relation == "branch" and not (fork.sure or fork.ranked)  # a condition further down, in the model
+    if not (fork.relation == "order" or inside) or fork.mine.at is None or fork.theirs.at is None:
         return None
     behind, ahead = (fork.mine, fork.theirs) if fork.mine.at.line < fork.theirs.at.line else (fork.theirs, fork.mine)
     sharding = _under_sharding(behind.tail)
@@ -85,4 +87,15 @@ def sharded_forward(case: Case) -> Hypothesis | None:
         f"Rank {behind.rank} still gathers shards in a forward that rank {ahead.rank} is through with: it runs more "
         f"modules than the other."
     )
-    return Hypothesis(SHARDED_FORWARD, 0.6, said, at_fork(case, fork))
+    return Hypothesis(SHARDED_FORWARD, 0.8 if _computing(ahead.path) else 0.6, said, at_fork(case, fork))
+
+
+def _computing(path: Sequence[Frame]) -> Frame | None:
+    """The program's frame in which a path goes into the model's forward or backward."""
+    entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
+    return next((f for f in path[entry:] if is_program(f)), None) if entry is not None else None
+
+
+def _is_entry(frame: Frame) -> bool:
+    called = calls((frame,), "torch/nn/modules/module.py", "_call_impl")
+    return called is not None or bare(frame) in {"_engine_run_backward", "backward"}

@@ -3,52 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.views import RankView
 from hangwatch.causes.frames import bare, calls, where
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
 from hangwatch.causes.lost import ending
 from hangwatch.causes.observations import at_process, at_stack
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
-RANK0_WORK = Knowledge(
-    id="rank0-work",
-    title="It works alone while the others wait at a barrier",
-    remedy=(
-        "If the work is long (tokenising, downloading, saving), do it before the job, or cache its result.",
-        "Raise the timeout for the others: init_process_group(timeout=...), ddp_timeout in TrainingArguments.",
-        "Spread the work over all ranks.",
-    ),
-)
-COMPILE = Knowledge(
-    id="compile-skew",
-    title="It is compiling while the others wait",
-    remedy=(
-        "Share the compiler's cache: TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR or TORCH_EXTENSIONS_DIR on one file system.",
-        "Avoid recompilation for other shapes: torch.compile(dynamic=True), or pad the batches.",
-        "Compile operators before the job (DS_BUILD_OPS=1 for DeepSpeed).",
-    ),
-)
-BUSY_LOOP = Knowledge(
-    id="busy-loop",
-    title="It computes in the same few lines and does not come back",
-    remedy=(
-        "See the line above for a loop whose end depends on data, a retry without limit, or quadratic work on one sample.",
-    ),
-)
-STRAGGLER = Knowledge(
-    id="straggler",
-    title="It is slower than the others, which wait for it in every step",
-    remedy=(
-        "Compare what it does in the lines above with the others: longer samples, a slow disk, a shared or throttled machine.",
-        "Balance the batches (group_by_length, or a sampler by token count).",
-    ),
-)
+RANK0_WORK = known("rank0-work")
+COMPILE = known("compile-skew")
+BUSY_LOOP = known("busy-loop")
+STRAGGLER = known("straggler")
 
 #: From how long on computing in the same lines is no ordinary step, where nothing is known of the job's cadence.
 LONG_S = 240.0
+#: From how many times the longest step on record, and how many seconds, on computing is beyond anything the job has done.
+UNHEARD_OF = 8.0
+UNHEARD_OF_FLOOR_S = 3.0
+_STEPS_ON_RECORD = 8
 _COMPILERS = frozenset(
     {"nvcc", "cicc", "ptxas", "cc1plus", "cc1", "g++", "gcc", "clang", "clang++", "ninja", "c++", "ld", "hipcc"}
 )
@@ -130,15 +107,28 @@ def busy_loop(case: Case) -> Hypothesis | None:
     """One rank computes in one function for as long as we look, and has done so for long."""
     for rank, view in _busy(case):
         place = _shared_place(view)
-        if place is None or bare(place) == "<module>" or (view.motion.cpu_share or 0.0) < 0.5:
+        running = all(p.state == "R" for p in view.capture.processes[-2:])
+        if place is None or bare(place) == "<module>" or not (running or (view.motion.cpu_share or 0.0) >= 0.5):
             continue
         onset = case.onset_ns
         waited_s = (case.capture.at_ns - onset) / 1e9 if onset is not None else 0.0
-        confidence = 0.6 if waited_s >= LONG_S else 0.3
+        longest_s = _longest_step_s(view)
+        unheard_of = longest_s is not None and waited_s >= max(UNHEARD_OF * longest_s, UNHEARD_OF_FLOOR_S)
+        confidence = 0.6 if waited_s >= LONG_S or unheard_of else 0.3
         said = f"Rank {rank} computes in {bare(place)} in every sample, for {waited_s:.0f} s now."
+        if unheard_of:
+            said = said[:-1] + f"; between two of its operations before lay {longest_s:.2g} s at most."
         evidence = (Evidence(rank, "stack", f"in every sample: {where(place)}"), *at_process(case, rank))
         return Hypothesis(BUSY_LOOP, confidence, said, evidence)
     return None
+
+
+def _longest_step_s(view: RankView) -> float | None:
+    """The longest time between two operations on the rank's record, without the first ones (it warms up); None: too few."""
+    flight = view.capture.flight
+    at_ns = [o.created_ns for o in flight.operations] if flight is not None else []
+    steps = [(b - a) / 1e9 for a, b in pairwise(at_ns)][_STEPS_ON_RECORD // 2 :]
+    return max(steps) if len(steps) >= _STEPS_ON_RECORD else None
 
 
 def straggler(case: Case) -> Hypothesis | None:

@@ -6,57 +6,19 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.places import is_interpreter, user_frame
-from hangwatch.analysis.views import RankView
-from hangwatch.causes.frames import bare, calls, is_program, where
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
-from hangwatch.causes.observations import at_process, at_stack
+from hangwatch.analysis.places import user_frame
+from hangwatch.causes.frames import calls
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.causes.observations import at_process, at_stack, looked_at, standing
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, ThreadStack
 
-DEBUGGER = Knowledge(
-    id="debugger",
-    title="It is at a debugger's or an input prompt",
-    remedy=(
-        "Answer the prompt (`c` goes on), or remove breakpoint(), pdb.set_trace() or input() from the code.",
-        "Set PYTHONBREAKPOINT=0 for jobs nobody watches; use torch.distributed.breakpoint(rank) to debug one rank on purpose.",
-    ),
-)
-DATALOADER = Knowledge(
-    id="dataloader-stall",
-    title="It waits for a batch from its DataLoader's workers",
-    remedy=(
-        "See the worker's own stack above: it says which file, lock or call it is stuck in.",
-        "Set DataLoader(timeout=...) to have an error in place of a hang, and num_workers=0 to find the sample.",
-    ),
-)
-BLOCKED_IO = Knowledge(
-    id="blocked-io",
-    title="It is blocked in a read, a write or an open",
-    remedy=(
-        "Check the file or connection named above: a network file system that does not answer, a pipe nobody writes to, a "
-        "server that stays silent.",
-        "Give downloads and connections a timeout; copy data to a local disk first.",
-    ),
-)
-GIL = Knowledge(
-    id="gil-held",
-    title="Native code holds the interpreter's lock and does not return",
-    remedy=(
-        "See the line above: the native call under it must release the GIL (Py_BEGIN_ALLOW_THREADS, py::gil_scoped_release, "
-        "ctypes.CDLL in place of ctypes.PyDLL).",
-        "Take a native stack of that rank: `py-spy dump --native --pid PID` or gdb.",
-    ),
-)
-LOCKS = Knowledge(
-    id="lock-deadlock",
-    title="Its main thread waits for a lock that another of its threads does not give back",
-    remedy=(
-        "Take locks in one order in all threads, or join them into one.",
-        "Do not hold a lock across a call that waits (a queue, a join, input and output, a collective).",
-    ),
-)
+DEBUGGER = known("debugger")
+DATALOADER = known("dataloader-stall")
+BLOCKED_IO = known("blocked-io")
+GIL = known("gil-held")
 
 _PROMPTS = (
     ("/pdb.py", ()), ("/bdb.py", ()), ("/cmd.py", ("cmdloop",)), ("/code.py", ("interact", "raw_input")),
@@ -78,15 +40,16 @@ _CALLS = frozenset(
 )  # fmt: skip
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
 _TERMINAL = re.compile(r"/dev/(?:pts/|tty|console)")
-_LOCKING = re.compile(r"\.acquire\(|^with\s+\w[\w.]*\s*(?:\(|:|,| as )")
+#: Where a main thread waits for a lock that is a file, by file of the library. They look again and again, and sleep.
+_LOCK_FILES = {
+    "/filelock/": ("acquire", "__enter__"),
+    "torch/utils/file_baton.py": ("wait",),
+    "torch/utils/_filelock.py": ("acquire", "__enter__"),
+    "/fasteners/": ("acquire", "__enter__", "acquire_read_lock", "acquire_write_lock"),
+    "/portalocker/": ("acquire", "__enter__", "lock"),
+}
 #: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
 STALE_BEAT_S = 2.0
-
-
-def _culprits(case: Case) -> list[tuple[int, RankView]]:
-    """The culprits that are there to be looked at and not waiting for other ranks by what their stacks show."""
-    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
-    return [(r, v) for r, v in found if not v.gone and v.motion.state != "stopped" and v.wait is None]
 
 
 def _above_program(frames: Sequence[Frame]) -> Sequence[Frame]:
@@ -97,7 +60,7 @@ def _above_program(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def debugger(case: Case) -> Hypothesis | None:
     """Debugger frames above the user's code, or a line that asks for input and waits in a read."""
-    for rank, view in _culprits(case):
+    for rank, view in looked_at(case):
         above = _above_program(view.frames)
         for part, functions in _PROMPTS:
             frame = calls(above, part, *functions)
@@ -121,23 +84,18 @@ def debugger(case: Case) -> Hypothesis | None:
 
 def dataloader(case: Case) -> Hypothesis | None:
     """The main thread is in the DataLoader's wait for its workers; a worker's stack says why."""
-    for rank, view in _culprits(case):
+    for rank, view in looked_at(case):
         frame = calls(view.frames, "torch/utils/data/dataloader.py", "_try_get_data", "_get_data", "_shutdown_workers")
         if frame is None:
             continue
         evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
         last = view.capture.processes[-1] if view.capture.processes else None
         for child in last.children if last else ():
-            idle = any("multiprocessing/queues.py" in line or "_worker_loop" in line for line in child.stack[:6])
+            idle = any("multiprocessing/queues.py" in line for line in child.stack[:4])
             if child.stack and not idle:
                 channel = f", kernel wait channel {child.wait_channel}" if child.wait_channel else ""
-                evidence += (
-                    Evidence(
-                        rank,
-                        "child process",
-                        f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}",
-                    ),
-                )
+                told = f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}"
+                evidence += (Evidence(rank, "child process", told),)
         said = f"Rank {rank} waits for the next batch, and its workers do not deliver it."
         return Hypothesis(DATALOADER, 0.93, said, evidence)
     return None
@@ -145,9 +103,15 @@ def dataloader(case: Case) -> Hypothesis | None:
 
 def blocked_io(case: Case) -> Hypothesis | None:
     """The main thread sits in a system call on a file, a pipe or a connection."""
-    for rank, view in _culprits(case):
+    for rank, view in looked_at(case):
         if view.motion.state == "busy" or not view.capture.processes:
             continue
+        lock = next((f for part, names in _LOCK_FILES.items() if (f := calls(view.frames, part, *names))), None)
+        if lock is not None:
+            # Whoever has it may be another rank, which is at work.
+            sure = 0.9 if len(standing(case)) == len(case.blame.culprits) else 0.6
+            said = f"Rank {rank}'s main thread waits for a lock file, which somebody else has or has left behind."
+            return Hypothesis(BLOCKED_IO, sure, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
         confidence = _io_confidence(view.capture.processes)
         if confidence is None:
             continue
@@ -184,7 +148,7 @@ def _io_confidence(samples: Sequence[ProcessSample]) -> float | None:
 
 def gil_held(case: Case) -> Hypothesis | None:
     """One thread has the lock in every sample and does not move; the beat, which needs the lock, has stopped."""
-    for rank, view in _culprits(case):
+    for rank, view in looked_at(case):
         stacks = view.capture.stacks
         holders = [next((t for t in s.threads if t.owns_gil), None) for s in stacks]
         held = [h for h in holders if h is not None]
@@ -200,6 +164,8 @@ def gil_held(case: Case) -> Hypothesis | None:
         # Asleep in the kernel with the lock: nobody who merely computes looks like this.
         alone = 0.7 if holder.active else 0.88
         confidence = (0.94 if same else 0.6) if stale else alone
+        if holder.active and view.motion.state == "busy" and all(p.state == "R" for p in view.capture.processes[-2:]):
+            confidence = 0.5  # it computes, in one call; that others starve follows from it
         evidence: tuple[Evidence, ...] = (
             Evidence(
                 rank,
@@ -220,35 +186,3 @@ def gil_held(case: Case) -> Hypothesis | None:
 
 def _place(thread: ThreadStack) -> tuple[tuple[str, int], ...]:
     return tuple((f.file, f.line) for f in thread.frames)
-
-
-def lock_deadlock(case: Case) -> Hypothesis | None:
-    """The main thread is taking a lock in the program's own code and does not move; other threads that rest there too."""
-    for rank, view in _culprits(case):
-        last = view.capture.processes[-1] if view.capture.processes else None
-        futex = last is not None and "futex" in (last.wait_channel or last.syscall or "")
-        main = next((t for t in view.threads if t.is_main), None)
-        if view.motion.state != "stuck" or not futex or main is None or not _takes_lock(main):
-            continue
-        # Source is read for main threads only: of the others it is known that they rest in the program's own code.
-        others = [t for t in view.threads if not t.is_main and t.frames and not t.active and is_program(t.frames[0])]
-        others = [t for t in others if t.frames[0].source is None or _takes_lock(t)]
-        if not others:
-            continue
-        evidence = at_stack(case, rank, main.frames[0])
-        evidence += tuple(
-            Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} rests in {where(t.frames[0])}")
-            for t in others[:2]
-        )
-        said = f"Rank {rank}'s main thread waits for a lock, another thread of it rests too, and nothing of it moves."
-        confidence = 0.72 if any(_takes_lock(t) for t in others) else 0.6
-        return Hypothesis(LOCKS, confidence, said, (*evidence, *at_process(case, rank)))
-    return None
-
-
-def _takes_lock(thread: ThreadStack) -> bool:
-    """Whether the thread's deepest frame is a program's line that takes a lock (a wait on a queue or a condition is none)."""
-    if not thread.frames or thread.active:
-        return False
-    frame = thread.frames[0]
-    return not is_interpreter(frame) and bool(frame.source and _LOCKING.search(frame.source)) and bare(frame) != "wait"

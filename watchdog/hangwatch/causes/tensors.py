@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
+from hangwatch.analysis.alignment import signature
 from hangwatch.analysis.case import Case
 from hangwatch.causes.forks import find_fork
-from hangwatch.causes.hypothesis import Hypothesis, Knowledge
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_recorder, at_stack
 
-SHAPES = Knowledge(
-    id="shape-mismatch",
-    title="The same operation has tensors of different sizes on different ranks",
-    remedy=(
-        "Pad to a common size, or exchange the sizes first (all_gather of the shape, then pad, gather, cut).",
-        "For evaluation with accelerate use pad_across_processes() before gather().",
-    ),
-)
-DTYPES = Knowledge(
-    id="dtype-mismatch",
-    title="The same operation has tensors of different types on different ranks",
-    remedy=(
-        "Convert to one dtype before the call; look for autocast or a default dtype that is set on some ranks only.",
-    ),
-)
+SHAPES = known("shape-mismatch")
+DTYPES = known("dtype-mismatch")
 
 
 def tensors(case: Case) -> Hypothesis | None:
@@ -37,6 +26,8 @@ def tensors(case: Case) -> Hypothesis | None:
     fork = find_fork(case)
     same_place = fork is not None and fork.relation == "same"
     types = ours.input_dtypes != theirs.input_dtypes
+    if signature(ours) == signature(theirs):
+        return None
     evidence = at_recorder(case, (one, other)) + at_stack(case, one) + at_stack(case, other)
     what = "types" if types else "sizes"
     said = f"Ranks {one} and {other} both call {ours.op} at number {parting.seq}, with tensors of different {what}."

@@ -1,0 +1,68 @@
+"""A verdict does not depend on the size of the job: recorded hangs with up to 512 ranks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recorded import NAMES, load
+from replicas import enlarged, has_peers
+
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.model.capture import Capture
+
+LARGEST = 512
+SETTINGS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+#: All that have a verdict and whose ranks can have copies.
+HANGS = tuple(n for n in NAMES if diagnose(load(n)).verdict.kind != "healthy" and not has_peers(load(n)))
+
+
+def _numbered(counts: dict[int, int], order: list[int]) -> dict[int, list[int]]:
+    """New rank numbers in the given order, so many for each old rank."""
+    numbers = iter(order)
+    return {rank: [next(numbers) for _ in range(count)] for rank, count in counts.items()}
+
+
+def _check(capture: Capture, copies: dict[int, list[int]]) -> None:
+    before, after = diagnose(capture).verdict, diagnose(enlarged(capture, copies)).verdict
+    assert after.kind == before.kind
+    assert after.proven == before.proven
+    assert set(after.culprit_ranks) == {new for rank in before.culprit_ranks for new in copies[rank]}
+    assert set(after.waiting_ranks) == {new for rank in before.waiting_ranks for new in copies[rank]}
+    assert before.cause is not None
+    assert after.cause is not None
+    assert after.cause.id == before.cause.id
+    # People read it: what is said does not grow with the job.
+    assert len(after.cause.evidence) <= len(before.cause.evidence) + 2
+    assert len(after.waits) <= len(before.waits) + 2
+
+
+@SETTINGS
+@given(name=st.sampled_from(HANGS), data=st.data())
+def test_more_ranks_that_wait_change_nothing(name: str, data: st.DataObject) -> None:
+    """However many ranks wait beside those that waited, the culprits and the cause are the same."""
+    capture = load(name)
+    verdict = diagnose(capture).verdict
+    world = range(capture.job.world_size or 0)
+    room = LARGEST - len(world)
+    counts = {}
+    for rank in world:
+        more = data.draw(st.integers(0, room)) if rank in verdict.waiting_ranks else 0
+        room -= more
+        counts[rank] = 1 + more
+    order = data.draw(st.permutations(range(sum(counts.values()))))
+    _check(capture, _numbered(counts, order))
+
+
+#: A straggler is one rank among many, so it has no copies.
+STANDING = tuple(n for n in HANGS if diagnose(load(n)).verdict.kind != "straggler")
+
+
+@pytest.mark.parametrize("name", STANDING)
+def test_every_rank_many_times(name: str) -> None:
+    """The same hang, in proportion, in a job of up to 512 ranks: every copy of a culprit is one."""
+    capture = load(name)
+    world = range(capture.job.world_size or 0)
+    times = LARGEST // len(world)
+    # Neighbours are not alike: copies of one rank are spread over the whole job.
+    _check(capture, {rank: [rank + i * len(world) for i in range(times)] for rank in world})

@@ -1,0 +1,158 @@
+"""What the history says of a loop that one side is in and the other has left: a turn cut short, or a part of it only one does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hangwatch.analysis.case import Case
+from hangwatch.causes.forks import CONDITIONS, Fork, Side
+from hangwatch.causes.frames import by_rank, is_program
+from hangwatch.causes.turns import Steps, batch_loop, inside, steps_of
+from hangwatch.model.collectives import Operation
+from hangwatch.model.stacks import Block, Frame
+
+_TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:")
+_FIXED = re.compile(r" in range\(\d+\):$")
+_EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A fork of relation ``loop``, seen from the side that is still in it.
+
+    ``frame`` and ``block``: the innermost loop over batches that its path is in; the other side has left that too.
+    """
+
+    case: Case
+    inside: Side
+    past: Side
+    frame: Frame
+    block: Block
+    steps: Steps
+
+    @property
+    def conditions(self) -> tuple[Block, ...]:
+        """The conditions inside the loop that the pending operation is under, those of called functions included."""
+        around = self.frame.blocks
+        own = around[around.index(self.block) + 1 :] if self.block in around else ()
+        deeper = self.inside.path[: self.inside.path.index(self.frame)]
+        below = (b for f in reversed(deeper) if is_program(f) for b in f.blocks)
+        return tuple(b for b in (*own, *below) if b.kind in CONDITIONS or (b.kind == "guard" and by_rank(b.text)))
+
+    @property
+    def ranked(self) -> Block | None:
+        """A condition inside the loop that speaks of the rank, and whose other branch the side past the loop never came by."""
+        for block in self.conditions:
+            if by_rank(block.text) and not self._came_by_other_branch(block):
+                return block
+        return None
+
+    @property
+    def behind(self) -> Block | None:
+        """A condition behind the loop that the side past it is under, and the side in it has never been.
+
+        It tells that this side has gone there by itself, and that the other is in the next round of what is around the loop.
+        """
+        at = self.past.at
+        if at is None or self.inside.at is None:
+            return None
+        shared = {(b.kind, b.line) for b in self.inside.at.blocks}
+        frames = [f for f in reversed(self.past.tail) if is_program(f)]
+        own = (
+            (f, b)
+            for f in frames
+            for b in f.blocks
+            if b.kind in CONDITIONS and (f != at or (b.kind, b.line) not in shared)
+        )
+        done = _operations(self.case, self.inside.rank)
+        for frame, block in own:
+            if (by_rank(block.text) or self.fixed) and all(inside(o.frames or (), frame, block) is None for o in done):
+                return block
+        return None
+
+    @property
+    def failed(self) -> Block | None:
+        """A condition inside the loop on a variable that is empty on the side past the loop."""
+        theirs = next(
+            (f for f in self.past.path if (f.file, f.function) == (self.frame.file, self.frame.function)), None
+        )
+        for block in self.conditions:
+            found = _TESTED.fullmatch(block.text)
+            told = (theirs.locals or {}).get(found["name"]) if theirs is not None and found is not None else None
+            if told == "None" or (told in _EMPTY and found is not None and not found["none"]):
+                return block
+        return None
+
+    @property
+    def visited(self) -> bool | None:
+        """Whether the side past the loop has ever called a collective in it; None where its call sites are not known."""
+        operations = _operations(self.case, self.past.rank)
+        if sum(bool(o.frames) for o in operations) * 2 <= len(operations):
+            return None
+        return any(inside(o.frames or (), self.frame, self.block) is not None for o in operations)
+
+    @property
+    def alone(self) -> bool:
+        """Whether only one side has been in the loop: ever, or this time, when both had just been somewhere else together."""
+        before = self.steps.before
+        entered = before is None or inside(before.frames or (), self.frame, self.block) is not None
+        return self.visited is False or not entered
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the loop has the same number of turns wherever it is run: ``for _ in range(5)``."""
+        return _FIXED.search(self.block.text) is not None
+
+    @property
+    def called(self) -> Block | None:
+        """The condition under which the function with the loop was called, where only one side has called it."""
+        if not self.alone or self.inside.at is None or self.frame == self.inside.at:
+            return None
+        index = self.inside.path.index(self.frame)
+        above = [f for f in reversed(self.inside.path[index + 1 : len(self.inside.tail)]) if is_program(f)]
+        shared = {(b.kind, b.line) for b in self.past.at.blocks} if self.past.at is not None else set()
+        own = (b for f in above for b in reversed(f.blocks) if f != self.inside.at or (b.kind, b.line) not in shared)
+        return next((b for b in own if b.kind in CONDITIONS), None)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the loop goes over names, and not over batches: its variable is a string."""
+        target = self.block.text.partition(" in ")[0].removeprefix("for ")
+        names = re.findall(r"[A-Za-z_]\w*", target)
+        told = [(self.frame.locals or {}).get(name, "") for name in names]
+        return self.block.kind == "for" and any(t.startswith("str(") for t in told)
+
+    @property
+    def mid_turn(self) -> bool:
+        """Whether the side past the loop has begun the very turn that the other is in: it took part in what came before in it.
+
+        Batches that run out end a loop between two turns.
+        """
+        return self.steps.earlier_in_turn(self.frame, self.block)
+
+    def _came_by_other_branch(self, block: Block) -> bool:
+        other = {"if": "else", "else": "if"}.get(block.kind)
+        return any(
+            (b.kind, b.line) == (other, block.line)
+            for o in _operations(self.case, self.past.rank)
+            for f in o.frames or ()
+            for b in f.blocks
+        )
+
+
+def loop_of(case: Case, fork: Fork) -> Loop | None:
+    """The loop that only one of the two sides is in."""
+    if fork.relation != "loop" or fork.block is None:
+        return None
+    side, past = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
+    found = batch_loop(side.tail)
+    if found is None:
+        found = next(((f, fork.block) for f in reversed(side.tail) if fork.block in f.blocks), None)
+    if found is None:
+        return None
+    return Loop(case, side, past, *found, steps_of(case, side.rank, side.path, past.rank))
+
+
+def _operations(case: Case, rank: int) -> tuple[Operation, ...]:
+    return case.history.operations.get(rank, ())

@@ -1,0 +1,119 @@
+"""The ranks parted ways: one side has left out a step, or a part of one, and is ahead of the others by it ever since."""
+
+from __future__ import annotations
+
+from hangwatch.analysis.case import Case
+from hangwatch.causes.forks import Fork, Side, find_fork
+from hangwatch.causes.frames import bare, is_program, site
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.causes.loops import loop_of
+from hangwatch.causes.observations import at_fork
+from hangwatch.causes.parted import orientations, parted
+from hangwatch.causes.sites import early_visit
+from hangwatch.causes.turns import LOOPS, steps_of
+from hangwatch.causes.turns import inside as visit
+from hangwatch.model.text import short_path
+
+SKIPPED = known("skipped-collective")
+
+
+def skipped(case: Case) -> Hypothesis | None:
+    """One side jumped over part of a turn of the loop, or came sooner than ever before to a place both come to."""
+    fork = find_fork(case) if parted(case) else None
+    if fork is None or (fork.ranked and fork.relation != "skip"):
+        return None
+    if fork.relation == "loop":
+        return _skipped_turn(case, fork)
+    if fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank and _usual(case, fork):
+        said = (
+            f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
+            f"turns before, and is ahead of them."
+        )
+        return Hypothesis(SKIPPED, 0.7, said, at_fork(case, fork))
+    for side, other in orientations(case, fork):
+        early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
+        if early is None:
+            continue
+        lead = f" by {early.by} operation{'s' if early.by > 1 else ''}" if early.by else ""
+        before = "once" if early.visits == 1 else f"{early.visits} times"
+        said = (
+            f"Rank {side.rank} has come to {short_path(early.file)}:{early.line} too early{lead}: {before} before, "
+            f"both sides came there at the same number."
+        )
+        confidence = 0.78 if fork.relation == "skip" else 0.75 if early.by else 0.64
+        return Hypothesis(SKIPPED, confidence, said, at_fork(case, fork))
+    if fork.relation == "order" and _passed_by(case, fork):
+        said = (
+            f"Rank {fork.mine.rank} is past the place rank {fork.theirs.rank} is at without the operation there, which it has "
+            f"called together with the others before."
+        )
+        return Hypothesis(SKIPPED, 0.66, said, at_fork(case, fork))
+    if fork.relation != "skip" or fork.block is None:
+        return None
+    past, jumped = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
+    said = (
+        f"Rank {past.rank} is past `{fork.block.text}` in its turn of the loop, rank {jumped.rank} is not there: it has "
+        f"left out the rest of a turn and is ahead."
+    )
+    return Hypothesis(SKIPPED, 0.7 if fork.sure else 0.55, said, at_fork(case, fork))
+
+
+def _own_loop(side: Side, other: Side) -> bool:
+    """Whether a side is in a loop, where the paths part or below, that the other is not in; or may be: nobody read the source."""
+    if side.at is None or other.at is None:
+        return True
+    shared = {(b.kind, b.line) for b in other.at.blocks}
+    own = any(b.kind in LOOPS and (b.kind, b.line) not in shared for b in side.at.blocks)
+    below = [f for f in side.tail[:-1] if is_program(f)]
+    unread = any(f.source is None for f in (side.at, *below) if is_program(f))
+    return own or unread or any(b.kind in LOOPS for f in below for b in f.blocks)
+
+
+def _passed_by(case: Case, fork: Fork) -> bool:
+    """Whether the culprit is further down in one function, and has often been where the other is."""
+    mine, theirs, there = fork.mine.at, fork.theirs.at, site(fork.theirs.path)
+    if not case.blame.waiting or mine is None or theirs is None or there is None:
+        return False
+    if mine.line <= theirs.line:
+        # It may be in the next turn of a loop already, having left out the rest of the one before.
+        before = steps_of(case, fork.mine.rank, fork.mine.path, fork.theirs.rank).before
+        last = next(
+            (f for f in (before.frames or () if before else ()) if (f.file, bare(f)) == (mine.file, bare(mine))), None
+        )
+        if last is None or not mine.line <= last.line < theirs.line:
+            return False
+    done = case.history.operations.get(fork.mine.rank, ())
+    return sum(o.completed and site(o.frames or ()) == there for o in done) >= 2
+
+
+def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
+    """One side has left the loop a turn early, and the loop has a way to leave out a turn: the batches may have been even."""
+    loop = loop_of(case, fork)
+    if loop is None:
+        return None
+    past = loop.past.rank
+    if loop.mid_turn and loop.ranked is None:
+        said = (
+            f"Rank {past} has begun the turn of `{loop.block.text}` that rank {loop.inside.rank} is in, and left the loop in the "
+            f"midst of it: its data had not ended."
+        )
+        return Hypothesis(SKIPPED, 0.8, said, at_fork(case, fork))
+    around = loop.frame.blocks
+    guards = [b for b in around[around.index(loop.block) + 1 :] if b.kind == "guard"]
+    if not guards:
+        return None
+    said = (
+        f"Rank {past} is a turn ahead at the end of the loop: it may have had fewer batches, or left out turns by "
+        f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
+    )
+    return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+
+
+def _usual(case: Case, fork: Fork) -> bool:
+    """Whether the side that is not under the condition has been so in earlier turns, and called what is under it."""
+    inside, outside = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
+    if inside.at is None or fork.block is None:
+        return False
+    done = case.history.operations.get(outside.rank, ())
+    return any(visit(o.frames or (), inside.at, fork.block) is not None for o in done if o.completed)
