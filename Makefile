@@ -62,7 +62,7 @@ test: $(VENV)/.test ## All checks: lint, formatting, types, import rules, tests.
 	echo "running the tests ..."
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
 
-scenarios: $(VENV)/.test ## Run the catalogue of real hangs and controls, and write docs/scenarios.md (ONLY=NAME for some).
+scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (ONLY=NAME for some).
 	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
 
 lint: $(VENV)/.lint ## The checks that run no program: ruff, mypy, import-linter.
@@ -121,4 +121,8 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 	command -v promtool >/dev/null || { $(call debian_package,prometheus,promtool that checks our metrics); }
 	export DS_BUILD_OPS=0
 	$(call pip_install,the test tools and DeepSpeed (about 20 MB, once),-c constraints.txt --group test)
+	touch $@
+
+$(VENV)/.scenarios: $(VENV)/.test
+	@$(call pip_install,Lightning and torchmetrics for the catalogue (about 2 MB, once),-c constraints.txt --group scenarios)
 	touch $@

@@ -1,4 +1,4 @@
-"""``python -m scenarios [PATTERN ...]``: run the catalogue, or what of it matches, and write its tables."""
+"""``python -m scenarios [PATTERN ...]``: run the catalogue, or what of it matches, and say how it went."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import msgspec
 from scenarios.baselines import Baseline, run_baselines
 from scenarios.catalogue import HERE, Entry, load_catalogue
 from scenarios.judging import Judgement, Run, find_hang, judge
-from scenarios.recording import record
+from scenarios.recording import judge_again, path, record
 from scenarios.running import missing_need, run_all
 from scenarios.tables import Results, meets_bar, render, summarize
 
-DOCS = HERE.parent.parent / "docs"
+#: The last result of every scenario, with the page beside it.
+RESULTS = HERE.parent.parent / "docs" / "scenarios.json"
 #: Kept beside the catalogue: what other tools say of a hang changes with torch, not with us.
 BASELINES = HERE / "baselines.json"
 
@@ -44,10 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.baselines:
         _measure_baselines(wanted, folder / "baselines", options.jobs)
         return 0
+    if options.recorded:
+        wanted = [entry for entry in wanted if path(entry).exists()]
+        rows = [judge_again(entry) for entry in wanted]
+        print("\n".join(_line(row, None) for row in rows))
+        _print_figures(summarize(wanted, rows, [], {}), None)
+        return 0
     rows = _run(wanted, folder, options)
-    results = summarize(wanted, rows, _load_baselines(rows), skipped)
-    if not options.patterns:
-        _write(results, wanted)
+    results = summarize(wanted, rows, [], skipped)
+    if options.write:
+        _write(rows)
     _print_figures(results, folder)
     return 0 if meets_bar(results.figures) else 1
 
@@ -66,22 +73,20 @@ def _run(wanted: Sequence[Entry], folder: Path, options: argparse.Namespace) -> 
     return rows
 
 
-def _line(row: Judgement, run: Run) -> str:
+def _line(row: Judgement, run: Run | None) -> str:
     mark = "ok " if row.good else "BAD"
     confirmed = f", confirmed after {row.confirmed_s:.1f} s" if row.confirmed_s is not None else ""
-    told = f"{row.kind}{' proven' if row.proven else ''}, {row.said}{confirmed} ({run.took_s:.0f} s in all)"
+    took = f" ({run.took_s:.0f} s in all)" if run is not None else ""
+    told = f"{row.kind}{' proven' if row.proven else ''}, {row.said}{confirmed}{took}"
     return f"{mark} {row.name}: {told}" + "".join(f"\n      {difference}" for difference in row.wrong)
 
 
-def _load_baselines(rows: Sequence[Judgement]) -> list[Baseline]:
-    known = msgspec.json.decode(BASELINES.read_bytes(), type=list[Baseline]) if BASELINES.exists() else []
-    names = {row.name for row in rows}
-    return [baseline for baseline in known if baseline.name in names]
+def _load_baselines() -> list[Baseline]:
+    return msgspec.json.decode(BASELINES.read_bytes(), type=list[Baseline]) if BASELINES.exists() else []
 
 
 def _measure_baselines(wanted: Sequence[Entry], folder: Path, at_once: int) -> None:
-    known = msgspec.json.decode(BASELINES.read_bytes(), type=list[Baseline]) if BASELINES.exists() else []
-    found = {baseline.name: baseline for baseline in known}
+    found = {baseline.name: baseline for baseline in _load_baselines()}
     hangs = [entry for entry in wanted if entry.scenario.truth is not None]
     for number, baseline in enumerate(run_baselines(hangs, folder, at_once), 1):
         found[baseline.name] = baseline
@@ -90,19 +95,29 @@ def _measure_baselines(wanted: Sequence[Entry], folder: Path, at_once: int) -> N
         BASELINES.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
 
 
-def _write(results: Results, wanted: Sequence[Entry]) -> None:
-    (DOCS / "scenarios.md").write_text(render(results, wanted))
-    (DOCS / "scenarios.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+def _write(rows: Sequence[Judgement]) -> None:
+    """Put the rows into what ``docs/scenarios.json`` holds already, and make the page anew from all of it."""
+    entries = {entry.scenario.name: entry for entry in load_catalogue()}
+    before = msgspec.json.decode(RESULTS.read_bytes(), type=Results).scenarios if RESULTS.exists() else ()
+    latest = {row.name: row for row in (*before, *rows) if row.name in entries}
+    ran = [entry for name, entry in entries.items() if name in latest]
+    skipped = {name: missing_need(entry) or "not run yet" for name, entry in entries.items() if name not in latest}
+    ordered = [latest[entry.scenario.name] for entry in ran]
+    baselines = [baseline for baseline in _load_baselines() if baseline.name in latest]
+    results = summarize(ran, ordered, baselines, skipped)
+    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+    RESULTS.with_suffix(".md").write_text(render(results, ran))
 
 
-def _print_figures(results: Results, folder: Path) -> None:
+def _print_figures(results: Results, folder: Path | None) -> None:
     figures = results.figures
     print(
         f"{figures.hangs} hangs: culprits right in {figures.culprits:.1%}, cause first in {figures.cause_first:.1%}, among"
         f" the first three in {figures.cause_in_three:.1%}, {figures.wrong_proofs} wrong proofs; {figures.controls} controls:"
         f" {figures.false_alarms} called a hang; {figures.skipped} not run here"
     )
-    print(f"bundles are kept in {folder}")
+    if folder is not None:
+        print(f"bundles are kept in {folder}")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -114,7 +129,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many at once (default 1)")
     parser.add_argument("--keep", metavar="DIR", help="where bundles are kept (default: a new folder in /tmp)")
     parser.add_argument("--verbose", action="store_true", help="show the output of what went wrong")
+    parser.add_argument(
+        "--write", action="store_true", help="put the results into docs/scenarios.json and scenarios.md"
+    )
     parser.add_argument("--record", action="store_true", help="keep the hangs' captures for the tests")
+    parser.add_argument("--recorded", action="store_true", help="run nothing: diagnose the kept captures again")
     parser.add_argument("--baselines", action="store_true", help="run torch's own time limit and analyzer instead")
     return parser.parse_args(arguments)
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle import read_bundle
 from neutral import neutral
 from scenarios.catalogue import HERE, Entry
+from scenarios.judging import Judgement, judge_verdict
 
 CAPTURES = HERE / "captures"
 
@@ -25,6 +27,13 @@ def record(entry: Entry, incident: Incident, folder: Path) -> None:
     CAPTURES.mkdir(exist_ok=True)
     # No time and no name in the header: the same capture gives the same file.
     path(entry).write_bytes(gzip.compress(neutral(text, replacements).encode(), mtime=0))
+
+
+def judge_again(entry: Entry) -> Judgement:
+    """The row of a recorded hang by the present rules: what ``hangwatch diagnose`` says of its bundle today."""
+    truth = entry.scenario.truth
+    assert truth is not None
+    return judge_verdict(entry, truth, diagnose(load(entry)).verdict)
 
 
 def path(entry: Entry) -> Path:

@@ -114,8 +114,8 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
     parts = [
         "# The catalogue of scenarios",
         "Small real programs, each a way in which training hangs, or looks as if it did. `make scenarios` runs them under"
-        " `hangwatch run`, holds every verdict against the truth beside the program (`tests/scenarios/programs`) and"
-        " writes this page and `scenarios.json`. Do not edit it.",
+        " `hangwatch run` and holds every verdict against the truth beside the program (`tests/scenarios/programs`). This page"
+        " is made from `scenarios.json`, which holds the last result of each; do not edit it.",
         _figures(results.figures),
         "## What was said of what\n\nRows: the true cause; what was named first, and how often. *nothing*: no incident.",
         _table(("true cause", "said"), [(f"`{true}`", _said(true, said)) for true, said in results.confusion.items()]),

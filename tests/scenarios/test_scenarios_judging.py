@@ -1,0 +1,147 @@
+"""The catalogue's own judgement: it must call wrong what is wrong, or its figures mean nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hangwatch.model.incident import Cause, Collective, Divergence, Incident, JobEntry, SourceLine, Verdict
+from scenarios.catalogue import Control, Entry, Scenario, Truth, load_catalogue
+from scenarios.judging import Run, judge
+from scenarios.tables import meets_bar, render, summarize
+
+PROGRAM = """import torch.distributed as dist
+
+if dist.get_rank() == 0:
+    dist.all_reduce(metric)
+dist.barrier()
+"""
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Entry:
+    """A hang of three ranks."""
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    truth = Truth(
+        kinds=("deadlock",),
+        proven=True,
+        culprits=(0,),
+        cause="rank-conditional-collective",
+        waiting=(1, 2),
+        operation=("barrier",),
+        group=(0, 1, 2),
+        sequence=4,
+        culprit_line="dist.all_reduce(metric)",
+        others_line="dist.barrier()",
+    )
+    return Entry(Scenario(name="metric", describes="a metric on one rank", ranks=3, truth=truth), program)
+
+
+def right(entry: Entry) -> Verdict:
+    """What is to be said of it."""
+    lines = [SourceLine(str(entry.program), line, "<module>") for line in (4, 5)]
+    cause = Cause("rank-conditional-collective", "", 0.9, "")
+    return Verdict(
+        "deadlock", True, "critical", "", Collective("barrier", "default_pg", (0, 1, 2), 4, (), ()), (0,), (1, 2),
+        Divergence(*lines, group="default_pg", seq=4), cause,
+    )  # fmt: skip
+
+
+def ran(*verdicts: Verdict, status: int = 75) -> Run:
+    """A run in which these were told, two seconds after their onset."""
+    job = JobEntry("job", ("node-0",), 3, "torchrun", "train.py")
+    onset, confirmed = "2026-11-21T12:00:00.000Z", "2026-11-21T12:00:02.000Z"
+    incidents = (Incident("1", job, onset, confirmed, confirmed, None, verdict, (), {}, ()) for verdict in verdicts)
+    return Run(status, 9.0, tuple(incidents), "")
+
+
+def test_what_is_right_is_right(entry: Entry) -> None:
+    """Every detail agrees, and the time to confirmation is the incident's."""
+    row = judge(entry, ran(right(entry)))
+    assert row.good
+    assert row.wrong == ()
+    assert row.lines_right is True
+    assert row.confirmed_s == 2.0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"culprit_ranks": (1,)}, "culprits [1] and not [0]"),
+        ({"culprit_ranks": (0, 1)}, "culprits [0, 1] and not [0]"),
+        ({"waiting_ranks": (1,)}, "waiting [1] and not [1, 2]"),
+        ({"kind": "stall"}, "kind stall and not deadlock"),
+        ({"proven": False}, "proven False and not True"),
+        ({"collective": None}, "operation None and not barrier"),
+        ({"divergence": None}, "first difference None and not 4"),
+        ({"cause": Cause("uneven-inputs", "", 0.9, "")}, "cause uneven-inputs and not rank-conditional-collective"),
+        ({"cause": None}, "cause None and not rank-conditional-collective"),
+    ],
+)
+def test_every_difference_is_said(entry: Entry, change: dict[str, object], said: str) -> None:
+    """Whatever is not as the truth has it stands in the row."""
+    row = judge(entry, ran(msgspec.structs.replace(right(entry), **change)))
+    assert said in row.wrong
+    assert row.good == (not {"culprit_ranks", "cause"} & set(change))
+
+
+def test_a_line_of_another_file_is_wrong(entry: Entry) -> None:
+    """The right number in the wrong file does not count."""
+    elsewhere = SourceLine("/srv/other.py", 4, "<module>")
+    verdict = right(entry)
+    assert verdict.divergence is not None
+    divergence = msgspec.structs.replace(verdict.divergence, culprit=elsewhere)
+    row = judge(entry, ran(msgspec.structs.replace(verdict, divergence=divergence)))
+    assert row.lines_right is False
+
+
+def test_a_proof_that_names_somebody_else_is_a_wrong_proof(entry: Entry) -> None:
+    """It counts as such, and no share makes up for it."""
+    rows = [judge(entry, ran(msgspec.structs.replace(right(entry), culprit_ranks=(2,))))]
+    rows += [judge(entry, ran(right(entry)))] * 99
+    assert rows[0].wrong_proof
+    figures = summarize([entry], rows, [], {}).figures
+    assert figures.wrong_proofs == 1
+    assert not meets_bar(figures)
+    assert meets_bar(summarize([entry], rows[1:], [], {}).figures)
+
+
+def test_silence_is_wrong_of_a_hang_and_right_of_a_control(entry: Entry) -> None:
+    """No incident at all."""
+    hang = judge(entry, ran(status=0))
+    assert not hang.good
+    control = Entry(Scenario(name="fine", describes="", ranks=2, control=Control()), entry.program)
+    assert judge(control, ran(status=0)).good
+    assert not judge(control, ran(status=1)).good
+    alarmed = judge(control, ran(right(entry)))
+    assert alarmed.false_alarm
+    assert not meets_bar(summarize([control], [alarmed], [], {}).figures)
+
+
+def test_a_warning_is_no_alarm_where_it_is_allowed(entry: Entry) -> None:
+    """A straggler of a control that has one."""
+    warning = msgspec.structs.replace(right(entry), kind="straggler", proven=False)
+    for allowed in (True, False):
+        scenario = Scenario(name="slow", describes="", ranks=2, control=Control(warning=allowed))
+        row = judge(Entry(scenario, entry.program), ran(warning, status=0))
+        assert row.good == allowed
+        assert not row.false_alarm
+
+
+def test_the_page_shows_the_confusion(entry: Entry) -> None:
+    """What was taken for what stands out in the table."""
+    other = msgspec.structs.replace(right(entry), cause=Cause("uneven-inputs", "", 0.9, ""))
+    rows = [judge(entry, ran(right(entry))), judge(entry, ran(other))]
+    page = render(summarize([entry], rows, [], {}), [entry])
+    assert "| `rank-conditional-collective` | rank-conditional-collective 1, **uneven-inputs 1** |" in page
+    assert "| cause first | 50.0% | 90% |" in page
+
+
+def test_the_catalogue_can_be_read() -> None:
+    """Every file: names are unique, each has one truth, and the lines it names are in its program, once."""
+    assert load_catalogue()
+    assert load_catalogue(["control"])
+    assert not load_catalogue(["no such scenario"])
