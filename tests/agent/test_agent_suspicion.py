@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangwatch.agent.suspicion import Suspector, read_pulse
+from hangwatch.agent.suspicion import FIRST_SPACING_S, Suspector, read_pulse
 from hangwatch.analysis.patience import Cadence
 from hangwatch.model.beats import Beat, BeatGroup
 
@@ -101,3 +101,21 @@ def test_patience_grows_with_the_job_and_keeps_its_floor() -> None:
     assert cadence.patience().stall_s == 30.0
     cadence.learn(20.0)
     assert cadence.patience().stall_s == 80.0
+
+
+def test_another_reason_is_looked_into_soon() -> None:
+    """Looks at a job that rests grow rare; the first operation that is stuck afterwards does not wait for the next of them."""
+    suspector = Suspector()
+    now_s = 50.0
+    for _ in range(40):  # nothing in flight, nothing moves
+        found = suspector.update(
+            pulses(now_s, (5, 5, now_s - 40), (5, 5, now_s - 40)), unprobed=False, lost=False, now_s=now_s
+        )
+        if found is not None and now_s >= found.next_look_s:
+            found.looked(now_s, 60.0)
+        now_s += 1.0
+    assert found is not None
+    assert found.next_look_s > now_s + FIRST_SPACING_S
+    stuck = suspector.update(pulses(now_s, (6, 5, 0.9), (5, 5, 3.0)), unprobed=False, lost=False, now_s=now_s)
+    assert stuck is found
+    assert stuck.next_look_s <= now_s + FIRST_SPACING_S

@@ -40,16 +40,25 @@ def read_pulse(rank: int, beat: Beat, now_ns: int) -> Pulse:
 class Suspicion:
     """One episode of standing still, and its latest reason in words.
 
-    ``since_s`` and ``next_look_s`` are on the tick's (monotonic) clock.
+    ``since_s``, ``next_look_s`` and ``looked_s`` (None: not yet) are on the tick's (monotonic) clock.
     """
 
     since_s: float
     next_look_s: float
     spacing_s: float = FIRST_SPACING_S
     reason: str = ""
+    looked_s: float | None = None
+
+    def change(self, reason: str, now_s: float) -> None:
+        """Take in why it is suspected now: for another reason it is looked at soon, however long the last one has been known."""
+        if reason != self.reason:
+            self.reason, self.spacing_s = reason, FIRST_SPACING_S
+            soonest_s = now_s if self.looked_s is None else max(now_s, self.looked_s + FIRST_SPACING_S)
+            self.next_look_s = min(self.next_look_s, soonest_s)
 
     def looked(self, now_s: float, patience_s: float) -> None:
         """Plan the next look: further apart each time, but one at the moment the patience ends."""
+        self.looked_s = now_s
         wait_s = self.spacing_s
         left_s = self.since_s + patience_s - now_s
         if 0.0 < left_s < 1.5 * wait_s:
@@ -94,7 +103,7 @@ class Suspector:
             since_s = now_s - still_s
             self.current = Suspicion(since_s, now_s, reason=reason)
         else:
-            self.current.reason = reason
+            self.current.change(reason, now_s)
         return self.current
 
     def _silence_s(self, pulses: list[Pulse], now_s: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.analysis.alignment import GroupKey, mixed_groups
-from hangwatch.analysis.motion import Motion, read_motion
+from hangwatch.analysis.motion import Motion, read_motion, still_since_ns
 from hangwatch.analysis.waits import Wait, in_torch_distributed, read_destructor, read_wait
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import Operation
@@ -144,12 +144,15 @@ def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
     pending = tuple(o for o in operations if not o.completed and not _completed_since(o, capture, mixed))
     threads = capture.stacks[-1].threads if capture.stacks else ()
     frames = next((t.frames for t in threads if t.is_main), ())
-    # What it did before it came to the operation it is in says nothing about its wait.
-    motion = read_motion(capture, max(since_ns, pending[0].created_ns) if pending else since_ns)
+    wait = _read_wait(capture, frames, pending)
+    # What it did before it came to the operation it is in says nothing about its wait; an operation that nobody recorded
+    # began at the latest when the thread that waits for it ran for the last time.
+    began_ns = pending[0].created_ns if pending else still_since_ns(capture) if wait is not None else None
+    motion = read_motion(capture, max(since_ns, began_ns or 0))
     return RankView(
         capture=capture,
         pending=pending,
-        wait=None if motion.state == "lost" else _read_wait(capture, frames, pending),
+        wait=None if motion.state == "lost" else wait,
         motion=motion,
         frames=() if motion.state == "lost" else frames,
         threads=threads,
