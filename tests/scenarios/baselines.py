@@ -110,7 +110,8 @@ class _Dumper:
         marks = sorted((pid, g.name, g.enqueued, g.completed) for pid, beat in beats.items() for g in beat.groups)
         if marks != self._marks:
             self._marks, self._since = marks, time.monotonic()
-        begun = bool(beats) or time.monotonic() - self._since > 3 * _STILL_S
+        # A rank that is still importing moves nothing either.
+        begun = any(beat.groups for beat in beats.values()) or time.monotonic() - self._since > 4 * _STILL_S
         return (begun and time.monotonic() - self._since > _STILL_S) or self._job.process.poll() is not None
 
     async def _write(self, beats: Mapping[int, Beat]) -> None:

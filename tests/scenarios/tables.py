@@ -167,18 +167,20 @@ def _hangs(results: Results, described: Mapping[str, str]) -> str:
             f"{row.kind}{', proven' if row.proven else ''}: `{row.said}`",
             f"{row.confirmed_s:.1f} s" if row.confirmed_s is not None else "",
             "; ".join(row.wrong) or "as it is",
-            *_beside(baselines.get(row.name)),
+            *(_beside(baselines.get(row.name)) if baselines else ()),
         )
         for row in results.scenarios
         if row.culprits_right is not None
     ]
-    head = ("scenario", "hangwatch says", "after", "against the truth", "torch's time limit", "torchfrtrace")
+    head = ("scenario", "hangwatch says", "after", "against the truth")
+    if not baselines:
+        return _table(head, lines)
     said = (
         f"Beside it, what there is without hangwatch: the first error that any rank printed when the time limit of"
         f" collectives was {TIMEOUT_S:g} s (Gloo's default is 1,800 s, NCCL's 600 s) and the rank that torchrun called the"
         f" first to fail; and the last line of torch's analyzer `torchfrtrace`, given every rank's flight recorder."
     )
-    return f"{said}\n\n{_table(head, lines)}"
+    return said + "\n\n" + _table((*head, "torch's time limit", "torchfrtrace"), lines)
 
 
 def _beside(baseline: Baseline | None) -> tuple[str, str]:
