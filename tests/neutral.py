@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ def neutral(text: str, replacements: Mapping[str, str]) -> str:
         sysconfig.get_path("stdlib"): "/usr/lib/python3.11",
         str(SOURCE_ROOT / "hangwatch" / "demos"): "/srv/train",
         str(SOURCE_ROOT): _PACKAGES,
+        sys.prefix: "/opt/venv",
         tempfile.gettempdir(): "/tmp",
     }
     for local_path, neutral_path in shown.items():
