@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
-from hangwatch.sources.beats import BeatReader, read_beats
+from hangwatch.sources.beats import BeatReader
 from hangwatch.sources.proc import read_stat
 
 
@@ -54,7 +54,7 @@ def test_stale_files_are_ignored(run_dir: Path) -> None:
     write(run_dir, make_beat(start_ticks=1))
     (run_dir / "ranks" / "notes.txt").write_text("x")
     (run_dir / "ranks" / "x.beat").write_text("x")
-    assert read_beats(run_dir) == ({}, ())
+    assert BeatReader(run_dir).read() == ({}, ())
 
 
 def test_newer_and_broken_beats_are_gaps(run_dir: Path) -> None:
@@ -75,11 +75,11 @@ def test_problem_of_a_living_process_is_a_gap(run_dir: Path) -> None:
     """What a probe could not do is told while its process lives."""
     (run_dir / "ranks" / f"{os.getpid()}.problem").write_text("no torch here\n")
     (run_dir / "ranks" / f"{2**22 + 1}.problem").write_text("long gone")
-    beats, gaps = read_beats(run_dir)
+    beats, gaps = BeatReader(run_dir).read()
     assert beats == {}
     assert [gap.reason for gap in gaps] == [f"in process {os.getpid()}: no torch here"]
 
 
 def test_no_run_directory_is_no_beats(tmp_path: Path) -> None:
     """Before any probe has run there is nothing, and that is no failure."""
-    assert read_beats(tmp_path / "absent") == ({}, ())
+    assert BeatReader(tmp_path / "absent").read() == ({}, ())

@@ -135,6 +135,10 @@ class History:
         self._by_seq[key][operation.seq].setdefault(rank, operation)
         self._enqueued[rank, key] = max(self._enqueued.get((rank, key), 0), operation.seq)
 
+    def of(self, rank: int) -> tuple[Operation, ...]:
+        """All recorded operations of a rank, in order; none where nobody recorded them."""
+        return self.operations.get(rank, ())
+
     def at(self, key: GroupKey, seq: int) -> Mapping[int, Operation]:
         """The operations recorded at one sequence number, by rank."""
         return self._by_seq[key][seq] if key in self._by_seq and seq in self._by_seq[key] else {}

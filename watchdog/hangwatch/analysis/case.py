@@ -90,7 +90,7 @@ class Case:
     def _likeness(self, culprit: int, last: int = 48) -> Mapping[int, int]:
         """In how many of a rank's last collectives each other rank has taken part as it did: ranks may have roles."""
         alike: Counter[int] = Counter()
-        for own in self.history.operations.get(culprit, ())[-last:]:
+        for own in self.history.of(culprit)[-last:]:
             if not own.p2p:
                 role = (own.op, own.input_sizes, own.output_sizes)
                 here = self.history.at(own.group.key, own.seq)

@@ -59,8 +59,12 @@ class RankView:
     @property
     def alone(self) -> bool:
         """Whether only the main thread can join collectives: no other Python thread works or is inside torch.distributed."""
-        others = (t for t in self.threads if not t.is_main and t.name != "hangwatch-probe")
-        return not any(in_torch_distributed(f) for t in others for f in t.frames[:8])
+        return not any(in_torch_distributed(f) for t in self.side_threads for f in t.frames[:8])
+
+    @property
+    def side_threads(self) -> tuple[ThreadStack, ...]:
+        """The program's Python threads beside the main one: our probe's is none of them."""
+        return tuple(t for t in self.threads if not t.is_main and t.name != "hangwatch-probe")
 
     @property
     def settled(self) -> bool:

@@ -57,6 +57,11 @@ class Fork:
     sure: bool = False
 
     @property
+    def sides(self) -> tuple[Side, Side]:
+        """The side that alone is under the block (in it, past it: as ``relation`` says), and the other."""
+        return (self.mine, self.theirs) if self.only == self.mine.rank else (self.theirs, self.mine)
+
+    @property
     def one_function(self) -> bool:
         """Whether the paths part in one function, at two lines."""
         a, b = self.mine.at, self.theirs.at

@@ -77,9 +77,7 @@ def inversion(case: Case) -> Hypothesis | None:
 def _both_used(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:
     """Whether both ranks have completed an operation in both groups."""
     keys = {fronts[one].group.key, fronts[other].group.key}
-    return all(
-        keys <= {o.group.key for o in case.history.operations.get(rank, ()) if o.completed} for rank in (one, other)
-    )
+    return all(keys <= {o.group.key for o in case.history.of(rank) if o.completed} for rank in (one, other))
 
 
 def _both_usual(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:

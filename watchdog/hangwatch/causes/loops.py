@@ -9,7 +9,6 @@ from hangwatch.analysis.case import Case
 from hangwatch.causes.forks import CONDITIONS, Fork, Side
 from hangwatch.causes.frames import by_rank, is_program
 from hangwatch.causes.turns import Steps, batch_loop, inside, steps_of
-from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Block, Frame
 
 _TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:")
@@ -65,7 +64,7 @@ class Loop:
             for b in f.blocks
             if b.kind in CONDITIONS and (f != at or (b.kind, b.line) not in shared)
         )
-        done = _operations(self.case, self.inside.rank)
+        done = self.case.history.of(self.inside.rank)
         for frame, block in own:
             if (by_rank(block.text) or self.fixed) and all(inside(o.frames or (), frame, block) is None for o in done):
                 return block
@@ -87,7 +86,7 @@ class Loop:
     @property
     def visited(self) -> bool | None:
         """Whether the side past the loop has ever called a collective in it; None where its call sites are not known."""
-        operations = _operations(self.case, self.past.rank)
+        operations = self.case.history.of(self.past.rank)
         if sum(bool(o.frames) for o in operations) * 2 <= len(operations):
             return None
         return any(inside(o.frames or (), self.frame, self.block) is not None for o in operations)
@@ -135,7 +134,7 @@ class Loop:
         other = {"if": "else", "else": "if"}.get(block.kind)
         return any(
             (b.kind, b.line) == (other, block.line)
-            for o in _operations(self.case, self.past.rank)
+            for o in self.case.history.of(self.past.rank)
             for f in o.frames or ()
             for b in f.blocks
         )
@@ -145,14 +144,10 @@ def loop_of(case: Case, fork: Fork) -> Loop | None:
     """The loop that only one of the two sides is in."""
     if fork.relation != "loop" or fork.block is None:
         return None
-    side, past = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
+    side, past = fork.sides
     found = batch_loop(side.tail)
     if found is None:
         found = next(((f, fork.block) for f in reversed(side.tail) if fork.block in f.blocks), None)
     if found is None:
         return None
     return Loop(case, side, past, *found, steps_of(case, side.rank, side.path, past.rank))
-
-
-def _operations(case: Case, rank: int) -> tuple[Operation, ...]:
-    return case.history.operations.get(rank, ())

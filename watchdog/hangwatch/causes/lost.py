@@ -127,7 +127,7 @@ def early_exit(case: Case) -> Hypothesis | None:
             said = f"Rank {rank} has exited with status 0 while the others still train."
             return Hypothesis(EARLY_EXIT, 0.85, said, at_process(case, rank))
         if last is not None:
-            others = [t for t in view.threads if not t.is_main and t.name != "hangwatch-probe" and t.frames]
+            others = [t for t in view.side_threads if t.frames]
             evidence: tuple[Evidence, ...] = (Evidence(rank, "stack", where(last)),)
             evidence += tuple(
                 Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} keeps it alive, in {where(t.frames[0])}")

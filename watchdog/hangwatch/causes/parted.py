@@ -60,7 +60,7 @@ def conditional(case: Case) -> Hypothesis | None:
     else:
         confidence = (0.62 if fork.only == fork.mine.rank else 0.58) if fork.sure else 0.45
     whose = "the condition speaks of the rank" if fork.ranked else "it does not hold on every rank"
-    inside = fork.mine if fork.only == fork.mine.rank else fork.theirs
+    inside, _ = fork.sides
     what = "came past" if fork.block.kind == "guard" else "is under"
     said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side is not: {whose}, and there is a collective in it."
     deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
@@ -185,7 +185,7 @@ def uneven_inputs(case: Case) -> Hypothesis | None:
         confidence = 0.5
     elif "epoch" in fork.block.text.partition(" in ")[0]:
         confidence = min(confidence, 0.6)  # left between two epochs: a decision to stop, rather than data that ended
-    inside, past = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
+    inside, past = fork.sides
     said = f"Rank {past.rank} has left the loop `{fork.block.text}`, rank {inside.rank} is still in it and needs the others."
     return Hypothesis(UNEVEN_INPUTS, confidence, said, at_fork(case, fork))
 

@@ -28,7 +28,7 @@ def _at(case: Case, rank: int, seq: int) -> Operation | None:
 
 def _same_places(case: Case, one: int, other: int, left: Site, right: Site) -> bool:
     """Whether one of two ranks has been where the other was: else they have roles, and lines of their own from the beginning."""
-    visited = {r: {_site(o) for o in case.history.operations.get(r, ())} for r in (one, other)}
+    visited = {r: {_site(o) for o in case.history.of(r)} for r in (one, other)}
     return left in visited[other] or right in visited[one]
 
 

@@ -51,7 +51,7 @@ def skipped(case: Case) -> Hypothesis | None:
         return Hypothesis(SKIPPED, 0.66, said, at_fork(case, fork))
     if fork.relation != "skip" or fork.block is None:
         return None
-    past, jumped = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
+    past, jumped = fork.sides
     said = (
         f"Rank {past.rank} is past `{fork.block.text}` in its turn of the loop, rank {jumped.rank} is not there: it has "
         f"left out the rest of a turn and is ahead."
@@ -83,7 +83,7 @@ def _passed_by(case: Case, fork: Fork) -> bool:
         )
         if last is None or not mine.line <= last.line < theirs.line:
             return False
-    done = case.history.operations.get(fork.mine.rank, ())
+    done = case.history.of(fork.mine.rank)
     return sum(o.completed and site(o.frames or ()) == there for o in done) >= 2
 
 
@@ -112,8 +112,8 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
 
 def _usual(case: Case, fork: Fork) -> bool:
     """Whether the side that is not under the condition has been so in earlier turns, and called what is under it."""
-    inside, outside = (fork.mine, fork.theirs) if fork.only == fork.mine.rank else (fork.theirs, fork.mine)
+    inside, outside = fork.sides
     if inside.at is None or fork.block is None:
         return False
-    done = case.history.operations.get(outside.rank, ())
+    done = case.history.of(outside.rank)
     return any(visit(o.frames or (), inside.at, fork.block) is not None for o in done if o.completed)

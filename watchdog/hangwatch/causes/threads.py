@@ -24,7 +24,6 @@ THREADS = known("thread-stall")
 _LOCKING = re.compile(
     r"(?:^|[\s=(])(?P<called>\w[\w.]*)\.acquire\(|^(?:async )?with\s+(?P<held>\w[\w.]*)\s*(?:\(|:|,| as )"
 )
-_PROBE = "hangwatch-probe"
 #: Where a thread waits for another one of its process, by file of the standard library.
 _HANDOVERS = {
     "threading.py": ("wait", "wait_for", "join", "_wait_for_tstate_lock", "acquire"),
@@ -115,7 +114,7 @@ def _main(view: RankView) -> ThreadStack | None:
 
 def _others(view: RankView) -> list[ThreadStack]:
     """The other Python threads, without the probe's and such as only refresh a progress bar."""
-    others = (t for t in view.threads if not t.is_main and t.frames and t.name != _PROBE)
+    others = (t for t in view.side_threads if t.frames)
     return [t for t in others if calls(t.frames, "tqdm/_monitor.py") is None]
 
 

@@ -71,7 +71,7 @@ class Steps:
 
 def steps_of(case: Case, rank: int, path: tuple[Frame, ...], other: int) -> Steps:
     """The steps of a rank that parted from ``other`` at ``path``. Without call sites nothing comes before."""
-    operations = case.history.operations.get(rank, ())
+    operations = case.history.of(rank)
     here = site(path)
     end = next(
         (i for i, o in enumerate(operations) if o.frames and site(o.frames) == here and _parts(case, o, other)), None

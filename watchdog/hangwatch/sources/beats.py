@@ -98,11 +98,6 @@ class BeatReader:
             return signature, Gap("beat", reason, hint="use the same hangwatch in the job and in the agent")
 
 
-def read_beats(run_dir: Path) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
-    """Read all beats once; see ``BeatReader`` for doing so every second."""
-    return BeatReader(run_dir).read()
-
-
 def _pid_of(name: str) -> int | None:
     """The pid a file is named by."""
     stem = name.split(".", 1)[0]
