@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangwatch.agent.suspicion import FIRST_SPACING_S, Suspector, read_pulse
+from hangwatch.agent.suspicion import FIRST_SPACING_S, SPARE_LOOK_S, Suspector, read_pulse
 from hangwatch.analysis.patience import Cadence
 from hangwatch.model.beats import Beat, BeatGroup
 
@@ -30,29 +30,52 @@ def test_an_operation_in_flight_is_suspicious_after_a_moment() -> None:
     assert suspector.update(pulses(11.0, (6, 6, 0.0), (6, 6, 0.0)), unprobed=False, lost=False, now_s=11.0) is None
 
 
-def test_a_slow_job_teaches_longer_waits() -> None:
-    """After steps in which every rank but one waits 1.5 s, such a wait is ordinary."""
-    suspector = Suspector()
-    now_s = 100.0
-    for step in range(1, 30):
-        suspector.update(
-            pulses(now_s, (step, step - 1, 1.5), (step - 1, step - 1, 0.1)), unprobed=False, lost=False, now_s=now_s
-        )
+def slow_steps(suspector: Suspector, now_s: float, count: int) -> tuple[float, int]:
+    """Steps in which every rank but one waits 1.5 s, each looked at once where it is suspicious: then, and how many were."""
+    looks = 0
+    for step in range(1, count):
+        waits = pulses(now_s, (step, step - 1, 1.5), (step - 1, step - 1, 0.1))
+        if suspector.update(waits, unprobed=False, lost=False, now_s=now_s) is not None:
+            suspector.looked(now_s, 30.0)
+            looks += 1
         now_s += 0.5
         suspector.update(pulses(now_s, (step, step, 0.0), (step, step, 0.0)), unprobed=False, lost=False, now_s=now_s)
         now_s += 1.0
-    assert (
-        suspector.update(pulses(now_s, (31, 30, 1.6), (30, 30, 0.1)), unprobed=False, lost=False, now_s=now_s) is None
-    )
-    assert (
-        suspector.update(pulses(now_s, (31, 30, 4.0), (30, 30, 0.1)), unprobed=False, lost=False, now_s=now_s)
-        is not None
-    )
+    return now_s, looks
+
+
+def test_a_slow_job_teaches_longer_waits() -> None:
+    """Once some looks have been in vain, only a wait beyond the ordinary 1.5 s is worth another."""
+    suspector = Suspector()
+    now_s, _ = slow_steps(suspector, 100.0, 30)
+    now = pulses(now_s, (31, 30, 1.6), (30, 30, 0.1))
+    assert suspector.update(now, unprobed=False, lost=False, now_s=now_s) is None
+    now = pulses(now_s, (31, 30, 4.0), (30, 30, 0.1))
+    assert suspector.update(now, unprobed=False, lost=False, now_s=now_s) is not None
+
+
+def test_looks_into_ordinary_waits_are_rare_in_the_long_run() -> None:
+    """Ten are to spare; then they are earned slowly, whatever the job does."""
+    suspector = Suspector()
+    now_s, looks = slow_steps(suspector, 100.0, 2000)
+    assert 10 <= looks <= 11 + (now_s - 100.0) / SPARE_LOOK_S
+
+
+def test_a_job_that_never_waited_for_long_is_looked_at_soon() -> None:
+    """A slow start teaches long waits, but a hang that comes after quick steps is looked at within a second."""
+    suspector = Suspector()
+    now_s, _ = slow_steps(suspector, 100.0, 30)
+    now_s += 10 * SPARE_LOOK_S
+    suspector.update(pulses(now_s, (31, 31, 0.0), (31, 31, 0.0)), unprobed=False, lost=False, now_s=now_s)
+    now = pulses(now_s, (32, 31, 0.8), (31, 31, 0.8))
+    assert suspector.update(now, unprobed=False, lost=False, now_s=now_s) is not None
 
 
 def test_a_wait_beyond_the_users_patience_is_looked_at_however_ordinary() -> None:
     """Waits that grow from step to step are never far beyond the ones before; the patience that was asked for counts."""
     suspector = Suspector(cadence=Cadence())
+    for _ in range(10):
+        suspector.looked(5.0, 30.0)
     for step in range(10):
         suspector.cadence.learn(0.6 + 0.45 * step)
     now = pulses(5.0, (7, 6, 4.0), (6, 6, 0.1))
@@ -66,6 +89,7 @@ def test_ranks_in_flight_in_different_places_are_looked_at_whatever_the_cadence(
     """All in flight, none moving, and not at the same number: worth a look at once even in a slow job."""
     suspector = Suspector(cadence=Cadence())
     for _ in range(20):
+        suspector.looked(5.0, 30.0)
         suspector.cadence.learn(20.0)
     same = suspector.update(pulses(5.0, (7, 6, 1.0), (7, 6, 1.0)), unprobed=False, lost=False, now_s=5.0)
     apart = suspector.update(pulses(5.0, (7, 6, 1.0), (8, 7, 1.0)), unprobed=False, lost=False, now_s=5.0)
@@ -112,7 +136,7 @@ def test_another_reason_is_looked_into_soon() -> None:
             pulses(now_s, (5, 5, now_s - 40), (5, 5, now_s - 40)), unprobed=False, lost=False, now_s=now_s
         )
         if found is not None and now_s >= found.next_look_s:
-            found.looked(now_s, 60.0)
+            suspector.looked(now_s, 60.0)
         now_s += 1.0
     assert found is not None
     assert found.next_look_s > now_s + FIRST_SPACING_S

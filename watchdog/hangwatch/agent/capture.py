@@ -18,14 +18,17 @@ from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
 from hangwatch.sources import source_lines
 from hangwatch.sources.flight_recorder import fetch_flight, progress_of
+from hangwatch.sources.flight_transport import ask_for_beats
 from hangwatch.sources.processes import sample_process
 from hangwatch.sources.redaction import redact_arguments
 from hangwatch.sources.stacks import sample_stacks
 
 #: Between two samples of a rank: long enough for the kernel's 10 ms ticks to tell busy from stuck.
-SAMPLE_INTERVAL_S = 0.5
+SAMPLE_INTERVAL_S = 0.3
 #: A beat younger than the flight record is awaited this long; a rank that holds its GIL never writes one.
 BEAT_WAIT_S = 0.7
+#: A probe that is asked for a beat writes it within milliseconds, unless its interpreter is held.
+BEAT_ANSWER_S = 0.2
 #: A beat is written every half second: one that is this old is late, and not merely of a loaded machine.
 STALE_BEAT_S = 2.0
 
@@ -94,12 +97,14 @@ async def _fresh_beats(reader: Beats | None, wanted: Mapping[int, int]) -> dict[
     if reader is None:
         return {}
     deadline = time.monotonic() + BEAT_WAIT_S
+    beats, _ = reader.read()
+    await ask_for_beats([b.control for pid, b in beats.items() if pid in wanted and b.control], BEAT_ANSWER_S)
     while True:
         beats, _ = reader.read()
         fresh = all(pid in beats and beats[pid].at_ns > at_ns for pid, at_ns in wanted.items())
         if fresh or time.monotonic() >= deadline:
             return beats
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)
 
 
 async def capture_job(

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hangwatch.analysis.patience import Cadence
+from hangwatch.analysis.patience import SUSPECT_FLOOR_S, Cadence
 from hangwatch.model.beats import Beat
 
 #: Looks of one suspicion come at 1, 2, 4 .. times this, up to the longest: each costs the node some milliseconds.
 FIRST_SPACING_S = 1.0
 LONGEST_SPACING_S = 30.0
 SHORTEST_LIMIT_S = 2.0
+#: Looks to spare for waits that are ordinary in this job (most hangs come in a job that had none for long), and how
+#: soon one is earned again: it bounds what looking into the ordinary costs a node.
+SPARE_LOOKS = 10.0
+SPARE_LOOK_S = 20.0
 #: A job in which nothing is in flight and nothing moves may be in a wait that no recorder shows.
 QUIET_S = 1.0
 
@@ -78,6 +82,8 @@ class Suspector:
     _last: dict[int, Pulse] = field(default_factory=dict)
     _quiet_s: float = 0.0
     _limit_s: float | None = None
+    _spare: float = SPARE_LOOKS
+    _spare_at_s: float | None = None
     _marks: dict[int, tuple[tuple[tuple[str, int, int], ...], float]] = field(default_factory=dict)
 
     def update(
@@ -89,6 +95,7 @@ class Suspector:
         """
         pulses = list(pulses)
         self._limit_s = limit_s
+        self._earn(now_s)
         for pulse in pulses:
             self._learn(pulse)
         quiet_s = self._silence_s(pulses, now_s)
@@ -105,6 +112,17 @@ class Suspector:
         else:
             self.current.change(reason, now_s)
         return self.current
+
+    def looked(self, now_s: float, patience_s: float) -> None:
+        """A look was taken: plan the next one of this suspicion."""
+        self._spare = max(self._spare - 1.0, -SPARE_LOOKS)
+        if self.current is not None:
+            self.current.looked(now_s, patience_s)
+
+    def _earn(self, now_s: float) -> None:
+        if self._spare_at_s is not None:
+            self._spare = min(self._spare + (now_s - self._spare_at_s) / SPARE_LOOK_S, SPARE_LOOKS)
+        self._spare_at_s = now_s
 
     def _silence_s(self, pulses: list[Pulse], now_s: float) -> float:
         """For how long no rank has moved in any group, as far as we have watched."""
@@ -132,7 +150,7 @@ class Suspector:
             # All in flight and unmoved: if they are not in the same place, it is a deadlock whatever the cadence.
             places = {tuple(sorted((k, v[0]) for k, v in p.in_flight.items())) for p in pulses}
             if len(places) > 1:
-                threshold_s = min(threshold_s, 0.75)
+                threshold_s = SUSPECT_FLOOR_S
         if longest >= threshold_s:
             return "an operation is in flight and does not move", longest
         if pulses and not waits and self._quiet_s >= max(QUIET_S, self.silence.suspicion_s()):
@@ -149,6 +167,7 @@ class Suspector:
         return max(0.1, self._threshold_s() - max(waits))
 
     def _threshold_s(self) -> float:
-        """From when a wait is suspicious."""
-        threshold_s = self.cadence.suspicion_s()
+        """From when a wait is suspicious. What is being looked into stays so until it moves."""
+        spare = self.current is not None or self._spare >= 1.0
+        threshold_s = SUSPECT_FLOOR_S if spare else self.cadence.suspicion_s()
         return threshold_s if self._limit_s is None else min(threshold_s, self._limit_s)

@@ -118,7 +118,7 @@ class JobWatch:
             return self.suspector.soonest_s()
         if now_s >= suspicion.next_look_s:
             await self._look(now_ns)
-            suspicion.looked(time.monotonic(), self.patience.stall_s)
+            self.suspector.looked(time.monotonic(), self.patience.stall_s)
         return max(0.05, suspicion.next_look_s - time.monotonic())
 
     async def _look(self, detected_ns: int) -> None:

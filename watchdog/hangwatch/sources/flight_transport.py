@@ -1,9 +1,10 @@
 """How a rank's flight recorder is asked: the probe's control socket, and torch's own worker server.
 
 May import hangwatch.model, msgspec and the standard library. Control socket (``hangwatch/probe``): a stream on a unix
-socket; the line ``flight`` or ``flight BACKEND`` is answered with a pickle until EOF. Worker server (torch 2.4 on,
-``_WorkerServer``): HTTP/1.1 on a unix socket, ``POST /handler/fr_trace_json`` (``dump_nccl_trace_json`` for NCCL's own
-recorder); it runs without the GIL. ``dump_traceback`` there takes the GIL and blocks: it is never asked.
+socket; the line ``flight`` or ``flight BACKEND`` is answered with a pickle until EOF, and after any line a beat is written.
+Worker server (torch 2.4 on, ``_WorkerServer``): HTTP/1.1 on a unix socket, ``POST /handler/fr_trace_json``
+(``dump_nccl_trace_json`` for NCCL's own recorder); it runs without the GIL. ``dump_traceback`` there takes the GIL and
+blocks: it is never asked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 
 import msgspec
 
@@ -75,6 +76,20 @@ async def fetch_dump(
         await asyncio.gather(*tasks, return_exceptions=True)
     dumps = tuple(result for result in results if isinstance(result, RawDump))
     return dumps, tuple(result for result in results if isinstance(result, str))
+
+
+async def ask_for_beats(paths: Iterable[str], timeout_s: float) -> None:
+    """Have the probes behind these control sockets write a beat now; those that do not, in that time, write their next.
+
+    The probe beats after each request it has served, also after one that has no answer.
+    """
+    asked = [asyncio.create_task(_ask(path, b"beat\n")) for path in paths]
+    if not asked:
+        return
+    _, late = await asyncio.wait(asked, timeout=timeout_s)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
 
 
 async def _collect(form: str, answer: Coroutine[None, None, bytes]) -> RawDump | str:
