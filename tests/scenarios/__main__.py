@@ -88,7 +88,13 @@ def _load_baselines() -> list[Baseline]:
 def _measure_baselines(wanted: Sequence[Entry], folder: Path, at_once: int) -> None:
     found = {baseline.name: baseline for baseline in _load_baselines()}
     hangs = [entry for entry in wanted if entry.scenario.truth is not None]
-    for number, baseline in enumerate(run_baselines(hangs, folder, at_once), 1):
+    for number, (entry, baseline) in enumerate(run_baselines(hangs, folder, at_once), 1):
+        if baseline is None:
+            print(
+                f"[{number}/{len(hangs)}] {entry.scenario.name}: did not get as far as its hang; run it again",
+                flush=True,
+            )
+            continue
         found[baseline.name] = baseline
         print(f"[{number}/{len(hangs)}] {baseline.name}: {baseline.timeout_says}; {baseline.analyzer_says}", flush=True)
         ordered = [found[name] for name in sorted(found)]

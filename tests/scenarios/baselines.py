@@ -33,6 +33,8 @@ TIMEOUT_S = 20.0
 _STILL_S = 8.0
 #: After the first error the launcher needs a moment to end the others and to say which rank failed first.
 _GRACE_S = 40.0
+#: It needs seconds; more only where the machine has no time for it.
+_ANALYZER_TIME_S = 300.0
 
 _ERROR = re.compile(r"(?:\w+Error|\w+Exception|Signal \d+ \(SIG\w+\)|terminate called)[^\n]*", re.ASCII)
 _FIRST_FAILURE = re.compile(r"Root Cause.*?rank\s*:\s*(\d+)", re.DOTALL)
@@ -52,10 +54,20 @@ class Baseline(msgspec.Struct, frozen=True):
     analyzer_says: str
 
 
-def run_baselines(entries: Sequence[Entry], folder: Path, at_once: int) -> Iterator[Baseline]:
-    """One baseline a scenario. Hung jobs need no CPU time: several at once do not disturb each other."""
+def run_baselines(entries: Sequence[Entry], folder: Path, at_once: int) -> Iterator[tuple[Entry, Baseline | None]]:
+    """One baseline a scenario, None for one that did not get as far as its hang.
+
+    Hung jobs need no CPU time: several at once do not disturb each other.
+    """
+
+    def run(entry: Entry) -> tuple[Entry, Baseline | None]:
+        try:
+            return entry, _run_baseline(entry, folder)
+        except AssertionError:
+            return entry, None
+
     with ThreadPoolExecutor(at_once) as pool:
-        yield from pool.map(lambda entry: _run_baseline(entry, folder), entries)
+        yield from pool.map(run, entries)
 
 
 def _run_baseline(entry: Entry, folder: Path) -> Baseline:
@@ -126,6 +138,9 @@ def _analyze(dumps: Path) -> str:
     if not any(dumps.iterdir()):
         return "no rank could be asked for a dump"
     command = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(dumps), "-p", "nccl_trace_rank_"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANALYZER_TIME_S)
+    except subprocess.TimeoutExpired:
+        return f"nothing within {_ANALYZER_TIME_S:.0f} s"
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip() and "tabulate" not in line]
     return lines[-1][:200] if lines else f"nothing (exit status {done.returncode})"
