@@ -90,7 +90,7 @@ def test_progress_and_incident_are_served(hung: _Hung) -> None:
     assert value == 1
     assert (incident["kind"], incident["cause"]) == ("deadlock", "rank-conditional-collective")
     assert [(labels["rank"], v) for labels, v in _samples(text, "hangwatch_incident_culprit")] == [("0", 1)]
-    assert all(labels["job"] == incident["job"] for labels, _ in _samples(text, "hangwatch_rank_info"))
+    assert all(labels["job_id"] == incident["job_id"] for labels, _ in _samples(text, "hangwatch_rank_info"))
     assert _samples(text, "hangwatch_agent_errors_total") == [({}, 0)]
     assert ({"kind": "deadlock"}, 1) in _samples(text, "hangwatch_incidents_total")
 
@@ -109,7 +109,7 @@ def test_promtool_accepts_the_metrics_of_a_real_job(hung: _Hung) -> None:
 @pytest.mark.e2e
 def test_health_is_served(hung: _Hung) -> None:
     """/healthz says that the agent ticks, and for which job."""
-    job = _samples(_metrics_of_the_hang(hung), "hangwatch_incident")[0][0]["job"]
+    job = _samples(_metrics_of_the_hang(hung), "hangwatch_incident")[0][0]["job_id"]
     said = json.loads(read_url(f"{hung.url}/healthz"))
     assert said["ok"] is True
     assert said["last_tick_age_s"] < 30.0

@@ -188,6 +188,6 @@ def read_url(url: str) -> str:
 def captures_total(metrics_url: str) -> float:
     """How often the agent has looked closely at jobs."""
     for line in read_url(metrics_url).splitlines():
-        if line.startswith("hangwatch_agent_captures_total "):
+        if line.startswith("hangwatch_agent_capture_duration_seconds_count "):
             return float(line.split()[1])
     return 0.0

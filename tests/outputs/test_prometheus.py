@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 
@@ -9,14 +10,16 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hangwatch.outputs.metrics import (
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.metrics_ranks import PAIRS_LIMIT, RANKS_LIMIT
+from hangwatch.outputs.metrics_view import (
     AgentMetrics,
     GroupMetrics,
     IncidentMetrics,
     JobMetrics,
-    Metrics,
     MetricsView,
     RankMetrics,
+    ReceiverMetrics,
     SourceMetrics,
 )
 
@@ -28,17 +31,21 @@ def example_view() -> MetricsView:
     groups = (GroupMetrics("default_pg", 2, 12, 11, 2.5), GroupMetrics("dp", 2, 3, 3))
     ranks = (
         RankMetrics(0, "gpu-17", 4100, "waiting", 0.25, groups),
-        RankMetrics(1, "gpu-17", 4101, "waiting", None, groups[:1]),
+        RankMetrics(1, "gpu-17", 4101, "waiting", None, (GroupMetrics("default_pg", 2, 14, 11),)),
     )
-    incident = IncidentMetrics("20260528-7c1f", "deadlock", "tuple-labels-gather", "critical", 1.78e9, (0,))
+    incident = IncidentMetrics(
+        "20260528-7c1f", "deadlock", "tuple-labels-gather", "critical", 1.78e9, (0,),
+        "Ranks 0-1 can never get past all_gather.", "Labels differ", ("Keep labels one tensor.", "Drop metadata."),
+    )  # fmt: skip
     return MetricsView(
         jobs=(
-            JobMetrics("torchrun-7c1f", ranks, incident),
+            JobMetrics("torchrun-7c1f", ranks, incident, "torchrun", 16, 30.0),
             JobMetrics("deepspeed-02", (RankMetrics(0, "gpu-17", 5200, "running", 0.1),)),
         ),
         incidents_total={"deadlock": 1},
-        sources=(SourceMetrics("stacks", True, 0.03, 0), SourceMetrics("gpu", False, 0.0, 4)),
-        agent=AgentMetrics(ticks_total=20, tick_duration_sum_s=0.2, captures_total=1, errors_total=0),
+        sources=(SourceMetrics("stacks", True, 0.03, 8, 0), SourceMetrics("gpu", False, 0.0, 4, 4)),
+        agent=AgentMetrics(20, 0.2, captures_total=1, capture_duration_sum_s=1.5, errors_total=0),
+        receivers=(ReceiverMetrics("slack", 3, 1, 0),),
         version="0.1.0",
     )
 
@@ -64,33 +71,51 @@ def test_a_scrape_shows_the_view() -> None:
     found = samples(Metrics(example_view()))
     job = "torchrun-7c1f"
     expected = {
-        series("collective_enqueued", job=job, rank="0", group="default_pg"): 12,
-        series("collective_completed", job=job, rank="1", group="default_pg"): 11,
-        series("collective_in_flight_seconds", job=job, rank="0", group="default_pg"): 2.5,
-        series("group_ranks", job=job, group="dp"): 2,
-        series("rank_state", job=job, rank="1", state="waiting"): 1,
-        series("rank_info", job=job, rank="1", node="gpu-17", pid="4101"): 1,
-        series("rank_beat_age_seconds", job=job, rank="0"): 0.25,
-        series("incident", job=job, kind="deadlock", cause="tuple-labels-gather", severity="critical"): 1,
-        series("incident_onset_timestamp_seconds", job=job, id="20260528-7c1f"): 1.78e9,
-        series("incident_culprit", job=job, rank="0"): 1,
-        series("rank_state", job="deepspeed-02", rank="0", state="running"): 1,
+        series("collective_enqueued", job_id=job, rank="0", group="default_pg"): 12,
+        series("collective_completed", job_id=job, rank="1", group="default_pg"): 11,
+        series("collective_in_flight_seconds", job_id=job, rank="0", group="default_pg"): 2.5,
+        series("collective_behind", job_id=job, rank="0", group="default_pg"): 2,
+        series("collective_behind", job_id=job, rank="1", group="default_pg"): 0,
+        series("group_ranks", job_id=job, group="dp"): 2,
+        series("job_info", job_id=job, launcher="torchrun"): 1,
+        series("job_world_ranks", job_id=job): 16,
+        series("job_patience_seconds", job_id=job): 30,
+        series("job_series_left_out", job_id=job): 0,
+        series("rank_state", job_id=job, rank="1", state="waiting"): 1,
+        series("rank_info", job_id=job, rank="1", node="gpu-17", pid="4101"): 1,
+        series("rank_beat_age_seconds", job_id=job, rank="0"): 0.25,
+        series("incident", job_id=job, kind="deadlock", cause="tuple-labels-gather", severity="critical"): 1,
+        series("incident_onset_timestamp_seconds", job_id=job): 1.78e9,
+        series(
+            "incident_info",
+            job_id=job,
+            id="20260528-7c1f",
+            summary="Ranks 0-1 can never get past all_gather.",
+            title="Labels differ",
+            remedy="1. Keep labels one tensor. 2. Drop metadata.",
+        ): 1,
+        series("incident_culprit", job_id=job, rank="0"): 1,
+        series("rank_state", job_id="deepspeed-02", rank="0", state="running"): 1,
         series("incidents_total", kind="deadlock"): 1,
         series("incidents_total", kind="rank_lost"): 0,
         series("source_up", source="gpu"): 0,
         series("source_duration_seconds", source="stacks"): 0.03,
         series("source_failures_total", source="gpu"): 4,
-        series("agent_ticks_total"): 20,
+        series("source_reads_total", source="stacks"): 8,
+        series("notifications_total", receiver="slack"): 3,
+        series("notification_failures_total", receiver="slack"): 1,
+        series("notifications_pending", receiver="slack"): 0,
         series("agent_tick_duration_seconds_sum"): 0.2,
         series("agent_tick_duration_seconds_count"): 20,
-        series("agent_captures_total"): 1,
+        series("agent_capture_duration_seconds_sum"): 1.5,
+        series("agent_capture_duration_seconds_count"): 1,
         series("agent_errors_total"): 0,
-        series("build_info", version="0.1.0"): 1,
+        series("build_info", version="0.1.0", python=platform.python_version()): 1,
     }
     assert {key: found.get(key) for key in expected} == expected
     assert all(name.startswith("hangwatch_") for name, _ in found)
-    assert series("rank_beat_age_seconds", job=job, rank="1") not in found
-    assert series("collective_in_flight_seconds", job=job, rank="0", group="dp") not in found
+    assert series("rank_beat_age_seconds", job_id=job, rank="1") not in found
+    assert series("collective_in_flight_seconds", job_id=job, rank="0", group="dp") not in found
 
 
 def test_series_of_an_ended_job_are_gone() -> None:
@@ -98,7 +123,7 @@ def test_series_of_an_ended_job_are_gone() -> None:
     metrics = Metrics(example_view())
     metrics.update(MetricsView(incidents_total={"deadlock": 1}))
     found = samples(metrics)
-    assert not any(("job", "torchrun-7c1f") in labels for _, labels in found)
+    assert not any(("job_id", "torchrun-7c1f") in labels for _, labels in found)
     assert found[series("incidents_total", kind="deadlock")] == 1
 
 
@@ -108,8 +133,38 @@ def test_names_of_the_job_cannot_break_the_exposition() -> None:
     rank = RankMetrics(0, EVIL, 1, EVIL, None, (group, group))
     found = samples(Metrics(msgspec.structs.replace(example_view(), jobs=(JobMetrics(EVIL, (rank,)),))))
     shown = 'a"b\\c d\\x1b[0m\\udcff'
-    assert found[series("collective_enqueued", job=shown, rank="0", group=shown)] == 1
-    assert found[series("collective_enqueued", job=shown, rank="0", group=f"{shown}#2")] == 1
+    assert found[series("collective_enqueued", job_id=shown, rank="0", group=shown)] == 1
+    assert found[series("collective_enqueued", job_id=shown, rank="0", group=f"{shown}#2")] == 1
+
+
+def test_series_are_bounded_and_what_is_left_out_is_counted() -> None:
+    """Groups are left out whole, a group that waits is never the first to go, and no rank beyond the limit is shown."""
+    ranks = tuple(
+        RankMetrics(r, "node", r, "running", 0.1, tuple(
+            GroupMetrics(f"group {g}", 8, 5, 4, 60.0 if g == 299 else None) for g in range(300)
+        )) for r in range(8)
+    )  # fmt: skip
+    found = samples(Metrics(MetricsView(jobs=(JobMetrics("many groups", ranks),))))
+    shown = [dict(labels) for name, labels in found if name == "hangwatch_collective_enqueued"]
+    by_group = {g: [s for s in shown if s["group"] == g] for g in {s["group"] for s in shown}}
+    assert len(shown) <= PAIRS_LIMIT
+    assert all(len(members) == 8 for members in by_group.values())
+    assert "group 299" in by_group
+    assert found[series("job_series_left_out", job_id="many groups")] == 8 * 300 - len(shown)
+    crowd = tuple(RankMetrics(r, "node", r, "running") for r in range(RANKS_LIMIT + 3))
+    found = samples(Metrics(MetricsView(jobs=(JobMetrics("many ranks", crowd),))))
+    assert sum(name == "hangwatch_rank_info" for name, _ in found) == RANKS_LIMIT
+    assert found[series("job_series_left_out", job_id="many ranks")] == 3
+
+
+def test_labels_are_of_bounded_length() -> None:
+    """A name of 100 kB, as a job may choose it, becomes a label that every Prometheus accepts."""
+    incident = IncidentMetrics(
+        "i" * 10**5, "stall", "unknown", "critical", 1.0, (), *("ß" * 10**5,) * 2, ("r" * 10**5,)
+    )
+    rank = RankMetrics(0, "n" * 10**5, 1, "running", None, (GroupMetrics("\U0001f525" * 10**5, 1, 1, 1),))
+    found = samples(Metrics(MetricsView(jobs=(JobMetrics("j" * 10**5, (rank,), incident),))))
+    assert max(len(value.encode()) for _, labels in found for _, value in labels) < 2048
 
 
 @pytest.mark.parametrize("view", [example_view(), MetricsView()], ids=["incident", "idle"])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
 from hangwatch.agent.children import add_child_stacks
+from hangwatch.agent.health import Ledger
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord
@@ -77,12 +78,14 @@ def _outdated(times_ns: Sequence[int], since_ns: int) -> int:
     return min(sum(at_ns < since_ns for at_ns in times_ns), max(0, len(times_ns) - 2))
 
 
-async def sample_ranks(ranks: Sequence[RankIdentity], trail: Trail) -> tuple[Gap, ...]:
+async def sample_ranks(ranks: Sequence[RankIdentity], trail: Trail, ledger: Ledger) -> tuple[Gap, ...]:
     """One sample of every rank's process and stack into the trail."""
     by_pid = {r.pid: r for r in ranks}
     processes = {r.pid: sample_process(r, deep=True) for r in ranks}
     alive = [pid for pid, p in processes.items() if p.state not in {"gone", "Z"}]
-    stacks = await sample_stacks(alive)
+    with ledger.look("stacks") as look:
+        stacks = await sample_stacks(alive)
+        look.tried, look.failed = len(stacks), sum(isinstance(s, Gap) for s in stacks.values())
     gaps = []
     for pid, process in processes.items():
         stack = stacks.get(pid)
@@ -116,20 +119,25 @@ async def capture_job(
     samples: int = 2,
     interval_s: float = SAMPLE_INTERVAL_S,
     gaps: Sequence[Gap] = (),
+    ledger: Ledger | None = None,
 ) -> Capture:
     """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
 
     ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
+    ``ledger`` is told how the sources fared.
     """
+    ledger = ledger if ledger is not None else Ledger()
     trail = trail if trail is not None else Trail()
     began_ns = time.time_ns()
     beats = reader.read()[0] if reader is not None else {}
     seen: list[Gap] = list(gaps)
     for _ in range(samples - 1):
-        await sample_ranks(ranks, trail)
+        await sample_ranks(ranks, trail, ledger)
         await asyncio.sleep(interval_s)
     # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
-    found, records = await asyncio.gather(sample_ranks(ranks, trail), _fetch_records(ranks, beats, call_sites=False))
+    found, records = await asyncio.gather(
+        sample_ranks(ranks, trail, ledger), _recorded(ledger, _fetch_records(ranks, beats, call_sites=False))
+    )
     seen += found
     late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
     after, _ = await asyncio.gather(_fresh_beats(reader, late), _look_at_children(ranks, trail, began_ns))
@@ -157,6 +165,15 @@ async def capture_job(
             )
         )
     return Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen)))
+
+
+async def _recorded(
+    ledger: Ledger, fetch: Coroutine[None, None, dict[int, FlightRecord | Gap]]
+) -> dict[int, FlightRecord | Gap]:
+    with ledger.look("flight recorder") as look:
+        records = await fetch
+        look.tried, look.failed = len(records), sum(isinstance(r, Gap) for r in records.values())
+    return records
 
 
 async def _look_at_children(ranks: Sequence[RankIdentity], trail: Trail, began_ns: int) -> None:

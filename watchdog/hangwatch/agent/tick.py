@@ -12,6 +12,7 @@ import msgspec
 
 from hangwatch.agent.capture import Trail, add_call_sites, capture_job, keep_recent
 from hangwatch.agent.document import ended, make_incident
+from hangwatch.agent.health import Ledger
 from hangwatch.agent.suspicion import Suspector, read_pulse
 from hangwatch.analysis.patience import Patience, fixed_patience
 from hangwatch.causes.diagnosis import Diagnosis, diagnose
@@ -57,6 +58,7 @@ class JobWatch:
     announce: Announce
     stall_after_s: float | None = None
     reader: BeatReader | None = None
+    ledger: Ledger = field(default_factory=Ledger)
     ranks: dict[int, RankIdentity] = field(default_factory=dict)
     lost_since_s: dict[int, float] = field(default_factory=dict)
     suspector: Suspector = field(default_factory=Suspector)
@@ -145,7 +147,10 @@ class JobWatch:
     async def capture(self) -> Capture:
         """Look closely at all ranks now."""
         ranks = [self.ranks[r] for r in sorted(self.ranks)]
-        return await capture_job(self.job, ranks, reader=self.reader, trail=self.trail, gaps=self.gaps)
+        with self.ledger.capture():
+            return await capture_job(
+                self.job, ranks, reader=self.reader, trail=self.trail, gaps=self.gaps, ledger=self.ledger
+            )
 
     async def _with_call_sites(self, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
         """The same diagnosis with the call sites of both sides, where ranks parted: their history tells why."""

@@ -8,25 +8,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
+from hangwatch.agent.health import Ledger
+from hangwatch.agent.published import job_metrics
 from hangwatch.agent.tick import Announce, JobWatch
 from hangwatch.causes import registry
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
-from hangwatch.outputs.metrics import (
-    AgentMetrics,
-    GroupMetrics,
-    IncidentMetrics,
-    JobMetrics,
-    Metrics,
-    MetricsView,
-    RankMetrics,
-    SourceMetrics,
-)
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.metrics_view import AgentMetrics, MetricsView, ReceiverMetrics
 from hangwatch.sources.beats import BeatReader
 from hangwatch.sources.discovery import Discovery, RankFinder
+from hangwatch.sources.permission import check_stacks
 
 log = logging.getLogger("hangwatch")
 
@@ -34,25 +28,11 @@ TICK_S = 1.0
 
 
 @dataclass
-class _Health:
-    """A source's record, kept for the metrics."""
-
-    up: bool = True
-    duration_s: float = 0.0
-    failures: int = 0
-
-    def note(self, duration_s: float, gaps: tuple[Gap, ...]) -> None:
-        self.duration_s = duration_s
-        self.up = not gaps
-        self.failures += bool(gaps)
-
-
-@dataclass
 class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
     ``run_dir`` is where probes leave their beats. ``announce`` is told of every incident, when it is confirmed, when its
-    kind changes, and when it is over.
+    kind changes, and when it is over. ``receivers`` are those who are told elsewhere, for the metrics.
     """
 
     run_dir: Path
@@ -61,14 +41,16 @@ class Agent:
     metrics: Metrics
     root: Callable[[], int | None] = lambda: None
     stall_after_s: float | None = None
+    receivers: Callable[[], tuple[ReceiverMetrics, ...]] = tuple
     jobs: dict[str, JobWatch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
-    health: dict[str, _Health] = field(default_factory=lambda: {"beats": _Health(), "processes": _Health()})
+    ledger: Ledger = field(default_factory=Ledger)
     tick_sum_s: float = 0.0
     last_tick_s: float | None = None
     _reader: BeatReader = field(init=False)
     _finder: RankFinder = field(default_factory=RankFinder)
+    _checked: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         """Open the sources."""
@@ -105,11 +87,14 @@ class Agent:
         """Observe, let every job's watch decide, and publish. Returns when to come back at the latest, in seconds."""
         self.counts["ticks"] += 1
         now_s = time.monotonic()
-        beats, gaps = self._reader.read()
-        self.health["beats"].note(time.monotonic() - now_s, gaps)
-        found = self._finder.find(self.root(), beats)
-        self.health["processes"].note(time.monotonic() - now_s, found.gaps)
+        with self.ledger.look("beats") as look:
+            beats, gaps = self._reader.read()
+            look.tried, look.failed = len(beats) + len(gaps) or 1, len(gaps)
+        with self.ledger.look("processes") as look:
+            found = self._finder.find(self.root(), beats)
+            look.tried, look.failed = 1, bool(found.gaps)
         self._meet(found, gaps, now_s)
+        self._check_stacks()
         soonest: list[float | None] = []
         looked = False
         for watch in list(self.jobs.values()):
@@ -130,10 +115,20 @@ class Agent:
         here = {job.job.id: job for job in found.jobs}
         for job_id, job in here.items():
             if job_id not in self.jobs:
-                self.jobs[job_id] = JobWatch(job.job, self.state_dir, self.announce, self.stall_after_s, self._reader)
+                self.jobs[job_id] = JobWatch(
+                    job.job, self.state_dir, self.announce, self.stall_after_s, self._reader, self.ledger
+                )
         for job_id, watch in self.jobs.items():
             watch.gaps = (*gaps, *found.gaps)
             watch.meet(here.get(job_id), now_s)
+
+    def _check_stacks(self) -> None:
+        """Find out of every new rank whether its stacks could be read: whoever is alerted of it can mend it before a hang."""
+        pids = frozenset(i.pid for w in self.jobs.values() for r, i in w.ranks.items() if r not in w.lost_since_s)
+        with self.ledger.look("stacks") as look:
+            look.tried = len(new := pids - self._checked)
+            look.failed = len(check_stacks(new))
+        self._checked = pids
 
     def watches(self) -> tuple[JobWatch, ...]:
         """The jobs under watch now."""
@@ -147,64 +142,15 @@ class Agent:
     def _view(self, beats: Mapping[int, Beat]) -> MetricsView:
         now_ns = time.time_ns()
         return MetricsView(
-            jobs=tuple(_job_metrics(self.jobs[job_id], beats, now_ns) for job_id in sorted(self.jobs)),
+            jobs=tuple(job_metrics(self.jobs[job_id], beats, now_ns) for job_id in sorted(self.jobs)),
             incidents_total=dict(self.totals),
-            sources=tuple(SourceMetrics(n, h.up, h.duration_s, h.failures) for n, h in self.health.items()),
+            sources=self.ledger.metrics(),
+            receivers=self.receivers(),
             agent=AgentMetrics(
                 ticks_total=self.counts["ticks"],
                 tick_duration_sum_s=self.tick_sum_s,
-                captures_total=sum(w.looks for w in self.jobs.values()),
+                captures_total=self.ledger.captures,
+                capture_duration_sum_s=self.ledger.captures_sum_s,
                 errors_total=self.counts["errors"] + registry.failed.total(),
             ),
         )
-
-
-def _job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobMetrics:
-    incident = None
-    if watch.standing is not None:
-        told = watch.standing.incident
-        incident = IncidentMetrics(
-            id=told.id,
-            kind=told.verdict.kind,
-            cause=told.verdict.cause.id if told.verdict.cause else "unknown",
-            severity=told.verdict.severity,
-            onset_unix_s=datetime.fromisoformat(told.onset_at.replace("Z", "+00:00")).timestamp(),
-            culprit_ranks=told.verdict.culprit_ranks,
-        )
-    ranks = tuple(_rank_metrics(watch, rank, beats, now_ns) for rank in sorted(watch.ranks))
-    return JobMetrics(watch.job.id, ranks, incident)
-
-
-def _rank_metrics(watch: JobWatch, rank: int, beats: Mapping[int, Beat], now_ns: int) -> RankMetrics:
-    identity = watch.ranks[rank]
-    beat = beats.get(identity.pid)
-    age_s = beat.age_s(now_ns) if beat is not None else None
-    groups = tuple(
-        GroupMetrics(
-            label=g.label,
-            size=len(g.ranks),
-            enqueued=max(g.enqueued, 0),
-            completed=max(g.completed, 0),
-            in_flight_s=g.unmoved_s + (age_s or 0.0) if g.in_flight else None,
-        )
-        for g in (beat.groups if beat is not None else ())
-    )
-    return RankMetrics(
-        rank=rank,
-        node=identity.node,
-        pid=identity.pid,
-        state=_state(watch, rank, beat, groups),
-        beat_age_s=age_s,
-        groups=groups,
-    )
-
-
-def _state(watch: JobWatch, rank: int, beat: Beat | None, groups: tuple[GroupMetrics, ...]) -> str:
-    """One word; what a diagnosis said of the rank while an incident is open, else what the beat says."""
-    if rank in watch.lost_since_s:
-        return "lost"
-    if watch.standing is not None and rank in watch.standing.diagnosis.case.views:
-        return watch.standing.diagnosis.case.views[rank].state
-    if beat is None:
-        return "unprobed"
-    return "in_flight" if any(g.in_flight_s is not None for g in groups) else "running"

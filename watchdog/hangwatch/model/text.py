@@ -5,7 +5,9 @@ Analysis, causes and outputs all speak of ranks and lines, and must speak of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from zlib import crc32
 
 #: Below these folders a path names an installed module; what is above them is noise.
 _PACKAGE_ROOTS = frozenset({"site-packages", "dist-packages"})
@@ -23,6 +25,21 @@ def format_ranks(ranks: Iterable[int]) -> str:
         parts.append(str(rank) if first == rank else f"{first}-{rank}")
         start = index + 1
     return ",".join(parts) or "none"
+
+
+def format_members(ranks: Sequence[int], limit_chars: int = 40) -> str:
+    """The ranks of a group, short enough for a name: ``0-3``, ``1,5,9`` as ``1-9/4``, and a checksum where it is longer.
+
+    ``0-9/4`` is every fourth rank from 0 to 9, as in a crontab: groups across nodes or pipeline stages are made so.
+    """
+    ordered = sorted(set(ranks))
+    steps = {b - a for a, b in pairwise(ordered)}
+    if len(ordered) > 2 and len(steps) == 1 and (step := steps.pop()) > 1:
+        return f"{ordered[0]}-{ordered[-1]}/{step}"
+    text = format_ranks(ordered)
+    if len(text) <= limit_chars:
+        return text
+    return f"{ordered[0]}..{ordered[-1]}, {len(ordered)} ranks, {crc32(text.encode()):08x}"
 
 
 def short_path(file: str) -> str:

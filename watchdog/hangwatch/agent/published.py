@@ -1,0 +1,86 @@
+"""What the metrics show of the jobs under watch: from watches and beats to plain values. Pure but for the watch's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from hangwatch.agent.tick import JobWatch
+from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.text import format_members
+from hangwatch.outputs.metrics_view import GroupMetrics, IncidentMetrics, JobMetrics, RankMetrics
+
+
+def job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobMetrics:
+    """One job as the metrics show it."""
+    return JobMetrics(
+        id=watch.job.id,
+        ranks=tuple(_rank_metrics(watch, rank, beats, now_ns) for rank in sorted(watch.ranks)),
+        incident=_incident_metrics(watch),
+        launcher=watch.job.launcher,
+        world_size=watch.job.world_size,
+        patience_s=watch.patience.stall_s,
+    )
+
+
+def _incident_metrics(watch: JobWatch) -> IncidentMetrics | None:
+    if watch.standing is None:
+        return None
+    told = watch.standing.incident
+    cause = told.verdict.cause
+    return IncidentMetrics(
+        id=told.id,
+        kind=told.verdict.kind,
+        cause=cause.id if cause is not None else "unknown",
+        severity=told.verdict.severity,
+        onset_unix_s=datetime.fromisoformat(told.onset_at.replace("Z", "+00:00")).timestamp(),
+        culprit_ranks=told.verdict.culprit_ranks,
+        summary=told.verdict.summary,
+        title=cause.title if cause is not None else "",
+        remedy=cause.remedy if cause is not None else (),
+    )
+
+
+def _rank_metrics(watch: JobWatch, rank: int, beats: Mapping[int, Beat], now_ns: int) -> RankMetrics:
+    identity = watch.ranks[rank]
+    beat = beats.get(identity.pid)
+    age_s = beat.age_s(now_ns) if beat is not None else None
+    groups = tuple(
+        GroupMetrics(
+            label=group_label(g, watch.job.world_size),
+            size=len(g.ranks),
+            enqueued=max(g.enqueued, 0),
+            completed=max(g.completed, 0),
+            in_flight_s=g.unmoved_s + (age_s or 0.0) if g.in_flight else None,
+        )
+        for g in (beat.groups if beat is not None else ())
+    )
+    return RankMetrics(
+        rank=rank,
+        node=identity.node,
+        pid=identity.pid,
+        state=_state(watch, rank, beat, groups),
+        beat_age_s=age_s,
+        groups=groups,
+    )
+
+
+def group_label(group: BeatGroup, world_size: int | None) -> str:
+    """A group among all groups of its job: its label alone if it holds every rank, else with its ranks.
+
+    A job has as many groups called ``mesh_tp`` as it has model replicas, and their numbers must not be compared.
+    It depends on nothing but the group, so agents of several nodes say the same.
+    """
+    whole = not group.ranks or len(group.ranks) == world_size or group.description == "default_pg"
+    return group.label if whole else f"{group.label} [{format_members(group.ranks)}]"
+
+
+def _state(watch: JobWatch, rank: int, beat: Beat | None, groups: tuple[GroupMetrics, ...]) -> str:
+    """One word; what a diagnosis said of the rank while an incident is open, else what the beat says."""
+    if rank in watch.lost_since_s:
+        return "lost"
+    if watch.standing is not None and rank in watch.standing.diagnosis.case.views:
+        return watch.standing.diagnosis.case.views[rank].state
+    if beat is None:
+        return "unprobed"
+    return "in_flight" if any(g.in_flight_s is not None for g in groups) else "running"

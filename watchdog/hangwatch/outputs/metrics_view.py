@@ -1,0 +1,102 @@
+"""What a scrape shows, as frozen values. May import nothing of ours but the version."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hangwatch import __version__
+
+
+class GroupMetrics(msgspec.Struct, frozen=True):
+    """A rank in a group: its last sequence numbers, and for how long its oldest operation has been in flight (None: none is).
+
+    ``label`` must tell the groups of one job apart (torch's names alone do not), and be the same on every node.
+    """
+
+    label: str
+    size: int
+    enqueued: int
+    completed: int
+    in_flight_s: float | None = None
+
+
+class RankMetrics(msgspec.Struct, frozen=True):
+    """One rank. ``state`` is a word (``running``, ``waiting``, ``stuck``); ``beat_age_s`` is None without a probe."""
+
+    rank: int
+    node: str
+    pid: int
+    state: str
+    beat_age_s: float | None = None
+    groups: tuple[GroupMetrics, ...] = ()
+
+
+class IncidentMetrics(msgspec.Struct, frozen=True):
+    """The incident that is open now. ``cause`` is the cause's id, ``unknown`` where there is none.
+
+    ``summary``, ``title`` (of the cause) and ``remedy`` (its steps) are what alerts quote.
+    """
+
+    id: str
+    kind: str
+    cause: str
+    severity: str
+    onset_unix_s: float
+    culprit_ranks: tuple[int, ...] = ()
+    summary: str = ""
+    title: str = ""
+    remedy: tuple[str, ...] = ()
+
+
+class JobMetrics(msgspec.Struct, frozen=True):
+    """One job under watch. ``id`` is unique among those of a view.
+
+    ``patience_s``: how long what cannot be proven may stand still now; ``world_size`` counts the ranks of all nodes.
+    """
+
+    id: str
+    ranks: tuple[RankMetrics, ...] = ()
+    incident: IncidentMetrics | None = None
+    launcher: str = "plain"
+    world_size: int | None = None
+    patience_s: float | None = None
+
+
+class SourceMetrics(msgspec.Struct, frozen=True):
+    """A source's health: whether its last look saw anything, how long that took, reads and failures since the agent's start."""
+
+    name: str
+    up: bool
+    duration_s: float
+    reads_total: int
+    failures_total: int
+
+
+class ReceiverMetrics(msgspec.Struct, frozen=True):
+    """Somebody who is told of incidents: messages delivered, attempts that failed, incidents not told yet."""
+
+    name: str
+    sent_total: int = 0
+    failures_total: int = 0
+    pending: int = 0
+
+
+class AgentMetrics(msgspec.Struct, frozen=True):
+    """The agent itself, since its start. Durations are added up."""
+
+    ticks_total: int = 0
+    tick_duration_sum_s: float = 0.0
+    captures_total: int = 0
+    capture_duration_sum_s: float = 0.0
+    errors_total: int = 0
+
+
+class MetricsView(msgspec.Struct, frozen=True):
+    """All that a scrape shows. ``incidents_total`` counts by kind."""
+
+    jobs: tuple[JobMetrics, ...] = ()
+    incidents_total: dict[str, int] = {}
+    sources: tuple[SourceMetrics, ...] = ()
+    receivers: tuple[ReceiverMetrics, ...] = ()
+    agent: AgentMetrics = AgentMetrics()
+    version: str = __version__
