@@ -13,9 +13,18 @@ from rich.console import Console
 from hangwatch.agent.directories import default_state_dir, prepare_state_dir, shared_run_dir
 from hangwatch.agent.log import log_to
 from hangwatch.agent.watch import Agent
-from hangwatch.cli.common import StateDir, check_patience, stderr_console
+from hangwatch.cli.common import (
+    Alertmanager,
+    Slack,
+    StateDir,
+    Webhook,
+    check_patience,
+    parse_targets,
+    stderr_console,
+)
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.push import Push
 from hangwatch.outputs.server import parse_listen, start_server
 from hangwatch.outputs.verdict import print_verdict
 
@@ -28,22 +37,29 @@ def agent(
     stall_after: Annotated[
         float, typer.Option("--stall-after", metavar="SECONDS", help="Patience for what cannot be proven.")
     ] = 0.0,
+    alertmanager: Alertmanager = None,
+    webhook: Webhook = None,
+    slack: Slack = None,
 ) -> None:
     """Watch every job on this node that was started with the environment of `hangwatch env`."""
     patience_s = check_patience(stall_after)
+    push = Push(parse_targets(alertmanager, webhook, slack))
     state = prepare_state_dir(state_dir or default_state_dir())
-    asyncio.run(_serve(state, parse_listen(listen), patience_s, stderr_console()))
+    asyncio.run(_serve(state, parse_listen(listen), patience_s, stderr_console(), push))
 
 
-async def _serve(state: Path, address: tuple[str, int], stall_after_s: float | None, console: Console) -> None:
+async def _serve(
+    state: Path, address: tuple[str, int], stall_after_s: float | None, console: Console, push: Push
+) -> None:
     log_to(console)
     metrics = Metrics()
 
     async def announce(incident: Incident, path: Path | None) -> None:
+        push.tell(incident, path)
         if incident.ended_at is None:
             print_verdict(incident, console, bundle=path)
 
-    watcher = Agent(shared_run_dir(), state, announce, metrics, stall_after_s=stall_after_s)
+    watcher = Agent(shared_run_dir(), state, announce, metrics, stall_after_s=stall_after_s, receivers=push.metrics)
     server = await start_server(*address, metrics, watcher.healthz)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -54,4 +70,5 @@ async def _serve(state: Path, address: tuple[str, int], stall_after_s: float | N
         await watcher.run(stop)
         await watcher.close()
     finally:
+        await push.close()
         await server.stop()

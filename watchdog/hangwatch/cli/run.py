@@ -23,9 +23,19 @@ from hangwatch.agent.errors import EXIT_STOPPED
 from hangwatch.agent.launch import end_tree, exit_status, pass_signals, start_command, wait_for_command
 from hangwatch.agent.log import log_to
 from hangwatch.agent.watch import Agent
-from hangwatch.cli.common import StateDir, check_patience, stderr_console
+from hangwatch.cli.common import (
+    TARGET_VARIABLES,
+    Alertmanager,
+    Slack,
+    StateDir,
+    Webhook,
+    check_patience,
+    parse_targets,
+    stderr_console,
+)
 from hangwatch.model.incident import HANG_KINDS, Incident
 from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.push import Push, Target
 from hangwatch.outputs.server import parse_listen, start_server
 from hangwatch.outputs.verdict import print_verdict
 from hangwatch.sources.stacks import find_pyspy
@@ -50,16 +60,20 @@ def run(
             help="Patience for what cannot be proven (default: learnt from the job, 30 s at least).",
         ),
     ] = 0.0,
+    alertmanager: Alertmanager = None,
+    webhook: Webhook = None,
+    slack: Slack = None,
 ) -> None:
     """Run CMD with hangwatch beside it; exits with CMD's own status, or 75 when --on-hang stop ended it."""
     patience_s = check_patience(stall_after)
     action = parse_action(on_hang)
     address = parse_listen(listen)
+    targets = parse_targets(alertmanager, webhook, slack)
     state = prepare_state_dir(state_dir or default_state_dir())
     run_dir = make_run_dir()
     console = stderr_console()
     try:
-        session = _Session(command, state, run_dir, address, action, patience_s, console)
+        session = _Session(command, state, run_dir, address, action, patience_s, console, targets)
         status = asyncio.run(session.run(os.environ))
     finally:
         remove_run_dir(run_dir)
@@ -78,6 +92,7 @@ class _Session:
         action: Action,
         stall_after_s: float | None,
         console: Console,
+        targets: tuple[Target, ...],
     ) -> None:
         self.command = command
         self.address = address
@@ -88,6 +103,7 @@ class _Session:
         self.acted: set[str] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics()
+        self.push = Push(targets)
         self.agent = Agent(
             run_dir=run_dir,
             state_dir=state_dir,
@@ -95,6 +111,7 @@ class _Session:
             metrics=self.metrics,
             root=lambda: self.pid,
             stall_after_s=stall_after_s,
+            receivers=self.push.metrics,
         )
 
     async def run(self, environ: Mapping[str, str]) -> int:
@@ -103,7 +120,9 @@ class _Session:
         server = await start_server(*self.address, self.metrics, self.agent.healthz)
         stop = asyncio.Event()
         try:
-            process = start_command(self.command, {**environ, **probe_environment(self.agent.run_dir, environ)})
+            # The addresses of receivers are secrets, and no business of the job's.
+            inherited = {name: value for name, value in environ.items() if name not in TARGET_VARIABLES.values()}
+            process = start_command(self.command, {**inherited, **probe_environment(self.agent.run_dir, environ)})
             self.pid = process.pid
             pass_signals(process, asyncio.get_running_loop())
             self.say(f"watching {self.command[0]} (pid {process.pid}), metrics at {server.url}/metrics")
@@ -117,6 +136,7 @@ class _Session:
             if self.tasks:
                 await asyncio.wait(self.tasks)
         finally:
+            await self.push.close()
             await server.stop()
         return EXIT_STOPPED if self.stopped else exit_status(returncode)
 
@@ -125,7 +145,8 @@ class _Session:
         self.console.print(f"hangwatch: {text}", markup=False, highlight=False, soft_wrap=True)
 
     async def announce(self, incident: Incident, path: Path | None) -> None:
-        """Print the verdict, and act on it once."""
+        """Print the verdict, tell the receivers, and act on it once."""
+        self.push.tell(incident, path)
         if incident.ended_at is not None:
             if not self.stopped:
                 self.say(f"incident {incident.id} is over: what was waited for has come, or the job has ended")

@@ -1,0 +1,110 @@
+"""What receivers are told, in the form each of them takes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import msgspec
+import pytest
+from examples import hang_incident
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.notices import RECEIVERS, SHORTEST_S, Notice, alertmanager_body, slack_body, webhook_body
+
+NOW = datetime(2026, 5, 28, 20, 27, tzinfo=timezone.utc)
+BUNDLE = "/var/lib/hangwatch/incidents/20260528-202637-7c1f"
+
+
+def notice(ended_at: str | None = None) -> Notice:
+    """A deadlock of two ranks, told of on gpu-17."""
+    return Notice(hang_incident(ended_at), BUNDLE, "gpu-17")
+
+
+def changed(incident: Incident, **verdict: object) -> Incident:
+    """The same incident with another verdict."""
+    return msgspec.structs.replace(incident, verdict=msgspec.structs.replace(incident.verdict, **verdict))
+
+
+def test_alertmanager_is_told_cause_remedy_and_bundle() -> None:
+    """The labels are those of the rules, the annotations all that a person needs; it is forgotten if we fall silent."""
+    (alert,) = msgspec.json.decode(alertmanager_body(notice(), None, NOW))
+    assert alert["labels"] == {
+        "alertname": "HangwatchDeadlock",
+        "scope": "job",
+        "job_id": "torchrun-7c1f",
+        "kind": "deadlock",
+        "cause": "tuple-labels-gather",
+        "severity": "critical",
+        "instance": "gpu-17",
+    }
+    said = alert["annotations"]
+    assert said["remedy"].startswith("1. Keep labels one tensor of the same structure on every rank. 2. Drop")
+    assert said["bundle"] == BUNDLE
+    assert said["runbook_url"] == "docs/causes/tuple-labels-gather.md"
+    assert (said["culprit_ranks"], said["waiting_ranks"]) == ("0", "0-1")
+    assert alert["startsAt"] == "2026-05-28T20:26:37.600Z"
+    assert alert["endsAt"] == "2026-05-28T20:31:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "ends"),
+    [
+        ("2026-05-28T20:26:41.000Z", "2026-05-28T20:27:40+00:00"),
+        ("2026-05-28T21:00:00.000Z", "2026-05-28T21:00:00+00:00"),
+    ],
+    ids=["at once", "later"],
+)
+def test_an_alert_lasts_long_enough_to_be_told(ended_at: str, ends: str) -> None:
+    """A hang that was ended within seconds stays an alert for a minute: Alertmanager waits before it tells anyone."""
+    assert SHORTEST_S == 60
+    (alert,) = msgspec.json.decode(alertmanager_body(notice(ended_at), notice(), NOW))
+    assert alert["endsAt"] == ends
+
+
+def test_another_kind_ends_the_alert_before() -> None:
+    """A straggler that became a stall is one alert at a time, not two."""
+    before = Notice(changed(hang_incident(), kind="straggler", severity="warning"), BUNDLE, "gpu-17")
+    now, old = msgspec.json.decode(alertmanager_body(notice(), before, NOW))
+    assert (now["labels"]["alertname"], old["labels"]["alertname"]) == ("HangwatchDeadlock", "HangwatchStraggler")
+    assert old["endsAt"] == NOW.isoformat()
+
+
+def test_a_webhook_is_told_the_verdict_and_nothing_of_the_jobs_command() -> None:
+    """Everything to act on is there; stacks and command line stay in the bundle."""
+    told = msgspec.json.decode(webhook_body(notice(), None, NOW))
+    assert (told["schema"], told["status"], told["kind"]) == ("hangwatch.notice/1", "firing", "deadlock")
+    assert told["cause"]["remedy"][0].startswith("Keep labels one tensor")
+    assert told["bundle"] == BUNDLE
+    assert b"train.py" not in webhook_body(notice(), None, NOW)
+    assert msgspec.json.decode(webhook_body(notice(ended_at="2026-05-28T21:00:00Z"), None, NOW))["status"] == "resolved"
+
+
+def test_slack_markup_of_a_job_is_escaped() -> None:
+    """Names from a job can neither mention a channel nor make a link."""
+    hostile = changed(hang_incident(), summary="<!channel> *urgent* <https://evil.example|click> & `rm`")
+    text = msgspec.json.decode(slack_body(Notice(hostile, BUNDLE, "gpu-17"), None, NOW))["text"]
+    assert "&lt;!channel&gt;" in text
+    assert "<" not in text
+    assert "`rm`" not in text
+
+
+def test_slack_hears_of_the_end_in_one_line_and_of_a_missed_hang_in_full() -> None:
+    """Whoever was told before needs no repetition; whoever was away when it began still learns what it was."""
+    over = notice(ended_at="2026-05-28T21:00:00.000Z")
+    short = msgspec.json.decode(slack_body(over, notice(), NOW))["text"]
+    full = msgspec.json.decode(slack_body(over, None, NOW))["text"]
+    assert len(short.splitlines()) == 1
+    assert full.startswith(short)
+    assert "Keep labels one tensor" in full
+
+
+@given(text=st.text(st.characters(), max_size=300), kind=st.sampled_from(sorted(RECEIVERS)))
+def test_no_text_of_a_job_breaks_a_message(text: str, kind: str) -> None:
+    """Broken text, escapes and the longest names make a valid message of bounded size for every receiver."""
+    job = msgspec.structs.replace(hang_incident().job, id=text)
+    incident = msgspec.structs.replace(changed(hang_incident(), summary=text * 50), job=job)
+    body = RECEIVERS[kind].render(Notice(incident, text, text), None, NOW)
+    msgspec.json.decode(body)
+    assert b"\\u001b" not in body
