@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
+from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 from examples import hang_incident
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +17,7 @@ from hangwatch.model.incident import Incident
 from hangwatch.outputs.notices import RECEIVERS, SHORTEST_S, Notice, alertmanager_body, slack_body, webhook_body
 
 NOW = datetime(2026, 5, 28, 20, 27, tzinfo=timezone.utc)
+RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "rules" / "hangwatch.rules.yml"
 BUNDLE = "/var/lib/hangwatch/incidents/20260528-202637-7c1f"
 
 
@@ -46,6 +50,18 @@ def test_alertmanager_is_told_cause_remedy_and_bundle() -> None:
     assert (said["culprit_ranks"], said["waiting_ranks"]) == ("0", "0-1")
     assert alert["startsAt"] == "2026-05-28T20:26:37.600Z"
     assert alert["endsAt"] == "2026-05-28T20:31:00+00:00"
+
+
+def test_pushed_alerts_are_named_and_routed_like_those_of_the_rules() -> None:
+    """Whichever way an incident takes to Alertmanager, the same routes and inhibitions apply to it."""
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    rules = [r for group in groups for r in group["rules"] if r.get("labels", {}).get("scope") == "job"]
+    assert len(rules) == 5
+    for rule in rules:
+        (kind,) = re.findall(r'kind="(\w+)"', rule["expr"])
+        pushed = Notice(changed(hang_incident(), kind=kind), None, "gpu-17")
+        (alert,) = msgspec.json.decode(alertmanager_body(pushed, None, NOW))
+        assert (alert["labels"]["alertname"], alert["labels"]["scope"]) == (rule["alert"], "job")
 
 
 @pytest.mark.parametrize(
