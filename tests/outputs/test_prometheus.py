@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -176,3 +178,21 @@ def test_promtool_has_nothing_to_say(view: MetricsView) -> None:
     body, _ = Metrics(view).render()
     checked = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+def test_every_metric_is_documented_with_its_labels() -> None:
+    """docs/metrics.md lists exactly what a scrape can show, with its type and its labels."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(hangwatch_\w+)` \| (\w+) \| ([^|]*) \|", text, re.MULTILINE)
+    documented = {
+        name: (kind, set(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels in rows
+        if not name.startswith("hangwatch_training_")
+    }
+    shown = {}
+    for family in text_string_to_metric_families(Metrics(example_view()).render()[0].decode()):
+        if family.name.startswith("hangwatch_agent_process_"):
+            continue
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        shown[name] = (family.type, set(family.samples[0].labels))
+    assert documented == shown

@@ -20,9 +20,9 @@ from hangwatch.model.text import format_ranks
 from hangwatch.outputs.sanitize import clean
 
 SCHEMA = "hangwatch.notice/1"
-#: Alertmanager is told again this often while an incident is open, and forgets it after ``FORGOTTEN_S`` of silence.
+#: Alertmanager is told again this often while an incident is open, and forgets it after its ``resolve_timeout`` (5 min, unless
+#: set) of silence.
 REPEAT_S = 60.0
-FORGOTTEN_S = 4 * REPEAT_S
 #: An alert lasts at least this long: one that ends within Alertmanager's ``group_wait`` (30 s, unless set) is told nobody, and
 #: ``--on-hang stop`` ends a hang within seconds.
 SHORTEST_S = 60.0
@@ -77,9 +77,9 @@ class Receiver(msgspec.Struct, frozen=True):
 
 def alertmanager_body(notice: Notice, before: Notice | None, now: datetime) -> bytes:
     """The alert of a notice; where its labels have changed since ``before``, the old one is ended with it."""
-    alerts = [_alert(notice, now)]
+    alerts = [_alert(notice, _end(notice.incident))]
     if before is not None and _labels(before) != _labels(notice):
-        alerts.append(_alert(before, now, ended=now))
+        alerts.append(_alert(before, now))
     return msgspec.json.encode(alerts)
 
 
@@ -155,18 +155,21 @@ RECEIVERS: Mapping[str, Receiver] = MappingProxyType(
 )
 
 
-def _alert(notice: Notice, now: datetime, ended: datetime | None = None) -> dict[str, object]:
-    incident = notice.incident
-    ends = ended or now + timedelta(seconds=FORGOTTEN_S)
-    if ended is None and incident.ended_at is not None:
-        confirmed = _parse_time(incident.confirmed_at or incident.detected_at)
-        ends = max(_parse_time(incident.ended_at), confirmed + timedelta(seconds=SHORTEST_S))
-    return {
+def _alert(notice: Notice, ends: datetime | None) -> dict[str, object]:
+    alert: dict[str, object] = {
         "labels": _labels(notice),
         "annotations": _annotations(notice),
-        "startsAt": incident.onset_at,
-        "endsAt": ends.isoformat(),
+        "startsAt": notice.incident.onset_at,
     }
+    # An open one has no end of ours: Alertmanager would keep it to that end, though we say an earlier one later (Alert.Merge).
+    return alert if ends is None else {**alert, "endsAt": ends.isoformat()}
+
+
+def _end(incident: Incident) -> datetime | None:
+    if incident.ended_at is None:
+        return None
+    confirmed = _parse_time(incident.confirmed_at or incident.detected_at)
+    return max(_parse_time(incident.ended_at), confirmed + timedelta(seconds=SHORTEST_S))
 
 
 def _parse_time(text: str) -> datetime:

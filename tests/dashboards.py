@@ -1,0 +1,64 @@
+"""The dashboards that are shipped, and the queries in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "grafana" / "dashboards"
+
+
+@dataclass(frozen=True)
+class PanelQuery:
+    """One query: of which dashboard and panel, and whether it asks for the present alone."""
+
+    dashboard: str
+    panel: str
+    expression: str
+    instant: bool
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """The expression with Grafana's variables replaced."""
+        return re.sub(r"\$(\w+)", lambda match: values[match[1]], self.expression)
+
+    def __str__(self) -> str:
+        return f"{self.dashboard}: {self.panel}"
+
+
+def read_dashboards() -> dict[str, dict[str, Any]]:
+    """Every dashboard by the name of its file."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+
+
+def panel_queries() -> Iterator[PanelQuery]:
+    """Every query of every panel, annotation and variable."""
+    for name, dashboard in read_dashboards().items():
+        for panel in dashboard["panels"]:
+            for target in panel.get("targets", ()):
+                yield PanelQuery(name, panel["title"], target["expr"], bool(target.get("instant")))
+        for annotation in dashboard["annotations"]["list"]:
+            yield PanelQuery(name, f"annotation {annotation['name']}", annotation["expr"], False)
+        for variable in dashboard["templating"]["list"]:
+            if variable["type"] == "query":
+                values = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
+                assert values is not None
+                yield PanelQuery(name, f"variable {variable['name']}", f"count by ({values[2]}) ({values[1]})", True)
+
+
+def known_metrics() -> set[str]:
+    """Every name that a query may ask for: those of docs/metrics.md, and what the rules record."""
+    text = (FOLDER.parents[2] / "docs" / "metrics.md").read_text()
+    documented = set(re.findall(r"`(hangwatch_\w+)`", text))
+    summaries = set(re.findall(r"^\| `(hangwatch_\w+)` \| summary", text, re.MULTILINE))
+    rules = (FOLDER.parents[1] / "prometheus" / "rules" / "hangwatch.rules.yml").read_text()
+    recorded = set(re.findall(r"record: (\S+)", rules))
+    return documented - summaries | {f"{name}_{part}" for name in summaries for part in ("sum", "count")} | recorded
+
+
+def asked_metrics(text: str) -> set[str]:
+    """The names of ours, and of our rules, in a query or a template."""
+    return set(re.findall(r"(?<![\w.:])(?:\w+:)?hangwatch_\w+(?::\w+)?", text))

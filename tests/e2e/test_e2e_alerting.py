@@ -1,0 +1,215 @@
+"""From a real hang to the people who are told: scraped by Prometheus, alerted by its rules, delivered by Alertmanager.
+
+Everything is the real program with the configuration that is shipped; only addresses and intervals are the test's own.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from monitoring import Webhook, get_json, post_json, query, start_alertmanager, start_prometheus, webhook
+from watched_runs import find_bundles, read_incident, read_url
+
+from dashboards import panel_queries
+from hangwatch.demos import find_scenario
+from hangwatch.model.incident import Incident
+from support import Job, JobRunner, find_free_port, wait_for
+
+#: Promised are 30 s at a scrape interval of 1 s; a machine that runs other tests beside is given more.
+_DELIVERY_LIMIT_S = 90.0
+
+pytestmark = pytest.mark.e2e
+
+
+@dataclass(frozen=True)
+class _Monitored:
+    """A hung job, everything that watches it, and everybody who is told."""
+
+    job: Job
+    agent: str
+    prometheus: str
+    alertmanager: str
+    pushed: str
+    webhook: Webhook
+    state: Path
+
+    def incident(self) -> Incident:
+        """The document of the one incident there is."""
+        (bundle,) = wait_for(lambda: find_bundles(self.state), 200.0, "the incident")
+        return read_incident(bundle)
+
+
+@pytest.fixture(scope="module")
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Monitored]:
+    """One hung job for all tests of this file, scraped by Prometheus, its agent telling receivers on its own as well."""
+    scenario = find_scenario("rank-conditional")
+    assert scenario is not None
+    folder = tmp_path_factory.mktemp("monitored")
+    runner = JobRunner(folder / "jobs")
+    try:
+        with webhook() as receiver:
+            alertmanager = start_alertmanager(runner, folder / "alertmanager", f"{receiver.url}/rules")
+            pushed = start_alertmanager(runner, folder / "pushed", f"{receiver.url}/pushed")
+            agent = f"127.0.0.1:{find_free_port()}"
+            prometheus = start_prometheus(runner, folder / "prometheus", agent, alertmanager)
+            job = runner.hangwatch(
+                "run", "--state-dir", folder / "state", "--listen", agent, "--", *scenario.command(),
+                env={
+                    **scenario.full_environment(),
+                    "HANGWATCH_ALERTMANAGER": pushed,
+                    "HANGWATCH_WEBHOOK": f"{receiver.url}/webhook",
+                    "HANGWATCH_SLACK": f"{receiver.url}/slack",
+                },
+            )  # fmt: skip
+            yield _Monitored(job, agent, prometheus, alertmanager, pushed, receiver, folder / "state")
+            runner.end_all()
+    finally:
+        runner.end_all()
+
+
+def _seconds_after(at_unix_s: float, moment: str | None) -> float:
+    assert moment is not None
+    return at_unix_s - datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
+def test_a_hang_is_delivered_with_cause_and_remedy(monitored: _Monitored) -> None:
+    """A rule fires on what was scraped, and the webhook of those on call hears who, why, and what to do."""
+
+    def delivered() -> Any:
+        return monitored.webhook.alerts("/rules/hangs", "firing")
+
+    incident = monitored.incident()
+    (message, alert), *_ = wait_for(delivered, _DELIVERY_LIMIT_S, "Alertmanager's message", poll_s=0.1)
+    verdict = incident.verdict
+    assert verdict.cause is not None
+    assert alert["labels"] == {
+        "alertname": "HangwatchDeadlock",
+        "cause": "rank-conditional-collective",
+        "instance": monitored.agent,
+        "job": "hangwatch",
+        "job_id": incident.job.id,
+        "kind": "deadlock",
+        "scope": "job",
+        "severity": "critical",
+    }
+    said = alert["annotations"]
+    assert said["summary"] == verdict.summary
+    assert said["cause"] == verdict.cause.title
+    assert said["remedy"] == " ".join(f"{n}. {step}" for n, step in enumerate(verdict.cause.remedy, 1))
+    assert said["culprit_ranks"] == ", ".join(map(str, verdict.culprit_ranks))
+    assert said["incident"] == incident.id
+    assert said["runbook_url"] == "docs/causes/rank-conditional-collective.md"
+    assert message.body["groupLabels"] == {"job_id": incident.job.id}
+    latency_s = _seconds_after(message.at_unix_s, incident.onset_at)
+    print(f"delivered {latency_s:.1f} s after the onset,", end=" ")
+    print(f"{_seconds_after(message.at_unix_s, incident.confirmed_at):.1f} s after the verdict")
+    assert latency_s < _DELIVERY_LIMIT_S
+
+
+def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
+    """Without Prometheus, Alertmanager, a webhook and Slack are told of the same incident, with its bundle."""
+    incident = monitored.incident()
+    (bundle,) = find_bundles(monitored.state)
+    (_, alert), *_ = wait_for(
+        lambda: monitored.webhook.alerts("/pushed/hangs", "firing"), _DELIVERY_LIMIT_S, "the pushed alert", poll_s=0.1
+    )
+    assert alert["labels"]["alertname"] == "HangwatchDeadlock"
+    assert alert["labels"]["instance"] == socket.gethostname()
+    assert alert["annotations"]["bundle"] == str(bundle)
+    told = {m.path: m.body for m in monitored.webhook.messages}
+    assert told["/webhook"]["incident_id"] == incident.id
+    assert told["/webhook"]["bundle"] == str(bundle)
+    assert told["/webhook"]["cause"]["remedy"]
+    assert str(bundle) in told["/slack"]["text"]
+    metrics = read_url(f"http://{monitored.agent}/metrics")
+    for kind in ("alertmanager", "webhook", "slack"):
+        assert f'hangwatch_notifications_total{{receiver="{kind}"}} 1.0' in metrics
+        assert f'hangwatch_notification_failures_total{{receiver="{kind}"}} 0.0' in metrics
+
+
+#: Queries that this job has no data for, and why.
+_NO_DATA = {"hangwatch_training_": "it trains nothing that a probe could read"}
+
+
+def test_every_query_of_the_dashboards_finds_data(monitored: _Monitored) -> None:
+    """No panel, annotation or variable asks for what a hung job under watch does not give."""
+    job_id = monitored.incident().job.id
+    values = {"job_id": job_id, "rank": "0", "__rate_interval": "30s", "__range": "10m"}
+    queries = [q for q in panel_queries() if not any(name in q.expression for name in _NO_DATA)]
+    assert len(queries) > 40
+
+    def without_data() -> list[str]:
+        now = time.time()
+        period = {"start": str(now - 10), "end": str(now), "step": "5"}
+        return [
+            str(q)
+            for q in queries
+            if not query(monitored.prometheus, q.filled(values), **({} if q.instant else period))
+        ]
+
+    wait_for(lambda: bool(query(monitored.prometheus, "hangwatch_incident")), 60.0, "the incident to be scraped")
+    wait_for(lambda: not (missing := without_data()) or print(missing), 60.0, "data for every query", poll_s=2.0)
+
+
+def test_the_job_does_not_know_who_is_told(monitored: _Monitored) -> None:
+    """The receivers' addresses are secrets, and are not in the environment of the ranks."""
+    ranks = wait_for(monitored.job.ranks, 60.0, "the ranks")
+    assert ranks
+    for process in ranks.values():
+        environment = process.environ()
+        assert "HANGWATCH_RUN_DIR" in environment
+        assert not {"HANGWATCH_ALERTMANAGER", "HANGWATCH_WEBHOOK", "HANGWATCH_SLACK"} & environment.keys()
+
+
+def test_alerts_of_ranks_are_kept_back_under_the_incident(monitored: _Monitored) -> None:
+    """While the job's incident is open, what a rule says of one of its ranks is inhibited, and another job's is not."""
+    incident = monitored.incident()
+    wait_for(lambda: monitored.webhook.alerts("/rules/hangs", "firing"), _DELIVERY_LIMIT_S, "the incident's alert")
+    ends = (datetime.now(timezone.utc) + timedelta(minutes=5)).isoformat()
+    post_json(
+        f"{monitored.alertmanager}/api/v2/alerts",
+        [
+            {
+                "labels": {"alertname": "HangwatchRankSilent", "scope": "rank", "job_id": job, "rank": "1"},
+                "endsAt": ends,
+            }
+            for job in (incident.job.id, "another")
+        ],
+    )
+
+    def states() -> dict[str, str] | None:
+        alerts = get_json(f"{monitored.alertmanager}/api/v2/alerts", filter='scope="rank"')
+        found = {alert["labels"]["job_id"]: alert["status"]["state"] for alert in alerts}
+        return found if len(found) == 2 and "unprocessed" not in found.values() else None
+
+    assert wait_for(states, 30.0, "both alerts to be routed", poll_s=0.1) == {
+        incident.job.id: "suppressed",
+        "another": "active",
+    }
+
+
+def test_an_incident_is_resolved_when_its_job_is_gone(monitored: _Monitored) -> None:
+    """The owner ends the job: every receiver hears that it is over, and nothing of it is shown any more."""
+    incident = monitored.incident()
+    wait_for(lambda: monitored.webhook.alerts("/rules/hangs", "firing"), _DELIVERY_LIMIT_S, "the incident's alert")
+    monitored.job.send(signal.SIGTERM)
+    monitored.job.wait(60.0)
+    for path in ("/rules/hangs", "/pushed/hangs"):
+        (_, alert), *_ = wait_for(
+            lambda path=path: monitored.webhook.alerts(path, "resolved"), 120.0, f"the end of it at {path}", poll_s=0.1
+        )
+        assert alert["labels"]["job_id"] == incident.job.id
+    statuses = [m.body["status"] for m in monitored.webhook.messages if m.path == "/webhook"]
+    assert statuses == ["firing", "resolved"]
+    texts = [m.body["text"] for m in monitored.webhook.messages if m.path == "/slack"]
+    assert len(texts) == 2
+    assert "Over: deadlock" in texts[1]
+    assert query(monitored.prometheus, "hangwatch_incident or hangwatch_rank_info") == []
