@@ -14,7 +14,7 @@ from hangwatch.agent.children import add_child_stacks
 from hangwatch.agent.health import Ledger
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
-from hangwatch.model.collectives import FlightRecord
+from hangwatch.model.collectives import FlightRecord, in_flight
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
 from hangwatch.sources import source_lines
@@ -250,7 +250,7 @@ def _counts(beat: Beat, record: FlightRecord | Gap, now_ns: int) -> bool:
     """Whether the record of a rank that may have no group at all says anything: only what is in flight does."""
     if beat.initialized or beat.age_s(now_ns) > STALE_BEAT_S:
         return True
-    return isinstance(record, FlightRecord) and any(not o.completed for o in record.operations)
+    return isinstance(record, FlightRecord) and bool(in_flight(record.operations))
 
 
 def _known_groups(beats: Sequence[Beat]) -> dict[str, BeatGroup]:

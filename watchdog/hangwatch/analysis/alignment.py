@@ -5,39 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 
+from hangwatch.analysis.lanes import first_after, first_difference, lanes_of
+from hangwatch.analysis.signatures import Signature, signature
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import Group, Operation
+from hangwatch.model.collectives import Group, Lane, Ledger, Operation, Operations
 
-GroupKey = tuple[str, tuple[int, ...]]
-
-#: Operations whose inputs must have the same number of elements of one type on every rank. The others (gather,
-#: scatter, all_to_all) may differ by role or by split, and only their type is compared; a barrier carries nothing.
-_EVEN = frozenset({"all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter"})
-_EMPTY = frozenset({"barrier", "monitored_barrier"})
-
-Signature = tuple[str, tuple[str, ...], tuple[int, ...]]
-
-
-def signature(operation: Operation) -> Signature:
-    """What must agree between ranks for two operations to be one: name, element types, numbers of elements."""
-    if operation.op in _EMPTY:
-        return (operation.op, (), ())
-    if operation.op in {"gather", "scatter"}:
-        return (operation.op, tuple(sorted(set(operation.input_dtypes) | set(operation.output_dtypes))), ())
-    numels = tuple(prod(shape) for shape in operation.input_sizes) if operation.op in _EVEN else ()
-    return (operation.op, operation.input_dtypes, numels)
-
-
-def describe(operation: Operation) -> str:
-    """An operation for people: ``all_gather of Long[1]``."""
-    carried = ", ".join(
-        f"{dtype}{list(size)}".replace(" ", "")
-        for dtype, size in zip(operation.input_dtypes, operation.input_sizes, strict=False)
-    )
-    return f"{operation.op} of {carried}" if carried else operation.op
-
+GroupKey = str
 
 @dataclass(frozen=True)
 class Side:
@@ -93,59 +67,98 @@ def mixed_groups(capture: RankCapture) -> frozenset[GroupKey]:
     flight = capture.flight
     if flight is None or flight.source == "status":
         return frozenset()
-    newest: dict[GroupKey, int] = {}
-    for operation in flight.operations:
-        if not operation.p2p:
-            newest[operation.group.key] = max(newest.get(operation.group.key, 0), operation.seq)
+    newest = _newest(flight.operations)
     complete = bool(flight.operations) and flight.operations[0].record_id == 0
     known = (p for p in flight.progress if p.group.key in newest or (complete and not flight.dropped))
     return frozenset(p.group.key for p in known if p.enqueued > newest.get(p.group.key, 0))
+
+
+def _newest(operations: Operations) -> Mapping[GroupKey, int]:
+    """The last number on record of each group's collectives."""
+    if isinstance(operations, Ledger):
+        return {lane.group.key: lane.newest for lane in operations.lanes}
+    newest: dict[GroupKey, int] = {}
+    for operation in operations:
+        if not operation.p2p:
+            key = operation.group.key
+            newest[key] = max(newest.get(key, 0), operation.seq)
+    return newest
+
+
+class Moment(Mapping[int, Operation]):
+    """The operations that the ranks have at one sequence number of a group, by rank; each is built when it is asked for."""
+
+    def __init__(self, lanes: Mapping[int, Lane], operations: Mapping[int, Operations], seq: int) -> None:
+        self._lanes = lanes
+        self._operations = operations
+        self._seq = seq
+
+    def __getitem__(self, rank: int) -> Operation:
+        """The operation of a rank."""
+        place = self._lanes[rank].place(self._seq)
+        if place is None:
+            raise KeyError(rank)
+        return self._operations[rank][place]
+
+    def __contains__(self, rank: object) -> bool:
+        """Whether the rank has one."""
+        lane = self._lanes.get(rank) if isinstance(rank, int) else None
+        return lane is not None and lane.place(self._seq) is not None
+
+    def __iter__(self) -> Iterator[int]:
+        """The ranks that have one."""
+        return (rank for rank, lane in self._lanes.items() if lane.place(self._seq) is not None)
+
+    def __len__(self) -> int:
+        """How many have one."""
+        return sum(1 for _ in self)
 
 
 class History:
     """The recorded operations of all ranks, indexed. Built once a capture; never changed after."""
 
     def __init__(self, captures: Iterable[RankCapture]) -> None:
-        self.operations: dict[int, tuple[Operation, ...]] = {}
         self.groups: dict[GroupKey, Group] = {}
-        self._by_seq: dict[GroupKey, dict[int, dict[int, Operation]]] = defaultdict(lambda: defaultdict(dict))
-        self._enqueued: dict[tuple[int, GroupKey], int] = {}
         self.recorded: set[int] = set()
+        self._operations: dict[int, Operations] = {}
+        self._in_full: dict[int, tuple[Operation, ...]] = {}
+        self._lanes: dict[GroupKey, dict[int, Lane]] = defaultdict(dict)
+        self._enqueued: dict[GroupKey, dict[int, int]] = defaultdict(dict)
         for capture in captures:
             rank = capture.rank
             if capture.flight is not None and capture.flight.source != "status":
                 self.recorded.add(rank)
-                self.operations[rank] = capture.flight.operations
-                for operation in capture.flight.operations:
-                    self._add(rank, operation)
+                self._operations[rank] = capture.flight.operations
+                for lane in lanes_of(capture.flight.operations):
+                    key = lane.group.key
+                    self.groups.setdefault(key, lane.group)
+                    self._lanes[key][rank] = lane
+                    self._note(rank, key, lane.newest)
             progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
             mixed = mixed_groups(capture)
             for progress in progresses:
                 key = progress.group.key
                 self.groups.setdefault(key, progress.group)
-                if progress.mixed or key in mixed:
-                    continue
-                self._enqueued[rank, key] = max(self._enqueued.get((rank, key), 0), progress.enqueued)
+                if not (progress.mixed or key in mixed):
+                    self._note(rank, key, progress.enqueued)
 
-    def _add(self, rank: int, operation: Operation) -> None:
-        key = operation.group.key
-        self.groups.setdefault(key, operation.group)
-        if operation.p2p:
-            return
-        self._by_seq[key][operation.seq].setdefault(rank, operation)
-        self._enqueued[rank, key] = max(self._enqueued.get((rank, key), 0), operation.seq)
+    def _note(self, rank: int, key: GroupKey, enqueued: int) -> None:
+        known = self._enqueued[key]
+        known[rank] = max(known.get(rank, 0), enqueued)
 
     def of(self, rank: int) -> tuple[Operation, ...]:
         """All recorded operations of a rank, in order; none where nobody recorded them."""
-        return self.operations.get(rank, ())
+        if rank not in self._in_full:
+            self._in_full[rank] = tuple(self._operations.get(rank, ()))
+        return self._in_full[rank]
 
     def at(self, key: GroupKey, seq: int) -> Mapping[int, Operation]:
         """The operations recorded at one sequence number, by rank."""
-        return self._by_seq[key][seq] if key in self._by_seq and seq in self._by_seq[key] else {}
+        return Moment(self._lanes[key], self._operations, seq) if key in self._lanes else {}
 
     def enqueued(self, rank: int, key: GroupKey) -> int | None:
         """The last sequence number the rank has enqueued in the group; 0 for none yet, None where nobody recorded."""
-        known = self._enqueued.get((rank, key))
+        known = self._enqueued[key].get(rank) if key in self._enqueued else None
         if known is not None:
             return max(known, 0)
         return 0 if rank in self.recorded else None
@@ -156,26 +169,24 @@ class History:
         Sequence numbers at which a member's entry has already left the ring buffer are compared among the rest.
         """
         wanted = frozenset(concerned)
-        found = (self._parting(key) for key in self._by_seq if not wanted.isdisjoint(self.groups[key].ranks or wanted))
+        found = (self._parting(key) for key in self._lanes if not wanted.isdisjoint(self.groups[key].ranks or wanted))
         yield from sorted((p for p in found if p is not None), key=lambda p: (p.at_ns, p.group.key))
 
     def _parting(self, key: GroupKey) -> Parting | None:
-        members = self.groups[key].ranks
-        for seq in sorted(self._by_seq[key]):
-            here = self._by_seq[key][seq]
-            sides: dict[Signature, list[int]] = defaultdict(list)
-            for rank, operation in here.items():
-                sides[signature(operation)].append(rank)
-            absent = [
-                m
-                for m in members
-                if m not in here and (enqueued := self.enqueued(m, key)) is not None and enqueued < seq
-            ]
-            if len(sides) + bool(absent) < 2:
-                continue
-            found = [Side(tuple(sorted(ranks)), here[ranks[0]]) for ranks in sides.values()]
-            if absent:
-                found.append(Side(tuple(sorted(absent)), None))
-            found.sort(key=lambda side: (-len(side.ranks), side.ranks))
-            return Parting(self.groups[key], seq, tuple(found), min(o.created_ns for o in here.values()))
-        return None
+        lanes, members = self._lanes[key], self.groups[key].ranks
+        ends = {m: end for m in members if (end := self.enqueued(m, key)) is not None}
+        unlike = first_difference(lanes.values())
+        left = first_after(lanes.values(), min(ends.values())) if ends else None
+        seq = min((number for number in (unlike, left) if number is not None), default=None)
+        if seq is None:
+            return None
+        here = dict(self.at(key, seq))
+        sides: dict[Signature, list[int]] = defaultdict(list)
+        for rank, operation in here.items():
+            sides[signature(operation)].append(rank)
+        absent = [m for m, end in ends.items() if m not in here and end < seq]
+        found = [Side(tuple(sorted(ranks)), here[ranks[0]]) for ranks in sides.values()]
+        if absent:
+            found.append(Side(tuple(sorted(absent)), None))
+        found.sort(key=lambda side: (-len(side.ranks), side.ranks))
+        return Parting(self.groups[key], seq, tuple(found), min(o.created_ns for o in here.values()))

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hangwatch.analysis.alignment import History, Parting, describe
+from hangwatch.analysis.alignment import History, Parting
 from hangwatch.analysis.places import bare_name
+from hangwatch.analysis.signatures import describe
 from hangwatch.analysis.views import RankView
 from hangwatch.analysis.waitfor import Edge, WaitGraph
 from hangwatch.model.text import format_ranks

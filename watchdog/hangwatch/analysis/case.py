@@ -34,8 +34,8 @@ class Case:
         """The operation the waiting ranks are in: of the waiting ranks' frontiers, the one that most are in, then the oldest."""
         ranks = self.blame.waiting or self.blame.culprits
         fronts = [o for r in ranks if r in self.views and (o := self.views[r].frontier) is not None]
-        count = Counter((*o.group.key, o.seq) for o in fronts)
-        return min(fronts, key=lambda o: (-count[(*o.group.key, o.seq)], o.created_ns), default=None)
+        count = Counter((o.group.key, o.seq) for o in fronts)
+        return min(fronts, key=lambda o: (-count[(o.group.key, o.seq)], o.created_ns), default=None)
 
     @property
     def onset_ns(self) -> int | None:

@@ -9,7 +9,7 @@ from hangwatch.analysis.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.motion import Motion, read_motion, still_since_ns
 from hangwatch.analysis.waits import Wait, in_torch_distributed, read_destructor, read_wait
 from hangwatch.model.capture import Capture, RankCapture
-from hangwatch.model.collectives import Operation
+from hangwatch.model.collectives import Operation, in_flight
 from hangwatch.model.stacks import Frame, ThreadStack
 
 
@@ -143,9 +143,9 @@ def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[
 
 def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
     """The view of one rank. Motion is judged by the samples since ``since_ns``."""
-    operations = capture.flight.operations if capture.flight is not None else ()
     mixed = mixed_groups(capture)
-    pending = tuple(o for o in operations if not o.completed and not _completed_since(o, capture, mixed))
+    recorded = in_flight(capture.flight.operations) if capture.flight is not None else ()
+    pending = tuple(o for o in recorded if not _completed_since(o, capture, mixed))
     threads = capture.stacks[-1].threads if capture.stacks else ()
     frames = next((t.frames for t in threads if t.is_main), ())
     wait = _read_wait(capture, frames, pending)

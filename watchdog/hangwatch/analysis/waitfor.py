@@ -6,7 +6,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hangwatch.analysis.alignment import History, describe, signature
+from hangwatch.analysis.alignment import History
+from hangwatch.analysis.signatures import describe, signature
 from hangwatch.analysis.views import RankView
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.model.text import format_ranks

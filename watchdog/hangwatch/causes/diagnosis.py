@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hangwatch.analysis.alignment import Side, describe
+from hangwatch.analysis.alignment import Side
 from hangwatch.analysis.case import Case, build_case
 from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.signatures import describe
 from hangwatch.causes.forks import annotated
 from hangwatch.causes.frames import site
 from hangwatch.causes.hypothesis import Hypothesis

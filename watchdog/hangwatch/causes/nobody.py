@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hangwatch.analysis.alignment import describe
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.signatures import describe
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.model.incident import Evidence

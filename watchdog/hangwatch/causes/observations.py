@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangwatch.analysis.alignment import describe
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.signatures import describe
 from hangwatch.analysis.views import RankView
 from hangwatch.causes.forks import Fork
 from hangwatch.causes.frames import where

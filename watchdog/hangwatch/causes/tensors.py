@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hangwatch.analysis.alignment import signature
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.signatures import signature
 from hangwatch.causes.forks import find_fork
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
+from functools import cached_property
+from hashlib import blake2b
+from operator import index
+
 import msgspec
 
 from hangwatch.model.stacks import Frame
@@ -12,7 +18,7 @@ def label_group(name: str, description: str) -> str:
     return description if description and description != "undefined" else f"group {name}"
 
 
-class Group(msgspec.Struct, frozen=True, order=True):
+class Group(msgspec.Struct, frozen=True, order=True, dict=True):
     """A process group as it is the same for all its members: torch's name for it and its *global* ranks.
 
     The name alone is not enough: names come from a counter in each process, so rank 0's "1" and rank 2's "1" may be
@@ -23,10 +29,11 @@ class Group(msgspec.Struct, frozen=True, order=True):
     ranks: tuple[int, ...] = ()
     description: str = msgspec.field(default="")
 
-    @property
-    def key(self) -> tuple[str, tuple[int, ...]]:
-        """What makes two ranks' groups the same group."""
-        return (self.name, self.ranks)
+    @cached_property
+    def key(self) -> str:
+        """What makes two ranks' groups the same group: name and ranks. Short, however many ranks there are."""
+        ranks = array("q", self.ranks).tobytes()
+        return f"{self.name}@{blake2b(ranks, digest_size=12).hexdigest()}"
 
     @property
     def label(self) -> str:
@@ -76,6 +83,118 @@ class GroupProgress(msgspec.Struct, frozen=True):
     mixed: bool = False
 
 
+class Segment(msgspec.Struct, frozen=True):
+    """Consecutive sequence numbers of a group, the first of them ``start``, that one rank has a record of.
+
+    ``marks``: 8 bytes a number, the same for two ranks whose operations there agree (``analysis.lanes`` says when they do).
+    ``places``: 4 bytes a number, where the operation is among all those of the rank.
+    """
+
+    start: int
+    marks: bytes
+    places: bytes
+
+    @property
+    def stop(self) -> int:
+        """One past the last number."""
+        return self.start + len(self.marks) // 8
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """All collectives that one rank has a record of in one group, by sequence number: segments in ascending order."""
+
+    group: Group
+    segments: tuple[Segment, ...]
+
+    @property
+    def newest(self) -> int:
+        """The last number on record."""
+        return self.segments[-1].stop - 1
+
+    def place(self, seq: int) -> int | None:
+        """Where the operation of that number is among those of the rank; None where it has no record of it."""
+        for segment in self.segments:
+            if segment.start <= seq < segment.stop:
+                return memoryview(segment.places).cast("I")[seq - segment.start]
+        return None
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """A rank's operations as columns: about 30 bytes each, and they are what it yields where it is iterated or indexed.
+
+    A job calls the same few operations again and again. ``kinds`` holds each of them once, with everything that does not change
+    from call to call; ``kind`` (4 bytes an operation), ``records``, ``seqs`` and ``created_ns`` (8 bytes, signed) and ``states``
+    (one byte: 0 enqueued, 1 started, 3 completed) the rest, in the machine's byte order.
+    """
+
+    kinds: tuple[Operation, ...]
+    kind: bytes
+    records: bytes
+    seqs: bytes
+    created_ns: bytes
+    states: bytes
+    lanes: tuple[Lane, ...]
+
+    def __len__(self) -> int:
+        """How many operations there are."""
+        return len(self.states)
+
+    def __getitem__(self, place: int) -> Operation:
+        """One operation, negative places counted from the end."""
+        at = index(place)
+        at += len(self) if at < 0 else 0
+        if not 0 <= at < len(self):
+            raise IndexError(place)
+        kind = self.kinds[memoryview(self.kind).cast("I")[at]]
+        numbers = (memoryview(column).cast("q")[at] for column in (self.records, self.seqs, self.created_ns))
+        return _called(kind, *numbers, self.states[at])
+
+    def __iter__(self) -> Iterator[Operation]:
+        """All operations, in order."""
+        kinds = self.kinds
+        columns = (memoryview(column).cast("q") for column in (self.records, self.seqs, self.created_ns))
+        for kind, record, seq, created_ns, state in zip(
+            memoryview(self.kind).cast("I"), *columns, self.states, strict=True
+        ):
+            yield _called(kinds[kind], record, seq, created_ns, state)
+
+    def in_flight(self) -> tuple[Operation, ...]:
+        """Those that have not completed, found without building the others."""
+        states = self.states
+        return tuple(self[at] for at in range(len(states)) if states[at] != 3) if states.strip(b"\3") else ()
+
+
+def _called(kind: Operation, record_id: int, seq: int, created_ns: int, state: int) -> Operation:
+    """One call of a kind of operation."""
+    return Operation(
+        record_id,
+        kind.group,
+        seq,
+        kind.op,
+        state == 3,
+        created_ns,
+        state != 0,
+        kind.p2p,
+        kind.peer,
+        kind.backend,
+        kind.input_sizes,
+        kind.output_sizes,
+        kind.input_dtypes,
+        kind.output_dtypes,
+        kind.timeout_ms,
+        kind.frames,
+    )
+
+
+#: A rank's operations in order of record id: one by one, or as columns where there are the records of a large job.
+Operations = tuple[Operation, ...] | Ledger
+
+
+def in_flight(operations: Operations) -> tuple[Operation, ...]:
+    """The operations that have not completed."""
+    return operations.in_flight() if isinstance(operations, Ledger) else tuple(o for o in operations if not o.completed)
+
+
 class FlightRecord(msgspec.Struct, frozen=True):
     """What one rank's flight recorder holds: operations in order of record id (a ring: the oldest may be gone).
 
@@ -87,6 +206,6 @@ class FlightRecord(msgspec.Struct, frozen=True):
     at_ns: int
     source: str
     version: str
-    operations: tuple[Operation, ...]
+    operations: Operations
     progress: tuple[GroupProgress, ...]
     dropped: int = 0
