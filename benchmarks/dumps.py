@@ -109,7 +109,9 @@ def enqueued(layout: Layout, programs: list[list[tuple[Op, int]]], culprit: int,
 
     A rank enqueues its next operation when the one before has completed, which is when all members have enqueued it.
     """
-    groups = [{kind: (number, ranks) for kind, (number, _, ranks) in layout.groups(r).items()} for r in range(layout.world)]
+    groups = [
+        {kind: (number, ranks) for kind, (number, _, ranks) in layout.groups(r).items()} for r in range(layout.world)
+    ]
     mine = [programs[layout.stage(r)] for r in range(layout.world)]
     limit = [len(ops) for ops in mine]
     limit[culprit] -= before
@@ -138,12 +140,13 @@ def enqueued(layout: Layout, programs: list[list[tuple[Op, int]]], culprit: int,
 def frames(depth: int) -> dict[int, list[dict[str, object]]]:
     """A call site of so many frames, deepest first, for each place the program calls from; what is above is shared."""
     above = [
-        {"name": f"forward_{i}", "filename": f"/opt/megatron/core/module_{i % 7}.py", "line": 100 + i} for i in range(depth - 3)
+        {"name": f"forward_{i}", "filename": f"/opt/megatron/core/module_{i % 7}.py", "line": 100 + i}
+        for i in range(depth - 3)
     ]
     found = {}
     for site in (*range(LAYERS * 4), *range(90, 94), *range(100, 103)):
         found[site] = [
-            {"name": "wrapper", "filename": "/opt/venv/lib/python3.12/site-packages/torch/distributed/c10d_logger.py", "line": 83},
+            {"name": "wrapper", "filename": "/opt/venv/site-packages/torch/distributed/c10d_logger.py", "line": 83},
             {"name": f"reduce_{site}", "filename": "/opt/megatron/core/tensor_parallel/mappings.py", "line": 20 + site},
             {"name": f"layer_{site}", "filename": "/opt/megatron/core/transformer/layer.py", "line": 300 + site},
             *above,

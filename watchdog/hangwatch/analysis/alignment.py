@@ -13,6 +13,7 @@ from hangwatch.model.collectives import Group, Lane, Ledger, Operation, Operatio
 
 GroupKey = str
 
+
 @dataclass(frozen=True)
 class Side:
     """Ranks that agree with each other at one sequence number; ``operation`` is one of theirs, None: not enqueued."""

@@ -134,13 +134,13 @@ def _prove_mismatch(edges: Iterable[Edge]) -> str | None:
         if edge.reason == "mismatch" and edge.operation is not None and edge.other is not None:
             where = f"{edge.operation.group.label} at number {edge.operation.seq}"
             return (
-                f"rank {edge.waiter} is in {describe(edge.operation)} in {where}, rank {edge.awaited} used that number "
+                f"rank {edge.waiters[0]} is in {describe(edge.operation)} in {where}, rank {edge.awaited[0]} used that number "
                 f"for {describe(edge.other)}: the two can never meet"
             )
     return None
 
 
-def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], edges: Sequence[Edge]) -> str | None:
+def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph: WaitGraph) -> str | None:
     """A cycle is a proof if every rank in it is seen blocked, and no other thread of it could still join."""
     if not all(r in views and views[r].blocked and views[r].alone for r in component):
         return None
@@ -153,26 +153,27 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], edges:
             return None
         if unrecorded and wait is not None and wait.kind == "collective" and not wait.default_group:
             return None
-    chain = ", ".join(f"rank {e.waiter} for rank {e.awaited}" for e in _one_cycle(edges))
+    chain = ", ".join(f"rank {waiter} for rank {awaited}" for waiter, awaited in _one_cycle(graph.within(component)))
     return f"ranks {format_ranks(component)} wait for each other in a circle ({chain}), and none of them can move"
 
 
-def _one_cycle(edges: Sequence[Edge]) -> list[Edge]:
-    """One simple cycle among the edges of a strongly connected component."""
-    after: dict[int, Edge] = {}
+def _one_cycle(edges: Sequence[Edge]) -> list[tuple[int, int]]:
+    """One simple cycle among the edges of a strongly connected component, by waiter and awaited."""
+    after: dict[int, int] = {}
     for edge in edges:
-        after.setdefault(edge.waiter, edge)
-    seen: list[int] = []
-    node = edges[0].waiter
+        for waiter in edge.waiters:
+            after[waiter] = min(after.get(waiter, edge.awaited[0]), edge.awaited[0])
+    seen: dict[int, int] = {}
+    node = min(after)
     while node not in seen:
-        seen.append(node)
-        node = after[node].awaited
-    return [after[n] for n in seen[seen.index(node) :]]
+        seen[node] = len(seen)
+        node = after[node]
+    return [(n, after[n]) for n, at in seen.items() if at >= seen[node]]
 
 
 def _prove_gone(edges: Iterable[Edge]) -> str | None:
     edge = next((e for e in edges if e.reason == "gone"), None)
-    return f"rank {edge.waiter} waits for rank {edge.awaited}, whose process is gone" if edge else None
+    return f"rank {edge.waiters[0]} waits for rank {edge.awaited[0]}, whose process is gone" if edge else None
 
 
 def assign_blame(views: Mapping[int, RankView], history: History, graph: WaitGraph, waiting: Iterable[int]) -> Blame:
@@ -192,10 +193,9 @@ def assign_blame(views: Mapping[int, RankView], history: History, graph: WaitGra
         culprits |= set(named)
         found += [own] if own is not None else []
     parting = min(found, key=lambda p: (not p.mismatch, p.at_ns), default=None)
-    inside = [e for cycle in cycles for e in graph.within(cycle)]
     proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
     for cycle in cycles:
-        proof = proof or _prove_cycle(views, cycle, [e for e in inside if e.waiter in cycle])
+        proof = proof or _prove_cycle(views, cycle, graph)
     shape: Shape = "cycle" if cycles and len(cycles) == len(graph.sinks) else "root"
     alone = tuple(r for r in waiting if r not in culprits)
     return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), parting, proof)
@@ -203,15 +203,14 @@ def assign_blame(views: Mapping[int, RankView], history: History, graph: WaitGra
 
 def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:
     """Nobody waits for anybody who could still come: a rank whose partners are done hangs itself, else it is no rank."""
+    fronts = [(r, o) for r in waiting if (o := views[r].frontier) is not None and not o.p2p]
+    done: dict[tuple[str, int], frozenset[int]] = {}
+    for key, seq in {(o.group.key, o.seq) for _, o in fronts}:
+        done[key, seq] = frozenset(r for r, o in history.at(key, seq).items() if o.completed)
     behind = []
-    for rank in waiting:
-        frontier = views[rank].frontier
-        if frontier is None or frontier.p2p:
-            continue
-        here = history.at(frontier.group.key, frontier.seq)
-        others = [o for r, o in here.items() if r != rank]
-        members = len(frontier.group.ranks) - 1
-        if others and len(others) == members and all(o.completed for o in others):
+    for rank, front in fronts:
+        others = len(front.group.ranks) - 1
+        if others > 0 and len(done[front.group.key, front.seq] - {rank}) == others:
             behind.append(rank)
     if behind and len(behind) < len(views):
         return Blame("root", tuple(behind), tuple(r for r in waiting if r not in behind), tuple(behind))

@@ -37,10 +37,8 @@ def cut_segments(places: Mapping[int, int], mark_at: Callable[[int], bytes]) -> 
     seqs = sorted(places)
     if not seqs:
         return ()
-    if seqs[-1] - seqs[0] == len(seqs) - 1:
-        starts = [0]
-    else:
-        starts = [0, *(i for i in range(1, len(seqs)) if seqs[i] != seqs[i - 1] + 1)]
+    whole = seqs[-1] - seqs[0] == len(seqs) - 1
+    starts = [0] if whole else [0, *(i for i in range(1, len(seqs)) if seqs[i] != seqs[i - 1] + 1)]
     segments = []
     for start, stop in zip(starts, [*starts[1:], len(seqs)], strict=True):
         found = [places[seq] for seq in seqs[start:stop]]
@@ -117,9 +115,8 @@ class Columns:
     def build(self) -> Ledger:
         """The ledger, in order of record id."""
         records = self._records
-        order = range(len(records))
         if any(records[i] > records[i + 1] for i in range(len(records) - 1)):
-            order = sorted(order, key=records.__getitem__)
+            order = sorted(range(len(records)), key=records.__getitem__)
             self._kind = array("I", map(self._kind.__getitem__, order))
             self._records, self._seqs, self._created_ns = (
                 array("q", map(column.__getitem__, order)) for column in (self._records, self._seqs, self._created_ns)
@@ -145,7 +142,8 @@ class Columns:
             if found is not None and seq not in found:
                 found[seq] = place
         kinds = self._kind
-        return tuple(Lane(groups[key], cut_segments(found, lambda at: marks[kinds[at]])) for key, found in places.items() if found)
+        cut = {key: cut_segments(found, lambda at: marks[kinds[at]]) for key, found in places.items() if found}
+        return tuple(Lane(groups[key], segments) for key, segments in cut.items())
 
 
 def condense(operations: Sequence[Operation]) -> Ledger:

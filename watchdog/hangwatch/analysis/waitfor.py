@@ -1,13 +1,18 @@
-"""The wait-for graph: which rank waits for which, and why. Its sinks hold everybody up. Pure."""
+"""The wait-for graph: which rank waits for which, and why. Its sinks hold everybody up. Pure.
+
+Ranks that are in one operation wait for the same members for the same reasons, so an edge leads from many to many: the graph
+grows with the members of groups, and not with their squares.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hangwatch.analysis.alignment import History
 from hangwatch.analysis.signatures import describe, signature
+from hangwatch.analysis.sinks import find_sinks
 from hangwatch.analysis.views import RankView
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.model.text import format_ranks
@@ -19,10 +24,15 @@ Reason = Literal[
 
 @dataclass(frozen=True)
 class Edge:
-    """``waiter`` cannot go on before ``awaited`` does. ``operation`` is what the waiter is in, where it is recorded."""
+    """None of ``waiters`` can go on before each of ``awaited`` does, for one reason; both ascending.
 
-    waiter: int
-    awaited: int
+    A rank that is among both waits for the others, and not for itself.
+
+    ``operation`` is what the (first) waiter is in, where it is recorded; ``other`` what the first of the awaited has instead.
+    """
+
+    waiters: tuple[int, ...]
+    awaited: tuple[int, ...]
     reason: Reason
     operation: Operation | None
     other: Operation | None = None
@@ -36,6 +46,7 @@ class Edge:
             return f"which brought {describe(self.other)}"
         return {
             "absent": f"which {has} not joined",
+            "sizes": f"which {has} brought tensors of other sizes",
             "queued": f"which {has} it queued behind another operation",
             "gone": f"whose process{'es are' if many else ' is'} gone",
             "stopped": f"whose process{'es are' if many else ' is'} stopped",
@@ -54,26 +65,34 @@ class WaitGraph:
     edges: tuple[Edge, ...]
     sinks: tuple[tuple[int, ...], ...]
 
-    def of(self, waiter: int) -> tuple[Edge, ...]:
-        """The edges that leave one rank."""
-        return tuple(e for e in self.edges if e.waiter == waiter)
-
     def within(self, ranks: Iterable[int]) -> tuple[Edge, ...]:
-        """The edges among these ranks."""
+        """The edges among these ranks, without any others."""
         wanted = frozenset(ranks)
-        return tuple(e for e in self.edges if e.waiter in wanted and e.awaited in wanted)
+        found = (
+            replace(
+                edge,
+                waiters=tuple(r for r in edge.waiters if r in wanted),
+                awaited=tuple(r for r in edge.awaited if r in wanted),
+            )
+            for edge in self.edges
+        )
+        return tuple(edge for edge in found if edge.waiters and edge.awaited)
 
     def behind(self, sink: Iterable[int]) -> tuple[int, ...]:
         """The sink and all ranks whose waiting leads there, by way of others or not."""
         before: dict[int, list[int]] = {}
-        for edge in self.edges:
-            before.setdefault(edge.awaited, []).append(edge.waiter)
+        for number, edge in enumerate(self.edges):
+            for rank in edge.awaited:
+                before.setdefault(rank, []).append(number)
         found = set(sink)
-        todo = list(found)
+        todo, passed = list(found), set[int]()
         while todo:
-            fresh = [w for w in before.get(todo.pop(), ()) if w not in found]
-            found.update(fresh)
-            todo.extend(fresh)
+            for number in before.get(todo.pop(), ()):
+                if number not in passed:
+                    passed.add(number)
+                    fresh = [w for w in self.edges[number].waiters if w not in found]
+                    found.update(fresh)
+                    todo.extend(fresh)
         return tuple(sorted(found))
 
 
@@ -81,32 +100,92 @@ def _members(group: Group, world: Sequence[int]) -> Sequence[int]:
     return group.ranks or tuple(world)
 
 
-def _recorded_edge(
-    view: RankView, operation: Operation, other: RankView | None, m: int, history: History
-) -> Edge | None:
-    """Why ``view``'s frontier waits for member ``m``, if it does."""
-    key, seq, rank = operation.group.key, operation.seq, view.rank
+#: Why somebody is awaited, and the operation it has instead.
+_Finding = tuple[Reason, Operation | None]
+
+
+def _why_awaited(
+    operation: Operation, other: RankView | None, m: int, history: History, apart: bool
+) -> _Finding | None:
+    """Why those in ``operation`` wait for member ``m``, if they do. ``apart``: they do not agree among themselves."""
+    key, seq = operation.group.key, operation.seq
     theirs = history.at(key, seq).get(m)
     if theirs is not None and theirs.op != operation.op:
-        return Edge(rank, m, "mismatch", operation, theirs)
+        return "mismatch", theirs
     if other is None:
-        return Edge(rank, m, "unseen", operation)
+        return "unseen", None
     if other.motion.state in {"lost", "stopped"} and (theirs is None or not theirs.completed):
         # Even if it had joined: its half of the transfer is not served any more.
-        return Edge(rank, m, "gone" if other.gone else "stopped", operation)
+        return ("gone" if other.gone else "stopped"), None
     enqueued = history.enqueued(m, key)
     if enqueued is None:
         joined = other.wait is not None and other.wait.op in {operation.op, "backward", "wait", "copy", "synchronize"}
-        return None if joined else Edge(rank, m, "elsewhere", operation)
+        return None if joined else ("elsewhere", None)
     if enqueued < seq:
-        return Edge(rank, m, "absent", operation)
+        return "absent", None
     if theirs is None or theirs.completed:
         return None
-    if signature(theirs) != signature(operation):
-        return Edge(rank, m, "sizes", operation, theirs)
+    if apart or signature(theirs) != signature(operation):
+        return "sizes", None if apart else theirs
     if other.frontier is not None and other.frontier.record_id < theirs.record_id and theirs in other.pending:
-        return Edge(rank, m, "queued", operation, theirs)
+        return "queued", theirs
     return None
+
+
+def _recorded_edges(
+    waiters: Sequence[RankView], views: Mapping[int, RankView], history: History, world: Sequence[int]
+) -> Iterator[Edge]:
+    """The edges of ranks that are in the same operation by the recorder."""
+    operation = waiters[0].frontier
+    if operation is None:
+        return
+    apart = any(v.frontier is not None and signature(v.frontier) != signature(operation) for v in waiters)
+    found = (
+        (m, why)
+        for m in _members(operation.group, world)
+        if (why := _why_awaited(operation, views.get(m), m, history, apart)) is not None
+    )
+    yield from _edges(waiters, found, operation)
+
+
+def _edges(
+    waiters: Sequence[RankView], found: Iterable[tuple[int, _Finding]], operation: Operation | None
+) -> Iterator[Edge]:
+    """One edge a reason, and a kind of operation that is there instead."""
+    ranks = tuple(sorted(view.rank for view in waiters))
+    kinds: dict[tuple[Reason, str], list[int]] = {}
+    others: dict[tuple[Reason, str], Operation | None] = {}
+    for m, (reason, other) in found:
+        key = (reason, describe(other) if other is not None and reason in {"mismatch", "sizes"} else "")
+        kinds.setdefault(key, []).append(m)
+        others.setdefault(key, other)
+    for key, awaited in kinds.items():
+        yield Edge(ranks, tuple(sorted(awaited)), key[0], operation, others[key])
+
+
+#: Of more kinds of tensors than this in one operation, nobody is told who brought which: everybody waits for everybody.
+_SIZES_TOLD = 32
+
+
+def _companies(views: Iterable[RankView]) -> list[list[RankView]]:
+    """The ranks that wait for the same others for the same reasons."""
+    found: dict[Hashable, dict[Hashable, list[RankView]]] = {}
+    for view in views:
+        front, wait = view.frontier, view.wait
+        if front is not None and not front.p2p:
+            found.setdefault((front.group.key, front.seq, front.op), {}).setdefault(signature(front), []).append(view)
+        elif front is not None or wait is None or wait.kind == "point_to_point":
+            found[view.rank] = {None: [view]}  # its own wait, for a peer of its own
+        else:
+            creates = wait.kind == "group_creation" and view.rank in wait.peers
+            shared = (wait.kind, wait.op, wait.exact, wait.peers, wait.group, creates)
+            state = (view.capture.groups_created, view.motion.state == "stuck")
+            found.setdefault((*shared, *state), {}).setdefault(None, []).append(view)
+    return [
+        company
+        for apart in found.values()
+        for company in (apart.values() if len(apart) <= _SIZES_TOLD else [[v for own in apart.values() for v in own]])
+    ]
 
 
 _EXCHANGE = ({"exchange"}, {"exchange", "send"}, {"exchange", "recv"})
@@ -114,22 +193,22 @@ _EXCHANGE = ({"exchange"}, {"exchange", "send"}, {"exchange", "recv"})
 
 def _p2p_edges(
     view: RankView, views: Mapping[int, RankView], op: str, peers: Iterable[int], operation: Operation | None
-) -> list[Edge]:
+) -> Iterator[Edge]:
     opposite = {"send": "recv", "recv": "send"}.get(op)
-    edges = []
-    for peer in peers:
-        other = views.get(peer)
+
+    def why(other: RankView | None) -> _Finding | None:
         if other is None:
-            edges.append(Edge(view.rank, peer, "unseen", operation))
-            continue
+            return "unseen", None
         facing = other.wait is not None and (not other.wait.peers or view.rank in other.wait.peers)
         theirs = other.wait.op if other.wait is not None and facing else None
         # A pipeline's stage may send and receive in one batch, of which nobody can say what is still to come.
         meets = theirs is not None and (theirs == opposite or {op, theirs} in _EXCHANGE)
         recorded = any(o.p2p and o.op == opposite and o.peer == view.rank for o in other.pending)
-        if not (meets or recorded):
-            edges.append(Edge(view.rank, peer, "gone" if other.gone else "peer", operation))
-    return edges
+        return None if meets or recorded else (("gone" if other.gone else "peer"), None)
+
+    yield from _edges(
+        [view], ((peer, found) for peer in peers if (found := why(views.get(peer))) is not None), operation
+    )
 
 
 def _create_apart(view: RankView, other: RankView) -> bool:
@@ -148,13 +227,21 @@ def _whereabouts(other: RankView | None) -> Reason:
     return "gone" if other.gone else "stopped" if other.motion.state == "stopped" else "elsewhere"
 
 
-def _stack_edges(view: RankView, views: Mapping[int, RankView], world: Sequence[int]) -> list[Edge]:
-    """Edges of a rank whose wait no recorder shows: point-to-point on Gloo, stores, group creation, initialisation."""
+def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], world: Sequence[int]) -> Iterator[Edge]:
+    """Edges of ranks that are in one wait which no recorder shows: stores, group creation, initialisation, backward."""
+    view = waiters[0]
     wait = view.wait
     if wait is None or (wait.kind in {"device", "backward", "work"} and view.motion.state != "stuck"):
-        return []
-    if wait.kind == "point_to_point":
-        return _p2p_edges(view, views, wait.op, wait.peers, None)
+        return
+
+    def why(m: int) -> _Finding | None:
+        other = views.get(m)
+        if other is not None and joined(other):
+            return None
+        reason = "creation" if other is not None and _create_apart(view, other) else _whereabouts(other)
+        if not wait.exact or (wait.kind == "work" and reason == "elsewhere"):
+            reason = "possible"  # nor is it a proof where that rank is gone
+        return reason, None
 
     def joined(other: RankView) -> bool:
         if wait.kind == "initialization":
@@ -162,18 +249,10 @@ def _stack_edges(view: RankView, views: Mapping[int, RankView], world: Sequence[
         alike = other.wait is not None and other.wait.kind == wait.kind and other.wait.op == wait.op
         return alike and other.motion.state != "stopped" and not _create_apart(view, other)
 
-    edges = []
     # A group is created by its members, and by them alone.
     needed = wait.peers if wait.kind == "group_creation" and view.rank in wait.peers else world
-    for m in needed:
-        other = views.get(m)
-        if m == view.rank or (other is not None and joined(other)):
-            continue
-        reason = "creation" if other is not None and _create_apart(view, other) else _whereabouts(other)
-        if not wait.exact or (wait.kind == "work" and reason == "elsewhere"):
-            reason = "possible"  # nor is it a proof where that rank is gone
-        edges.append(Edge(view.rank, m, reason, None))
-    return edges
+    inside = {v.rank for v in waiters}
+    yield from _edges(waiters, ((m, found) for m in needed if m not in inside and (found := why(m)) is not None), None)
 
 
 def build_graph(
@@ -181,77 +260,27 @@ def build_graph(
 ) -> WaitGraph:
     """The graph over ``world`` (all global ranks of the job). ``waiting``: the ranks whose waits count."""
     edges: list[Edge] = []
-    for view in views.values():
-        if view.rank not in waiting:
-            continue
-        frontier = view.frontier
-        if frontier is not None and frontier.p2p:
-            edges += _p2p_edges(view, views, frontier.op, () if frontier.peer is None else (frontier.peer,), frontier)
-        elif frontier is not None:
-            found = (
-                _recorded_edge(view, frontier, views.get(m), m, history)
-                for m in _members(frontier.group, world)
-                if m != view.rank
-            )
-            edges += [e for e in found if e is not None]
+    for waiters in _companies(view for rank, view in views.items() if rank in waiting):
+        view = waiters[0]
+        front, wait = view.frontier, view.wait
+        if front is not None and front.p2p:
+            edges += _p2p_edges(view, views, front.op, () if front.peer is None else (front.peer,), front)
+        elif front is not None:
+            edges += _recorded_edges(waiters, views, history, world)
+        elif wait is not None and wait.kind == "point_to_point":
+            edges += _p2p_edges(view, views, wait.op, wait.peers, None)
         else:
-            edges += _stack_edges(view, views, world)
-    return WaitGraph(tuple(edges), _sinks(edges))
-
-
-def _sinks(edges: Sequence[Edge]) -> tuple[tuple[int, ...], ...]:
-    """Components of the graph that no edge leads out of (Tarjan's algorithm, without recursion)."""
-    after: dict[int, list[int]] = {}
-    for edge in edges:
-        after.setdefault(edge.waiter, []).append(edge.awaited)
-        after.setdefault(edge.awaited, [])
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    component: dict[int, int] = {}
-    stack: list[int] = []
-    members: list[list[int]] = []
-    for start in sorted(after):
-        if start in index:
-            continue
-        work = [(start, iter(after[start]))]
-        index[start] = low[start] = len(index)
-        stack.append(start)
-        while work:
-            node, rest = work[-1]
-            for nxt in rest:
-                if nxt not in index:
-                    index[nxt] = low[nxt] = len(index)
-                    stack.append(nxt)
-                    work.append((nxt, iter(after[nxt])))
-                    break
-                if nxt not in component:
-                    low[node] = min(low[node], index[nxt])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    found: list[int] = []
-                    while True:
-                        top = stack.pop()
-                        component[top] = len(members)
-                        found.append(top)
-                        if top == node:
-                            break
-                    members.append(sorted(found))
-    leaves = {component[e.waiter] for e in edges if component[e.waiter] != component[e.awaited]}
-    return tuple(sorted(tuple(m) for i, m in enumerate(members) if i not in leaves))
+            edges += _stack_edges(waiters, views, world)
+    return WaitGraph(tuple(edges), find_sinks([(e.waiters, e.awaited) for e in edges]))
 
 
 def describe_waits(graph: WaitGraph, label: Callable[[int], str]) -> tuple[str, ...]:
     """The edges in words, those of one kind folded together: ``ranks 0-6 wait for rank 7, which has not joined``."""
-    by_waiter: dict[tuple[int, str, str], list[Edge]] = {}
-    for edge in graph.edges:
-        by_waiter.setdefault((edge.waiter, label(edge.waiter), edge.explain(False)), []).append(edge)
     folded: dict[tuple[tuple[int, ...], str, str], list[int]] = {}
-    for (waiter, where, _), edges in by_waiter.items():
-        awaited = tuple(sorted(e.awaited for e in edges))
-        folded.setdefault((awaited, where, edges[0].explain(len(awaited) > 1)), []).append(waiter)
+    for edge in graph.edges:
+        for waiter in edge.waiters:
+            why = edge.explain(len(edge.awaited) > 1)
+            folded.setdefault((edge.awaited, label(waiter), why), []).append(waiter)
     return tuple(
         f"{_name(waiters)} {'wait' if len(waiters) > 1 else 'waits'} in {where} for {_name(awaited)}, {why}"
         for (awaited, where, why), waiters in folded.items()

@@ -97,21 +97,24 @@ def _both_usual(case: Case, one: int, other: int, fronts: dict[int, Operation]) 
 
 def _first_crossed(case: Case, fronts: dict[int, Operation]) -> tuple[int, int] | None:
     """The first two ranks in different groups of which one waits for the other, in a group that holds both."""
-    crossed = (
-        (min(e.waiter, e.awaited), max(e.waiter, e.awaited))
-        for e in case.graph.edges
-        if e.waiter in fronts
-        and e.awaited in fronts
-        and fronts[e.waiter].group.key != fronts[e.awaited].group.key
-        and e.awaited in fronts[e.waiter].group.ranks
-    )
+    crossed: list[tuple[int, int]] = []
+    for edge in case.graph.edges:
+        waiters = [r for r in edge.waiters if r in fronts]
+        if not waiters:
+            continue
+        group = fronts[waiters[0]].group  # an edge's waiters are in one operation
+        members = frozenset(group.ranks)
+        awaited = [r for r in edge.awaited if r in fronts and r in members and fronts[r].group.key != group.key]
+        if awaited:
+            crossed.append((min(waiters[0], awaited[0]), max(waiters[0], awaited[0])))
     return min(crossed, default=None)
 
 
 def creation(case: Case) -> Hypothesis | None:
     """Some ranks are inside ``new_group``, the others are in something else and not on their way there."""
     inside = [r for r, v in case.views.items() if v.wait is not None and v.wait.kind == "group_creation"]
-    outside = [r for r, v in case.views.items() if r not in inside and v.wait is not None and not v.elsewhere]
+    within = frozenset(inside)
+    outside = [r for r, v in case.views.items() if r not in within and v.wait is not None and not v.elsewhere]
     apart = [e for e in case.graph.edges if e.reason == "creation"]
     if inside and not outside and (apart or case.blame.culprits):
         return _creation_apart(case, inside)
@@ -189,8 +192,9 @@ def point_to_point(case: Case) -> Hypothesis | None:
             waits[rank] = ("send or receive", ())
     if not waits or case.blame.shape == "nothing":
         return None
-    awaited = [e for e in case.graph.edges if e.waiter in waits]
-    if not all(_waits(case, e.awaited) for e in awaited) or not (awaited or len(waits) == len(concerned)):
+    own = [e for e in case.graph.edges if not waits.keys().isdisjoint(e.waiters)]
+    awaited = {r for e in own for r in e.awaited}
+    if not all(_waits(case, r) for r in awaited) or not (awaited or len(waits) == len(concerned)):
         return None
     evidence: tuple[Evidence, ...] = ()
     for rank, (op, peers) in list(waits.items())[:3]:
@@ -199,12 +203,13 @@ def point_to_point(case: Case) -> Hypothesis | None:
         evidence += (Evidence(rank, "stack", f"waits in {op}{whom}"), *at_stack(case, rank, _wait_frame(case, rank)))
     both = len(waits) > 1
     ops = {op for op, _ in waits.values()}
-    blocked = next((e for e in awaited if e.reason == "peer"), None)
+    blocked = next((e for e in own if e.reason == "peer"), None)
     if both and len(ops) == 1:
         said = f"Ranks {format_ranks(waits)} all wait in {ops.pop()}: none of them is on the other end."
     elif blocked is not None:
-        op, there = waits[blocked.waiter][0], case.place(blocked.awaited)
-        said = f"Rank {blocked.waiter} waits in {op} for rank {blocked.awaited}, which is in {there} instead."
+        waiter, peer = blocked.waiters[0], blocked.awaited[0]
+        op, there = waits[waiter][0], case.place(peer)
+        said = f"Rank {waiter} waits in {op} for rank {peer}, which is in {there} instead."
     else:
         said = f"Rank {next(iter(waits))} waits for the other end of a send or receive, and no rank is there."
     if blocked is None:

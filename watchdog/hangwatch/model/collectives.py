@@ -146,16 +146,17 @@ class Ledger(msgspec.Struct, frozen=True):
         if not 0 <= at < len(self):
             raise IndexError(place)
         kind = self.kinds[memoryview(self.kind).cast("I")[at]]
-        numbers = (memoryview(column).cast("q")[at] for column in (self.records, self.seqs, self.created_ns))
-        return _called(kind, *numbers, self.states[at])
+        record, seq, created_ns = (
+            memoryview(column).cast("q")[at] for column in (self.records, self.seqs, self.created_ns)
+        )
+        return _called(kind, record, seq, created_ns, self.states[at])
 
     def __iter__(self) -> Iterator[Operation]:
         """All operations, in order."""
         kinds = self.kinds
-        columns = (memoryview(column).cast("q") for column in (self.records, self.seqs, self.created_ns))
-        for kind, record, seq, created_ns, state in zip(
-            memoryview(self.kind).cast("I"), *columns, self.states, strict=True
-        ):
+        records, seqs, created = (memoryview(c).cast("q") for c in (self.records, self.seqs, self.created_ns))
+        places = memoryview(self.kind).cast("I")
+        for kind, record, seq, created_ns, state in zip(places, records, seqs, created, self.states, strict=True):
             yield _called(kinds[kind], record, seq, created_ns, state)
 
     def in_flight(self) -> tuple[Operation, ...]:
