@@ -64,8 +64,8 @@ def gloo_dump(*entries: dict[str, Any], **status: tuple[int, int, int]) -> dict[
 
 
 def parse(dump: Any, **options: Any) -> FlightRecord:
-    """Parsed as rank 0's."""
-    return parse_flight(dump, at_ns=7, source="pickle", rank=0, **options)
+    """Parsed as the one rank's that is looked at."""
+    return parse_flight(dump, at_ns=7, source="pickle", **options)
 
 
 def test_gloo_completed_is_retired() -> None:
@@ -365,7 +365,7 @@ def test_real_nccl_dumps(fault: str) -> None:
     for rank in range(16):
         dump = load_pickle((NVRX / fault / f"_dump_{rank}").read_bytes())
         assert isinstance(dump, dict)
-        record = parse_flight(dump, at_ns=0, source="file", rank=rank)
+        record = parse_flight(dump, at_ns=0, source="file")
         assert record.dropped == 0
         assert len(record.operations) == len(dump.get("entries", ()))
         assert len(record.progress) == len(dump["pg_status"])

@@ -46,9 +46,9 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``op`` is the name without its backend (``all_gather``); ``seq`` is the group's sequence number (collectives and
     point-to-point operations are numbered apart: ``p2p`` says which). ``completed`` is already made comparable between
-    backends (Gloo: retired; NCCL: state completed or retired). ``peer`` is the *global* rank of the other side for
-    point-to-point. Sizes are shapes, dtypes torch's scalar type names (``Float``). ``frames`` is the call site, deepest
-    first, None where only the JSON form could be had.
+    backends (Gloo: retired; NCCL: state completed, for one that is only retired has timed out). ``peer`` is the *global* rank
+    of the other side for point-to-point. Sizes are shapes, dtypes torch's scalar type names (``Float``). ``frames`` is the
+    call site, deepest first, None where only the JSON form could be had.
     """
 
     record_id: int
@@ -201,7 +201,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
 
     ``source`` says how it was had: ``pickle`` (with call sites), ``json`` (without the GIL, no call sites), ``status``
     (the beat: progress only), ``file`` (a dump found on disk). ``version`` is the dump's own. ``dropped`` counts entries
-    that could not be read.
+    that could not be read. ``whole``: a group that it does not have was never used; else the ring may have lost it.
     """
 
     at_ns: int
@@ -210,3 +210,4 @@ class FlightRecord(msgspec.Struct, frozen=True):
     operations: Operations
     progress: tuple[GroupProgress, ...]
     dropped: int = 0
+    whole: bool = True

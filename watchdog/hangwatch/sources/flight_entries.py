@@ -1,6 +1,12 @@
 """One entry of a flight-recorder dump as an operation. Pure; may import hangwatch.model and the standard library.
 
-Formats: versions 2.0 to 2.10 of the dump, as torch 2.4 to 2.13 write them (``torch/csrc/distributed/c10d/FlightRecorder``).
+Formats: versions 2.0 to 2.10 of the dump, as torch 2.4 to 2.13 write them. Read in ``torch/csrc/distributed/c10d``: 2.0 in
+``TraceUtils.h`` (types have their C++ names there, no ``pg_status``, no ``timeout_ms``), 2.2 and 2.3 in ``NCCLUtils.hpp``
+(``pg_status``, JSON), 2.4 to 2.10 in ``FlightRecorder.hpp`` and ``FlightRecorderDetail.hpp`` (threads, ``nccl_version``, then
+``comm_lib_version``). Version 1, before 2.0, had one ``seq_id``.
+
+What tells that an operation has completed differs. NCCL's entries carry events: ``state`` says it, and one that is retired
+without having completed has timed out. Gloo's carry none: theirs stay ``scheduled``, and ``retired`` says it.
 """
 
 from __future__ import annotations
@@ -14,6 +20,9 @@ from hangwatch.sources.flight_groups import DEFAULT_GROUP, GroupTable
 
 _PEER = re.compile(r"(send|recv)\s+(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
 _FRAMES_LIMIT = 64
+Shapes = tuple[tuple[int, ...], ...]
+#: Backends whose entries know of their completion by themselves (``ProcessGroupNCCL`` and what is written after it).
+_WITH_EVENTS = frozenset({"nccl", "ncclx", "rccl", "rcclx", "xccl", "hccl", "mccl"})
 #: Names of internal variants, by what the program called (both sides of a mismatch must read alike).
 _NAMES = {
     "_allgather_base": "all_gather",
@@ -53,12 +62,27 @@ def parse_peer(profiling_name: str) -> int | None:
     return int(match[4]) if match else None
 
 
+def parse_own_place(profiling_name: str) -> int | None:
+    """This side of ``nccl:send 0->3`` or ``nccl:recv 0<-3``, as a rank *within the group*."""
+    match = _PEER.search(profiling_name)
+    return int(match[2]) if match else None
+
+
 class EntryParser:
-    """Parses the entries of one dump, sharing frames between them (a job calls from few places)."""
+    """Parses the entries of one dump, sharing frames and shapes between them (a job calls from few places).
+
+    ``mixed``: names of the groups found to count point-to-point operations beside collectives.
+    """
 
     def __init__(self, groups: GroupTable) -> None:
+        self.mixed: set[str] = set()
         self._groups = groups
         self._frames: dict[tuple[str, str, int], Frame] = {}
+        #: By identity, which is what a pickle repeats: one object that is referred to a million times is read once.
+        self._frame_of: dict[int, Frame] = {}
+        self._sizes_of: dict[int, Shapes | None] = {}
+        self._shapes: dict[Shapes, Shapes] = {}
+        self._texts_of: dict[int, tuple[str, ...]] = {}
 
     def parse(self, entry: object) -> tuple[int | None, Operation]:
         """The entry's ``pg_id`` and its operation. Raises ``EntryFormatError``."""
@@ -73,7 +97,9 @@ class EntryParser:
         backend, op = split_name(profiling_name)
         p2p = bool(entry.get("is_p2p", op in {"send", "recv"}))
         state = entry.get("state")
-        completed = state == "completed" or entry.get("retired") is True
+        completed = state == "completed" or (backend not in _WITH_EVENTS and entry.get("retired") is True)
+        if p2p or (parse_number(entry.get("p2p_seq_id")) or 0) > 0:
+            self.mixed.add(group.name)
         discovered = parse_number(entry.get("time_discovered_started_ns")) or 0
         return pg_id, Operation(
             record_id=_number(entry, "record_id", "id"),
@@ -86,10 +112,10 @@ class EntryParser:
             p2p=p2p,
             peer=_global_rank(group, parse_peer(profiling_name)) if p2p else None,
             backend=backend,
-            input_sizes=_sizes(entry.get("input_sizes")),
-            output_sizes=_sizes(entry.get("output_sizes")),
-            input_dtypes=_texts(entry.get("input_dtypes")),
-            output_dtypes=_texts(entry.get("output_dtypes")),
+            input_sizes=self._parse_sizes(entry.get("input_sizes")),
+            output_sizes=self._parse_sizes(entry.get("output_sizes")),
+            input_dtypes=self._parse_texts(entry.get("input_dtypes")),
+            output_dtypes=self._parse_texts(entry.get("output_dtypes")),
             timeout_ms=parse_number(entry.get("timeout_ms")),
             frames=self._parse_frames(entry.get("frames")),
         )
@@ -100,15 +126,38 @@ class EntryParser:
             return None
         frames = []
         for item in value[:_FRAMES_LIMIT]:
-            if not isinstance(item, Mapping):
-                continue
-            line = parse_number(item.get("line")) or 0
-            key = (str(item.get("name", "")), str(item.get("filename", "")), line)
-            frame = self._frames.get(key)
+            frame = self._frame_of.get(id(item))
             if frame is None:
-                frame = self._frames[key] = Frame(*key)
+                if not isinstance(item, Mapping):
+                    continue
+                line = parse_number(item.get("line")) or 0
+                key = (str(item.get("name", "")), str(item.get("filename", "")), line)
+                frame = self._frame_of[id(item)] = self._frames.setdefault(key, Frame(*key))
             frames.append(frame)
         return tuple(frames) or None
+
+    def _parse_sizes(self, value: object) -> Shapes:
+        """Shapes of an entry's tensors; an unreadable one is an error, because sizes are compared between ranks."""
+        if value is None:
+            return ()
+        key = id(value)
+        if key not in self._sizes_of:
+            self._sizes_of[key] = None
+            shapes = _sizes(value)
+            self._sizes_of[key] = self._shapes.setdefault(shapes, shapes)
+        found = self._sizes_of[key]
+        if found is None:
+            raise EntryFormatError("an entry's sizes cannot be read")
+        return found
+
+    def _parse_texts(self, value: object) -> tuple[str, ...]:
+        """A list of type names."""
+        if not isinstance(value, (list, tuple)):
+            return ()
+        texts = self._texts_of.get(id(value))
+        if texts is None:
+            texts = self._texts_of[id(value)] = tuple(str(item)[:40] for item in value)
+        return texts
 
 
 def _group_name(value: object, pg_id: int | None) -> tuple[str, str]:
@@ -149,10 +198,8 @@ def parse_number(value: object) -> int | None:
     return None
 
 
-def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
-    """Shapes; an unreadable one is an error, because sizes are compared between ranks."""
-    if value is None:
-        return ()
+def _sizes(value: object) -> Shapes:
+    """Shapes as tuples. Raises ``EntryFormatError``."""
     if not isinstance(value, (list, tuple)):
         raise EntryFormatError("an entry's sizes are no list")
     shapes = []
@@ -164,8 +211,3 @@ def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
             raise EntryFormatError("a shape is no list of numbers")
         shapes.append(tuple(number for number in numbers if number is not None))
     return tuple(shapes)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    """A list of type names."""
-    return tuple(str(item)[:40] for item in value) if isinstance(value, (list, tuple)) else ()

@@ -29,6 +29,20 @@ def parse_ranks(value: object) -> tuple[int, ...]:
     return ()
 
 
+def parse_config(value: object) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Description and global ranks by group name, of a dump's ``pg_config``; nameless groups (Gloo's) say nothing.
+
+    NCCL's has the groups that the rank is in and has used (``record_pg_ranks``), by name from dump version 2.0 on.
+    """
+    config: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for key, entry in value.items() if isinstance(value, Mapping) else ():
+        if isinstance(entry, Mapping):
+            name = str(entry.get("name", key))
+            if name:
+                config[name] = (str(entry.get("desc", "")), parse_ranks(entry.get("ranks")))
+    return config
+
+
 class GroupTable:
     """The groups of one rank, found by ``pg_id`` and name."""
 

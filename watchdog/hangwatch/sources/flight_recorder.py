@@ -2,7 +2,7 @@
 
 May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Reads dumps of versions 2.0 to 2.10
 (torch 2.4 to 2.13), pickled or JSON, NCCL or Gloo, complete or without entries. What differs between them is settled
-here and nowhere else; see ``flight_entries`` and ``flight_groups``.
+here and nowhere else; see ``flight_entries``, ``flight_coalescing`` and ``flight_groups``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import msgspec
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
+from hangwatch.sources.flight_coalescing import settle_batches
 from hangwatch.sources.flight_entries import EntryFormatError, EntryParser, parse_number
-from hangwatch.sources.flight_groups import GroupTable, parse_ranks
+from hangwatch.sources.flight_groups import GroupTable, parse_config
 from hangwatch.sources.flight_transport import RawDump, fetch_dump
 from hangwatch.sources.pickles import FlightFormatError, load_pickle
 from hangwatch.sources.proc import read_stat
@@ -32,7 +33,6 @@ def parse_flight(
     *,
     at_ns: int,
     source: str,
-    rank: int,
     beat_groups: Sequence[BeatGroup] = (),
     world_size: int | None = None,
 ) -> FlightRecord:
@@ -43,11 +43,11 @@ def parse_flight(
     and counted in ``dropped``. A group the rank has never used has progress 0.
     """
     if not isinstance(dump, Mapping) or not dump.keys() & {"entries", "pg_status", "pg_config"}:
-        raise FlightFormatError(f"rank {rank}: this is no flight-recorder dump (no entries, no pg_status)")
+        raise FlightFormatError("this is no flight-recorder dump (no entries, no pg_status)")
     entries = dump.get("entries", ())
     if not isinstance(entries, (list, tuple)):
-        raise FlightFormatError(f"rank {rank}: the dump's entries are no list")
-    groups = GroupTable(_parse_config(dump.get("pg_config")), beat_groups, world_size)
+        raise FlightFormatError("the dump's entries are no list")
+    groups = GroupTable(parse_config(dump.get("pg_config")), beat_groups, world_size)
     parser = EntryParser(groups)
     operations: list[Operation] = []
     by_id: dict[int, Group] = {}
@@ -63,18 +63,19 @@ def parse_flight(
             by_id[pg_id] = operation.group
     operations.sort(key=lambda operation: operation.record_id)
     status = _parse_status(dump.get("pg_status"))
+    wrapped = dropped > 0 or (bool(operations) and operations[0].record_id > 0)
     progress = _derive_progress(operations) if status is None else _map_progress(status, groups, by_id, beat_groups)
-    mixed = {operation.group for operation in operations if operation.p2p}
+    operations = settle_batches(operations, {one.group.name: one.completed for one in progress if status is not None})
+    progress = [_mark(one, one.group.name in parser.mixed) for one in progress]
     version = dump.get("version")
     return FlightRecord(
         at_ns=at_ns,
         source=source,
         version=str(version)[:40] if version is not None else "",
         operations=tuple(operations),
-        progress=tuple(
-            sorted((_mark(one, mixed) for one in progress), key=lambda one: (len(one.group.name), one.group.key))
-        ),
+        progress=tuple(sorted(progress, key=lambda one: (len(one.group.name), one.group.key))),
         dropped=dropped,
+        whole=status is not None or not wrapped,
     )
 
 
@@ -83,7 +84,8 @@ def progress_of(beat: Beat) -> tuple[GroupProgress, ...]:
     known = [(Group(one.name, one.ranks, one.description), one) for one in beat.groups if one.enqueued >= 0]
     twice = {group for group, _ in known if sum(other == group for other, _ in known) > 1}
     return tuple(
-        _mark(GroupProgress(group, one.enqueued, one.started, max(0, one.completed)), twice) for group, one in known
+        _mark(GroupProgress(group, one.enqueued, one.started, max(0, one.completed)), group in twice)
+        for group, one in known
     )
 
 
@@ -104,7 +106,7 @@ async def fetch_flight(beat: Beat, *, rank: int, timeout_s: float = 2.5, call_si
     failures: list[str] = []
     for backend, (dumps, late) in zip(backends, answers, strict=True):
         groups = [group for group in beat.groups if not backend or group.pg_id is None or group.backend == backend]
-        record = _parse_first(dumps, rank, groups, beat.world_size, failures)
+        record = _parse_first(dumps, groups, beat.world_size, failures)
         if record is not None:
             records.append(record)
         else:
@@ -131,13 +133,14 @@ def merge_flights(records: Sequence[FlightRecord]) -> FlightRecord:
         source="pickle" if all(record.source == "pickle" for record in records) else "json",
         version=records[0].version,
         operations=tuple(msgspec.structs.replace(o, record_id=i) for i, o in enumerate(operations)),
-        progress=tuple(_mark(one, twice) for one in progress),
+        progress=tuple(_mark(one, one.group in twice) for one in progress),
         dropped=sum(record.dropped for record in records),
+        whole=all(record.whole for record in records),
     )
 
 
 def _parse_first(
-    dumps: Sequence[RawDump], rank: int, groups: Sequence[BeatGroup], world_size: int | None, failures: list[str]
+    dumps: Sequence[RawDump], groups: Sequence[BeatGroup], world_size: int | None, failures: list[str]
 ) -> FlightRecord | None:
     """The first dump that can be read; why others cannot is added to ``failures``."""
     for dump in dumps:
@@ -146,24 +149,12 @@ def _parse_first(
                 dump.decode(),
                 at_ns=dump.at_ns,
                 source=dump.form,
-                rank=rank,
                 beat_groups=groups,
                 world_size=world_size,
             )
         except FlightFormatError as error:
             failures.append(str(error))
     return None
-
-
-def _parse_config(value: object) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Description and global ranks by group name; nameless groups (Gloo's) say nothing."""
-    config: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for key, entry in value.items() if isinstance(value, Mapping) else ():
-        if isinstance(entry, Mapping):
-            name = str(entry.get("name", key))
-            if name:
-                config[name] = (str(entry.get("desc", "")), parse_ranks(entry.get("ranks")))
-    return config
 
 
 def _parse_status(value: object) -> dict[int, tuple[int, int, int]] | None:
@@ -203,9 +194,9 @@ def _map_progress(
     return progress + [GroupProgress(group, 0, -1, 0) for group in unused if group.key not in seen]
 
 
-def _mark(progress: GroupProgress, mixed: set[Group]) -> GroupProgress:
+def _mark(progress: GroupProgress, mixed: bool) -> GroupProgress:
     """Say that a group's numbers are not those of its collectives alone."""
-    return msgspec.structs.replace(progress, mixed=True) if progress.group in mixed else progress
+    return msgspec.structs.replace(progress, mixed=True) if mixed else progress
 
 
 def _derive_progress(operations: Sequence[Operation]) -> list[GroupProgress]:

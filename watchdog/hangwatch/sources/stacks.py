@@ -27,7 +27,7 @@ from hangwatch.sources.proc import read_small
 SOURCE = "stacks"
 _AT_ONCE = 4
 _OUTPUT_LIMIT_BYTES = 64 << 20
-_FRAMES_LIMIT = 400
+FRAMES_LIMIT = 400
 _LOCALS_LIMIT = 64
 #: Integers of torch's own frames are peers, tags and counts; booleans of these libraries are switches, not data.
 _INTEGER_PACKAGES = ("/torch/", "/deepspeed/")
@@ -195,7 +195,7 @@ def _make_thread(thread: _Thread, is_main: bool) -> ThreadStack:
         owns_gil=thread.owns_gil,
         frames=tuple(
             Frame(frame.name, frame.filename, max(frame.line, 0), locals=_describe(frame))
-            for frame in thread.frames[:_FRAMES_LIMIT]
+            for frame in thread.frames[:FRAMES_LIMIT]
         ),
     )
 
@@ -204,14 +204,19 @@ def _describe(frame: _Frame) -> dict[str, str] | None:
     """The frame's locals as descriptions; None where py-spy was not asked for them."""
     if frame.locals is None:
         return None
-    integers = any(package in frame.filename for package in _INTEGER_PACKAGES)
-    status = _STATUS[1] if frame.filename.endswith(_STATUS[0]) else None
-    booleans = any(package in frame.filename for package in _BOOLEAN_PACKAGES)
+    return describe_locals(frame.filename, [(one.name, one.repr) for one in frame.locals if one.repr is not None])
+
+
+def describe_locals(file: str, held: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Descriptions of a frame's locals by name, from their names and what py-spy shows of them."""
+    file = f"/{file}"
+    integers = any(package in file for package in _INTEGER_PACKAGES)
+    status = _STATUS[1] if file.endswith(_STATUS[0]) else None
+    booleans = any(package in file for package in _BOOLEAN_PACKAGES)
     return {
-        local.name[:64]: (describe_group(local.name, local.repr) if integers else None)
-        or describe_local(local.repr, keep_integers=integers or local.name == status, keep_booleans=booleans)
-        for local in frame.locals[:_LOCALS_LIMIT]
-        if local.repr is not None
+        name[:64]: (describe_group(name, shown) if integers else None)
+        or describe_local(shown, keep_integers=integers or name == status, keep_booleans=booleans)
+        for name, shown in held[:_LOCALS_LIMIT]
     }
 
 
