@@ -9,20 +9,25 @@ import msgspec
 import typer
 
 from hangwatch.agent.document import make_incident
+from hangwatch.agent.postmortem import read_evidence
 from hangwatch.causes.diagnosis import diagnose as diagnose_capture
 from hangwatch.cli.common import Format, hang_status, print_json, stdout_console
+from hangwatch.cli.progress import progress_bar
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.bundle import read_bundle
 from hangwatch.outputs.verdict import print_verdict
+
+_PATH = "An incident's bundle, flight-recorder dumps or py-spy's stacks: a folder, one file, or an archive of them."
 
 
 def diagnose(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="An incident's bundle.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help=_PATH)],
     format: Annotated[Format, typer.Option("--format", help="How to print the verdict.")] = Format.text,
 ) -> None:
-    """Diagnose a bundle again. Exit status 0: no hang found, 1: a hang found, 2: nothing usable."""
-    before, capture = read_bundle(path)
-    diagnosis = diagnose_capture(capture)
+    """Diagnose what is left after a crash. Exit status 0: no hang found, 1: a hang found, 2: nothing usable."""
+    with progress_bar("reading") as progress:
+        evidence = read_evidence(path, progress)
+    capture, before = evidence.capture, evidence.before
+    diagnosis = diagnose_capture(capture, min_wait_s=evidence.min_wait_s)
     incident = make_incident(
         diagnosis,
         detected_ns=capture.at_ns,
@@ -33,7 +38,7 @@ def diagnose(
     if format is Format.json:
         print_json(incident)
     else:
-        print_verdict(incident, stdout_console(), bundle=path)
+        print_verdict(incident, stdout_console(), bundle=path if before is not None else None)
     raise typer.Exit(hang_status(incident))
 
 

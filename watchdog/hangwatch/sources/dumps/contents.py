@@ -32,6 +32,7 @@ from hangwatch.sources.dumps.decode import SNIFF_BYTES, recognise
 #: A dump of 2,000 entries with call sites has about 3 MB. What is larger than this is something else.
 MAX_CONTENT_BYTES = 256 << 20
 MAX_FILES = 200_000
+_PACKED = (".zip", ".tar", ".tgz", ".txz", ".tbz2", ".tar.gz", ".tar.xz", ".tar.bz2")
 
 
 class Content(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,6 +68,14 @@ def find_contents(path: Path) -> Iterator[Content | Aside]:
             yield Aside(path.name, f"it holds more than {MAX_FILES} files; the others were not looked at")
             return
         yield from _look_into(file, file.relative_to(path).as_posix(), given=False)
+
+
+def count_files(path: Path) -> int | None:
+    """How many files ``find_contents`` will tell of; None where archives are among them."""
+    if not path.is_dir():
+        return None
+    names = [file.name.lower() for file in _walk(path)]
+    return None if any(name.endswith(_PACKED) for name in names) else min(len(names), MAX_FILES)
 
 
 def read_content(content: Content) -> bytes:

@@ -6,11 +6,11 @@ never the file's name: pickle, JSON, py-spy's JSON or its text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from hangwatch.model.collectives import FlightRecord, Group
+from hangwatch.model.collectives import FlightRecord, Group, Operation
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, parse_pyspy_text
 from hangwatch.sources.flight_entries import parse_own_place
@@ -28,7 +28,9 @@ class RankDump(msgspec.Struct, frozen=True):
     """One rank's recorder. ``ranks``: whose it can be by its content (one where the content tells; empty where nothing does).
 
     ``world``: the members of the default group, empty where the dump does not have them. ``groups``: all groups that it knows
-    the members of. ``newest_ns``: the last moment that an entry bears, None without entries.
+    the members of. ``newest_ns``: the last moment that an entry bears, None without entries. ``synchronised``: by group, the last
+    completed operation that takes every member, so that each of them had joined it by then; only where completion can be
+    trusted. ``backends`` are those of its entries. ``call_sites``: whether entries have them.
     """
 
     flight: FlightRecord
@@ -36,6 +38,9 @@ class RankDump(msgspec.Struct, frozen=True):
     world: tuple[int, ...] = ()
     groups: tuple[Group, ...] = ()
     newest_ns: int | None = None
+    synchronised: tuple[tuple[Group, int], ...] = ()
+    backends: tuple[str, ...] = ()
+    call_sites: bool = False
 
 
 class StackDump(msgspec.Struct, frozen=True):
@@ -100,7 +105,17 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
     newest = newest_moment(dump)
     at_ns = max(newest or 0, modified_ns or 0)
     flight = parse_flight(dump, at_ns=at_ns, source="file")
-    return RankDump(flight, _find_owners(dump, groups), world, groups, newest)
+    operations = flight.operations
+    return RankDump(
+        flight=flight,
+        ranks=_find_owners(dump, groups),
+        world=world,
+        groups=groups,
+        newest_ns=newest,
+        synchronised=_synchronised(operations),
+        backends=tuple(sorted({operation.backend for operation in operations})),
+        call_sites=any(operation.frames for operation in operations),
+    )
 
 
 def newest_moment(dump: Mapping[object, object]) -> int | None:
@@ -135,6 +150,21 @@ def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tupl
         if place is not None and place < len(ranks):
             return (ranks[place],) if ranks[place] in owners else ()
     return tuple(sorted(owners))
+
+
+#: Operations that nobody completes before all members have joined; a root may be done with a broadcast long before that.
+_TAKES_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+
+
+def _synchronised(operations: Iterable[Operation]) -> tuple[tuple[Group, int], ...]:
+    """The last number of each group that shows that everyone has come so far. Gloo's say nothing: one that failed looks done."""
+    last: dict[str, tuple[Group, int]] = {}
+    for operation in operations:
+        if operation.completed and not operation.p2p and operation.op in _TAKES_ALL and operation.backend != "gloo":
+            name = operation.group.name
+            if name not in last or last[name][1] < operation.seq:
+                last[name] = (operation.group, operation.seq)
+    return tuple(last.values())
 
 
 def _load_json(data: bytes) -> object:

@@ -14,10 +14,15 @@ _ENDINGS = re.compile(
     r"(\.(pkl|pickle|p|json|txt|log|out|bin|dump|trace|fr|gz|xz|bz2|zst|tar|tgz|zip|py-?spy|stacks?))+$", re.IGNORECASE
 )
 #: ``local_rank`` and ``node_rank`` are numbers of something else.
-_CALLED = re.compile(r"(?<![a-z])(?<!local[_\-.])(?<!node[_\-.])(?<!group[_\-.])(?:global[_\-.]?)?rank[_\-.=]?0*(\d{1,7})(?!\d)", re.IGNORECASE)
+_CALLED = re.compile(
+    r"(?<![a-z])(?<!local[_\-.])(?<!node[_\-.])(?<!group[_\-.])(?:global[_\-.]?)?rank[_\-.=]?0*(\d{1,7})(?!\d)",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"\d+")
 #: What a number is of that counts within a node, and not over the job.
-_WITHIN_NODE = re.compile(r"(local[_\-.]?rank|lrank|local|gpu|device|dev|cuda|slot|worker|proc)[_\-.=]?$", re.IGNORECASE)
+_WITHIN_NODE = re.compile(
+    r"(local[_\-.]?rank|lrank|local|gpu|device|dev|cuda|slot|worker|proc)[_\-.=]?$", re.IGNORECASE
+)
 _RANK_LIMIT = 1 << 20
 
 

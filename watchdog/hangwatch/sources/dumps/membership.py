@@ -1,0 +1,82 @@
+"""Members of groups that the dumps do not tell (Gloo's never do). Pure; may import hangwatch.model.
+
+The default group has every rank. Of another group only those are known that have used it; that a rank which never did was to
+be in it can only be guessed, and is not. Names of groups count up alike on all ranks that create them alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hangwatch.model.capture import Gap
+from hangwatch.model.collectives import FlightRecord, Group, Lane, Ledger, Operation
+from hangwatch.model.text import format_ranks
+from hangwatch.sources.flight_groups import DEFAULT_GROUP
+
+
+def complete_groups(
+    flights: Mapping[int, FlightRecord], world: Sequence[int]
+) -> tuple[dict[int, FlightRecord], tuple[Gap, ...]]:
+    """The records with members in every group, and what was taken for granted in it."""
+    users: dict[str, set[int]] = defaultdict(set)
+    nameless: dict[str, Group] = {}
+    for rank, flight in flights.items():
+        for group in groups_of(flight):
+            if not group.ranks:
+                users[group.name].add(rank)
+                nameless[group.name] = group
+    if not nameless:
+        return dict(flights), ()
+    members = {
+        name: tuple(world) if group.description == DEFAULT_GROUP else tuple(sorted(users[name]))
+        for name, group in nameless.items()
+    }
+    guessed = sorted(
+        (name for name in members if nameless[name].description != DEFAULT_GROUP), key=lambda n: (len(n), n)
+    )
+    gaps = tuple(
+        Gap(
+            "flight recorder",
+            f"the dumps do not tell the members of {nameless[name].label}: taken to be those that used it, "
+            f"{format_ranks(members[name])}",
+        )
+        for name in guessed
+    )
+    return {rank: _regroup(flight, members) for rank, flight in flights.items()}, gaps
+
+
+def groups_of(flight: FlightRecord) -> set[Group]:
+    """All groups that a record speaks of."""
+    operations = flight.operations
+    if isinstance(operations, Ledger):
+        found = {kind.group for kind in operations.kinds}
+    else:
+        found = {operation.group for operation in operations}
+    return found | {progress.group for progress in flight.progress}
+
+
+def _regroup(flight: FlightRecord, members: Mapping[str, tuple[int, ...]]) -> FlightRecord:
+    made: dict[Group, Group] = {}
+
+    def complete(group: Group) -> Group:
+        if group not in made:
+            ranks = group.ranks or members.get(group.name, ())
+            made[group] = Group(group.name, ranks, group.description)
+        return made[group]
+
+    def regroup(operation: Operation) -> Operation:
+        group = complete(operation.group)
+        return operation if operation.group is group else msgspec.structs.replace(operation, group=group)
+
+    operations = flight.operations
+    if isinstance(operations, Ledger):
+        lanes = tuple(Lane(complete(lane.group), lane.segments) for lane in operations.lanes)
+        kinds = tuple(regroup(kind) for kind in operations.kinds)
+        changed: tuple[Operation, ...] | Ledger = msgspec.structs.replace(operations, kinds=kinds, lanes=lanes)
+    else:
+        changed = tuple(regroup(operation) for operation in operations)
+    progress = tuple(msgspec.structs.replace(one, group=complete(one.group)) for one in flight.progress)
+    return msgspec.structs.replace(flight, operations=changed, progress=progress)
