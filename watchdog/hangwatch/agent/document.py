@@ -9,6 +9,7 @@ import msgspec
 from hangwatch.analysis.views import RankView
 from hangwatch.causes.diagnosis import Diagnosis
 from hangwatch.model.capture import Capture
+from hangwatch.model.collectives import FlightRecord
 from hangwatch.model.incident import Incident, JobEntry, RankEntry, RankGroup
 from hangwatch.model.text import short_path
 
@@ -38,6 +39,13 @@ def _entry(view: RankView) -> RankEntry:
         groups=tuple(RankGroup(p.group.label, p.enqueued, p.completed) for p in progress),
         stack=tuple(f"{f.function} ({short_path(f.file)}:{f.line})" for f in view.frames),
     )
+
+
+def _has_call_sites(flight: FlightRecord) -> bool:
+    """Whether a record may show where an operation was called; of a dump on disk only its operations tell."""
+    if flight.source == "file":
+        return any(operation.frames for operation in flight.operations)
+    return flight.source == "pickle"
 
 
 def missing(capture: Capture) -> tuple[str, ...]:
@@ -74,7 +82,7 @@ def make_incident(
         ranks=tuple(_entry(view) for view in case.views.values()),
         captured={
             "flight_recorder": any(r.flight is not None for r in capture.ranks),
-            "call_sites": any(r.flight is not None and r.flight.source == "pickle" for r in capture.ranks),
+            "call_sites": any(r.flight is not None and _has_call_sites(r.flight) for r in capture.ranks),
             "stacks": any(r.stacks for r in capture.ranks),
             "processes": any(r.processes for r in capture.ranks),
             "beats": any(r.beat_age_s is not None for r in capture.ranks),

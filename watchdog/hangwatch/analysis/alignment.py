@@ -74,6 +74,16 @@ def mixed_groups(capture: RankCapture) -> frozenset[GroupKey]:
     return frozenset(p.group.key for p in known if p.enqueued > newest.get(p.group.key, 0))
 
 
+def _mixed_anywhere(captures: Iterable[RankCapture]) -> set[GroupKey]:
+    """The groups whose numbers are not those of collectives alone on any rank: the others count alike."""
+    found: set[GroupKey] = set()
+    for capture in captures:
+        progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
+        found |= mixed_groups(capture)
+        found.update(progress.group.key for progress in progresses if progress.mixed)
+    return found
+
+
 def _newest(operations: Operations) -> Mapping[GroupKey, int]:
     """The last number on record of each group's collectives."""
     if isinstance(operations, Ledger):
@@ -119,16 +129,20 @@ class History:
     """The recorded operations of all ranks, indexed. Built once a capture; never changed after."""
 
     def __init__(self, captures: Iterable[RankCapture]) -> None:
+        captures = tuple(captures)
         self.groups: dict[GroupKey, Group] = {}
         self.recorded: set[int] = set()
         self._operations: dict[int, Operations] = {}
         self._in_full: dict[int, tuple[Operation, ...]] = {}
         self._lanes: dict[GroupKey, dict[int, Lane]] = defaultdict(dict)
         self._enqueued: dict[GroupKey, dict[int, int]] = defaultdict(dict)
+        self._lossy: set[int] = set()
+        mixed = _mixed_anywhere(captures)
         for capture in captures:
             rank = capture.rank
             if capture.flight is not None and capture.flight.source != "status":
                 self.recorded.add(rank)
+                self._lossy |= set() if capture.flight.whole else {rank}
                 self._operations[rank] = capture.flight.operations
                 for lane in lanes_of(capture.flight.operations):
                     key = lane.group.key
@@ -136,11 +150,10 @@ class History:
                     self._lanes[key][rank] = lane
                     self._note(rank, key, lane.newest)
             progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
-            mixed = mixed_groups(capture)
             for progress in progresses:
                 key = progress.group.key
                 self.groups.setdefault(key, progress.group)
-                if not (progress.mixed or key in mixed):
+                if key not in mixed:
                     self._note(rank, key, progress.enqueued)
 
     def _note(self, rank: int, key: GroupKey, enqueued: int) -> None:
@@ -162,7 +175,7 @@ class History:
         known = self._enqueued[key].get(rank) if key in self._enqueued else None
         if known is not None:
             return max(known, 0)
-        return 0 if rank in self.recorded else None
+        return 0 if rank in self.recorded and rank not in self._lossy else None
 
     def partings(self, *, concerned: Iterable[int]) -> Iterator[Parting]:
         """The first parting of each group that has a concerned rank among its members, in order of time.

@@ -183,12 +183,13 @@ def assign_blame(views: Mapping[int, RankView], history: History, graph: WaitGra
         return Blame("nothing")
     if not graph.edges:
         return _blame_together(views, history, waiting)
-    cycles = [sink for sink in graph.sinks if len(sink) > 1]
-    component = frozenset(r for sink in graph.sinks for r in sink)
+    sinks = _seen_sinks(views, graph)
+    cycles = [sink for sink in sinks if len(sink) > 1]
+    component = frozenset(r for sink in sinks for r in sink)
     partings = tuple(history.partings(concerned=component | frozenset(waiting)))
     culprits: set[int] = set()
     found: list[Parting] = []
-    for sink in graph.sinks:
+    for sink in sinks:
         named, own = _sink_culprits(views, graph, sink, partings)
         culprits |= set(named)
         found += [own] if own is not None else []
@@ -196,9 +197,14 @@ def assign_blame(views: Mapping[int, RankView], history: History, graph: WaitGra
     proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
     for cycle in cycles:
         proof = proof or _prove_cycle(views, cycle, graph)
-    shape: Shape = "cycle" if cycles and len(cycles) == len(graph.sinks) else "root"
+    shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
     alone = tuple(r for r in waiting if r not in culprits)
     return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), parting, proof)
+
+
+def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
+    """The sinks to be blamed: of a rank that nobody saw it is not known whom it waits for, so those that were seen come first."""
+    return tuple(sink for sink in graph.sinks if any(r in views for r in sink)) or graph.sinks
 
 
 def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:

@@ -95,7 +95,8 @@ class RankView:
             return self.motion.state
         if self.wait is not None and (self.frontier is not None or self.wait.kind not in {"backward", "device"}):
             return "waiting"
-        return self.motion.state
+        unseen = not self.frames and self.motion.state == "unknown"
+        return "waiting" if unseen and self.frontier is not None else self.motion.state
 
 
 def _completed_since(operation: Operation, capture: RankCapture, mixed: Container[GroupKey]) -> bool:

@@ -29,6 +29,7 @@ class Edge:
     A rank that is among both waits for the others, and not for itself.
 
     ``operation`` is what the (first) waiter is in, where it is recorded; ``other`` what the first of the awaited has instead.
+    ``weak``: the awaited have their half enqueued, behind what need not hold it.
     """
 
     waiters: tuple[int, ...]
@@ -36,6 +37,7 @@ class Edge:
     reason: Reason
     operation: Operation | None
     other: Operation | None = None
+    weak: bool = False
 
     def explain(self, many: bool) -> str:
         """The edge in words, without the ranks; ``many``: of several awaited ranks."""
@@ -199,16 +201,33 @@ def _p2p_edges(
     def why(other: RankView | None) -> _Finding | None:
         if other is None:
             return "unseen", None
+        recorded = next((o for o in other.pending if o.p2p and o.op == opposite and o.peer == view.rank), None)
+        if recorded is not None:
+            return ("queued", recorded) if _held_back(recorded, other) else None
         facing = other.wait is not None and (not other.wait.peers or view.rank in other.wait.peers)
         theirs = other.wait.op if other.wait is not None and facing else None
         # A pipeline's stage may send and receive in one batch, of which nobody can say what is still to come.
         meets = theirs is not None and (theirs == opposite or {op, theirs} in _EXCHANGE)
-        recorded = any(o.p2p and o.op == opposite and o.peer == view.rank for o in other.pending)
-        return None if meets or recorded else (("gone" if other.gone else "peer"), None)
+        return None if meets else (("gone" if other.gone else "peer"), None)
 
-    yield from _edges(
-        [view], ((peer, found) for peer in peers if (found := why(views.get(peer))) is not None), operation
-    )
+    found = ((peer, finding) for peer in peers if (finding := why(views.get(peer))) is not None)
+    yield from (replace(edge, weak=edge.reason == "queued") for edge in _edges([view], found, operation))
+
+
+def _held_back(theirs: Operation, other: RankView) -> bool:
+    """Whether the other half stands behind an operation that it is likely to wait for.
+
+    A collective, or what is received: the program goes on with it. Sends to others are on their way by themselves.
+    """
+    front = other.frontier
+    if front is None or front.record_id >= theirs.record_id or _one_batch(front, theirs):
+        return False
+    return not front.p2p or front.op == "recv"
+
+
+def _one_batch(one: Operation, other: Operation) -> bool:
+    """Whether two point-to-point operations of a rank were launched together: they have one number."""
+    return one.p2p and other.p2p and one.seq == other.seq and one.group.key == other.group.key
 
 
 def _create_apart(view: RankView, other: RankView) -> bool:
@@ -264,13 +283,21 @@ def build_graph(
         view = waiters[0]
         front, wait = view.frontier, view.wait
         if front is not None and front.p2p:
-            edges += _p2p_edges(view, views, front.op, () if front.peer is None else (front.peer,), front)
+            for one in (o for o in view.pending if o.peer is not None and _one_batch(o, front)):
+                edges += _p2p_edges(view, views, one.op, (one.peer,) if one.peer is not None else (), one)
         elif front is not None:
             edges += _recorded_edges(waiters, views, history, world)
         elif wait is not None and wait.kind == "point_to_point":
             edges += _p2p_edges(view, views, wait.op, wait.peers, None)
         else:
             edges += _stack_edges(waiters, views, world)
+    graph = _make_graph(edges)
+    if any(edge.weak for sink in graph.sinks if len(sink) > 1 for edge in graph.within(sink)):
+        graph = _make_graph([edge for edge in edges if not edge.weak])  # no circle rests on a likelihood
+    return graph
+
+
+def _make_graph(edges: Sequence[Edge]) -> WaitGraph:
     return WaitGraph(tuple(edges), find_sinks([(e.waiters, e.awaited) for e in edges]))
 
 
