@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,23 +53,23 @@ class Layout:
         """The pipeline stage of a rank."""
         return rank // (TENSOR * self.data)
 
-    def groups(self, rank: int) -> dict[str, tuple[int, str, list[int]]]:
+    def groups(self, rank: int) -> dict[str, tuple[int, str, range]]:
         """By kind: the group's number, its description and its members."""
         tensor, stage = rank % TENSOR, self.stage(rank)
         first = rank - tensor
         half = TENSOR * self.data
         return {
-            "world": (0, "default_pg", list(range(self.world))),
-            "tensor": (1 + rank // TENSOR, "tensor_parallel", list(range(first, first + TENSOR))),
+            "world": (0, "default_pg", range(self.world)),
+            "tensor": (1 + rank // TENSOR, "tensor_parallel", range(first, first + TENSOR)),
             "data": (
                 1 + self.world // TENSOR + stage * TENSOR + tensor,
                 "data_parallel",
-                list(range(stage * half + tensor, (stage + 1) * half, TENSOR)),
+                range(stage * half + tensor, (stage + 1) * half, TENSOR),
             ),
             "pipeline": (
                 1 + self.world // TENSOR + TENSOR * PIPELINE + rank % half,
                 "pipeline_parallel",
-                [rank % half, rank % half + half],
+                range(rank % half, 2 * half, half),
             ),
         }
 
@@ -109,29 +110,28 @@ def enqueued(layout: Layout, programs: list[list[tuple[Op, int]]], culprit: int,
 
     A rank enqueues its next operation when the one before has completed, which is when all members have enqueued it.
     """
-    groups = [
-        {kind: (number, ranks) for kind, (number, _, ranks) in layout.groups(r).items()} for r in range(layout.world)
-    ]
+    groups = [{kind: (n, len(ranks)) for kind, (n, _, ranks) in layout.groups(r).items()} for r in range(layout.world)]
     mine = [programs[layout.stage(r)] for r in range(layout.world)]
     limit = [len(ops) for ops in mine]
     limit[culprit] -= before
-    place = [max(0, limit[culprit] - before)] * layout.world
-    joined: dict[tuple[int, int], int] = {}
+    first = max(0, limit[culprit] - before)  # so far, all of them have come
+    place = [first] * layout.world
+    joined: Counter[tuple[int, int]] = Counter()
     for rank in range(layout.world):
-        for op, number in mine[rank][: place[rank]]:
-            joined[groups[rank][op.kind][0], rank] = number
+        last = dict((op.kind, number) for op, number in mine[rank][:first])
+        joined.update((groups[rank][kind][0], number) for kind, number in last.items())
     moved = True
     while moved:
         moved = False
         for rank in range(layout.world):
             while place[rank] < limit[rank]:
                 if place[rank]:
-                    last, number = mine[rank][place[rank] - 1]
-                    group, members = groups[rank][last.kind]
-                    if any(joined.get((group, m), 0) < number for m in members):
+                    op, number = mine[rank][place[rank] - 1]
+                    group, members = groups[rank][op.kind]
+                    if joined[group, number] < members:
                         break
                 op, number = mine[rank][place[rank]]
-                joined[groups[rank][op.kind][0], rank] = number
+                joined[groups[rank][op.kind][0], number] += 1
                 place[rank] += 1
                 moved = True
     return place
@@ -191,7 +191,7 @@ def dump(layout: Layout, rank: int, ops: list[tuple[Op, int]], done: int, depth:
         for kind in groups
     }
     config = {
-        str(number): {"name": str(number), "desc": description, "ranks": str(members)}
+        str(number): {"name": str(number), "desc": description, "ranks": str(list(members))}
         for number, description, members in groups.values()
     }
     return {
