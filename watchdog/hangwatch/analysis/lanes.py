@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 from hangwatch.analysis.signatures import mark
 from hangwatch.model.collectives import Group, Lane, Ledger, Operation, Operations, Segment
@@ -89,75 +90,82 @@ def first_after(lanes: Iterable[Lane], seq: int) -> int | None:
     return min((max(start, seq + 1) for start, stop in spans if stop > seq + 1), default=None)
 
 
-class Columns:
-    """A ledger while it grows: operations are added as a kind and what changes from call to call."""
+_BITS = 1 << 63
 
-    def __init__(self) -> None:
-        self.kinds: list[Operation] = []
-        self._kind = array("I")
-        self._records, self._seqs, self._created_ns = array("q"), array("q"), array("q")
-        self._states = bytearray()
 
-    def add_kind(self, operation: Operation) -> int:
-        """Make a kind of an operation; which call it is of does not matter."""
-        self.kinds.append(operation)
-        return len(self.kinds) - 1
+def make_ledger(
+    kinds: Sequence[Operation],
+    kind: Sequence[int],
+    records: Sequence[int | None],
+    seqs: Sequence[int | None],
+    created_ns: Sequence[int],
+    states: Sequence[int],
+) -> Ledger:
+    """A ledger from columns of equal length (see there), put in order of record id.
 
-    def add(self, kind: int, record_id: int, seq: int, created_ns: int, state: int) -> None:
-        """One call. ``state``: 0 enqueued, 1 started, 3 completed. Raises ``OverflowError`` beyond 64 bits, and adds nothing."""
-        array("q", (record_id, seq, created_ns))
-        self._kind.append(kind)
-        self._records.append(record_id)
-        self._seqs.append(seq)
-        self._created_ns.append(created_ns)
-        self._states.append(state)
+    Rows without record id or sequence number, or with one beyond 64 bits, are left out.
+    """
+    try:
+        numbers = [_pack(column) for column in (records, seqs, created_ns)]
+    except (TypeError, OverflowError):
+        rows = zip(kind, records, seqs, created_ns, states, strict=True)
+        kept = [row for row in rows if all(n is not None and -_BITS <= n < _BITS for n in row[1:4])]
+        kind, states = [row[0] for row in kept], [row[4] for row in kept]
+        numbers = [_pack([row[i] for row in kept]) for i in (1, 2, 3)]
+    ids = numbers[0].tolist()
+    if ids != sorted(ids):
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        kind, states = [kind[i] for i in order], [states[i] for i in order]
+        numbers = [array("q", map(column.__getitem__, order)) for column in numbers]
+    return Ledger(
+        kinds=tuple(kinds),
+        kind=array("I", kind).tobytes(),
+        records=numbers[0].tobytes(),
+        seqs=numbers[1].tobytes(),
+        created_ns=numbers[2].tobytes(),
+        states=bytes(states),
+        lanes=_cut_lanes(kinds, kind, numbers[1]),
+    )
 
-    def build(self) -> Ledger:
-        """The ledger, in order of record id."""
-        records = self._records
-        if any(records[i] > records[i + 1] for i in range(len(records) - 1)):
-            order = sorted(range(len(records)), key=records.__getitem__)
-            self._kind = array("I", map(self._kind.__getitem__, order))
-            self._records, self._seqs, self._created_ns = (
-                array("q", map(column.__getitem__, order)) for column in (self._records, self._seqs, self._created_ns)
-            )
-            self._states = bytearray(map(self._states.__getitem__, order))
-        return Ledger(
-            kinds=tuple(self.kinds),
-            kind=self._kind.tobytes(),
-            records=self._records.tobytes(),
-            seqs=self._seqs.tobytes(),
-            created_ns=self._created_ns.tobytes(),
-            states=bytes(self._states),
-            lanes=self._lanes(),
-        )
 
-    def _lanes(self) -> tuple[Lane, ...]:
-        marks = [mark(kind) for kind in self.kinds]
-        places: dict[str, dict[int, int]] = {}
-        groups = {kind.group.key: kind.group for kind in self.kinds if not kind.p2p}
-        own = [None if kind.p2p else places.setdefault(kind.group.key, {}) for kind in self.kinds]
-        for place, (kind, seq) in enumerate(zip(self._kind, self._seqs, strict=True)):
-            found = own[kind]
-            if found is not None and seq not in found:
-                found[seq] = place
-        kinds = self._kind
-        cut = {key: cut_segments(found, lambda at: marks[kinds[at]]) for key, found in places.items() if found}
-        return tuple(Lane(groups[key], segments) for key, segments in cut.items())
+def _pack(column: Sequence[int | None]) -> array[int]:
+    """A column in 64 bits a number. Raises TypeError, OverflowError."""
+    return array("q", cast("Sequence[int]", column))
+
+
+def _cut_lanes(kinds: Sequence[Operation], kind: Sequence[int], seqs: Sequence[int]) -> tuple[Lane, ...]:
+    marks = [mark(one) for one in kinds]
+    groups = {one.group.key: one.group for one in kinds if not one.p2p}
+    places: dict[str, dict[int, int]] = {key: {} for key in groups}
+    own = [None if one.p2p else places[one.group.key] for one in kinds]
+    for place, (k, seq) in enumerate(zip(kind, seqs, strict=True)):
+        found = own[k]
+        if found is not None and seq not in found:
+            found[seq] = place
+    lanes = ((key, cut_segments(found, lambda place: marks[kind[place]])) for key, found in places.items())
+    return tuple(Lane(groups[key], segments) for key, segments in lanes if segments)
 
 
 def condense(operations: Sequence[Operation]) -> Ledger:
-    """Operations, in order, as columns."""
-    columns = Columns()
+    """Operations, in order, as a ledger."""
     known: dict[object, int] = {}
+    kinds: list[Operation] = []
+    kind: list[int] = []
     for one in operations:
         shape = (one.group.key, one.op, one.p2p, one.peer, one.backend, one.input_sizes, one.output_sizes)
         key = (*shape, one.input_dtypes, one.output_dtypes, one.timeout_ms, _path(one))
-        kind = known.get(key)
-        if kind is None:
-            kind = known[key] = columns.add_kind(one)
-        columns.add(kind, one.record_id, one.seq, one.created_ns, 3 if one.completed else int(one.started))
-    return columns.build()
+        if key not in known:
+            known[key] = len(kinds)
+            kinds.append(one)
+        kind.append(known[key])
+    return make_ledger(
+        kinds,
+        kind,
+        [one.record_id for one in operations],
+        [one.seq for one in operations],
+        [one.created_ns for one in operations],
+        [3 if one.completed else int(one.started) for one in operations],
+    )
 
 
 def _path(operation: Operation) -> object:

@@ -19,10 +19,10 @@ from hangwatch.model.stacks import Frame
 from hangwatch.sources.flight_groups import DEFAULT_GROUP, GroupTable
 
 _PEER = re.compile(r"(send|recv)\s+(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
-_FRAMES_LIMIT = 64
+FRAMES_LIMIT = 64
 Shapes = tuple[tuple[int, ...], ...]
 #: Backends whose entries know of their completion by themselves (``ProcessGroupNCCL`` and what is written after it).
-_WITH_EVENTS = frozenset({"nccl", "ncclx", "rccl", "rcclx", "xccl", "hccl", "mccl"})
+WITH_EVENTS = frozenset({"nccl", "ncclx", "rccl", "rcclx", "xccl", "hccl", "mccl"})
 #: Names of internal variants, by what the program called (both sides of a mismatch must read alike).
 _NAMES = {
     "_allgather_base": "all_gather",
@@ -69,13 +69,9 @@ def parse_own_place(profiling_name: str) -> int | None:
 
 
 class EntryParser:
-    """Parses the entries of one dump, sharing frames and shapes between them (a job calls from few places).
-
-    ``mixed``: names of the groups found to count point-to-point operations beside collectives.
-    """
+    """Parses the kinds of entries of one dump, sharing frames and shapes between them (a job calls from few places)."""
 
     def __init__(self, groups: GroupTable) -> None:
-        self.mixed: set[str] = set()
         self._groups = groups
         self._frames: dict[tuple[str, str, int], Frame] = {}
         #: By identity, which is what a pickle repeats: one object that is referred to a million times is read once.
@@ -84,10 +80,8 @@ class EntryParser:
         self._shapes: dict[Shapes, Shapes] = {}
         self._texts_of: dict[int, tuple[str, ...]] = {}
 
-    def parse(self, entry: object) -> tuple[int | None, Operation]:
-        """The entry's ``pg_id`` and its operation. Raises ``EntryFormatError``."""
-        if not isinstance(entry, Mapping):
-            raise EntryFormatError("an entry is no mapping")
+    def parse_kind(self, entry: Mapping[object, object]) -> tuple[int | None, Operation]:
+        """The entry's ``pg_id`` and its operation without what changes from call to call. Raises ``EntryFormatError``."""
         pg_id = parse_number(entry.get("pg_id"))
         name, description = _group_name(entry.get("process_group"), pg_id)
         group = self._groups.find(pg_id, name, description)
@@ -96,19 +90,13 @@ class EntryParser:
             raise EntryFormatError("an entry has no name")
         backend, op = split_name(profiling_name)
         p2p = bool(entry.get("is_p2p", op in {"send", "recv"}))
-        state = entry.get("state")
-        completed = state == "completed" or (backend not in _WITH_EVENTS and entry.get("retired") is True)
-        if p2p or (parse_number(entry.get("p2p_seq_id")) or 0) > 0:
-            self.mixed.add(group.name)
-        discovered = parse_number(entry.get("time_discovered_started_ns")) or 0
         return pg_id, Operation(
-            record_id=_number(entry, "record_id", "id"),
+            record_id=0,
             group=group,
-            seq=_number(entry, "p2p_seq_id", "seq_id") if p2p else _number(entry, "collective_seq_id", "seq_id"),
+            seq=0,
             op=op,
-            completed=completed,
-            created_ns=parse_number(entry.get("time_created_ns")) or 0,
-            started=completed or state == "started" or discovered > 0,
+            completed=False,
+            created_ns=0,
             p2p=p2p,
             peer=_global_rank(group, parse_peer(profiling_name)) if p2p else None,
             backend=backend,
@@ -125,7 +113,7 @@ class EntryParser:
         if not isinstance(value, (list, tuple)) or not value:
             return None
         frames = []
-        for item in value[:_FRAMES_LIMIT]:
+        for item in value[:FRAMES_LIMIT]:
             frame = self._frame_of.get(id(item))
             if frame is None:
                 if not isinstance(item, Mapping):
@@ -178,15 +166,6 @@ def _global_rank(group: Group, peer: int | None) -> int | None:
     if group.ranks:
         return group.ranks[peer] if peer < len(group.ranks) else None
     return peer if group.description == DEFAULT_GROUP else None
-
-
-def _number(entry: Mapping[object, object], *names: str) -> int:
-    """The first of these fields that is there."""
-    for name in names:
-        number = parse_number(entry.get(name))
-        if number is not None:
-            return number
-    raise EntryFormatError(f"an entry has no {names[0]}")
 
 
 def parse_number(value: object) -> int | None:

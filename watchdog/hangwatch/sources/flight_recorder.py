@@ -15,8 +15,8 @@ import msgspec
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
-from hangwatch.sources.flight_coalescing import settle_batches
-from hangwatch.sources.flight_entries import EntryFormatError, EntryParser, parse_number
+from hangwatch.sources.flight_columns import parse_entries
+from hangwatch.sources.flight_entries import parse_number
 from hangwatch.sources.flight_groups import GroupTable, parse_config
 from hangwatch.sources.flight_transport import RawDump, fetch_dump
 from hangwatch.sources.pickles import FlightFormatError, load_pickle
@@ -35,12 +35,13 @@ def parse_flight(
     source: str,
     beat_groups: Sequence[BeatGroup] = (),
     world_size: int | None = None,
+    columns: bool = False,
 ) -> FlightRecord:
     """A dump in our terms. Raises ``FlightFormatError`` where it is no dump at all.
 
     ``beat_groups`` are the groups as the rank itself knows them, for dumps that tell membership wrong or not at all;
     ``world_size`` gives the default group its members where nothing else does. Entries that cannot be used are left out
-    and counted in ``dropped``. A group the rank has never used has progress 0.
+    and counted in ``dropped``. A group the rank has never used has progress 0. ``columns``: keep the operations as a ledger.
     """
     if not isinstance(dump, Mapping) or not dump.keys() & {"entries", "pg_status", "pg_config"}:
         raise FlightFormatError("this is no flight-recorder dump (no entries, no pg_status)")
@@ -48,31 +49,22 @@ def parse_flight(
     if not isinstance(entries, (list, tuple)):
         raise FlightFormatError("the dump's entries are no list")
     groups = GroupTable(parse_config(dump.get("pg_config")), beat_groups, world_size)
-    parser = EntryParser(groups)
-    operations: list[Operation] = []
-    by_id: dict[int, Group] = {}
-    dropped = max(0, len(entries) - _ENTRIES_LIMIT)
-    for entry in entries[-_ENTRIES_LIMIT:]:
-        try:
-            pg_id, operation = parser.parse(entry)
-        except EntryFormatError:
-            dropped += 1
-            continue
-        operations.append(operation)
-        if pg_id is not None:
-            by_id[pg_id] = operation.group
-    operations.sort(key=lambda operation: operation.record_id)
+    parsed = parse_entries(entries[-_ENTRIES_LIMIT:], groups)
+    dropped = max(0, len(entries) - _ENTRIES_LIMIT) + parsed.dropped
     status = _parse_status(dump.get("pg_status"))
-    wrapped = dropped > 0 or (bool(operations) and operations[0].record_id > 0)
-    progress = _derive_progress(operations) if status is None else _map_progress(status, groups, by_id, beat_groups)
-    operations = settle_batches(operations, {one.group.name: one.completed for one in progress if status is not None})
-    progress = [_mark(one, one.group.name in parser.mixed) for one in progress]
+    wrapped = dropped > 0 or (len(parsed.ledger) > 0 and parsed.ledger[0].record_id > 0)
+    if status is None:
+        progress = _derive_progress(tuple(parsed.ledger))
+    else:
+        progress = _map_progress(status, groups, parsed.groups, beat_groups)
+    ledger = parsed.settle({one.group.name: one.completed for one in progress if status is not None})
+    progress = [_mark(one, one.group.name in parsed.mixed) for one in progress]
     version = dump.get("version")
     return FlightRecord(
         at_ns=at_ns,
         source=source,
         version=str(version)[:40] if version is not None else "",
-        operations=tuple(operations),
+        operations=ledger if columns else tuple(ledger),
         progress=tuple(sorted(progress, key=lambda one: (len(one.group.name), one.group.key))),
         dropped=dropped,
         whole=status is not None or not wrapped,

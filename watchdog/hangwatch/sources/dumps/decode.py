@@ -6,11 +6,12 @@ never the file's name: pickle, JSON, py-spy's JSON or its text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from hangwatch.model.collectives import FlightRecord, Group, Operation
+from hangwatch.analysis.lanes import lanes_of
+from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operations
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, parse_pyspy_text
 from hangwatch.sources.flight_entries import parse_own_place
@@ -104,8 +105,9 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
     world = next((group.ranks for group in groups if group.description == DEFAULT_GROUP), ())
     newest = newest_moment(dump)
     at_ns = max(newest or 0, modified_ns or 0)
-    flight = parse_flight(dump, at_ns=at_ns, source="file")
+    flight = parse_flight(dump, at_ns=at_ns, source="file", columns=True)
     operations = flight.operations
+    kinds = operations.kinds if isinstance(operations, Ledger) else operations
     return RankDump(
         flight=flight,
         ranks=_find_owners(dump, groups),
@@ -113,22 +115,20 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
         groups=groups,
         newest_ns=newest,
         synchronised=_synchronised(operations),
-        backends=tuple(sorted({operation.backend for operation in operations})),
-        call_sites=any(operation.frames for operation in operations),
+        backends=tuple(sorted({kind.backend for kind in kinds})),
+        call_sites=any(kind.frames for kind in kinds),
     )
 
 
 def newest_moment(dump: Mapping[object, object]) -> int | None:
     """The last moment that an entry bears: that it was enqueued, found started or found completed (ns, wall clock)."""
-    entries = dump.get("entries")
-    fields = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
-    times = (
-        entry.get(field)
-        for entry in (entries if isinstance(entries, (list, tuple)) else ())
-        if isinstance(entry, Mapping)
-        for field in fields
-    )
-    return max((time for time in times if type(time) is int and time > 0), default=None)
+    found = dump.get("entries")
+    entries = [one for one in found if isinstance(one, Mapping)] if isinstance(found, (list, tuple)) else []
+    newest = 0
+    for field in ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns"):
+        times = [entry.get(field) for entry in entries]
+        newest = max(newest, max([time for time in times if type(time) is int], default=0))
+    return newest or None
 
 
 def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tuple[int, ...]:
@@ -156,15 +156,18 @@ def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tupl
 _TAKES_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 
 
-def _synchronised(operations: Iterable[Operation]) -> tuple[tuple[Group, int], ...]:
+def _synchronised(operations: Operations) -> tuple[tuple[Group, int], ...]:
     """The last number of each group that shows that everyone has come so far. Gloo's say nothing: one that failed looks done."""
-    last: dict[str, tuple[Group, int]] = {}
-    for operation in operations:
-        if operation.completed and not operation.p2p and operation.op in _TAKES_ALL and operation.backend != "gloo":
-            name = operation.group.name
-            if name not in last or last[name][1] < operation.seq:
-                last[name] = (operation.group, operation.seq)
-    return tuple(last.values())
+    found = []
+    for lane in lanes_of(operations):
+        shown = (
+            (lane.group, operation.seq)
+            for segment in reversed(lane.segments)
+            for place in reversed(memoryview(segment.places).cast("I"))
+            if (operation := operations[place]).completed and operation.op in _TAKES_ALL and operation.backend != "gloo"
+        )
+        found += [one for one in (next(shown, None),) if one is not None]
+    return tuple(found)
 
 
 def _load_json(data: bytes) -> object:

@@ -48,14 +48,14 @@ def complete_groups(
     return {rank: _regroup(flight, members) for rank, flight in flights.items()}, gaps
 
 
-def groups_of(flight: FlightRecord) -> set[Group]:
+def groups_of(flight: FlightRecord) -> list[Group]:
     """All groups that a record speaks of."""
     operations = flight.operations
     if isinstance(operations, Ledger):
-        found = {kind.group for kind in operations.kinds}
+        found = {kind.group.key: kind.group for kind in operations.kinds}
     else:
-        found = {operation.group for operation in operations}
-    return found | {progress.group for progress in flight.progress}
+        found = {operation.group.key: operation.group for operation in operations}
+    return [*(found | {progress.group.key: progress.group for progress in flight.progress}).values()]
 
 
 def _regroup(flight: FlightRecord, members: Mapping[str, tuple[int, ...]]) -> FlightRecord:
