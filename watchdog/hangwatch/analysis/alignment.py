@@ -136,6 +136,7 @@ class History:
         self._in_full: dict[int, tuple[Operation, ...]] = {}
         self._lanes: dict[GroupKey, dict[int, Lane]] = defaultdict(dict)
         self._enqueued: dict[GroupKey, dict[int, int]] = defaultdict(dict)
+        self._completed: dict[GroupKey, dict[int, int]] = defaultdict(dict)
         self._lossy: set[int] = set()
         mixed = _mixed_anywhere(captures)
         for capture in captures:
@@ -155,6 +156,7 @@ class History:
                 self.groups.setdefault(key, progress.group)
                 if key not in mixed:
                     self._note(rank, key, progress.enqueued)
+                    self._completed[key][rank] = max(self._completed[key].get(rank, 0), progress.completed)
 
     def _note(self, rank: int, key: GroupKey, enqueued: int) -> None:
         known = self._enqueued[key]
@@ -176,6 +178,10 @@ class History:
         if known is not None:
             return max(known, 0)
         return 0 if rank in self.recorded and rank not in self._lossy else None
+
+    def completed(self, key: GroupKey) -> Mapping[int, int]:
+        """The last number that each rank has completed in the group, by its status; without those whose numbers are mixed."""
+        return self._completed.get(key, {})
 
     def partings(self, *, concerned: Iterable[int]) -> Iterator[Parting]:
         """The first parting of each group that has a concerned rank among its members, in order of time.

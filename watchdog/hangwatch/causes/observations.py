@@ -13,6 +13,7 @@ from hangwatch.causes.frames import where
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame
+from hangwatch.model.text import format_ranks
 
 
 def looked_at(case: Case) -> list[tuple[int, RankView]]:
@@ -84,6 +85,32 @@ def at_recorder(case: Case, ranks: Sequence[int]) -> tuple[Evidence, ...]:
             text = f"has not come to number {parting.seq} of {parting.group.label}"
         found.append(Evidence(rank, "flight recorder", text))
     return tuple(found)
+
+
+def at_front(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """What the recorder alone says of a culprit: what it is in, or that it is in nothing, and what others wait for."""
+    view = case.views.get(rank)
+    if view is None:
+        return (Evidence(rank, "flight recorder", "nothing of this rank was there to be read"),)
+    if view.capture.flight is None:
+        return ()
+    front = view.frontier
+    if front is None:
+        joined = [e.operation for e in case.graph.edges if rank in e.awaited and e.operation is not None]
+        awaited = min(joined, key=lambda o: (o.p2p, o.created_ns), default=None)
+        number = "" if awaited is None or awaited.p2p else f" number {awaited.seq}"
+        missed = f", and has not joined {awaited.op}{number} of {awaited.group.label}" if awaited is not None else ""
+        return (Evidence(rank, "flight recorder", f"has no operation in flight{missed}"),)
+    number = "" if front.p2p else f", number {front.seq} of {front.group.label}"
+    done = [r for r, o in case.history.at(front.group.key, front.seq).items() if r != rank and o.completed]
+    ends = case.history.completed(front.group.key)
+    done = sorted({*done, *(r for r, end in ends.items() if r != rank and end >= front.seq)}) if not front.p2p else []
+    alone = len(done) == len(front.group.ranks) - 1 and done
+    others = f", which rank {format_ranks(done)} has completed" if len(done) == 1 else ""
+    others = f", which ranks {format_ranks(done)} have completed" if len(done) > 1 else others
+    mark = ": it alone has not" if alone else ""
+    said = f"its oldest unfinished operation is {describe(front)}{number}{others}{mark}"
+    return (Evidence(rank, "flight recorder", said),)
 
 
 def at_fork(case: Case, fork: Fork) -> tuple[Evidence, ...]:
