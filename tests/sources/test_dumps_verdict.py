@@ -1,0 +1,374 @@
+"""Dumps of whole jobs, whatever their names and packing: who is to blame, what is set aside, what is said to be missing."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import io
+import lzma
+import os
+import pickle
+import random
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from dump_jobs import BEGAN_NS, dump, entry, steps, straggling, world
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hangwatch.agent.errors import UserError
+from hangwatch.agent.postmortem import Evidence, read_evidence
+from hangwatch.analysis.blame import Blame
+from hangwatch.analysis.case import build_case
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.model.capture import Capture
+from hangwatch.sources.dumps.contents import Content
+from hangwatch.sources.dumps.gathering import gather
+
+DUMPS = Path(__file__).resolve().parents[1] / "fixtures" / "dumps"
+#: What was injected, by NVRx's own ``fault_injection.log``.
+TRUTH = {"gpu_error_1st": (12, 14), "lock_gil_1st": (9, 14)}
+
+
+@functools.cache
+def megatron(fault: str) -> dict[int, bytes]:
+    """The dumps of the 16 ranks of a real job."""
+    with tarfile.open(DUMPS / f"{fault}.tar.gz") as archive:
+        opened = {m.name: archive.extractfile(m) for m in archive.getmembers()}
+        return {int(name.rpartition("_")[2]): stream.read() for name, stream in opened.items() if stream is not None}
+
+
+def _no_progress(done: int, total: int | None) -> None:
+    """Nobody watches."""
+
+
+def look(files: Mapping[str, bytes]) -> Capture:
+    """What these files tell."""
+    contents = [Content(name, data=data) for name, data in files.items()]
+    return gather(contents, job="job", total=len(files), progress=_no_progress).capture
+
+
+def blame(files: Mapping[str, bytes]) -> Blame:
+    """Who is to blame by them."""
+    return build_case(look(files)).blame
+
+
+def pickled(dumps: Iterable[Mapping[str, Any]], name: str = "nccl_trace_rank_{}") -> dict[str, bytes]:
+    """The dumps of ranks 0, 1, ... as files."""
+    return {name.format(rank): pickle.dumps(one, protocol=2) for rank, one in enumerate(dumps)}
+
+
+def told(capture: Capture) -> str:
+    """What is said to be missing."""
+    return "\n".join(str(gap) for gap in capture.gaps)
+
+
+@pytest.mark.parametrize("fault", TRUTH)
+def test_faults_of_a_real_job_are_named_exactly(fault: str) -> None:
+    """Tensor, pipeline, expert and data groups wait for one another; the injected ranks alone are named, nobody is missing."""
+    capture = look({f"_dump_{rank}": data for rank, data in megatron(fault).items()})
+    verdict = diagnose(capture).verdict
+    assert (verdict.culprit_ranks, verdict.kind) == (TRUTH[fault], "stall")
+    assert len(verdict.waiting_ranks) == 14
+    assert capture.gaps == ()
+
+
+@pytest.mark.parametrize("fault", TRUTH)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_no_innocent_rank_is_named_when_dumps_are_hidden(fault: str, data: st.DataObject) -> None:
+    """Without any of the dumps, under any names in any order: the injected ranks, or some that nobody saw; never another."""
+    hidden = data.draw(st.sets(st.integers(0, 15), max_size=6))
+    names = data.draw(st.permutations([f"part-{i}" for i in range(16)]))
+    files = {names[rank]: dump for rank, dump in megatron(fault).items() if rank not in hidden}
+    shuffled = dict(data.draw(st.permutations(list(files.items()))))
+    found = blame(shuffled)
+    seen = set(TRUTH[fault]) - hidden
+    assert found.culprits
+    assert set(found.culprits) <= set(TRUTH[fault]) | hidden
+    if not hidden or seen == set(TRUTH[fault]) - hidden == set(found.culprits):
+        assert set(found.culprits) == seen
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.3", "2.7", "2.9", "2.10"])
+@pytest.mark.parametrize(
+    "name", ["nccl_trace_rank_{}", "comm_lib_trace_rank_{}", "_dump_{}", "host_{}", "a/rank{}/fr.pkl"]
+)
+def test_versions_and_names(version: str, name: str) -> None:
+    """Every version has what tells who stays away, and every usual name tells whose the dump is."""
+    found = blame(pickled(straggling(3, 1, version), name))
+    assert (found.culprits, found.waiting, found.shape) == ((1,), (0, 2), "root")
+
+
+def test_json_and_pickle_say_the_same() -> None:
+    """The worker server's JSON (numbers as text, 0 for no time) leads to the same ranks."""
+    dumps = [msgspec.json.decode(msgspec.json.encode(one)) for one in straggling(3, 2, "2.10")]
+    for one in dumps:
+        for status in one["pg_status"].values():
+            status.update({name: str(number) for name, number in status.items()})
+    assert blame({f"{rank}.json": msgspec.json.encode(one) for rank, one in enumerate(dumps)}).culprits == (2,)
+
+
+def test_names_decide_only_where_the_content_does_not() -> None:
+    """A rank says which end of a send it is; a file that is called otherwise is that rank's still."""
+    sending = [entry(0, "send 0->1", 1, state="scheduled")], [entry(0, "all_reduce", 1, state="scheduled")]
+    first, second = (dump(entries, {"0": ("default_pg", [4, 6])}) for entries in sending)
+    capture = look({"rank_6": pickle.dumps(first), "rank_4": pickle.dumps(second)})
+    assert [(r.rank, r.flight.operations[0].op) for r in capture.ranks if r.flight] == [(4, "send")]
+    assert "rank_4: another dump of rank 4" in told(capture) or "rank_6" in told(capture)
+
+
+def test_a_dump_of_nobody_is_set_aside() -> None:
+    """Where neither content nor name tells whose it is, or they contradict each other, the file says so."""
+    files = pickled(straggling(3, 1)) | {
+        "some": pickle.dumps(straggling(3, 1)[0]),
+        "rank_9": pickle.dumps(straggling(3, 1)[0]),
+    }
+    capture = look(files)
+    assert [r.rank for r in capture.ranks] == [0, 1, 2]
+    assert "some: neither content nor name tells whose it is" in told(capture)
+    assert "rank_9: by its content it is of one of the ranks 0-2, by its name of 9" in told(capture)
+
+
+def test_missing_ranks_are_named() -> None:
+    """Whoever left no dump is named, and blamed only for want of anybody else."""
+    files = pickled(straggling(4, 1))
+    del files["nccl_trace_rank_3"]
+    assert blame(files).culprits == (1,)
+    assert "no usable dump of rank 3 of 4 was found" in told(look(files))
+    del files["nccl_trace_rank_1"]
+    assert set(blame(files).culprits) == {1, 3}
+
+
+def test_another_jobs_dump_is_set_aside() -> None:
+    """Dumps of a smaller job that lie in the same folder accuse nobody, and are named with the reason."""
+    files = pickled(straggling(4, 2)) | {f"old/{n}": d for n, d in pickled(straggling(2, 0)).items()}
+    capture = look(files)
+    assert build_case(capture).blame.culprits == (2,)
+    assert "old/nccl_trace_rank_0: it is of another job: of ranks 0-1, the others are of 0-3" in told(capture)
+
+
+def test_of_two_dumps_of_a_rank_the_newer_counts() -> None:
+    """An earlier dump of a rank, and a poorer one of the same moment, are set aside by name."""
+    dumps = straggling(3, 1)
+    files = pickled(dumps) | {
+        "before/rank_0": pickle.dumps(dump(steps(2, 3), world(3))),
+        "thin/rank_2": pickle.dumps(dump(dumps[2]["entries"][-2:], world(3))),
+    }
+    capture = look(files)
+    assert build_case(capture).blame.culprits == (1,)
+    assert "before/rank_0: another dump of rank 0: nccl_trace_rank_0 is newer" in told(capture)
+    assert "thin/rank_2: another dump of rank 2: nccl_trace_rank_2 holds as much or more" in told(capture)
+
+
+def test_a_dump_of_an_earlier_moment_accuses_nobody() -> None:
+    """What others completed together with a rank, it had joined: a dump that says otherwise is older than theirs."""
+    dumps = [dump(steps(50, 51), world(4)) for _ in range(3)] + [dump(steps(20, 21), world(4))]
+    capture = look(pickled(dumps))
+    assert [r.rank for r in capture.ranks] == [0, 1, 2]
+    assert "set aside as rank 3's: it is of an earlier moment: others had completed number 50 of default_pg" in told(
+        capture
+    )
+    ahead = [dump(steps(20, 21), world(4)) for _ in range(3)] + [dump(steps(50, 51), world(4))]
+    assert "nccl_trace_rank_3: set aside as rank 3's: it is of a later moment or another run" in told(
+        look(pickled(ahead))
+    )
+
+
+def test_dumps_of_a_job_that_went_on_between_them_are_not_compared(tmp_path: Path) -> None:
+    """Taken one after the other of a job that runs, dumps show no hang, and it is said how to take them."""
+    for name, data in pickled(dump(steps(10 * rank), world(5)) for rank in range(1, 6)).items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match="of different moments"):
+        evidence(tmp_path)
+
+
+def test_one_local_id_is_two_groups() -> None:
+    """Group 1 of ranks 0 and 1 and group 1 of ranks 2 and 3 have nothing to do with each other."""
+    dumps = []
+    for rank in range(4):
+        pair = [0, 1] if rank < 2 else [2, 3]
+        entries = [
+            entry(seq - 1, "all_reduce", seq, pg_id=1, process_group=("1", "pair"))
+            for seq in range(1, 40 if rank < 2 else 4)
+        ]
+        if rank != 3:
+            entries.append(
+                entry(60, "broadcast", len(entries) + 1, pg_id=1, process_group=("1", "pair"), state="scheduled")
+            )
+        dumps.append(dump(entries, {"0": ("default_pg", [0, 1, 2, 3]), "1": ("pair", pair)}))
+    found = blame(pickled(dumps))
+    assert found.culprits == (3,)
+
+
+def batch(record_id: int, seq: int, names: Iterable[str], state: str) -> list[dict[str, Any]]:
+    """A coalesced batch (``ProcessGroupNCCL.cpp``, torch 2.8: ``pointToPoint``, ``endCoalescing``): its own entries carry no
+    events and stay scheduled, one more named ``coalesced`` has the state of the launch and no tensors."""
+    inner = [entry(record_id + i, name, seq, state="scheduled") for i, name in enumerate(names)]
+    p2p = inner[0]["is_p2p"]
+    launch = entry(record_id + len(inner), "coalesced", seq, state=state, input_sizes=[], output_sizes=[], is_p2p=p2p)
+    launch |= {"collective_seq_id": 0, "p2p_seq_id": seq} if p2p else {}
+    return [*inner, launch]
+
+
+def test_operations_of_a_finished_batch_are_finished() -> None:
+    """Entries of coalesced sends stay scheduled for ever; their launch says that they are done, or that they are not."""
+    sends = [
+        *batch(0, 1, ["send 0->1", "recv 0<-1"], "completed"),
+        *batch(3, 2, ["send 0->1", "recv 0<-1"], "scheduled"),
+    ]
+    answers = batch(0, 1, ["send 1->0", "recv 1<-0"], "completed")
+    found = blame(pickled([dump(sends, world(2)), dump(answers, world(2))]))
+    assert (found.culprits, found.waiting) == ((1,), (0,))
+    active = [e for e in sends if e["state"] != "completed"]  # what ``onlyActive`` leaves
+    capture = look(pickled([dump(active, world(2)), dump(answers, world(2))]))
+    pending = [o for o in capture.ranks[0].flight.operations if not o.completed] if capture.ranks[0].flight else []
+    assert [(o.op, o.seq) for o in pending] == [("send", 2), ("recv", 2)]
+
+
+def test_coalesced_collectives_are_compared_as_one() -> None:
+    """A batch of all_gathers is one operation with all its tensors: a member that brought another number differs."""
+    batches = [batch(0, 1, ["_all_gather_base"] * (2 if rank else 3), "scheduled") for rank in range(3)]
+    capture = look(pickled([dump(one, world(3)) for one in batches]))
+    operation = capture.ranks[0].flight.operations[0] if capture.ranks[0].flight else None
+    assert operation is not None
+    assert (operation.op, operation.input_sizes, operation.completed) == ("all_gather", ((8,), (8,), (8,)), False)
+    verdict = diagnose(capture).verdict
+    assert verdict.culprit_ranks == (0,)
+
+
+def test_a_ring_that_wrapped_accuses_nobody() -> None:
+    """Without a status (version 2.0), a group that the ring has lost is not one that was never used."""
+    pair = {"0": ("default_pg", [0, 1]), "1": ("pair", [0, 1])}
+    old = [entry(i, "all_reduce", i + 1, pg_id=1, process_group=("1", "pair")) for i in range(3)]
+    new = [entry(100 + i, "all_reduce", 101 + i, state="completed" if i < 5 else "scheduled") for i in range(6)]
+    one = dump([*old, entry(99, "broadcast", 4, pg_id=1, process_group=("1", "pair"), state="scheduled")], pair, "2.0")
+    other = dump(new, pair, "2.0")
+    case = build_case(look(pickled([one, other])))
+    pair_group = next(group for group in case.history.groups.values() if group.label == "pair")
+    assert case.history.enqueued(0, pair_group.key) == 4
+    assert case.history.enqueued(1, pair_group.key) is None
+
+
+def test_nccl_timeouts_are_not_completions() -> None:
+    """An entry that is retired without having completed has timed out (``FlightRecorder.hpp``: ``retired_``)."""
+    dumps = straggling(2, 1)
+    dumps[0]["entries"][-1]["retired"] = True
+    assert blame(pickled(dumps)).culprits == (1,)
+
+
+def test_an_operation_that_has_just_begun_is_no_wait(tmp_path: Path) -> None:
+    """Where the files' times show that the dump followed the last operation at once, the job ran; later copies prove nothing."""
+    for name, data in pickled(straggling(3, 1)).items():
+        (tmp_path / name).write_bytes(data)
+        os.utime(tmp_path / name, ns=(BEGAN_NS + 900_000_000,) * 2)
+    young = evidence(tmp_path)
+    assert diagnose(young.capture, min_wait_s=young.min_wait_s).verdict.kind == "healthy"
+    os.utime(tmp_path / "nccl_trace_rank_0", ns=(BEGAN_NS + 90_000_000_000,) * 2)
+    old = evidence(tmp_path)
+    assert diagnose(old.capture, min_wait_s=old.min_wait_s).verdict.culprit_ranks == (1,)
+
+
+def evidence(path: Path) -> Evidence:
+    """What is at a path."""
+    return read_evidence(path, _no_progress)
+
+
+def _tar(files: Mapping[str, bytes], pack: Callable[[bytes], bytes]) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return pack(raw.getvalue())
+
+
+def _zip(files: Mapping[str, bytes]) -> bytes:
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return raw.getvalue()
+
+
+@pytest.mark.parametrize("packing", ["tar", "tar.gz", "tar.xz", "zip", "gz", "folder", "nested"])
+def test_packings(tmp_path: Path, packing: str) -> None:
+    """A tar, plain or compressed, a zip, single compressed files, folders and archives in folders hold the same."""
+    files = pickled(straggling(3, 1))
+    path = tmp_path / "dumps"
+    if packing in {"gz", "folder"}:
+        path.mkdir()
+        for name, data in files.items():
+            (path / name).with_suffix(".gz" if packing == "gz" else "").write_bytes(
+                gzip.compress(data) if packing == "gz" else data
+            )
+    elif packing == "nested":
+        (path / "node0").mkdir(parents=True)
+        (path / "node0" / "all.tar.gz").write_bytes(_tar(files, gzip.compress))
+        (path / "notes.txt").write_text("nothing of interest")
+    else:
+        pack = {"tar": bytes, "tar.gz": gzip.compress, "tar.xz": lzma.compress}.get(packing)
+        path.write_bytes(_zip(files) if pack is None else _tar(files, pack))
+    found = evidence(path)
+    assert build_case(found.capture).blame.culprits == (1,)
+    assert ("notes.txt" in told(found.capture)) == (packing == "nested")
+
+
+def test_what_is_broken_is_named_and_the_rest_analysed(tmp_path: Path) -> None:
+    """A cut dump, an empty one, a hostile one, a FIFO and an archive that breaks off cost nothing but themselves."""
+    files = pickled(straggling(6, 1))
+    cut = files.pop("nccl_trace_rank_3")
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "nccl_trace_rank_3").write_bytes(cut[: len(cut) // 2])
+    (tmp_path / "nccl_trace_rank_4").write_bytes(b"")
+    (tmp_path / "nccl_trace_rank_5").write_bytes(b"\x80\x02cposix\nsystem\n.")
+    (tmp_path / "more.tar.gz").write_bytes(_tar(files, gzip.compress)[:150])
+    os.mkfifo(tmp_path / "fifo")
+    capture = evidence(tmp_path).capture
+    assert build_case(capture).blame.culprits == (1,)
+    for says in (
+        "nccl_trace_rank_3: this is no pickle of plain data", "nccl_trace_rank_4: it is empty", "nccl_trace_rank_5: the pickle "
+        "asks for posix.system", "more.tar.gz: it is damaged", "fifo: it cannot be read: it is no regular file",
+        "no usable dump of rank 3-5 of 6",
+    ):  # fmt: skip
+        assert says in told(capture)
+
+
+def test_members_cannot_leave_the_archive(tmp_path: Path) -> None:
+    """Names of members are labels: nothing is written, links are not followed."""
+    files = {"../../escape_rank_0": pickle.dumps(straggling(2, 1)[0]), "/abs/rank_1": pickle.dumps(straggling(2, 1)[1])}
+    raw = io.BytesIO(_tar(files, bytes))
+    with tarfile.open(fileobj=raw, mode="a") as archive:
+        link = tarfile.TarInfo("rank_2")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    (tmp_path / "x.tar").write_bytes(raw.getvalue())
+    before = sorted(tmp_path.rglob("*"))
+    capture = evidence(tmp_path / "x.tar").capture
+    assert build_case(capture).blame.culprits == (1,)
+    assert "rank_2: it is no regular file" in told(capture)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("make", ["absent", "empty", "rubbish", "launcher"])
+def test_nothing_usable_is_one_line(tmp_path: Path, make: str) -> None:
+    """Nothing there, nothing in it, nothing that can be read: one line says so and what to give."""
+    path = tmp_path / "given"
+    if make != "absent":
+        path.mkdir()
+    if make == "rubbish":
+        (path / "rank_0").write_bytes(random.Random(1).randbytes(500))
+    if make == "launcher":
+        frame = "    _invoke_run (torch/distributed/elastic/agent/server/api.py:880)\n"
+        (path / "rank_0").write_text(f'Process 7: torchrun\nPython v3.11\n\nThread 7 (idle): "MainThread"\n{frame}')
+    with pytest.raises(UserError) as caught:
+        evidence(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
