@@ -12,6 +12,7 @@ import msgspec
 
 from hangwatch.agent.children import add_child_stacks
 from hangwatch.agent.health import Ledger
+from hangwatch.agent.pipes import PipedRecord, fetch_by_pipes
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
@@ -44,10 +45,15 @@ class Beats(Protocol):
 
 @dataclass
 class Trail:
-    """Samples kept of the ranks while something is suspected, so that *stuck* means so for all that time."""
+    """Samples kept of the ranks while something is suspected, so that *stuck* means so for all that time.
+
+    ``piped``: the records of ranks without the probe, by pid. They cost these ranks something, and are not asked for
+    anew at each look.
+    """
 
     processes: dict[int, list[ProcessSample]] = field(default_factory=dict)
     stacks: dict[int, list[StackSample]] = field(default_factory=dict)
+    piped: dict[int, PipedRecord] = field(default_factory=dict)
 
     def add(self, pid: int, process: ProcessSample | None, stack: StackSample | None) -> None:
         """Append what was seen of one process."""
@@ -140,7 +146,13 @@ async def capture_job(
     )
     seen += found
     late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
-    after, _ = await asyncio.gather(_fresh_beats(reader, late), _look_at_children(ranks, trail, began_ns))
+    unprobed = [r for r in ranks if r.pid not in beats]
+    after, _, piped = await asyncio.gather(
+        _fresh_beats(reader, late),
+        _look_at_children(ranks, trail, began_ns),
+        fetch_by_pipes(unprobed, trail.processes, trail.stacks, trail.piped, job.world_size),
+    )
+    records |= piped
     now_ns = time.time_ns()
     captures = []
     for identity in ranks:

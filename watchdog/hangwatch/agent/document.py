@@ -10,6 +10,7 @@ from hangwatch.analysis.views import RankView
 from hangwatch.causes.diagnosis import Diagnosis
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import FlightRecord
+from hangwatch.model.devices import HARDWARE
 from hangwatch.model.incident import Incident, JobEntry, RankEntry, RankGroup
 from hangwatch.model.text import short_path
 
@@ -53,6 +54,13 @@ def missing(capture: Capture) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(gap) for gap in capture.gaps))
 
 
+def asked_of_nodes(capture: Capture) -> dict[str, bool]:
+    """The sources of hardware facts that answered or could not; none where the nodes were not asked."""
+    failed = {gap.source for gap in capture.gaps}
+    looked = {source for node in capture.nodes for source in node.looked}
+    return {name.replace(" ", "_"): name in looked for name in HARDWARE if capture.nodes and name in looked | failed}
+
+
 def make_incident(
     diagnosis: Diagnosis,
     *,
@@ -86,6 +94,7 @@ def make_incident(
             "stacks": any(r.stacks for r in capture.ranks),
             "processes": any(r.processes for r in capture.ranks),
             "beats": any(r.beat_age_s is not None for r in capture.ranks),
+            **asked_of_nodes(capture),
         },
         missing=missing(capture),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.capture import Trail, add_call_sites, capture_job, keep_recent
-from hangwatch.agent.document import ended, make_incident
+from hangwatch.agent.document import asked_of_nodes, ended, make_incident, missing
+from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.suspicion import Suspector, read_pulse
 from hangwatch.analysis.patience import Patience, fixed_patience
@@ -22,6 +24,7 @@ from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle import BundleError, write_bundle
 from hangwatch.sources.beats import BeatReader
 from hangwatch.sources.discovery import FoundJob
+from hangwatch.sources.node import NodeWatch
 
 log = logging.getLogger("hangwatch")
 
@@ -63,6 +66,7 @@ class JobWatch:
     lost_since_s: dict[int, float] = field(default_factory=dict)
     suspector: Suspector = field(default_factory=Suspector)
     trail: Trail = field(default_factory=Trail)
+    node: NodeWatch = field(default_factory=NodeWatch)
     told: Told | None = None
     looks: int = 0
     gaps: tuple[Gap, ...] = ()
@@ -127,8 +131,11 @@ class JobWatch:
         self.looks += 1
         patience = self.patience
         self.trail.trim(detected_ns - int(max(60.0, 1.5 * patience.stall_s) * 1e9))
-        capture = await self.capture()
+        alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
+        capture, _ = await asyncio.gather(self.capture(), self.node.begin(alive))
         diagnosis = diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
+        if self.standing is None:
+            diagnosis = await self._with_hardware(diagnosis, patience)
         kind = diagnosis.verdict.kind
         reason = self.suspector.current.reason if self.suspector.current is not None else ""
         log.debug(
@@ -151,6 +158,20 @@ class JobWatch:
             return await capture_job(
                 self.job, ranks, reader=self.reader, trail=self.trail, gaps=self.gaps, ledger=self.ledger
             )
+
+    async def _with_hardware(self, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
+        """The same diagnosis with what the node says of its GPUs and its fabric, where that may change it.
+
+        A proof needs none of it and does not wait for it: it comes into the bundle later.
+        """
+        kind, case = diagnosis.verdict.kind, diagnosis.case
+        together = case.blame.shape == "together" and (diagnosis.waited_s or 0.0) >= patience.stall_s
+        if kind == "deadlock" or (kind in {"healthy", "straggler"} and not together):
+            return diagnosis
+        capture = await add_hardware(case.capture, self.node, OF_THE_LOST if kind == "rank_lost" else None)
+        if capture is case.capture:
+            return diagnosis
+        return diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
 
     async def _with_call_sites(self, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
         """The same diagnosis with the call sites of both sides, where ranks parted: their history tells why."""
@@ -191,8 +212,12 @@ class JobWatch:
         if self.told is None or self.told.path is None:
             return
         capture = await add_call_sites(self.told.diagnosis.case.capture, self.reader)
+        if not capture.nodes:
+            capture = await add_hardware(capture, self.node)
         incident = msgspec.structs.replace(
-            self.told.incident, captured={**self.told.incident.captured, "call_sites": True}
+            self.told.incident,
+            captured={**self.told.incident.captured, **asked_of_nodes(capture), "call_sites": True},
+            missing=tuple(dict.fromkeys((*self.told.incident.missing, *missing(capture)))),
         )
         try:
             write_bundle(self.state_dir, incident, self._judged(capture))

@@ -104,10 +104,11 @@ def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     return since
 
 
-def read_motion(capture: RankCapture, since_ns: int = 0) -> Motion:
+def read_motion(capture: RankCapture, since_ns: int = 0, *, spins: bool = False) -> Motion:
     """The motion of one rank over its samples since ``since_ns``: busy if it was so in any interval between two.
 
-    The last two samples count in any case.
+    The last two samples count in any case. ``spins``: it is known to wait for a GPU, which it does at full speed, as do
+    NCCL's own threads: then CPU time is no motion.
     """
     samples = [p for i, p in enumerate(capture.processes) if p.at_ns >= since_ns or i >= len(capture.processes) - 2]
     stacks = [s for i, s in enumerate(capture.stacks) if s.at_ns >= since_ns or i >= len(capture.stacks) - 2]
@@ -130,6 +131,7 @@ def read_motion(capture: RankCapture, since_ns: int = 0) -> Motion:
     family = any({c.pid for c in a.children} != {c.pid for c in b.children} for a, b in pairs)
     # On a machine with more to do than it has cores for, whoever is to run all the time may get next to nothing.
     runnable = all(p.state == "R" for p in samples[-2:])
-    moves = runnable or cpu >= BUSY_CPU_SHARE or (io is not None and io >= BUSY_IO_BYTES_PER_S) or changed is True
+    computes = not spins and (runnable or cpu >= BUSY_CPU_SHARE)
+    moves = computes or (io is not None and io >= BUSY_IO_BYTES_PER_S) or changed is True
     busy = moves or family or any(_is_fed(a, b) for a, b in pairs)
     return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hangwatch.analysis.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.motion import Motion, read_motion, still_since_ns
-from hangwatch.analysis.waits import Wait, in_torch_distributed, read_destructor, read_wait
+from hangwatch.analysis.waits import Wait, in_torch_distributed, read_destructor, read_launch, read_wait
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import Operation, in_flight
 from hangwatch.model.stacks import Frame, ThreadStack
@@ -136,10 +136,35 @@ def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
 
 def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
     wait = read_wait(frames) or (read_destructor(frames) if pending else None)
+    if wait is None and _on_nccl(pending) and _stays_without_lock(capture):
+        wait = read_launch(frames, runs=all(p.state == "R" for p in capture.processes[-2:]))
     call = capture.processes[-1].syscall if capture.processes else None
     if wait is not None and not wait.peers and (wait.stage is not None or wait.place is not None):
         return replace(wait, peers=_peer(capture, wait))
     return None if wait is not None and wait.kind == "device" and call in _NOT_DEVICE_CALLS else wait
+
+
+def _on_nccl(pending: Sequence[Operation]) -> bool:
+    """Whether the oldest operation in flight is NCCL's: it waits on the GPU, and the program for the GPU somewhere later."""
+    return bool(pending) and pending[0].backend == "nccl"
+
+
+def _stays_without_lock(capture: RankCapture) -> bool:
+    """Whether the main thread is in the same place in each of the last samples, and never has the interpreter's lock there."""
+    mains = [s.main for s in capture.stacks[-2:]]
+    places = {tuple((f.file, f.function, f.line) for f in m.frames) for m in mains if m is not None}
+    return len(mains) > 1 and None not in mains and len(places) == 1 and not any(m.owns_gil for m in mains if m)
+
+
+def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[ThreadStack]) -> bool:
+    """Whether the CPU time of a rank is that of a wait for its GPU.
+
+    The engine of a backward pass has threads of its own: one that runs Python code there may well be at work.
+    """
+    if wait is None or not _on_nccl(pending):
+        return False
+    at_work = any(t.active for t in threads if not t.is_main and t.name != "hangwatch-probe")
+    return not (wait.kind == "backward" and at_work)
 
 
 def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
@@ -153,7 +178,7 @@ def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
     # What it did before it came to the operation it is in says nothing about its wait; an operation that nobody recorded
     # began at the latest when the thread that waits for it ran for the last time.
     began_ns = pending[0].created_ns if pending else still_since_ns(capture) if wait is not None else None
-    motion = read_motion(capture, max(since_ns, began_ns or 0))
+    motion = read_motion(capture, max(since_ns, began_ns or 0), spins=_spins(pending, wait, threads))
     return RankView(
         capture=capture,
         pending=pending,

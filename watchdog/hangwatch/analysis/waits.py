@@ -220,6 +220,25 @@ def read_destructor(frames: Sequence[Frame]) -> Wait | None:
     return Wait("work", "destroy_process_group", first) if first and _DESTROY.search(first.source or "") else None
 
 
+#: Where torch works on the host, be it inside a call that gives up the interpreter's lock: no wait for a device.
+_HOST_WORK = ("torch/utils/", "torch/serialization.py", "torch/storage.py", "torch/_inductor/", "torch/_dynamo/", "torch/hub.py",
+              "torch/cuda/nvtx.py", "torch/multiprocessing/", "torch/distributed/checkpoint/")  # fmt: skip
+
+
+def read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
+    """The wait of a thread inside any call of torch: for room in the device's queue, or for what is in it.
+
+    Of itself such a frame says nothing. Only of a rank that is known to have NCCL operations in flight, that is found in the
+    same call again and again, and that does not hold the interpreter's lock there, this is a wait. The program's own line
+    may be the deepest, where it calls an operator; it is taken for that if the thread ``runs`` and has tensors at hand.
+    """
+    first = frames[0] if frames else None
+    if first is None or any(part in first.file for part in _HOST_WORK):
+        return None
+    tensors = any(kind in told for told in (first.locals or {}).values() for kind in ("Tensor", "Parameter"))
+    return Wait("device", "synchronize", first) if "/torch/" in first.file or (runs and tensors) else None
+
+
 def read_wait(frames: Sequence[Frame]) -> Wait | None:
     """What the thread with these frames (deepest first) waits for among other ranks, None if for none of them."""
     top = [f for f in frames if f.function.rpartition(".")[2] not in _WRAPPERS or not in_torch_distributed(f)]

@@ -13,6 +13,7 @@ from hangwatch.agent.capture import add_call_sites, capture_job
 from hangwatch.agent.directories import default_state_dir, prepare_state_dir
 from hangwatch.agent.document import make_incident
 from hangwatch.agent.errors import UserError
+from hangwatch.agent.hardware import add_hardware
 from hangwatch.agent.nodeview import MergedReader, look_around
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr_console, stdout_console
@@ -21,6 +22,7 @@ from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle import write_bundle
 from hangwatch.outputs.verdict import print_verdict
 from hangwatch.sources.discovery import FoundJob
+from hangwatch.sources.node import NodeWatch
 
 #: Without a history, what stands still for all of a look of this length counts: a step may well take two seconds.
 _SAMPLES = 4
@@ -73,8 +75,11 @@ def _ancestors(pid: int) -> set[int]:
 
 async def _dump_job(job: FoundJob, reader: MergedReader, gaps: tuple[Gap, ...]) -> tuple[Incident, Capture]:
     detected_ns = time.time_ns()
+    node = NodeWatch()
+    await node.begin(job.ranks)
     capture = await capture_job(job.job, job.ranks, reader=reader, samples=_SAMPLES, interval_s=_INTERVAL_S, gaps=gaps)
-    diagnosis = diagnose(await add_call_sites(capture, reader), min_wait_s=_MIN_WAIT_S)
+    capture = await add_hardware(await add_call_sites(capture, reader), node)
+    diagnosis = diagnose(capture, min_wait_s=_MIN_WAIT_S)
     incident = make_incident(
         diagnosis,
         detected_ns=detected_ns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hangwatch.model.collectives import FlightRecord, GroupProgress
+from hangwatch.model.devices import NodeFacts
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
 
@@ -75,10 +76,12 @@ class Capture(msgspec.Struct, frozen=True):
     """All ranks of one job that could be seen, and what could not. ``at_ns``: wall clock at its end.
 
     Ranks that were there and are gone are still in ``ranks``, with a last process sample of state ``gone``; ranks that
-    never appeared are absent (compare ``job.world_size``).
+    never appeared are absent (compare ``job.world_size``). ``nodes``: what the nodes say of their hardware, where they were
+    asked; empty where nothing called for it.
     """
 
     job: Job
     at_ns: int
     ranks: tuple[RankCapture, ...]
     gaps: tuple[Gap, ...] = ()
+    nodes: tuple[NodeFacts, ...] = ()

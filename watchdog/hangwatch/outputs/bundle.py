@@ -3,7 +3,7 @@
 May import the model and the other outputs. Layout, all of it JSON of the model's own structs but ``stacks.txt``::
 
     STATE_DIR/incidents/ID/incident.json                   the contract: hangwatch.model.incident, written last
-                          /capture.json                    job, time, ranks and gaps
+                          /capture.json                    job, time, ranks, gaps, and what the nodes say of their hardware
                           /stacks.txt                      the merged tree of the last main-thread stacks
                           /ranks/RANK/stacks.json          samples in order of time
                           /ranks/RANK/flight_recorder.json flight record and progress
@@ -27,6 +27,7 @@ import msgspec
 
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, GroupProgress
+from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
@@ -47,6 +48,7 @@ class _CaptureFile(msgspec.Struct, frozen=True):
     at_ns: int
     ranks: tuple[int, ...]
     gaps: tuple[Gap, ...]
+    nodes: tuple[NodeFacts, ...] = ()
 
 
 class _StacksFile(msgspec.Struct, frozen=True):
@@ -103,7 +105,7 @@ def _contents(incident: Incident, capture: Capture | None) -> Iterator[tuple[str
     if capture is not None:
         at_ns = capture.at_ns
         ranks = tuple(rank.rank for rank in capture.ranks)
-        yield "capture.json", encode(_CaptureFile(capture.job, at_ns, ranks, capture.gaps))
+        yield "capture.json", encode(_CaptureFile(capture.job, at_ns, ranks, capture.gaps, capture.nodes))
         for rank in capture.ranks:
             place = f"ranks/{rank.rank}"
             yield (
@@ -152,7 +154,7 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
     if header is not None:
         ranks = [_read_rank(path / "ranks" / str(rank), rank, header.at_ns, gaps) for rank in header.ranks]
         found = tuple(rank for rank in ranks if rank is not None)
-        return incident, Capture(header.job, header.at_ns, found, header.gaps + tuple(gaps))
+        return incident, Capture(header.job, header.at_ns, found, header.gaps + tuple(gaps), header.nodes)
     if incident is None:
         reason = "; ".join(gap.reason for gap in gaps)
         raise BundleError(f"{path} holds no incident that can be read: {reason}; give the folder of another incident")

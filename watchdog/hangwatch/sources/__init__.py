@@ -11,5 +11,6 @@ To add a source, write one module here named by a noun, with
 - a bound on everything: a time limit on what may wait, a size cap on what is read, a count cap on what is kept;
 
 and call it from the agent's capture (dear, when a hang is suspected) or its tick (every second: microseconds a rank).
-Nothing here may pause, signal or write to a rank.
+Nothing here may pause, signal or write to a rank; the one byte that ``flight_pipe`` writes goes into a pipe that the
+job's owner has made for it.
 """

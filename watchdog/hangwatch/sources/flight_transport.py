@@ -2,9 +2,11 @@
 
 May import hangwatch.model, msgspec and the standard library. Control socket (``hangwatch/probe``): a stream on a unix
 socket; the line ``flight`` or ``flight BACKEND`` is answered with a pickle until EOF, and after any line a beat is written.
-Worker server (torch 2.4 on, ``_WorkerServer``): HTTP/1.1 on a unix socket, ``POST /handler/fr_trace_json``
-(``dump_nccl_trace_json`` for NCCL's own recorder); it runs without the GIL. ``dump_traceback`` there takes the GIL and
-blocks: it is never asked.
+Worker server (torch 2.4 on, ``_WorkerServer``): HTTP/1.1 on a unix socket, ``POST /handler/fr_trace_json``; it runs
+without the GIL. ``dump_traceback`` there takes the GIL and blocks: it is never asked. NCCL has a recorder of its own with
+handlers of its own (``NCCLUtils.cpp``, later ``FlightRecorder.cpp``): ``dump_nccl_trace_pickle`` from 2.4 on,
+``dump_nccl_trace_json`` since 2.5 (2.4 answers 404). Both take ``includestacktraces`` and the like; the pickle without call
+sites needs no GIL either.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import time
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -21,12 +24,18 @@ from hangwatch.model.beats import Beat
 from hangwatch.sources.pickles import MAX_PICKLE_BYTES, FlightFormatError, load_pickle
 
 _CHUNK_BYTES = 1 << 20
-_HANDLERS = {"nccl": "dump_nccl_trace_json"}
+#: By backend, the handlers to be asked, one after the other where there is none of the name.
+_HANDLERS = {"nccl": ("dump_nccl_trace_json", "dump_nccl_trace_pickle?includestacktraces=false")}
+_ANY_BACKEND = ("fr_trace_json",)
+#: With what a pickle begins (protocol 2 and up), and no JSON.
+_PICKLE_MARK = b"\x80"
+_NO_HANDLER = re.compile(rb"HTTP/1\.\d 404\b")
 _PATH_LIMIT_BYTES = 107  # sun_path holds 108 with its closing NUL
 
 
 class RawDump(msgspec.Struct, frozen=True):
-    """A dump as it came: ``form`` is pickle or json, ``at_ns`` the wall clock when it had arrived."""
+    """A dump as it came: ``form`` is pickle (the probe's, with call sites) or json (torch's server's, without them; torch 2.4
+    has a pickle for it). ``at_ns``: the wall clock when it had arrived."""
 
     form: str
     data: bytes
@@ -34,14 +43,14 @@ class RawDump(msgspec.Struct, frozen=True):
 
     def decode(self) -> dict[str, object]:
         """The dump as plain data. Raises ``FlightFormatError``."""
-        if self.form == "json":
+        if self.form == "json" and not self.data.startswith(_PICKLE_MARK):
             try:
                 return msgspec.json.decode(self.data, type=dict[str, object])
             except msgspec.MsgspecError as error:
                 raise FlightFormatError(f"the worker server's answer cannot be read: {error}") from None
         loaded = load_pickle(self.data)
         if not isinstance(loaded, dict):
-            raise FlightFormatError("the probe's answer is no dump")
+            raise FlightFormatError("the answer is no dump")
         return loaded
 
 
@@ -58,7 +67,7 @@ async def fetch_dump(
     if beat.control is not None and (call_sites or beat.server is None):
         ways.append(("pickle", _ask(beat.control, f"flight {backend}".encode().strip() + b"\n")))
     if beat.server is not None:
-        ways.append(("json", _ask_worker_server(beat.server, _HANDLERS.get(backend, "fr_trace_json"))))
+        ways.append(("json", _ask_worker_server(beat.server, _HANDLERS.get(backend, _ANY_BACKEND))))
     tasks = [asyncio.create_task(_collect(form, answer)) for form, answer in ways]
     try:
         deadline = time.monotonic() + timeout_s
@@ -151,10 +160,16 @@ def _reachable(path: str) -> Iterator[str]:
         os.close(descriptor)
 
 
-async def _ask_worker_server(path: str, handler: str) -> bytes:
-    """The recorder as JSON. Raises OSError, ``FlightFormatError`` for an answer that is not one."""
-    request = f"POST /handler/{handler} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    return parse_http_body(await _ask(path, request.encode()))
+async def _ask_worker_server(path: str, handlers: Sequence[str]) -> bytes:
+    """The recorder by the first handler there is. Raises OSError, ``FlightFormatError`` for an answer that is not one."""
+    for last, handler in enumerate(handlers, 1 - len(handlers)):
+        request = (
+            f"POST /handler/{handler} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+        answer = await _ask(path, request.encode())
+        if last == 0 or not _NO_HANDLER.match(answer):
+            break
+    return parse_http_body(answer)
 
 
 def parse_http_body(answer: bytes) -> bytes:

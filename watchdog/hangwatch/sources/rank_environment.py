@@ -6,7 +6,7 @@ Intel MPI (PMI), PMIx, and Slurm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -39,11 +39,16 @@ class RankClaim(msgspec.Struct, frozen=True):
 
 def parse_environ(data: bytes) -> dict[str, str]:
     """The variables of ``/proc/PID/environ`` that say something of ranks and jobs; all others are dropped unseen."""
+    return pick_variables(data, _NAMES, _LONGEST_VALUE)
+
+
+def pick_variables(data: bytes, names: Collection[str], longest: int) -> dict[str, str]:
+    """These variables of ``/proc/PID/environ``, values cut to ``longest`` bytes. The first of a name counts, as in getenv."""
     found: dict[str, str] = {}
     for item in data.split(b"\0"):
         name, separator, value = item.partition(b"=")
-        if separator and len(name) < 32 and (key := name.decode("ascii", "replace")) in _NAMES:
-            found.setdefault(key, value[:_LONGEST_VALUE].decode(errors="replace"))
+        if separator and len(name) < 64 and (key := name.decode("ascii", "replace")) in names:
+            found.setdefault(key, value[:longest].decode(errors="replace"))
     return found
 
 
