@@ -134,7 +134,7 @@ class JobWatch:
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
         capture, _ = await asyncio.gather(self.capture(), self.node.begin(alive))
         diagnosis = diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
-        if self.standing is None:
+        if self.standing is None or self.standing.incident.verdict.kind == "straggler":
             diagnosis = await self._with_hardware(diagnosis, patience)
         kind = diagnosis.verdict.kind
         reason = self.suspector.current.reason if self.suspector.current is not None else ""

@@ -9,7 +9,8 @@ import msgspec
 
 from hangwatch.analysis.alignment import Side
 from hangwatch.analysis.case import Case, build_case
-from hangwatch.analysis.patience import Patience
+from hangwatch.analysis.hardware import find_faults
+from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.analysis.places import source_lines
 from hangwatch.analysis.signatures import describe
 from hangwatch.causes.forks import annotated
@@ -69,7 +70,7 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
         return "rank_lost"
     if blame.proof is not None:
         return "deadlock"
-    still = _stands_still(case)
+    still = _stands_still(case) and (_transfer_stands(case) or _long(waited_s, patience))
     if patience is None:
         return "stall" if still else "straggler" if blame.culprits else "healthy"
     if waited_s is None or waited_s < patience.stall_s:
@@ -77,6 +78,25 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     if still or waited_s >= patience.busy_s:
         return "stall"
     return "straggler" if blame.culprits else "healthy"
+
+
+def _transfer_stands(case: Case) -> bool:
+    """Whether it is known that a transfer all have joined does not move, and is not merely behind work on the GPU.
+
+    On NCCL an operation is in flight from when it is enqueued, while its GPU may have a minute of computing before it.
+    """
+    operation = case.operation
+    live = any(case.views[r].capture.processes for r in case.blame.waiting if r in case.views)
+    if case.blame.shape != "together" or operation is None or operation.backend != "nccl" or not live:
+        return True
+    here = case.history.at(operation.group.key, operation.seq)
+    begun = all(o.started for o in here.values())
+    return begun or bool(find_faults(case.capture, here, operation.created_ns))
+
+
+def _long(waited_s: float | None, patience: Patience | None) -> bool:
+    """Whether even work on the GPU would have ended by now."""
+    return waited_s is not None and waited_s >= (patience.busy_s if patience is not None else STALL_FLOOR_S)
 
 
 def _stands_still(case: Case) -> bool:

@@ -10,7 +10,7 @@ from hangwatch.analysis.views import RankView
 from hangwatch.causes.frames import bare, calls, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.observations import at_process, at_stack
+from hangwatch.causes.observations import at_kernel, at_process, at_stack
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ExitStatus
 from hangwatch.model.stacks import Frame
@@ -84,7 +84,9 @@ def died(case: Case) -> Hypothesis | None:
         else:
             confidence = 0.95
         said = f"Rank {rank}'s process has ended; the ranks that wait for it will wait for ever."
-        return Hypothesis(DIED, confidence, said, at_process(case, rank))
+        if end is not None and end.oom_killed:
+            said = f"The kernel has killed rank {rank}'s process for memory; the ranks that wait for it will wait for ever."
+        return Hypothesis(DIED, confidence, said, (*at_process(case, rank), *at_kernel(case, rank)))
     return None
 
 

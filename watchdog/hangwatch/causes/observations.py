@@ -15,6 +15,9 @@ from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import format_ranks
 
+#: Of so many lines of a log, or problems in a list, at the most.
+_EVENTS_SHOWN = 3
+
 
 def looked_at(case: Case) -> list[tuple[int, RankView]]:
     """The culprits that are there to be looked at and not waiting for other ranks by what their stacks show."""
@@ -65,6 +68,20 @@ def describe_process(sample: ProcessSample) -> str:
     if sample.wait_channel and sample.wait_channel != "0":
         parts.append(f"kernel wait channel {sample.wait_channel}")
     return ", ".join(parts)
+
+
+def at_kernel(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """What the kernel's log says of the rank's own process."""
+    events = (e for node in case.capture.nodes for e in node.events if e.rank == rank)
+    return tuple(Evidence(rank, "kernel log", e.text) for e in events)[-_EVENTS_SHOWN:]
+
+
+def at_ras(case: Case) -> tuple[Evidence, ...]:
+    """Where NCCL itself sees its ranks apart, which counts what each has launched."""
+    problems = (p for node in case.capture.nodes for report in node.ras for p in report.problems)
+    return tuple(Evidence(p.ranks[0] if len(p.ranks) == 1 else None, "nccl ras", p.says) for p in problems)[
+        :_EVENTS_SHOWN
+    ]
 
 
 def at_recorder(case: Case, ranks: Sequence[int]) -> tuple[Evidence, ...]:

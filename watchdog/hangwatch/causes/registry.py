@@ -57,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     straggling.rank0_work,
     straggling.straggler,
     straggling.busy_loop,
+    nobody.failed_device,
     nobody.fabric,
     unknown.unknown,
 )

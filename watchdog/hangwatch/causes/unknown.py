@@ -9,7 +9,7 @@ from hangwatch.analysis.places import user_frame
 from hangwatch.causes.frames import where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.observations import at_front, at_stack
+from hangwatch.causes.observations import at_front, at_ras, at_stack
 from hangwatch.model.capture import Gap
 from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
@@ -21,7 +21,7 @@ _SHOWN = 3
 
 def unknown(case: Case) -> Hypothesis:
     """Always fits, with the least confidence."""
-    seen = tuple(e for rank in case.blame.culprits[:_SHOWN] for e in _seen(case, rank))
+    seen = tuple(e for rank in case.blame.culprits[:_SHOWN] for e in _seen(case, rank)) + at_ras(case)
     missing = tuple(Evidence(gap.rank, gap.source, f"not seen: {gap.reason}") for gap in _telling(case))
     if not case.blame.culprits:
         said = "No rank could be named, and why nothing completes could not be told from what was seen."
