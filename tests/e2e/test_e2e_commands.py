@@ -126,7 +126,13 @@ def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None
     for_programs = jobs.hangwatch("doctor", "--json", "--state-dir", tmp_path / "state")
     assert for_programs.wait() == 0
     checks = {check.name: check for check in msgspec.json.decode(for_programs.stdout(), type=list[Check])}
-    assert {name: check.state for name, check in checks.items()} == {
+    hardware = {
+        "kernel log",
+        "nvml",
+        "fabric ports",
+    }  # what of it there is differs between machines, and nothing fails for it
+    assert {checks[name].state for name in hardware} <= {"ok", "warning"}
+    assert {name: check.state for name, check in checks.items() if name not in hardware} == {
         "platform": "ok", "stacks (py-spy)": "ok", "torch": "ok", "probe": "ok", "state directory": "ok",
         "run directory": "ok", "metrics address": "ok",
     }  # fmt: skip

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
+from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
@@ -292,3 +293,14 @@ def _reads_whole(folder: Path) -> Incident:
     damaged = [gap for gap in capture.gaps if gap.source == "bundle" and "another capture" not in gap.reason]
     assert damaged == []
     return incident
+
+
+def test_facts_of_the_nodes_are_kept_and_older_bundles_have_none(tmp_path: Path) -> None:
+    """What was written comes back; a capture from before there were any is read as it was."""
+    facts = NodeFacts("node-0", 3, gpus=(Gpu(0, bus_id="0000:3b:00", xids=(79,)),), looked=("nvml",))
+    folder = write_bundle(tmp_path, hang_incident(), msgspec.structs.replace(hang_capture(), nodes=(facts,)))
+    assert read_bundle(folder)[1].nodes == (facts,)
+    header = msgspec.json.decode((folder / "capture.json").read_bytes())
+    del header["nodes"]
+    (folder / "capture.json").write_bytes(msgspec.json.encode(header))
+    assert read_bundle(folder)[1].nodes == ()

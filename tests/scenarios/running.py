@@ -43,10 +43,12 @@ def run_one(entry: Entry, folder: Path) -> Run:
     # A debugger's prompt needs an input that stays open and says nothing.
     reader, writer = os.pipe()
     try:
+        # The suite's other jobs see no GPU.
+        gpu: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None} if entry.scenario.gpu else {}
         options = ["--on-hang", "stop", "--stall-after", f"{entry.scenario.patience_s:g}", "--state-dir", str(state)]
         job = runner.hangwatch(
             "run", *options, "--", *entry.command(),
-            env={**entry.full_environment(), "TMPDIR": str(home / "tmp")}, stdin=reader,
+            env={**entry.full_environment(), **gpu, "TMPDIR": str(home / "tmp")}, stdin=reader,
         )  # fmt: skip
         try:
             wait_for(lambda: job.process.poll() is not None, entry.scenario.limit_s, poll_s=0.05)

@@ -17,8 +17,11 @@ import msgspec
 from hangwatch.agent.directories import default_state_dir, prepare_state_dir, probe_environment, shared_run_dir
 from hangwatch.agent.errors import UserError
 from hangwatch.model.capture import Gap
+from hangwatch.model.devices import HARDWARE, NodeFacts
 from hangwatch.outputs.metrics import Metrics
 from hangwatch.outputs.server import ServerError, parse_listen, start_server
+from hangwatch.sources import ras
+from hangwatch.sources.node import NodeWatch
 from hangwatch.sources.stacks import sample_stacks
 
 
@@ -42,7 +45,7 @@ def run_checks(state_dir: Path | None, listen: str) -> list[Check]:
         _run_dir,
         lambda: _listen(listen),
     ]
-    return [check() for check in checks]
+    return [check() for check in checks] + _hardware()
 
 
 def _python() -> Check:
@@ -113,6 +116,25 @@ def _run_dir() -> Check:
         return Check("run directory", "ok", str(shared_run_dir()))
     except UserError as error:
         return Check("run directory", "failed", str(error), "set TMPDIR to a writable directory")
+
+
+def _hardware() -> list[Check]:
+    """What tells of GPUs, fabric and kernel here. NCCL's own server answers only beside a job that runs."""
+    asked = [name for name in HARDWARE if name != ras.NAME]
+    facts, gaps = asyncio.run(NodeWatch().look((), asked))
+    broken = {gap.source: Check(gap.source, "warning", gap.reason, gap.hint) for gap in gaps}
+    return [broken.get(name) or Check(name, "ok", _seen(name, facts)) for name in asked]
+
+
+def _seen(name: str, facts: NodeFacts | None) -> str:
+    absent = [a.says for a in facts.absent if a.source == name] if facts is not None else []
+    if absent or facts is None:
+        return "; ".join(absent)
+    shown = {
+        "nvml": ", ".join(f"GPU {g.index} {g.name}" for g in facts.gpus),
+        "fabric ports": ", ".join(f"{p.device}/{p.port} {p.state}" for p in facts.ports),
+    }
+    return shown.get(name) or "can be read"
 
 
 def _listen(listen: str) -> Check:

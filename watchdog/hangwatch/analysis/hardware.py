@@ -30,6 +30,8 @@ _HARMLESS = frozenset({63, 92, 94, 156})
 _SPINNING_USE = 0.95
 _SPINNING_POWER = 0.45
 _FATAL = ", fatal,"
+#: Events of the kernel count from so long before the operation on: a link may fail before the rank that needs it comes there.
+_BEFORE_S = 600.0
 
 Weight = Literal["proof", "strong", "hint"]
 
@@ -48,8 +50,9 @@ class Finding:
     ranks: tuple[int, ...] = ()
 
 
-def find_faults(capture: Capture, ranks: Collection[int], since_ns: int) -> tuple[Finding, ...]:
-    """The findings about the hardware under these ranks, the gravest first. Kernel events before ``since_ns`` do not count."""
+def find_faults(capture: Capture, ranks: Collection[int], began_ns: int) -> tuple[Finding, ...]:
+    """The findings about the hardware under these ranks, the gravest first, for an operation that began at ``began_ns``."""
+    since_ns = began_ns - int(_BEFORE_S * 1e9)
     found = [f for node in capture.nodes for f in _faults(node, frozenset(ranks), since_ns)]
     return tuple(sorted(found, key=lambda f: ("proof", "strong", "hint").index(f.weight)))
 

@@ -19,8 +19,6 @@ FABRIC = known("fabric-or-device")
 #: Confidence by the gravest finding: where nothing was looked at, or all of it was and is clean, it is a guess by exclusion.
 _BY_WEIGHT = {"proof": 0.93, "strong": 0.75, "hint": 0.55}
 _UNSEEN, _CLEAN, _CONTRADICTED, _ON_GLOO = 0.35, 0.4, 0.3, 0.3
-#: Events of the kernel count from so long before the operation on: a link may fail before the rank that needs it comes there.
-_BEFORE_S = 600.0
 _SHOWN = 6
 
 
@@ -45,7 +43,7 @@ def fabric(case: Case) -> Hypothesis | None:
     )
     if operation.backend != "nccl":
         return Hypothesis(FABRIC, _ON_GLOO, said, evidence)
-    faults = find_faults(case.capture, members, _since_ns(case, operation))
+    faults = find_faults(case.capture, members, operation.created_ns)
     behind = _behind(here)
     if faults:
         said += f" {_named(faults[0])}"
@@ -67,9 +65,8 @@ def fabric(case: Case) -> Hypothesis | None:
 def failed_device(case: Case) -> Hypothesis | None:
     """A rank that holds the others up, on a GPU that has failed: whatever its program does, that is why."""
     culprits = [r for r in case.blame.culprits if r in case.views]
-    operation = case.operation
-    since_ns = _since_ns(case, operation)
-    faults = [f for f in find_faults(case.capture, culprits, since_ns) if f.weight == "proof" and f.ranks]
+    began_ns = case.onset_ns or case.capture.at_ns
+    faults = [f for f in find_faults(case.capture, culprits, began_ns) if f.weight == "proof" and f.ranks]
     if not faults:
         return None
     said = f"Rank {format_ranks(faults[0].ranks)} holds the others up. {_named(faults[0])}"
@@ -81,11 +78,6 @@ def at_hardware(faults: Sequence[Finding]) -> tuple[Evidence, ...]:
     return tuple(
         Evidence(f.ranks[0] if len(f.ranks) == 1 else None, f.source, f"{f.part}: {f.says}") for f in faults[:_SHOWN]
     )
-
-
-def _since_ns(case: Case, operation: Operation | None) -> int:
-    began_ns = operation.created_ns if operation is not None else case.capture.at_ns
-    return began_ns - int(_BEFORE_S * 1e9)
 
 
 def _named(fault: Finding) -> str:

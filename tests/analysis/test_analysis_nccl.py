@@ -1,0 +1,168 @@
+"""Ranks on NCCL: operations wait on the GPU, so the program is found at a later line, and spins there at full speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from hangwatch.analysis.case import build_case
+from hangwatch.analysis.patience import fixed_patience
+from hangwatch.analysis.views import view_rank
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import FlightRecord
+from hangwatch.model.stacks import Frame, StackSample
+from hangwatch.sources.flight_recorder import parse_flight
+from nccl_dumps import nccl_dump, nccl_entry
+from worlds import NOW_NS, rank, world
+
+MAIN = Frame("<module>", "/srv/train/train.py", 90)
+TENSORS = {"loss": "Tensor", "self": "Trainer"}
+ITEM = (Frame("log", "/srv/train/train.py", 40, "total += loss.item()", TENSORS), MAIN)
+STEP = (
+    Frame("_multi_tensor_adamw", "/opt/venv/lib/python3.11/site-packages/torch/optim/adamw.py", 520),
+    Frame("train", "/srv/train/train.py", 31, "optimizer.step()"),
+    MAIN,
+)
+MATMUL = (Frame("forward", "/srv/train/model.py", 12, "x = x @ self.weight", {"x": "Tensor", "self": "Block"}), MAIN)
+READING = (Frame("load", "/srv/train/data.py", 9, "rows = json.loads(text)", {"text": "str(9)"}), MAIN)
+
+
+def flight(number: int, *entries: dict[str, Any], groups: dict[str, tuple[str, str]] | None = None) -> FlightRecord:
+    """A record from a dump of these entries."""
+    return parse_flight(nccl_dump(*entries, groups=groups), at_ns=NOW_NS, source="json", rank=number, world_size=4)
+
+
+def spinning(
+    number: int, record: FlightRecord, frames: tuple[Frame, ...], *, owns_gil: bool = False, state: str = "R"
+) -> RankCapture:
+    """A rank at full speed in one place, with this record."""
+    base = rank(number, (), frames, busy=True, state=state, channel="")
+    stacks = tuple(
+        StackSample(s.at_ns, tuple(msgspec.structs.replace(t, active=True, owns_gil=owns_gil) for t in s.threads))
+        for s in base.stacks
+    )
+    return msgspec.structs.replace(base, flight=record, progress=record.progress, stacks=stacks)
+
+
+def history(last: dict[str, Any] | None, up_to: int = 7) -> list[dict[str, Any]]:
+    """Seven finished operations, and one more."""
+    return [nccl_entry(seq=n) for n in range(1, up_to + 1)] + ([last] if last else [])
+
+
+def pending(**options: Any) -> dict[str, Any]:
+    """The eighth operation, in flight."""
+    return nccl_entry(**{"seq": 8, "state": "scheduled", **options})
+
+
+def captured(records: Sequence[tuple[FlightRecord, tuple[Frame, ...]]]) -> Capture:
+    """A world of spinning ranks."""
+    return world(*(spinning(n, record, frames) for n, (record, frames) in enumerate(records)))
+
+
+@pytest.mark.parametrize("frames", [ITEM, STEP, MATMUL])
+@pytest.mark.parametrize("state", ["scheduled", "started"])
+def test_a_rank_that_spins_for_its_gpu_waits(frames: tuple[Frame, ...], state: str) -> None:
+    """At a read of a value, in an optimizer, at an operator that finds the queue full: with NCCL in flight it waits."""
+    view = view_rank(spinning(0, flight(0, *history(pending(state=state))), frames))
+    assert (view.state, view.motion.state, view.elsewhere) == ("waiting", "stuck", False)
+
+
+@pytest.mark.parametrize(
+    ("record", "frames", "owns_gil"),
+    [
+        (flight(0, *history(None)), STEP, False),
+        (flight(0, *history(pending())), READING, False),
+        (flight(0, *history(pending())), MATMUL, True),
+    ],
+)
+def test_a_rank_that_computes_is_busy(record: FlightRecord, frames: tuple[Frame, ...], owns_gil: bool) -> None:
+    """With nothing in flight, in code of its own, or with the interpreter's lock in hand: CPU time is work."""
+    view = view_rank(spinning(0, record, frames, owns_gil=owns_gil))
+    assert (view.wait, view.motion.state, view.elsewhere) == (None, "busy", True)
+
+
+def test_the_verdict_names_the_collective_and_not_the_line_of_the_wait() -> None:
+    """Three ranks spin at later lines, the fourth reads a file: the operation is the recorder's."""
+    waiting = flight(0, *history(pending()))
+    capture = captured([(waiting, ITEM), (waiting, STEP), (waiting, MATMUL), (flight(3, *history(None)), READING)])
+    verdict = diagnose(capture, patience=fixed_patience(5.0)).verdict
+    assert (verdict.kind, verdict.culprit_ranks, verdict.waiting_ranks) == ("straggler", (3,), (0, 1, 2))
+    assert verdict.collective is not None
+    assert (verdict.collective.op, verdict.collective.seq, verdict.collective.group) == ("all_reduce", 8, "default_pg")
+
+
+def test_a_stopped_rank_is_named_though_the_others_spin() -> None:
+    """The culprit is the one that is stopped, not those at 100 % CPU."""
+    waiting = flight(0, *history(pending()))
+    ranks = [spinning(n, waiting, ITEM) for n in range(3)]
+    stopped = spinning(3, flight(3, *history(None)), READING, state="T")
+    verdict = diagnose(world(*ranks, stopped), patience=fixed_patience(5.0)).verdict
+    assert (verdict.kind, verdict.culprit_ranks) == ("stall", (3,))
+    assert verdict.cause is not None
+    assert verdict.cause.id == "rank-stopped"
+
+
+@pytest.mark.parametrize(
+    ("other", "cause"),
+    [
+        ({"sizes": ((1000,),)}, "shape-mismatch"),
+        ({"dtype": "Half"}, "dtype-mismatch"),
+        ({"op": "nccl:broadcast"}, None),
+    ],
+)
+def test_mismatches_that_nccl_does_not_notice(other: dict[str, Any], cause: str | None) -> None:
+    """Differing sizes, types or operations at one number: the minority is named, and nothing has aborted."""
+    usual, odd = flight(0, *history(pending())), flight(3, *history(pending(**other)))
+    verdict = diagnose(captured([(usual, ITEM)] * 3 + [(odd, ITEM)]), patience=fixed_patience(5.0)).verdict
+    assert verdict.culprit_ranks == (3,)
+    assert verdict.kind == ("stall" if cause else "deadlock")
+    assert verdict.cause is not None
+    if cause is not None:
+        assert verdict.cause.id == cause
+
+
+def test_groups_in_opposite_order_are_a_circle() -> None:
+    """Rank 0 is in the first group and rank 1 in the second, both queued behind: both are named."""
+    groups = {"0": ("default_pg", "[0, 1]"), "1": ("rows", "[0, 1]"), "2": ("columns", "[0, 1]")}
+    rows = {"group": ("1", "rows"), "pg_id": 1, "seq": 1, "state": "scheduled"}
+    columns = {"group": ("2", "columns"), "pg_id": 2, "seq": 1, "state": "scheduled"}
+    one = flight(0, nccl_entry(**rows, record_id=5), nccl_entry(**columns, record_id=6), groups=groups)
+    other = flight(1, nccl_entry(**columns, record_id=5), nccl_entry(**rows, record_id=6), groups=groups)
+    blame = build_case(captured([(one, ITEM), (other, ITEM)])).blame
+    assert (blame.shape, blame.culprits) == ("cycle", (0, 1))
+    verdict = diagnose(captured([(one, ITEM), (other, ITEM)]), patience=fixed_patience(5.0)).verdict
+    assert verdict.kind == "stall"
+    assert verdict.cause is not None
+    assert verdict.cause.id == "group-order-inversion"
+
+
+def test_a_send_waits_for_the_peer_that_its_record_names() -> None:
+    """NCCL records who sends to whom: a receive from the wrong rank leaves the sender alone, and both wait."""
+    send = nccl_entry(seq=3, op="nccl:send 0->1", p2p=True, state="scheduled", record_id=9)
+    wrong = nccl_entry(seq=3, op="nccl:recv 1<-2", p2p=True, state="scheduled", record_id=9)
+    idle = nccl_entry(seq=1, record_id=1)
+    records = [flight(0, idle, send), flight(1, idle, wrong), flight(2, idle), flight(3, idle)]
+    capture = captured([(r, ITEM if n < 2 else READING) for n, r in enumerate(records)])
+    case = build_case(capture)
+    assert {(e.waiter, e.awaited) for e in case.graph.edges} == {(0, 1), (1, 2)}
+    assert case.blame.culprits == (2,)
+
+
+def test_a_matching_send_and_receive_wait_for_nobody() -> None:
+    """Both ends are there: whatever keeps them is no rank."""
+    send = nccl_entry(seq=3, op="nccl:send 0->1", p2p=True, state="scheduled", record_id=9)
+    receive = nccl_entry(seq=5, op="nccl:recv 1<-0", p2p=True, state="scheduled", record_id=9)
+    case = build_case(captured([(flight(0, send), ITEM), (flight(1, receive), ITEM)]))
+    assert case.graph.edges == ()
+
+
+def test_a_retired_operation_of_nccl_has_not_completed() -> None:
+    """torch retires what has timed out, too: the dump it writes then must still show what hangs."""
+    record = flight(0, *history(pending(retired=True)))
+    assert [o.seq for o in record.operations if not o.completed] == [8]
+    gloo = nccl_entry(seq=1, op="gloo:all_reduce", state="scheduled", retired=True)
+    assert parse_flight(nccl_dump(gloo), at_ns=1, source="json", rank=0).operations[0].completed

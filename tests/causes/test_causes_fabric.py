@@ -1,0 +1,177 @@
+"""All have joined and nothing completes: what the hardware says makes the difference, and what it says is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hangwatch.analysis.patience import fixed_patience
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.model.capture import Capture, Gap
+from hangwatch.model.devices import Absence, Gpu, KernelEvent, NodeFacts, Port, RasProblem, RasReport
+from hangwatch.model.incident import Verdict
+from hangwatch.model.processes import ExitStatus, ProcessSample
+from hangwatch.model.stacks import Frame
+from hangwatch.sources.flight_recorder import parse_flight
+from nccl_dumps import nccl_dump, nccl_entry
+from worlds import NOW_NS, SECOND_NS, rank, world
+
+ITEM = (
+    Frame("log", "/srv/train/train.py", 40, "total += loss.item()", {"loss": "Tensor"}),
+    Frame("<module>", "/srv/train/train.py", 90),
+)
+AGO_NS = 40 * SECOND_NS
+PATIENCE = fixed_patience(30.0)
+ALL = ("kernel log", "nvml", "fabric ports", "nccl ras")
+
+
+def joined(states: str = "ssss", ago_ns: int = AGO_NS, backend: str = "nccl") -> Capture:
+    """Four ranks in one all_reduce, ``s``cheduled or ``b``egun, spinning at a later line."""
+    ranks = []
+    for number, letter in enumerate(states):
+        entry = nccl_entry(
+            seq=8,
+            op=f"{backend}:all_reduce",
+            state="started" if letter == "b" else "scheduled",
+            created_ns=NOW_NS - ago_ns,
+        )
+        record = parse_flight(nccl_dump(entry), at_ns=NOW_NS, source="json", rank=number)
+        base = rank(number, (), ITEM, busy=True, state="R", channel="")
+        ranks.append(msgspec.structs.replace(base, flight=record, progress=record.progress))
+    return world(*ranks)
+
+
+def facts(**parts: Any) -> NodeFacts:
+    """What a node says that was looked at in every way; its four GPUs are the ranks'."""
+    gpus = tuple(Gpu(n, f"GPU-{n}", f"0000:0{n}:00", ranks=(n,), mapped_by="pid", utilization=1.0) for n in range(4))
+    absent = (Absence("fabric ports", "no InfiniBand or RoCE device on this node"),)
+    return NodeFacts(**{"node": "node-0", "at_ns": NOW_NS, "gpus": gpus, "absent": absent, "looked": ALL, **parts})
+
+
+def judged(capture: Capture, node: NodeFacts | None = None) -> Verdict:
+    """The verdict with the facts of one node."""
+    nodes = (node,) if node is not None else ()
+    return diagnose(msgspec.structs.replace(capture, nodes=nodes), patience=PATIENCE).verdict
+
+
+def event(kind: Any = "xid", ago_ns: int = 45 * SECOND_NS, **parts: Any) -> KernelEvent:
+    """A line of the kernel's log, from a little before the operation."""
+    told: dict[str, Any] = {"text": "NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.", "code": 79}
+    return KernelEvent(NOW_NS - ago_ns, kind, **{**told, "bus_id": "0000:02:00", **parts})
+
+
+LOST = Gpu(2, "GPU-2", "0000:02:00", ranks=(2,), mapped_by="pid", lost="GPU is lost")
+IDLE = tuple(
+    Gpu(n, f"GPU-{n}", f"0000:0{n}:00", ranks=(n,), mapped_by="pid", utilization=1.0, power_w=70.0, power_limit_w=700.0)
+    for n in range(4)
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "confidence", "names"),
+    [
+        (facts(events=(event(),)), 0.93, ("GPU 2 (0000:02:00) of node-0", "rank 2", "fallen off the bus")),
+        (facts(gpus=(LOST,)), 0.93, ("GPU 2", "the driver cannot reach it")),
+        (facts(ports=(Port("mlx5_3", 1, "DOWN", "Polling", was_up=True),)), 0.93, ("port mlx5_3/1 of node-0", "Polling")),
+        (facts(ports=(Port("mlx5_3", 1, "ACTIVE", grown={"symbol_error": 9}, window_s=30.0),)), 0.75, ("symbol_error by 9",)),
+        (facts(events=(event("sxid", text="nvidia-nvswitch0: SXid (PCI:..): 20034, Fatal, Link 30"),)), 0.75, ("NVSwitch",)),
+        (facts(gpus=IDLE), 0.55, ("70 of 700 W",)),
+        (facts(ras=(RasReport("a:1", "2.30.7", (), (RasProblem("error", "rank 1: system error", "", (), (1,)),)),)), 0.75, ()),
+    ],
+)  # fmt: skip
+def test_a_fault_of_the_hardware_is_named(node: NodeFacts, confidence: float, names: tuple[str, ...]) -> None:
+    """GPU, port or switch, whose it is and what was seen of it; it is a stall, and no rank is accused."""
+    verdict = judged(joined(), node)
+    assert (verdict.kind, verdict.proven, verdict.culprit_ranks) == ("stall", False, ())
+    cause = verdict.cause
+    assert cause is not None
+    assert (cause.id, cause.confidence) == ("fabric-or-device", confidence)
+    for name in names:
+        assert name in cause.explanation + " ".join(e.says for e in cause.evidence)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        None,
+        facts(),
+        facts(events=(event(code=31), event(code=45), event("oom", code=None))),
+        facts(events=(event(ago_ns=3600 * SECOND_NS),)),
+        facts(events=(event(bus_id="0000:09:00", rank=None, pid=1),), gpus=(Gpu(9, "", "0000:09:00", ranks=(77,)),)),
+        facts(ports=(Port("mlx5_1", 1, "DOWN", "Disabled"), Port("mlx5_0", 1, "ACTIVE"))),
+    ],
+)
+def test_without_a_fault_a_queue_on_the_gpu_gets_ten_times_the_patience(node: NodeFacts | None) -> None:
+    """What programs cause, what is long past, another job's GPU, a port never plugged in: no reason to call it a hang soon."""
+    assert judged(joined(), node).kind == "healthy"
+    late = judged(joined(ago_ns=400 * SECOND_NS), node)
+    assert (late.kind, late.culprit_ranks) == ("stall", ())
+    assert late.cause is not None
+    assert (late.cause.id, late.cause.confidence <= 0.4) == ("fabric-or-device", True)
+    assert ("Not seen: kernel log, nvml" in late.cause.explanation) == (node is None)
+
+
+def test_a_kernel_that_began_everywhere_and_does_not_end_needs_no_more() -> None:
+    """With NCCL's timing the recorder tells that the GPU is in the operation itself."""
+    assert judged(joined("bbbb")).kind == "stall"
+
+
+def test_a_gpu_that_has_not_begun_is_told() -> None:
+    """Three GPUs are in the operation, one is behind something else."""
+    verdict = judged(joined("bbsb"), facts(gpus=IDLE))
+    assert verdict.cause is not None
+    assert "On the GPU of rank 2 it has not begun" in verdict.cause.explanation
+
+
+def test_counts_that_differ_speak_against_it() -> None:
+    """NCCL has launched less on one rank than on the others: then not all can have joined."""
+    problem = RasProblem("mismatch", "rank 2 of communicator 0x1: launched 7 AllReduce, 3 others 8", "0x1", (), (2,))
+    node = facts(ras=(RasReport("a:1", "2.30.7", (), (problem,)),))
+    verdict = judged(joined(ago_ns=400 * SECOND_NS), node)
+    assert verdict.cause is not None
+    assert verdict.cause.confidence == 0.3
+    assert any("launched 7 AllReduce" in e.says for e in verdict.cause.evidence)
+
+
+def test_on_gloo_it_stays_a_guess() -> None:
+    """There the network is the host's: GPUs and their links say nothing of it."""
+    verdict = judged(joined(backend="gloo", ago_ns=4000 * SECOND_NS), facts(events=(event(),)))
+    assert verdict.cause is not None
+    assert verdict.cause.confidence == 0.3
+
+
+def test_a_culprit_on_a_failed_gpu_has_that_for_a_cause() -> None:
+    """A rank that hangs in a call of its own, on a GPU that fell off the bus, hangs because of that."""
+    capture = joined()
+    behind = parse_flight(nccl_dump(nccl_entry(seq=7)), at_ns=NOW_NS, source="json", rank=2)
+    absent = msgspec.structs.replace(capture.ranks[2], flight=behind, progress=behind.progress)
+    ranks = tuple(absent if r.rank == 2 else r for r in capture.ranks)
+    verdict = judged(msgspec.structs.replace(capture, ranks=ranks), facts(events=(event(),)))
+    assert verdict.culprit_ranks == (2,)
+    assert verdict.cause is not None
+    assert (verdict.cause.id, verdict.cause.confidence) == ("fabric-or-device", 0.93)
+
+
+def test_a_kill_for_memory_is_told_as_one() -> None:
+    """The kernel's log names the process: the verdict says so, and shows the line."""
+    capture = joined()
+    gone = ProcessSample(NOW_NS, 1002, "gone", exit=ExitStatus(signal=9, oom_killed=True))
+    lost = msgspec.structs.replace(capture.ranks[2], processes=(gone,), stacks=())
+    ranks = tuple(lost if r.rank == 2 else r for r in capture.ranks)
+    killed = event("oom", text="Memory cgroup out of memory: Killed process 1002 (python)", code=None, pid=1002, rank=2)
+    verdict = judged(msgspec.structs.replace(capture, ranks=ranks), facts(events=(killed,)))
+    assert (verdict.kind, verdict.culprit_ranks) == ("rank_lost", (2,))
+    assert verdict.cause is not None
+    assert "has killed rank 2's process for memory" in verdict.cause.explanation
+    assert any(e.source == "kernel log" for e in verdict.cause.evidence)
+
+
+def test_a_source_that_failed_is_said_to_be_unseen() -> None:
+    """What could not be read is not taken for clean."""
+    node = facts(looked=("kernel log", "fabric ports"), gpus=())
+    capture = msgspec.structs.replace(joined(ago_ns=400 * SECOND_NS), gaps=(Gap("nvml", "not installed"),))
+    verdict = judged(capture, node)
+    assert verdict.cause is not None
+    assert "in kernel log, fabric ports. Not seen: nvml, nccl ras." in verdict.cause.explanation
