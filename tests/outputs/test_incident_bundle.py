@@ -102,7 +102,7 @@ def test_a_bundle_has_the_documented_files_for_its_owner_alone(tmp_path: Path) -
     finally:
         os.umask(old)
     found = {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
-    files = {"incident.json", "capture.json", "stacks.txt"} | {
+    files = {"incident.json", "capture.json", "stacks.txt", "stacks.speedscope.json", "report.html"} | {
         f"ranks/{rank}/{name}.json" for rank in (0, 1) for name in ("stacks", "flight_recorder", "process")
     }
     assert found == dict.fromkeys(files, 0o600) | dict.fromkeys(["ranks", "ranks/0", "ranks/1"], 0o700)

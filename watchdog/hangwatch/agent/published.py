@@ -1,12 +1,16 @@
-"""What the metrics show of the jobs under watch: from watches and beats to plain values. Pure but for the watch's clock."""
+"""What metrics and page show of the jobs under watch: from watches and beats to plain values. Pure but for the watch's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
+import msgspec
+
 from hangwatch.agent.tick import JobWatch
+from hangwatch.analysis.progress import live_job, word_state
 from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.live import LiveJob
 from hangwatch.model.text import format_members
 from hangwatch.outputs.metrics_view import GroupMetrics, IncidentMetrics, JobMetrics, RankMetrics
 
@@ -21,6 +25,17 @@ def job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobM
         world_size=watch.job.world_size,
         patience_s=watch.patience.stall_s,
     )
+
+
+def live_job_of(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> LiveJob:
+    """One job as the page shows it."""
+    ranks = [watch.ranks[rank] for rank in sorted(watch.ranks)]
+    states = {identity.rank: _state(watch, identity.rank, beats.get(identity.pid)) for identity in ranks}
+    job = live_job(watch.job, ranks, beats, states, now_ns)
+    told = watch.standing
+    if told is None:
+        return job
+    return msgspec.structs.replace(job, incident=told.incident, capture=told.diagnosis.case.capture)
 
 
 def _incident_metrics(watch: JobWatch) -> IncidentMetrics | None:
@@ -59,7 +74,7 @@ def _rank_metrics(watch: JobWatch, rank: int, beats: Mapping[int, Beat], now_ns:
         rank=rank,
         node=identity.node,
         pid=identity.pid,
-        state=_state(watch, rank, beat, groups),
+        state=_state(watch, rank, beat),
         beat_age_s=age_s,
         groups=groups,
     )
@@ -75,12 +90,10 @@ def group_label(group: BeatGroup, world_size: int | None) -> str:
     return group.label if whole else f"{group.label} [{format_members(group.ranks)}]"
 
 
-def _state(watch: JobWatch, rank: int, beat: Beat | None, groups: tuple[GroupMetrics, ...]) -> str:
+def _state(watch: JobWatch, rank: int, beat: Beat | None) -> str:
     """One word; what a diagnosis said of the rank while an incident is open, else what the beat says."""
     if rank in watch.lost_since_s:
         return "lost"
     if watch.standing is not None and rank in watch.standing.diagnosis.case.views:
         return watch.standing.diagnosis.case.views[rank].state
-    if beat is None:
-        return "unprobed"
-    return "in_flight" if any(g.in_flight_s is not None for g in groups) else "running"
+    return word_state(beat)

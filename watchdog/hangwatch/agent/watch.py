@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hangwatch.agent.health import Ledger
-from hangwatch.agent.published import job_metrics
+from hangwatch.agent.published import job_metrics, live_job_of
 from hangwatch.agent.tick import Announce, JobWatch
 from hangwatch.causes import registry
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
+from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics import Metrics
 from hangwatch.outputs.metrics_view import AgentMetrics, MetricsView, ReceiverMetrics
 from hangwatch.sources.beats import BeatReader
@@ -51,6 +52,7 @@ class Agent:
     _reader: BeatReader = field(init=False)
     _finder: RankFinder = field(default_factory=RankFinder)
     _checked: frozenset[int] = frozenset()
+    _beats: Mapping[int, Beat] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Open the sources."""
@@ -108,6 +110,7 @@ class Agent:
         self.last_tick_s = time.monotonic()
         if looked:  # that took a second or more: an incident must not stand beside numbers from before it
             beats, _ = self._reader.read()
+        self._beats = beats
         self.metrics.update(self._view(beats))
         return min((s for s in soonest if s is not None), default=None)
 
@@ -138,6 +141,13 @@ class Agent:
         """What ``/healthz`` answers: not ok when the last tick is long ago."""
         age_s = None if self.last_tick_s is None else time.monotonic() - self.last_tick_s
         return {"ok": age_s is None or age_s < 30.0, "last_tick_age_s": age_s, "jobs": sorted(self.jobs)}
+
+    def live(self) -> LiveView:
+        """How all jobs stood at the last tick, with their open incidents: what the page shows."""
+        at_ns = time.time_ns() if self.last_tick_s is not None else 0
+        return LiveView(
+            at_ns, tuple(live_job_of(self.jobs[job_id], self._beats, at_ns) for job_id in sorted(self.jobs))
+        )
 
     def _view(self, beats: Mapping[int, Beat]) -> MetricsView:
         now_ns = time.time_ns()

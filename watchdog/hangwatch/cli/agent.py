@@ -23,7 +23,9 @@ from hangwatch.cli.common import (
     stderr_console,
 )
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.access import read_token
 from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.page import Page
 from hangwatch.outputs.push import Push
 from hangwatch.outputs.server import parse_listen, start_server
 from hangwatch.outputs.verdict import print_verdict
@@ -32,7 +34,7 @@ from hangwatch.outputs.verdict import print_verdict
 def agent(
     state_dir: StateDir = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where /metrics is served.")
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where /metrics and the page are served.")
     ] = "127.0.0.1:9753",
     stall_after: Annotated[
         float, typer.Option("--stall-after", metavar="SECONDS", help="Patience for what cannot be proven.")
@@ -45,11 +47,16 @@ def agent(
     patience_s = check_patience(stall_after)
     push = Push(parse_targets(alertmanager, webhook, slack))
     state = prepare_state_dir(state_dir or default_state_dir())
-    asyncio.run(_serve(state, parse_listen(listen), patience_s, stderr_console(), push))
+    asyncio.run(_serve(state, parse_listen(listen), patience_s, stderr_console(), push, read_token()))
 
 
 async def _serve(
-    state: Path, address: tuple[str, int], stall_after_s: float | None, console: Console, push: Push
+    state: Path,
+    address: tuple[str, int],
+    stall_after_s: float | None,
+    console: Console,
+    push: Push,
+    token: str | None,
 ) -> None:
     log_to(console)
     metrics = Metrics()
@@ -60,12 +67,14 @@ async def _serve(
             print_verdict(incident, console, bundle=path)
 
     watcher = Agent(shared_run_dir(), state, announce, metrics, stall_after_s=stall_after_s, receivers=push.metrics)
-    server = await start_server(*address, metrics, watcher.healthz)
+    page = Page(state, watcher.live)
+    server = await start_server(*address, metrics, watcher.healthz, page, token)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    console.print(f"hangwatch: watching this node, metrics at {server.url}/metrics", highlight=False, soft_wrap=True)
+    where = f"metrics at {server.url}/metrics, page at {server.url}/"
+    console.print(f"hangwatch: watching this node, {where}", highlight=False, soft_wrap=True)
     try:
         await watcher.run(stop)
         await watcher.close()

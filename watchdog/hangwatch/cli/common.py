@@ -62,6 +62,7 @@ class Format(str, Enum):
 
     text = "text"
     json = "json"
+    html = "html"
 
 
 def stdout_console() -> Console:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from hangwatch.causes.diagnosis import diagnose as diagnose_capture
 from hangwatch.cli.common import Format, hang_status, print_json, stdout_console
 from hangwatch.cli.progress import progress_bar
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.report import render_report
 from hangwatch.outputs.verdict import print_verdict
 
 _PATH = "An incident's bundle, flight-recorder dumps or py-spy's stacks: a folder, one file, or an archive of them."
@@ -37,6 +39,8 @@ def diagnose(
     incident = _with_history(incident, before)
     if format is Format.json:
         print_json(incident)
+    elif format is Format.html:
+        sys.stdout.write(render_report(incident, capture))
     else:
         print_verdict(incident, stdout_console(), bundle=path if before is not None else None)
     raise typer.Exit(hang_status(incident))

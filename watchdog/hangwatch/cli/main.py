@@ -10,6 +10,7 @@ import typer
 from hangwatch import __version__
 from hangwatch.agent.errors import UserError
 from hangwatch.cli import agent, demo, diagnose, doctor, dump, env, run, status
+from hangwatch.outputs.access import TokenError
 from hangwatch.outputs.bundle import BundleError
 from hangwatch.outputs.push import PushError
 from hangwatch.outputs.server import ServerError
@@ -54,7 +55,7 @@ def main() -> None:
     """Entry point of the ``hangwatch`` command."""
     try:
         app()
-    except (UserError, ServerError, BundleError, PushError) as error:
+    except (UserError, ServerError, BundleError, PushError, TokenError) as error:
         sys.stderr.write(f"hangwatch: {error}\n")
         sys.exit(error.status if isinstance(error, UserError) else 2)
     except BrokenPipeError:

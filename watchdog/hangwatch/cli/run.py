@@ -34,7 +34,9 @@ from hangwatch.cli.common import (
     stderr_console,
 )
 from hangwatch.model.incident import HANG_KINDS, Incident
+from hangwatch.outputs.access import read_token
 from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.page import Page
 from hangwatch.outputs.push import Push, Target
 from hangwatch.outputs.server import parse_listen, start_server
 from hangwatch.outputs.verdict import print_verdict
@@ -46,7 +48,11 @@ def run(
     state_dir: StateDir = None,
     listen: Annotated[
         str,
-        typer.Option("--listen", metavar="HOST:PORT", help="Where /metrics is served (default: a free loopback port)."),
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Where /metrics and the page are served (default: a free loopback port).",
+        ),
     ] = "127.0.0.1:0",
     on_hang: Annotated[
         str,
@@ -69,11 +75,12 @@ def run(
     action = parse_action(on_hang)
     address = parse_listen(listen)
     targets = parse_targets(alertmanager, webhook, slack)
+    token = read_token()
     state = prepare_state_dir(state_dir or default_state_dir())
     run_dir = make_run_dir()
     console = stderr_console()
     try:
-        session = _Session(command, state, run_dir, address, action, patience_s, console, targets)
+        session = _Session(command, state, run_dir, address, action, patience_s, console, targets, token)
         status = asyncio.run(session.run(os.environ))
     finally:
         remove_run_dir(run_dir)
@@ -93,8 +100,10 @@ class _Session:
         stall_after_s: float | None,
         console: Console,
         targets: tuple[Target, ...],
+        token: str | None,
     ) -> None:
         self.command = command
+        self.token = token
         self.address = address
         self.action = action
         self.console = console
@@ -117,7 +126,8 @@ class _Session:
     async def run(self, environ: Mapping[str, str]) -> int:
         """Start everything, wait for the command, end everything; returns the exit status."""
         log_to(self.console)
-        server = await start_server(*self.address, self.metrics, self.agent.healthz)
+        page = Page(self.agent.state_dir, self.agent.live)
+        server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
         stop = asyncio.Event()
         try:
             # The addresses of receivers are secrets, and no business of the job's.
@@ -125,7 +135,9 @@ class _Session:
             process = start_command(self.command, {**inherited, **probe_environment(self.agent.run_dir, environ)})
             self.pid = process.pid
             pass_signals(process, asyncio.get_running_loop())
-            self.say(f"watching {self.command[0]} (pid {process.pid}), metrics at {server.url}/metrics")
+            self.say(
+                f"watching {self.command[0]} (pid {process.pid}), metrics at {server.url}/metrics, page at {server.url}/"
+            )
             if find_pyspy() is None:
                 self.say("py-spy is not installed, so stacks cannot be read; pip install py-spy")
             watching = asyncio.create_task(self.agent.run(stop))

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Group as Lines
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from hangwatch.agent.nodeview import look_around
+from hangwatch.analysis.progress import live_job, word_state
 from hangwatch.cli.common import Json, print_json, stdout_console
-from hangwatch.model.beats import Beat
-from hangwatch.outputs.sanitize import clean
-from hangwatch.sources.discovery import FoundJob
+from hangwatch.model.live import LiveView
+from hangwatch.model.stacks import StackSample
+from hangwatch.model.text import short_path
+from hangwatch.outputs.rank_table import render_view
 from hangwatch.sources.processes import sample_process
+from hangwatch.sources.stacks import sample_stacks
 
 _PERIOD_S = 1.0
+#: A stack is read by a process of its own, of some ten milliseconds: less often than the beats, and not of a whole rack.
+_FRAMES_EVERY_S = 3.0
+_MAX_STACKS = 64
 
 
 class StatusRow(msgspec.Struct, frozen=True):
-    """One rank in one group. ``in_flight_s`` is None where nothing is in flight; ``behind``: operations behind the front."""
+    """One rank in one group. ``in_flight_s`` is None where nothing is in flight; ``behind``: operations behind the front.
+
+    ``state`` is a word (``running``, ``in_flight``, ``stopped``, ``lost``, ``unprobed``); ``frame`` the main thread's top frame.
+    """
 
     job: str
     rank: int
@@ -34,81 +42,85 @@ class StatusRow(msgspec.Struct, frozen=True):
     completed: int | None
     behind: int | None
     in_flight_s: float | None
+    frame: str | None = None
 
 
 def status(
     once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False, json: Json = False
 ) -> None:
-    """Show every rank on this node: its groups, how far it has come, and what it has in flight."""
+    """Show every rank on this node: its groups, how far it has come, what it has in flight, and where it stands."""
     console = stdout_console()
+    look = _Look()
+    view, notes = look.view()
     if json:
-        rows, _ = _rows()
-        print_json(rows)
+        print_json(_status_rows(view))
         return
     if once or not console.is_terminal:
-        console.print(_render())
+        console.print(render_view(view, notes))
         return
-    with Live(_render(), console=console, screen=False, auto_refresh=False) as live:
+    with Live(
+        render_view(view, notes, height=console.height), console=console, screen=True, auto_refresh=False
+    ) as live:
         try:
             while True:
                 time.sleep(_PERIOD_S)
-                live.update(_render(), refresh=True)
+                view, notes = look.view()
+                live.update(render_view(view, notes, height=console.height), refresh=True)
         except KeyboardInterrupt:
+            pass
+    console.print(render_view(view, notes, height=console.height))
+
+
+class _Look:
+    """Looks at the node again and again; the stacks not each time."""
+
+    def __init__(self) -> None:
+        self._frames: Mapping[int, str] = {}
+        self._frames_at_s: float | None = None
+
+    def view(self) -> tuple[LiveView, list[str]]:
+        """What stands now, and what could not be seen."""
+        found, reader = look_around()
+        beats, _ = reader.read()
+        self._read_frames([identity.pid for job in found.jobs for identity in job.ranks])
+        now_ns = time.time_ns()
+        jobs = []
+        for job in found.jobs:
+            states = {r.rank: word_state(beats.get(r.pid), sample_process(r).state) for r in job.ranks}
+            jobs.append(live_job(job.job, job.ranks, beats, states, now_ns, self._frames))
+        return LiveView(now_ns, tuple(jobs)), [str(gap) for gap in found.gaps]
+
+    def _read_frames(self, pids: list[int]) -> None:
+        now_s = time.monotonic()
+        if self._frames_at_s is not None and now_s - self._frames_at_s < _FRAMES_EVERY_S:
             return
+        self._frames_at_s = now_s
+        samples = asyncio.run(sample_stacks(pids[:_MAX_STACKS], with_locals=False))
+        self._frames = {pid: _top(sample) for pid, sample in samples.items() if isinstance(sample, StackSample)}
 
 
-def _rows() -> tuple[list[StatusRow], list[str]]:
-    found, reader = look_around()
-    beats, _ = reader.read()
-    rows = [row for job in found.jobs for row in _job_rows(job, beats)]
-    return rows, [str(gap) for gap in found.gaps]
+def _top(sample: StackSample) -> str:
+    frames = sample.main.frames if sample.main is not None else ()
+    return f"{frames[0].function} ({short_path(frames[0].file)}:{frames[0].line})" if frames else ""
 
 
-def _job_rows(job: FoundJob, beats: dict[int, Beat]) -> list[StatusRow]:
-    front: dict[tuple[str, tuple[int, ...]], int] = {}
-    for identity in job.ranks:
-        for g in beats[identity.pid].groups if identity.pid in beats else ():
-            front[g.name, g.ranks] = max(front.get((g.name, g.ranks), 0), g.enqueued)
-    rows = []
-    for identity in job.ranks:
-        state = sample_process(identity).state
-        beat = beats.get(identity.pid)
-        if beat is None or not beat.groups:
-            rows.append(StatusRow(job.job.id, identity.rank, identity.pid, state, "", None, None, None, None))
-            continue
-        age_s = beat.age_s(time.time_ns())
-        rows += [
-            StatusRow(
-                job=job.job.id,
-                rank=identity.rank,
-                pid=identity.pid,
-                state=state,
-                group=g.label,
-                enqueued=max(g.enqueued, 0),
-                completed=max(g.completed, 0),
-                behind=front[g.name, g.ranks] - max(g.enqueued, 0),
-                in_flight_s=round(g.unmoved_s + age_s, 1) if g.in_flight else None,
-            )
-            for g in beat.groups
-        ]
-    return rows
-
-
-def _render() -> Lines | Text:
-    rows, gaps = _rows()
-    if not rows:
-        return Text("No ranks of a distributed job found on this node." + "".join(f"\n{clean(g)}" for g in gaps))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, right in (
-        ("JOB", False), ("RANK", True), ("PID", True), ("STATE", False), ("GROUP", False), ("ENQUEUED", True),
-        ("COMPLETED", True), ("BEHIND", True), ("IN FLIGHT", True),
-    ):  # fmt: skip
-        table.add_column(name, justify="right" if right else "left", no_wrap=name != "JOB")
-    for row in rows:
-        flying = "" if row.in_flight_s is None else f"{row.in_flight_s:.1f} s"
-        numbers = (
-            ("no probe", "", "") if row.enqueued is None else (str(row.enqueued), str(row.completed), str(row.behind))
+def _status_rows(view: LiveView) -> list[StatusRow]:
+    return [
+        StatusRow(
+            job=job.id,
+            rank=rank.rank,
+            pid=rank.pid,
+            state=rank.state,
+            group=progress.group if progress is not None else "",
+            enqueued=progress.enqueued if progress is not None else None,
+            completed=progress.completed if progress is not None else None,
+            behind=progress.behind if progress is not None else None,
+            in_flight_s=round(progress.in_flight_s, 1)
+            if progress is not None and progress.in_flight_s is not None
+            else None,
+            frame=rank.frame,
         )
-        cells = (clean(row.job), str(row.rank), str(row.pid), row.state, clean(row.group), *numbers, flying)
-        table.add_row(*(Text(c) for c in cells), style="yellow" if row.in_flight_s and row.in_flight_s > 5 else "")
-    return Lines(table, *(Text(clean(g), style="dim") for g in gaps))
+        for job in view.jobs
+        for rank in job.ranks
+        for progress in rank.groups or (None,)
+    ]

@@ -1,10 +1,12 @@
 """The incident bundle on disk: written so that it is either the old one or the new one, read so that damage stays local.
 
-May import the model and the other outputs. Layout, all of it JSON of the model's own structs but ``stacks.txt``::
+May import the model and the other outputs. Layout, JSON of the model's own structs where nothing else is said::
 
     STATE_DIR/incidents/ID/incident.json                   the contract: hangwatch.model.incident, written last
                           /capture.json                    job, time, ranks, gaps, and what the nodes say of their hardware
                           /stacks.txt                      the merged tree of the last main-thread stacks
+                          /stacks.speedscope.json          the same and each rank's own, for speedscope
+                          /report.html                     all of it for people, in one file
                           /ranks/RANK/stacks.json          samples in order of time
                           /ranks/RANK/flight_recorder.json flight record and progress
                           /ranks/RANK/process.json         identity, process samples, beat age, errors in the log
@@ -32,7 +34,9 @@ from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
 from hangwatch.outputs.files import encode, write_files
-from hangwatch.outputs.stack_tree import merge_stacks, render_tree
+from hangwatch.outputs.report import render_report
+from hangwatch.outputs.speedscope import encode_speedscope
+from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -73,6 +77,11 @@ class _ProcessFile(msgspec.Struct, frozen=True):
     handled_error: tuple[str, ...] = ()
 
 
+def is_incident_id(text: str) -> bool:
+    """Whether ``text`` names one folder below ``incidents``, and nothing above it."""
+    return _ID.fullmatch(text) is not None
+
+
 def write_bundle(state_dir: Path, incident: Incident, capture: Capture | None) -> Path:
     """Write or update ``STATE_DIR/incidents/ID`` and return it (absolute). ``capture`` None leaves what is there.
 
@@ -82,7 +91,7 @@ def write_bundle(state_dir: Path, incident: Incident, capture: Capture | None) -
     Raises:
         BundleError: the directory cannot be created or written (permission, space), or the id is no file name.
     """
-    if not _ID.fullmatch(incident.id):
+    if not is_incident_id(incident.id):
         raise BundleError(f"incident id {incident.id!r} cannot name a directory; use letters, digits, '.', '_' and '-'")
     folder = state_dir.absolute() / "incidents" / incident.id
     try:
@@ -91,7 +100,7 @@ def write_bundle(state_dir: Path, incident: Incident, capture: Capture | None) -
             owned.mkdir(mode=0o700, exist_ok=True)
             if stat.S_IMODE(owned.stat().st_mode) != 0o700:
                 owned.chmod(0o700)
-        write_files(folder, _contents(incident, capture))
+        write_files(folder, _contents(folder, incident, capture))
     except OSError as error:
         where = error.filename or folder
         raise BundleError(
@@ -101,7 +110,7 @@ def write_bundle(state_dir: Path, incident: Incident, capture: Capture | None) -
     return folder
 
 
-def _contents(incident: Incident, capture: Capture | None) -> Iterator[tuple[str, bytes]]:
+def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iterator[tuple[str, bytes]]:
     if capture is not None:
         at_ns = capture.at_ns
         ranks = tuple(rank.rank for rank in capture.ranks)
@@ -125,16 +134,26 @@ def _contents(incident: Incident, capture: Capture | None) -> Iterator[tuple[str
             )
             yield f"{place}/stacks.json", encode(_StacksFile(at_ns, rank.stacks))
             yield f"{place}/flight_recorder.json", encode(_FlightFile(at_ns, rank.flight, rank.progress))
-        yield "stacks.txt", _stacks_text(capture).encode("utf-8", "backslashreplace")
+        tree = merge_main_stacks(capture)
+        yield "stacks.txt", _text(render_tree(tree))
+        yield "stacks.speedscope.json", encode_speedscope(incident, capture)
+        yield "report.html", _text(render_report(incident, capture, tree))
+    else:
+        yield "report.html", _text(render_report(incident, _stored(folder)))
     yield "incident.json", encode(incident)
 
 
-def _stacks_text(capture: Capture) -> str:
-    stacks = {}
-    for rank in capture.ranks:
-        main = rank.stacks[-1].main if rank.stacks else None
-        stacks[rank.rank] = main.frames if main is not None else ()
-    return render_tree(merge_stacks(stacks))
+def _stored(folder: Path) -> Capture | None:
+    """The capture that an earlier write has left, as far as it can be read."""
+    try:
+        _, capture = read_bundle(folder)
+    except BundleError:
+        return None
+    return capture if capture.ranks else None
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
 
 
 def read_bundle(path: Path) -> tuple[Incident | None, Capture]:

@@ -12,19 +12,15 @@ from itertools import zip_longest
 from rich.console import Console
 from rich.text import Text
 
-from hangwatch.outputs.sanitize import clean
+from hangwatch.outputs.sanitize import excerpt
 
 #: Columns narrower than this break every path.
 _MIN_WIDTH = 16
-#: Longer than any honest line; a source line of a megabyte must not bury the verdict.
-_MAX_CHARACTERS = 2000
 
 
 def say(text: str, style: str = "") -> Text:
     """Foreign or own text as one harmless styled line."""
-    if len(text) > _MAX_CHARACTERS:
-        text = text[:_MAX_CHARACTERS] + " ..."
-    return Text(clean(text), style=style)
+    return Text(excerpt(text), style=style)
 
 
 def hang(console: Console, text: Text, width: int, *, indent: int = 0, mark: str = "") -> list[Text]:

@@ -14,6 +14,8 @@ _BREAKS = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]+")
 #: Control, format (bidirectional overrides, zero-width) and lone surrogate characters; joiners of emoji are kept.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs"})
 _KEPT = frozenset("\u200d\u200c")
+#: Longer than any honest line; a source line of a megabyte must not bury the verdict.
+MAX_CHARACTERS = 2000
 
 
 def _escape(character: str) -> str:
@@ -28,3 +30,8 @@ def clean(text: str) -> str:
     return "".join(
         _escape(c) if unicodedata.category(c) in _UNSAFE_CATEGORIES and c not in _KEPT else c for c in joined
     )
+
+
+def excerpt(text: str, limit: int = MAX_CHARACTERS) -> str:
+    """The beginning of ``text`` as ``clean`` has it, `` ...`` where it is cut: nobody reads a line of a megabyte."""
+    return clean(text) if len(text) <= limit else clean(text[:limit]) + " ..."

@@ -1,7 +1,7 @@
-"""The agent's HTTP server: ``/metrics`` and ``/healthz``. May import the other outputs and aiohttp.
+"""The agent's HTTP server: ``/metrics``, ``/healthz`` and the page. May import the other outputs and aiohttp.
 
-Both routes are open to whoever reaches the address, so they show nothing but numbers and names; the address is loopback
-unless the user says otherwise.
+The first two are open to whoever reaches the address, so they show nothing but numbers and names; who may see the page is
+said in ``access``. The address is loopback unless the user says otherwise.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
+from hangwatch.outputs.access import Access
 from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.page import Page
 
 _LOOPBACK = "127.0.0.1"
-#: Nobody has reason to send more: there is nothing here to send to.
+#: Nobody has reason to send more: a token is all there is to send.
 _MAX_BODY_BYTES = 1024
 _MAX_LINE_BYTES = 4096
+#: Browsers send the cookies of everything else on this host along.
+_MAX_HEADER_BYTES = 32768
 _SHUTDOWN_S = 1.0
 _LISTEN = re.compile(r"(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s]*):(?P<port>[0-9]{1,5})", re.ASCII)
 
@@ -61,11 +65,17 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 async def start_server(
-    host: str, port: int, metrics: Metrics, health: Callable[[], dict[str, object]]
+    host: str,
+    port: int,
+    metrics: Metrics,
+    health: Callable[[], dict[str, object]],
+    page: Page | None = None,
+    token: str | None = None,
 ) -> RunningServer:
     """Listen on ``host`` and ``port`` (0: any free one) and answer until stopped.
 
-    ``health`` is what ``/healthz`` answers as JSON, with status 503 where its ``ok`` is False and 200 otherwise.
+    ``health`` is what ``/healthz`` answers as JSON, with status 503 where its ``ok`` is False and 200 otherwise. ``token`` is
+    asked for by everything but ``/metrics`` and ``/healthz``; see ``access`` for what None means.
 
     Raises:
         ServerError: the address is in use, not allowed or not this machine's.
@@ -73,12 +83,15 @@ async def start_server(
     application = web.Application(client_max_size=_MAX_BODY_BYTES)
     application.router.add_get("/metrics", _metrics_handler(metrics))
     application.router.add_get("/healthz", _health_handler(health))
+    Access(host, token).attach(application)
+    if page is not None:
+        page.attach(application)
     runner = web.AppRunner(
         application,
         access_log=None,
         handle_signals=False,
         max_line_size=_MAX_LINE_BYTES,
-        max_field_size=_MAX_LINE_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
         shutdown_timeout=_SHUTDOWN_S,
     )
     await runner.setup()

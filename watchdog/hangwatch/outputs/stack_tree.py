@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import format_ranks, short_path
 from hangwatch.outputs.sanitize import clean
@@ -56,6 +57,15 @@ def merge_stacks(stacks: Mapping[int, Sequence[Frame]]) -> StackNode:
             branch = child
         branch.ends.append(rank)
     return _freeze(root)
+
+
+def merge_main_stacks(capture: Capture) -> StackNode:
+    """The tree of what each rank's main thread was last seen in."""
+    stacks: dict[int, Sequence[Frame]] = {}
+    for rank in capture.ranks:
+        main = rank.stacks[-1].main if rank.stacks else None
+        stacks[rank.rank] = main.frames if main is not None else ()
+    return merge_stacks(stacks)
 
 
 def _freeze(root: _Branch) -> StackNode:

@@ -1,0 +1,88 @@
+// Keeps the page current: puts the parts that the agent sends into their places. The page is complete without it, but still.
+"use strict";
+
+const connection = document.getElementById("connection");
+const news = document.getElementById("news");
+const places = document.getElementById("parts");
+const RETRY_MS = 5000;
+let lastSummary = null;
+
+function say(state, words) {
+  if (!connection) return;
+  connection.className = state;
+  connection.textContent = words;
+}
+
+function elapsed(seconds) {
+  if (seconds < 120) return `${Math.max(0, Math.floor(seconds))} s ago`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 120) return `${minutes} min ago`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min ago`;
+}
+
+function tick() {
+  for (const element of document.querySelectorAll("[data-since]")) {
+    const since = Date.parse(element.dataset.since);
+    if (!Number.isNaN(since)) element.textContent = elapsed((Date.now() - since) / 1000);
+  }
+}
+
+// The verdict is read aloud once, and is what the tab says.
+function tell() {
+  const summary = document.querySelector(".banner .summary");
+  const kind = document.querySelector(".banner .kind strong");
+  if (!summary || !kind) return;
+  document.title = `${kind.textContent} - hangwatch`;
+  if (lastSummary !== null && lastSummary !== summary.textContent) news.textContent = `${kind.textContent}: ${summary.textContent}`;
+  lastSummary = summary.textContent;
+}
+
+function layOut(ids) {
+  for (const place of [...places.children]) if (!ids.includes(place.id)) place.remove();
+  for (const id of ids) {
+    let place = document.getElementById(id);
+    if (!place) {
+      place = document.createElement("div");
+      place.className = "part";
+      place.id = id;
+    }
+    if (places.children[ids.indexOf(id)] !== place) places.insertBefore(place, places.children[ids.indexOf(id)] || null);
+  }
+}
+
+// What a reader has unfolded stays unfolded, and the focus stays where it was.
+function put(id, html) {
+  const place = document.getElementById(id);
+  if (!place) return;
+  const opened = new Map([...place.querySelectorAll("details[id]")].map((part) => [part.id, part.open]));
+  const focused = place.contains(document.activeElement) ? document.activeElement.closest("[id]") : null;
+  place.innerHTML = html; // made and escaped by the agent, of this same address
+  for (const [part, open] of opened) {
+    const found = document.getElementById(part);
+    if (found) found.open = open;
+  }
+  if (focused && focused.id) document.getElementById(focused.id)?.querySelector("summary, a, [tabindex]")?.focus();
+}
+
+function listen() {
+  const events = new EventSource(document.body.dataset.events);
+  events.addEventListener("open", () => say("live", "live"));
+  events.addEventListener("layout", (event) => layOut(JSON.parse(event.data)));
+  events.addEventListener("part", (event) => {
+    const { id, html } = JSON.parse(event.data);
+    put(id, html);
+    tick();
+    tell();
+  });
+  events.addEventListener("error", () => {
+    if (!connection.classList.contains("lost")) say("lost", `not connected; as of ${new Date().toLocaleTimeString()}`);
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, RETRY_MS);
+  });
+}
+
+tick();
+setInterval(tick, 1000);
+if (document.body.dataset.events) {
+  tell();
+  listen();
+}

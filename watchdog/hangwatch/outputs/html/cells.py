@@ -1,0 +1,139 @@
+"""The ranks at a glance: a cell a rank, coloured by what it does, with the same in words below.
+
+Few ranks are tiles that bear number and state. Many are squares in one drawing, a path a state: four thousand elements
+would take a browser seconds, and a screen reader nowhere. Colour is never all: states are also listed with their ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
+
+from markupsafe import Markup
+
+from hangwatch.outputs.html.elements import NOTHING, join, plain, short_ranks, text
+
+#: Up to here every rank is a tile of its own.
+_MAX_TILES = 64
+#: Squares in a row and their pitch, in units of the drawing. Both counts are multiples of the 8 ranks of a usual node.
+_COLUMNS, _COLUMNS_MANY = 64, 128
+_PITCH = 10
+_SIDE = 8
+_MARGIN = 46
+
+#: What the states mean, in the order in which they matter; a state not named here is drawn as unknown.
+STATES = {
+    "lost": "its process is gone",
+    "stopped": "stopped by a signal or a frozen cgroup",
+    "stuck": "does not move, and waits for no rank",
+    "busy": "works outside any collective",
+    "waiting": "waits for other ranks",
+    "in_flight": "in a collective",
+    "running": "outside any collective",
+    "unprobed": "watched without the probe",
+    "unknown": "not known",
+}
+
+
+def name_state(state: str) -> str:
+    """A state for people."""
+    return state.replace("_", " ")
+
+
+def css_state(state: str) -> str:
+    """The class that colours a state."""
+    return f"s-{state if state in STATES else 'unknown'}"
+
+
+def render_cells(states: Mapping[int, str], culprits: Collection[int] = (), world_size: int | None = None) -> Markup:
+    """The cells of all ranks, a ring around the culprits, and the legend. Ranks that were never seen are unknown."""
+    known = dict(states)
+    for rank in range(world_size or 0):
+        known.setdefault(rank, "unknown")
+    if not known:
+        return Markup('<p class="quiet">no rank seen yet</p>')
+    named = frozenset(culprits)
+    drawing = _tiles(known, named) if len(known) <= _MAX_TILES else _squares(known, named)
+    return drawing + _legend(known, named)
+
+
+def _tiles(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
+    tile = Markup('<li class="tile {}{}"><b>{}</b> <span>{}</span>{}</li>')
+    mark = Markup('<span class="mark">culprit</span>')
+    tiles = (
+        tile.format(
+            css_state(state),
+            " culprit" if rank in culprits else "",
+            rank,
+            text(name_state(state), 24),
+            mark if rank in culprits else NOTHING,
+        )
+        for rank, state in sorted(states.items())
+    )
+    return Markup('<ol class="tiles" aria-label="ranks">{}</ol>').format(join(tiles))
+
+
+def _squares(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
+    columns = _COLUMNS if len(states) <= _COLUMNS * 16 else _COLUMNS_MANY
+    ranks = sorted(states)
+    rows = -(-len(ranks) // columns)
+    cells: dict[str, list[tuple[int, int]]] = {}
+    for index, rank in enumerate(ranks):
+        cells.setdefault(css_state(states[rank]), []).append(divmod(index, columns))
+    paths = (
+        Markup('<path class="{}" d="{}"><title>{}</title></path>').format(css, _path(places), _count(css, places))
+        for css, places in cells.items()
+    )
+    rings = (_ring(rank, *divmod(index, columns)) for index, rank in enumerate(ranks) if rank in culprits)
+    axis = (
+        Markup('<text x="{}" y="{}">{}</text>').format(_MARGIN - 6, row * _PITCH + _SIDE, ranks[row * columns])
+        for row in range(0, rows, 1 if rows <= 8 else 4)
+    )
+    picture = Markup(
+        '<svg class="squares{}" role="img" aria-label="{} ranks; the list below tells their states" viewBox="0 0 {} {}">'
+    ).format(" many" if columns == _COLUMNS_MANY else "", len(ranks), _MARGIN + columns * _PITCH, rows * _PITCH + 2)
+    return picture + join(axis) + join(paths) + join(rings) + Markup("</svg>")
+
+
+def _path(places: Iterable[tuple[int, int]]) -> str:
+    return "".join(
+        f"M{_MARGIN + column * _PITCH} {row * _PITCH + 1}h{_SIDE}v{_SIDE}h-{_SIDE}z" for row, column in places
+    )
+
+
+def _ring(rank: int, row: int, column: int) -> Markup:
+    return Markup(
+        '<rect class="ring" x="{}" y="{}" width="{}" height="{}"><title>rank {}: culprit</title></rect>'
+    ).format(_MARGIN + column * _PITCH - 1, row * _PITCH, _PITCH, _PITCH, rank)
+
+
+def _count(css: str, places: Collection[object]) -> str:
+    return f"{name_state(css[2:])}: {len(places)} ranks"
+
+
+def _legend(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
+    entry = Markup(
+        '<li><i class="swatch {}"></i><b>{} {}</b> <span class="ranks">{}</span> <span class="quiet">{}</span></li>'
+    )
+    entries = [
+        entry.format(
+            css_state(state), len(ranks), text(name_state(state), 24), short_ranks(ranks), STATES.get(state, "")
+        )
+        for state, ranks in _by_state(states)
+    ]
+    if culprits:
+        ring = Markup('<li><i class="swatch ring"></i><b>{} culprit{}</b> <span class="ranks">{}</span></li>')
+        entries.append(ring.format(len(culprits), "s" if len(culprits) > 1 else "", short_ranks(culprits)))
+    return Markup('<ul class="legend">{}</ul>').format(join(entries))
+
+
+def _by_state(states: Mapping[int, str]) -> Iterator[tuple[str, list[int]]]:
+    order = {state: index for index, state in enumerate(STATES)}
+    pairs = sorted((order.get(state, len(order)), state, rank) for rank, state in states.items())
+    for (_, state), members in groupby(pairs, key=lambda pair: pair[:2]):
+        yield state, [rank for _, _, rank in members]
+
+
+def describe_states(states: Mapping[int, str]) -> Markup:
+    """``7 waiting, 1 stuck``."""
+    return plain(", ".join(f"{len(ranks)} {name_state(state)}" for state, ranks in _by_state(states)))

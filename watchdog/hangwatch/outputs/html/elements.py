@@ -1,0 +1,125 @@
+"""The small parts that the others are made of: foreign text, code, lists, sections."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from markupsafe import Markup, escape
+
+from hangwatch.model.incident import SourceLine
+from hangwatch.model.text import format_ranks, short_path
+from hangwatch.outputs.sanitize import MAX_CHARACTERS, clean, excerpt
+
+#: Rank sets longer than this are cut: every other rank of 16,384 is no reading.
+_RANKS_CHARACTERS = 240
+NOTHING = Markup("")
+
+
+def text(foreign: str, limit: int = MAX_CHARACTERS) -> Markup:
+    """Foreign text on one line: no control characters, no reordering of what stands beside it, no markup."""
+    return Markup("<bdi>{}</bdi>").format(excerpt(foreign, limit))
+
+
+def plain(foreign: str, limit: int = 200) -> Markup:
+    """The same for attributes and titles, which take no elements."""
+    return escape(excerpt(foreign, limit))
+
+
+def code(foreign: str) -> Markup:
+    """Foreign text in a fixed-width font."""
+    return Markup("<code>{}</code>").format(text(foreign))
+
+
+def prose(foreign: str) -> Markup:
+    """Text whose words between backticks are code, as on the causes' pages."""
+    parts = excerpt(foreign).split("`")
+    if len(parts) % 2 == 0:  # one of them has no partner, so none of them is certain
+        return text(foreign)
+    pieces = (Markup("<code>{}</code>").format(part) if odd % 2 else escape(part) for odd, part in enumerate(parts))
+    return Markup("<bdi>{}</bdi>").format(join(pieces))
+
+
+def join(parts: Iterable[Markup], between: str = "") -> Markup:
+    """The parts one after the other."""
+    return escape(between).join(parts)
+
+
+def number_ranks(ranks: Collection[int]) -> str:
+    """``rank 3``, ``ranks 0-2,5``, with their number where that cannot be seen."""
+    several = "s" if len(ranks) != 1 else ""
+    return f"rank{several} {short_ranks(ranks)}"
+
+
+def short_ranks(ranks: Collection[int]) -> str:
+    """``0-2,5``; a set that is scattered over half a page is cut, and its size told."""
+    written = format_ranks(ranks)
+    if len(written) <= _RANKS_CHARACTERS:
+        return written
+    return f"{written[:_RANKS_CHARACTERS].rpartition(',')[0]}, ... ({len(ranks)} in all)"
+
+
+def place(file: str, line: int) -> Markup:
+    """``dir/file.py:12``, the whole path on hovering. A break is offered after each slash."""
+    shown = excerpt(f"{short_path(file)}:{line}")
+    broken = Markup("/<wbr>").join(escape(part) for part in shown.split("/"))
+    return Markup('<bdi class="place" title="{}">{}</bdi>').format(plain(f"{file}:{line}", MAX_CHARACTERS), broken)
+
+
+def source_line(line: SourceLine) -> Markup:
+    """Where, in which function, the text of the line, and through which library line."""
+    source = Markup('<pre class="line"><code>{}</code></pre>').format(text(line.source)) if line.source else NOTHING
+    via = Markup('<p class="quiet">via {}</p>').format(code(line.via)) if line.via else NOTHING
+    where = Markup('<p class="where">{} <span class="quiet">in</span> {}</p>')
+    return where.format(place(line.file, line.line), code(line.function)) + source + via
+
+
+def listing(items: Iterable[Markup], kind: str = "ul", css: str = "") -> Markup:
+    """A list; nothing where there are no items."""
+    entries = join(Markup("<li>{}</li>").format(item) for item in items)
+    if not entries:
+        return NOTHING
+    opening = Markup('<{} class="{}">').format(kind, css) if css else Markup("<{}>").format(kind)
+    return opening + entries + Markup("</{}>").format(kind)
+
+
+def section(title: str | Markup, content: Markup, *, id: str = "", css: str = "") -> Markup:
+    """A part of the page under its heading; nothing where there is no content."""
+    if not content:
+        return NOTHING
+    name = Markup(' id="{}"').format(id) if id else NOTHING
+    style = Markup(' class="{}"').format(css) if css else NOTHING
+    return Markup("<section{}{}><h2>{}</h2>{}</section>").format(name, style, title, content)
+
+
+def fold(summary: str | Markup, content: Markup, *, id: str = "", opened: bool = False) -> Markup:
+    """A part that folds away, without any script."""
+    if not content:
+        return NOTHING
+    name = Markup(' id="{}"').format(id) if id else NOTHING
+    state = Markup(" open") if opened else NOTHING
+    return Markup("<details{}{}><summary>{}</summary>{}</details>").format(name, state, summary, content)
+
+
+def link(address: str) -> Markup:
+    """A reference: a link where it is a web address, else its text. A bundle may come from anywhere."""
+    shown = clean(address)
+    if not shown.startswith(("https://", "http://")):
+        return text(address)
+    label = shown.partition("://")[2]
+    return Markup('<a href="{}" rel="noreferrer noopener">{}</a>').format(shown, text(label))
+
+
+def moment(rfc3339: str) -> Markup:
+    """A time of the document, in its own words: RFC 3339 in UTC."""
+    shown = excerpt(rfc3339, 40).replace("T", " ").removesuffix("Z")
+    return Markup('<time datetime="{}">{} UTC</time>').format(plain(rfc3339, 40), shown)
+
+
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``34 s``, ``5 min 3 s``, ``2 h 4 min``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,47 @@
+"""One incident from its verdict to what could not be seen: the body of a report, and of an incident's page."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from hangwatch.model.capture import Capture
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.html.cells import render_cells
+from hangwatch.outputs.html.elements import NOTHING, code, join, moment, section, text
+from hangwatch.outputs.html.stacks import render_stacks
+from hangwatch.outputs.html.tables import render_groups, render_places
+from hangwatch.outputs.html.verdict import describe_job, render_missing, render_verdict
+from hangwatch.outputs.stack_tree import StackNode, merge_main_stacks
+
+
+def render_incident(incident: Incident, capture: Capture | None, tree: StackNode | None = None) -> Markup:
+    """Everything there is to show. ``tree``: the capture's merged stacks, where they have been merged already."""
+    if tree is None and capture is not None:
+        tree = merge_main_stacks(capture)
+    culprits = incident.verdict.culprit_ranks
+    states = {entry.rank: entry.state for entry in incident.ranks}
+    ranks = render_cells(states, culprits, incident.job.world_size) + render_places(incident)
+    return join(
+        [
+            render_verdict(incident),
+            section("Ranks", ranks, id="ranks"),
+            render_groups(incident),
+            render_stacks(tree, culprits) if tree is not None else NOTHING,
+            render_missing(incident),
+            section("Incident", _details(incident), css="details"),
+        ]
+    )
+
+
+def _details(incident: Incident) -> Markup:
+    seen = ", ".join(name.replace("_", " ") for name, was in incident.captured.items() if was) or "nothing"
+    facts = [
+        ("Incident", code(incident.id)),
+        ("Job", describe_job(incident)),
+        ("Command", code(incident.job.command) if incident.job.command else Markup("not known")),
+        ("Detected", moment(incident.detected_at)),
+        ("Confirmed", moment(incident.confirmed_at) if incident.confirmed_at is not None else Markup("not yet")),
+        ("Captured", text(seen)),
+    ]
+    entries = join(Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, value) for name, value in facts)
+    return Markup('<dl class="facts">{}</dl>').format(entries)

@@ -1,0 +1,46 @@
+"""The list of incidents, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from hangwatch.outputs.archive import IncidentSummary
+from hangwatch.outputs.html.elements import moment, short_ranks, text
+from hangwatch.outputs.html.tables import table
+from hangwatch.outputs.html.verdict import name_kind
+
+
+def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[str], *, total: int) -> Markup:
+    """``incidents``: those to show; ``open_ids``: those that this agent sees standing; ``total``: how many are stored."""
+    if not incidents:
+        return Markup('<p class="quiet">none so far</p>')
+    rows = [
+        (
+            moment(one.onset_at),
+            _kind(one),
+            Markup('<a href="incidents/{}">{}</a>').format(quote(one.id), text(one.summary, 200)),
+            short_ranks(one.culprit_ranks) if one.culprit_ranks else "",
+            text(one.job, 60),
+            _end(one, open_ids),
+        )
+        for one in incidents
+    ]
+    shown = table(("Since", "Kind", "What", "Culprits", "Job", "Ended"), rows, css="incidents")
+    older = total - len(incidents)
+    return shown + (
+        Markup('<p class="quiet">and {} older in the state directory</p>').format(older) if older > 0 else ""
+    )
+
+
+def _kind(incident: IncidentSummary) -> Markup:
+    proven = ", proven" if incident.proven else ""
+    return Markup('<span class="kind {}">{}{}</span>').format(incident.severity, name_kind(incident.kind), proven)
+
+
+def _end(incident: IncidentSummary, open_ids: Collection[str]) -> Markup:
+    if incident.ended_at is not None:
+        return moment(incident.ended_at)
+    return Markup('<strong class="open">open</strong>') if incident.id in open_ids else Markup("no end recorded")

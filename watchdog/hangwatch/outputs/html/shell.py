@@ -1,0 +1,71 @@
+"""Whole documents: what stands around the parts, and which sources a browser may load anything from."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+
+from markupsafe import Markup
+
+from hangwatch import __version__
+from hangwatch.outputs.html.elements import NOTHING, plain
+
+#: What the agent's pages may load: our own style and script from the same address, and nothing else from anywhere.
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+
+
+@cache
+def read_asset(name: str) -> str:
+    """A style sheet, script or picture of ours: package data."""
+    return resources.files("hangwatch.outputs.html").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def render_file(title: str, body: Markup) -> Markup:
+    """A document that is complete in itself and may load and run nothing, wherever it is opened."""
+    style = read_asset("style.css")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    head = Markup(
+        '<meta http-equiv="Content-Security-Policy" content="{}"><link rel="icon" href="data:,"><style>{}</style>'
+    ).format(policy, Markup(style))  # noqa: S704  # our own file
+    return _document(title, head, _header(NOTHING, NOTHING), body)
+
+
+def render_page(title: str, body: Markup, *, root: str = "", live: bool = False, signed_in: bool = True) -> Markup:
+    """A page of the agent. ``root`` is the relative way up to its address; ``live``: kept current by the script.
+
+    All addresses are relative, so that the page works behind whatever path a proxy gives it.
+    """
+    script = Markup('<script src="{}static/page.js" defer></script>').format(root)
+    head = Markup(
+        '<link rel="icon" href="{0}static/icon.svg"><link rel="stylesheet" href="{0}static/style.css">{1}'
+    ).format(root, script if signed_in else NOTHING)
+    status = (
+        Markup('<p id="connection" role="status" class="quiet"></p><p id="news" role="alert" class="unseen"></p>')
+        if live
+        else NOTHING
+    )
+    home = Markup(' href="{}"').format(root or "./")
+    return _document(title, head, _header(home, status), body, live=live)
+
+
+def _header(home: Markup, status: Markup) -> Markup:
+    name = Markup("<a{}>hangwatch</a>").format(home) if home else Markup("hangwatch")
+    return Markup('<header><p class="name">{}</p>{}</header>').format(name, status)
+
+
+def _document(title: str, head: Markup, header: Markup, body: Markup, *, live: bool = False) -> Markup:
+    return Markup(
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
+        '<meta name="referrer" content="no-referrer">{head}</head><body{live}><a class="skip" href="#main">to the content</a>'
+        "{header}<main id=main tabindex=-1>{body}</main><footer>hangwatch {version}</footer></body></html>\n"
+    ).format(
+        title=plain(title), head=head, header=header, body=body, version=__version__,
+        live=Markup(' data-events="events"') if live else NOTHING,
+    )  # fmt: skip

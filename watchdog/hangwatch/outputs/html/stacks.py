@@ -1,0 +1,156 @@
+"""The merged stacks of all ranks, as a tree that folds and as a flame graph.
+
+Both are cut where a browser would suffer: ``stacks.txt`` beside the report has all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from markupsafe import Markup
+
+from hangwatch.analysis.places import is_interpreter, user_frames
+from hangwatch.model.stacks import Frame
+from hangwatch.model.text import short_path
+from hangwatch.outputs.html.elements import NOTHING, code, fold, join, number_ranks, place, plain, section, short_ranks
+from hangwatch.outputs.sanitize import excerpt
+from hangwatch.outputs.stack_tree import StackNode
+
+#: Frames drawn at the most, and forks below one another.
+_MAX_NODES = 1500
+_MAX_FORKS = 24
+_MAX_DEPTH = 120
+_ROW = 21
+#: A small branch is the one to look at: it gets this share of the width at least, as long as there are few of them.
+_LEAST_SHARE, _LEAST_IN_ALL = 0.5, 0.9
+#: Narrower than this no name can be read, and no mouse finds it.
+_NARROWEST = 0.004
+
+
+def render_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
+    """Flame graph and tree under their headings; nothing where no stack was seen."""
+    if not root.children:
+        return NOTHING
+    # Where every rank is named, as in a cycle, a mark would tell none of them from another.
+    named = frozenset(culprits) if set(culprits) < root.ranks else frozenset[int]()
+    return section("Stacks, merged", _flame(root, named) + _tree(root, named), id="stacks")
+
+
+def _tree(root: StackNode, culprits: frozenset[int]) -> Markup:
+    left = [_MAX_NODES]
+    blocks = join(_block(node, culprits, left, 0) for node in root.children)
+    without = Markup("<p>{}: no Python frames</p>").format(number_ranks(root.ends)) if root.ends else NOTHING
+    cut = Markup('<p class="quiet">cut here; stacks.txt has the rest</p>') if left[0] <= 0 else NOTHING
+    return Markup('<div class="tree">{}{}{}</div>').format(without, blocks, cut)
+
+
+def _block(node: StackNode, culprits: frozenset[int], left: list[int], forks: int) -> Markup:
+    """The frames that one set of ranks has in common, and below them where it parts."""
+    if left[0] <= 0 or forks > _MAX_FORKS:
+        left[0] = 0
+        return NOTHING
+    chain = [node]
+    while len(chain[-1].children) == 1 and not chain[-1].ends:
+        chain.append(chain[-1].children[0])
+    left[0] -= len(chain)
+    shown = chain if len(chain) <= _MAX_DEPTH else chain[: _MAX_DEPTH // 2] + chain[-_MAX_DEPTH // 2 :]
+    frames = Markup('<ol class="frames">{}</ol>').format(join(_frame(one) for one in shown))
+    below = join(_block(child, culprits, left, forks + 1) for child in chain[-1].children)
+    last = chain[-1].frame
+    head = Markup('<b{}>{}</b> <span class="quiet">{} frame{}, to</span> {}').format(
+        Markup(' class="named"') if node.ranks <= culprits else NOTHING,
+        number_ranks(node.ranks),
+        len(chain),
+        "s" if len(chain) != 1 else "",
+        code(last.function) if last is not None else NOTHING,
+    )
+    return fold(head, frames + below, opened=True)
+
+
+def _frame(node: StackNode) -> Markup:
+    frame = node.frame
+    if frame is None:
+        return NOTHING
+    source = (
+        Markup('<pre class="line"><code>{}</code></pre>').format(excerpt(frame.source)) if frame.source else NOTHING
+    )
+    ends = Markup(' <span class="quiet">{} end here</span>').format(number_ranks(node.ends)) if node.ends else NOTHING
+    return Markup('<li class="{}">{} {}{}{}</li>').format(
+        _css(frame), code(frame.function), place(frame.file, frame.line), ends, source
+    )
+
+
+def _css(frame: Frame) -> str:
+    """Whose code it is: the user's, the interpreter's, or a library's."""
+    if user_frames((frame,)):
+        return "f-user"
+    return "f-python" if is_interpreter(frame) else "f-library"
+
+
+def _flame(root: StackNode, culprits: frozenset[int]) -> Markup:
+    widths = _widths(root)
+    bars: list[Markup] = []
+    deepest = 0
+    for node, start, share, depth in _places(root, widths):
+        if len(bars) >= _MAX_NODES:
+            break
+        bars.append(_bar(node, start, share, depth, culprits))
+        deepest = max(deepest, depth)
+    caption = (
+        "Outermost frame on top; a bar is as wide as the ranks that are in it are many, small branches are widened."
+        " Your code is the strong colour."
+    )
+    return Markup(
+        '<figure class="flame"><svg role="img" aria-label="flame graph of the merged stacks; the tree below says the same"'
+        ' width="100%" height="{}">{}</svg><figcaption class="quiet">{}</figcaption></figure>'
+    ).format((deepest + 1) * _ROW, join(bars), caption)
+
+
+def _widths(root: StackNode) -> dict[int, float]:
+    """The width of every node by its ``id``: the ranks that end in it, and those of its children."""
+    order = [root]
+    for node in order:
+        order.extend(node.children)
+    leaves = sum(1 for node in order if node.ends)
+    least = len(root.ranks) * min(_LEAST_SHARE, _LEAST_IN_ALL / max(leaves, 1))
+    widths: dict[int, float] = {}
+    for node in reversed(order):
+        own = max(len(node.ends), least) if node.ends and node.frame is not None else 0.0
+        widths[id(node)] = own + sum(widths[id(child)] for child in node.children)
+    return widths
+
+
+def _places(root: StackNode, widths: dict[int, float]) -> Iterator[tuple[StackNode, float, float, int]]:
+    """Every frame that is wide enough, with its start and share of the whole width and its depth; shallow ones first."""
+    whole = widths[id(root)] or 1.0
+    row: list[tuple[StackNode, float]] = [(root, 0.0)]
+    depth = 0
+    while row and depth < _MAX_DEPTH:
+        below: list[tuple[StackNode, float]] = []
+        for node, start in row:
+            at = start
+            # The widest first: the eye finds what most ranks do on the left and the exception on the right.
+            for child in sorted(node.children, key=lambda one: -widths[id(one)]):
+                share = widths[id(child)] / whole
+                if share >= _NARROWEST:
+                    yield child, at, share, depth
+                    below.append((child, at))
+                at += share
+        row, depth = below, depth + 1
+
+
+def _bar(node: StackNode, start: float, share: float, depth: int, culprits: frozenset[int]) -> Markup:
+    frame = node.frame
+    if frame is None:
+        return NOTHING
+    # Only where a branch is the culprits' alone does it tell anything to mark it.
+    named = " named" if culprits and node.ranks <= culprits else ""
+    where = f"{frame.function} ({short_path(frame.file)}:{frame.line})"
+    label = Markup("{} <tspan>{}</tspan>").format(excerpt(where, 160), f"[{short_ranks(node.ranks)}]")
+    return Markup(
+        '<svg class="{css}{named}" x="{x:.3f}%" y="{y}" width="{width:.3f}%" height="{height}">'
+        '<title>{title}</title><rect width="100%" height="100%"/><text x="6" y="14">{label}</text></svg>'
+    ).format(
+        css=_css(frame), named=named, x=start * 100, y=depth * _ROW, width=share * 100, height=_ROW - 1,
+        title=plain(f"{where}, {number_ranks(node.ranks)}", 600), label=label,
+    )  # fmt: skip

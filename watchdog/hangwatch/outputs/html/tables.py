@@ -1,0 +1,88 @@
+"""Tables of an incident's ranks: those that are in the same place in one row, so that thousands are a handful."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from markupsafe import Markup
+
+from hangwatch.model.incident import Incident, RankEntry
+from hangwatch.outputs.html.cells import css_state, name_state
+from hangwatch.outputs.html.elements import NOTHING, code, fold, join, section, short_ranks, text
+
+_MAX_ROWS = 60
+_MAX_PROCESSES = 512
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str | Markup]], css: str = "") -> Markup:
+    """A table that scrolls by itself where it is too wide; nothing without rows."""
+    body = join(Markup("<tr>{}</tr>").format(join(Markup("<td>{}</td>").format(cell) for cell in row)) for row in rows)
+    if not body:
+        return NOTHING
+    head = join(Markup('<th scope="col">{}</th>').format(name) for name in heads)
+    # A region that scrolls must be reachable by the keyboard.
+    return Markup(
+        '<div class="scroll" tabindex="0" role="region" aria-label="{}"><table class="{}"><thead><tr>{}</tr></thead>'
+        "<tbody>{}</tbody></table></div>"
+    ).format(", ".join(heads), css, head, body)
+
+
+def render_groups(incident: Incident) -> Markup:
+    """Each group: who has enqueued and completed how much, the one that is furthest behind first."""
+    found: dict[str, dict[tuple[int, int], list[int]]] = {}
+    for entry in incident.ranks:
+        for group in entry.groups:
+            found.setdefault(group.name, {}).setdefault((group.enqueued, group.completed), []).append(entry.rank)
+    rows = [
+        (
+            code(name) if place == 0 else NOTHING,
+            _number(enqueued),
+            _number(completed),
+            "in flight" if enqueued > max(completed, 0) else "",
+            short_ranks(ranks),
+        )
+        for name, numbers in found.items()
+        for place, ((enqueued, completed), ranks) in enumerate(sorted(numbers.items()))
+    ]
+    shown = table(("Group", "Enqueued", "Completed", "", "Ranks"), rows[:_MAX_ROWS], css="groups")
+    return section("Groups", shown + _more(len(rows)), id="groups")
+
+
+def _number(value: int) -> Markup:
+    return Markup('<span class="number">{}</span>').format(max(value, 0))
+
+
+def render_places(incident: Incident) -> Markup:
+    """The ranks by what they do and where they stand, the fewest first: those are the ones to look at."""
+    found: dict[tuple[str, str], list[RankEntry]] = {}
+    for entry in incident.ranks:
+        found.setdefault((entry.state, entry.stack[0] if entry.stack else ""), []).append(entry)
+    rows = [
+        (
+            short_ranks([entry.rank for entry in entries]),
+            _state(state),
+            code(top) if top else Markup('<span class="quiet">no Python frame seen</span>'),
+        )
+        for (state, top), entries in sorted(found.items(), key=lambda item: (len(item[1]), item[1][0].rank))
+    ]
+    shown = table(("Ranks", "State", "Top frame"), rows[:_MAX_ROWS])
+    return shown + _more(len(rows)) + _processes(incident.ranks)
+
+
+def _state(state: str) -> Markup:
+    return Markup('<i class="swatch {}"></i> {}').format(css_state(state), text(name_state(state), 24))
+
+
+def _processes(ranks: Collection[RankEntry]) -> Markup:
+    rows = [
+        (str(entry.rank), text(entry.node, 100), str(entry.pid), _state(entry.state))
+        for entry in sorted(ranks, key=lambda entry: entry.rank)[:_MAX_PROCESSES]
+    ]
+    more = Markup('<p class="quiet">and {} more, in incident.json</p>').format(len(ranks) - _MAX_PROCESSES)
+    content = table(("Rank", "Node", "Pid", "State"), rows) + (more if len(ranks) > _MAX_PROCESSES else NOTHING)
+    return fold("Processes", content, id="processes")
+
+
+def _more(count: int) -> Markup:
+    hidden = count - _MAX_ROWS
+    return Markup('<p class="quiet">and {} more, in incident.json</p>').format(hidden) if hidden > 0 else NOTHING

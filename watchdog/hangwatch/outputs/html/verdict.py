@@ -1,0 +1,195 @@
+"""The verdict: what it is, who and where, why, and what to do; in the order in which it is asked at three in the morning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from markupsafe import Markup
+
+from hangwatch.model.incident import Cause, Collective, Divergence, Evidence, Incident, SourceLine, Verdict
+from hangwatch.outputs.html.elements import (
+    NOTHING,
+    code,
+    fold,
+    join,
+    link,
+    listing,
+    moment,
+    number_ranks,
+    plain,
+    prose,
+    section,
+    source_line,
+    text,
+)
+
+#: A list longer than this buries what follows; the document has all of it.
+_MAX_ITEMS = 40
+KIND_NAMES = {
+    "deadlock": "Deadlock",
+    "stall": "Stall",
+    "rank_lost": "Rank lost",
+    "straggler": "Straggler",
+    "silent_failure": "Silent failure",
+    "healthy": "Healthy",
+}
+
+
+def name_kind(kind: str) -> str:
+    """A verdict's kind for people."""
+    return KIND_NAMES.get(kind, kind.replace("_", " "))
+
+
+def render_verdict(incident: Incident) -> Markup:
+    """The whole verdict of an incident."""
+    verdict = incident.verdict
+    return join(
+        [
+            render_banner(incident),
+            _divergence(verdict.divergence, verdict) if verdict.divergence is not None else NOTHING,
+            _cause(verdict.cause) if verdict.cause is not None else NOTHING,
+            _reasons(verdict),
+            _alternatives(verdict.alternatives),
+        ]
+    )
+
+
+def render_banner(incident: Incident) -> Markup:
+    """Kind, proof, the one sentence, and who, what and since when."""
+    verdict = incident.verdict
+    facts = [
+        _fact("Culprit", number_ranks(verdict.culprit_ranks)) if verdict.culprit_ranks else NOTHING,
+        _fact("Waiting", number_ranks(verdict.waiting_ranks)) if verdict.waiting_ranks else NOTHING,
+        _fact("Operation", _operation(verdict.collective)) if verdict.collective is not None else NOTHING,
+        _fact("Cause", text(verdict.cause.title)) if verdict.cause is not None else NOTHING,
+        _fact("Since", _times(incident)),
+    ]
+    return Markup(
+        '<section class="banner {severity}" id="verdict"><p class="kind"><strong>{kind}</strong>{proven}</p>'
+        '<p class="summary">{summary}</p><dl class="facts">{facts}</dl></section>'
+    ).format(
+        severity=verdict.severity,
+        kind=name_kind(verdict.kind),
+        proven=_proven(verdict),
+        summary=text(verdict.summary),
+        facts=join(facts),
+    )
+
+
+def _proven(verdict: Verdict) -> Markup:
+    if verdict.kind == "healthy":
+        return NOTHING
+    words = "proven: it can never resolve" if verdict.proven else "not proven"
+    return Markup(' <span class="chip">{}</span>').format(words)
+
+
+def _fact(name: str, value: str | Markup) -> Markup:
+    return Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, value)
+
+
+def _times(incident: Incident) -> Markup:
+    times = moment(incident.onset_at)
+    if incident.ended_at is not None:
+        return times + Markup(", ended ") + moment(incident.ended_at)
+    return times + Markup('<span class="elapsed" data-since="{}"></span>').format(plain(incident.onset_at, 40))
+
+
+def _operation(collective: Collective) -> Markup:
+    number = f" number {collective.seq}" if collective.seq is not None else ""
+    sizes = ", ".join("\u00d7".join(map(str, size)) or "scalar" for size in collective.sizes[:4])
+    kinds = ", ".join(collective.dtypes[:4])
+    tensors = f", {kinds} {sizes}".rstrip() if sizes or kinds else ""
+    return code(collective.op) + Markup("{} in {}{}").format(number, code(collective.group), text(tensors))
+
+
+def _divergence(divergence: Divergence, verdict: Verdict) -> Markup:
+    if not verdict.culprit_ranks:
+        shown = divergence.others or divergence.culprit
+        who = _who("One of them", shown.ranks if shown is not None else ())
+        return section("Where they wait", _side(who, shown, divergence.others_op, "others"))
+    title = "Where the ranks parted"
+    if divergence.group is not None:
+        title += f" in {divergence.group}"
+    if divergence.seq is not None:
+        title += f", first at sequence number {divergence.seq}"
+    others = set(verdict.waiting_ranks) - set(verdict.culprit_ranks)
+    # In a tie or a cycle all ranks are named, and calling one side the culprit would be a guess.
+    names = ("Culprit", "Others") if others else ("One side", "Other side")
+    left = (divergence.culprit.ranks if divergence.culprit else ()) or (verdict.culprit_ranks if others else ())
+    right = (divergence.others.ranks if divergence.others else ()) or others
+    sides = _side(_who(names[0], left), divergence.culprit, divergence.culprit_op, "culprit") + _side(
+        _who(names[1], right), divergence.others, divergence.others_op, "others"
+    )
+    return section(text(title), Markup('<div class="sides">{}</div>').format(sides))
+
+
+def _who(name: str, ranks: Collection[int]) -> str:
+    return f"{name}: {number_ranks(ranks)}" if ranks else name
+
+
+def _side(who: str, line: SourceLine | None, op: str | None, css: str) -> Markup:
+    operation = Markup('<p class="op">in {}</p>').format(code(op)) if op is not None else NOTHING
+    where = source_line(line) if line is not None else Markup('<p class="quiet">line not seen</p>')
+    return Markup('<div class="side {}"><h3>{}</h3>{}{}</div>').format(css, who, operation, where)
+
+
+def _cause(cause: Cause) -> Markup:
+    title = Markup("Cause: {}").format(text(cause.title))
+    certainty = Markup('<p class="quiet">{}, confidence {}</p>').format(code(cause.id), _percent(cause.confidence))
+    explanation = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
+    remedy = listing((prose(step) for step in cause.remedy), "ol")
+    todo = Markup('<div class="todo"><h3>What to do</h3>{}</div>').format(remedy) if remedy else NOTHING
+    references = listing(link(address) for address in cause.references)
+    more = Markup("<h3>See also</h3>{}").format(references) if references else NOTHING
+    evidence = fold(f"Evidence ({len(cause.evidence)})", _evidence(cause.evidence), id="evidence", opened=True)
+    why = Markup("<div>{}{}{}</div>").format(certainty, explanation, evidence)
+    return section(title, Markup('<div class="cause">{}<div>{}{}</div></div>').format(why, todo, more), id="cause")
+
+
+def _evidence(items: Collection[Evidence]) -> Markup:
+    def one(item: Evidence) -> Markup:
+        who = f"rank {item.rank}, " if item.rank is not None else ""
+        return Markup('<span class="source">{}{}:</span> {}').format(who, text(item.source), text(item.says))
+
+    return listing((one(item) for item in list(items)[:_MAX_ITEMS]), css="evidence") + _more(len(items))
+
+
+def _reasons(verdict: Verdict) -> Markup:
+    proof = Markup("<p>{}</p>").format(text(verdict.proof)) if verdict.proof else NOTHING
+    waits = listing(text(wait) for wait in verdict.waits[:_MAX_ITEMS]) + _more(len(verdict.waits))
+    return section("Why it can never resolve", proof) + section("Who waits for whom", waits)
+
+
+def _alternatives(causes: Collection[Cause]) -> Markup:
+    def one(cause: Cause) -> Markup:
+        said = Markup('{} <span class="quiet">({}, {})</span>').format(
+            text(cause.title), code(cause.id), _percent(cause.confidence)
+        )
+        why = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
+        return said + why
+
+    return section("Less likely", listing(one(cause) for cause in list(causes)[:_MAX_ITEMS]))
+
+
+def render_missing(incident: Incident) -> Markup:
+    """What could not be seen, and why."""
+    items = listing(text(item) for item in incident.missing[:_MAX_ITEMS]) + _more(len(incident.missing))
+    return section("Not seen", items)
+
+
+def describe_job(incident: Incident) -> Markup:
+    """The job in one line."""
+    job = incident.job
+    size = f", {job.world_size} ranks" if job.world_size is not None else ""
+    nodes = f" on {', '.join(job.nodes[:8])}" if job.nodes else ""
+    more = f" and {len(job.nodes) - 8} more nodes" if len(job.nodes) > 8 else ""
+    return Markup("job {} ({}{}){}").format(text(job.id, 200), text(job.launcher), size, text(nodes + more, 400))
+
+
+def _more(count: int) -> Markup:
+    hidden = count - _MAX_ITEMS
+    return Markup('<p class="quiet">and {} more, in incident.json</p>').format(hidden) if hidden > 0 else NOTHING
+
+
+def _percent(confidence: float) -> str:
+    return f"{confidence * 100:.0f}%"

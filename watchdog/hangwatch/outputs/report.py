@@ -1,0 +1,23 @@
+"""``report.html``: an incident as one file that can be attached to a ticket. May import the model and ``outputs.html``.
+
+It needs nothing beside it, loads nothing, and runs no script: what folds, folds by itself.
+"""
+
+from __future__ import annotations
+
+from hangwatch.model.capture import Capture
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.html.incident import render_incident
+from hangwatch.outputs.html.shell import render_file
+from hangwatch.outputs.html.verdict import name_kind
+from hangwatch.outputs.stack_tree import StackNode
+
+
+def render_report(incident: Incident, capture: Capture | None, tree: StackNode | None = None) -> str:
+    """The whole document. ``tree``: the capture's merged stacks, where they have been merged already."""
+    return render_file(title_of(incident), render_incident(incident, capture, tree))
+
+
+def title_of(incident: Incident) -> str:
+    """What a browser's tab says."""
+    return f"{name_kind(incident.verdict.kind)}: {incident.job.id[:80]}"
