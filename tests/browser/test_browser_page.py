@@ -1,0 +1,107 @@
+"""The agent's page in a real Chromium: live on a real job, at the size of a rack and of a fleet, behind its token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from chromium import LOW_CONTRAST, browse, unnamed
+from hangs import hang_of_eight, hang_of_many, view_of
+
+from hangwatch.demos import find_scenario
+from hangwatch.model.capture import Capture
+from hangwatch.model.incident import Incident
+from hangwatch.model.live import LiveView
+from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.page import Page
+from hangwatch.outputs.server import start_server
+from support import JobRunner
+
+_SUMMARY = "document.querySelector('.banner .summary')?.textContent"
+
+
+@asynccontextmanager
+async def served(state: Path, view: LiveView, token: str | None = None) -> AsyncIterator[str]:
+    """The address of a server whose page shows ``view``."""
+    server = await start_server("127.0.0.1", 0, Metrics(), dict, Page(state, lambda: view), token)
+    try:
+        yield server.url
+    finally:
+        await server.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.e2e
+async def test_the_page_follows_a_real_hang(chromium: str, jobs: JobRunner, tmp_path: Path) -> None:
+    """Opened while the job runs well, it shows the proven deadlock without being loaded again, then that the agent is gone."""
+    scenario = find_scenario("group-order")
+    assert scenario is not None
+    options = ("--state-dir", tmp_path / "state")
+    job = jobs.hangwatch("run", *options, "--", *scenario.command(), env=dict(scenario.full_environment()))
+    found = re.search(r"page at (http://\S+)", job.wait_for_output("page at http"))
+    assert found is not None
+    async with browse(chromium) as tab:
+        await tab.open(found[1])
+        await tab.evaluate("window.stayed = true")
+        await tab.wait_for("document.querySelector('#connection').className === 'live'")
+        await tab.wait_for("document.querySelector('.banner .kind strong')?.textContent === 'Deadlock'")
+        assert await tab.evaluate("window.stayed")
+        assert await tab.evaluate("document.title") == "Deadlock - hangwatch"
+        sources = await tab.evaluate("[...document.querySelectorAll('.side .line')].map(e => e.textContent)")
+        assert len(sources) == 2
+        assert all("all_reduce" in source for source in sources)
+        assert {"policy", "value"} <= set(
+            await tab.wait_for("[...document.querySelectorAll('.front h3 code')].map(e => e.textContent)")
+        )
+        link = await tab.wait_for("document.querySelector('.incidents a')?.href")
+        await tab.open(link)
+        assert await tab.wait_for(_SUMMARY)
+        assert await tab.evaluate("document.querySelectorAll('.files a').length") == 4
+        assert tab.problems == []
+        await tab.open(found[1])
+        await tab.wait_for("document.querySelector('#connection').className === 'live'")
+        jobs.end_all()
+        await tab.wait_for("document.querySelector('#connection').className === 'lost'")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("size", "make"), [("8", hang_of_eight), ("4096", hang_of_many)])
+async def test_the_page_can_be_read_at_any_size(
+    chromium: str, tmp_path: Path, size: str, make: Callable[[], tuple[Incident, Capture]]
+) -> None:
+    """Light and dark: enough contrast, a name for everything a screen reader meets, no error, and pictures for CI to keep."""
+    incident, capture = make()
+    write_bundle(tmp_path, incident, None)
+    async with served(tmp_path, view_of(incident, capture)) as url, browse(chromium) as tab:
+        for dark in (False, True):
+            await tab.look(dark=dark)
+            await tab.open(url)
+            assert await tab.wait_for(_SUMMARY) == incident.verdict.summary
+            await tab.wait_for("document.querySelector('#connection').className === 'live'")
+            assert await tab.evaluate(LOW_CONTRAST) == []
+            await tab.shoot(f"page-{size}-{'dark' if dark else 'light'}")
+        assert await unnamed(tab) == []
+        assert {address.split("/")[2] for address in tab.requests if "://" in address} == {url.split("/")[2]}
+        assert tab.problems == []
+
+
+@pytest.mark.asyncio
+async def test_a_token_is_asked_for_once(chromium: str, tmp_path: Path) -> None:
+    """The page to sign in takes the token by the keyboard and leads to the page, live; a wrong one leads nowhere."""
+    incident, capture = hang_of_eight()
+    token = "-".join(["a", "token", "of", "enough", "characters"])
+    async with served(tmp_path, view_of(incident, capture), token) as url, browse(chromium) as tab:
+        await tab.open(url)
+        assert await tab.evaluate("document.activeElement.id") == "token"
+        assert await unnamed(tab) == []
+        assert incident.verdict.summary not in await tab.evaluate("document.documentElement.outerHTML")
+        for typed, seen in (("wrong", "[role=alert]"), (token, ".banner .summary")):
+            await tab.call("Input.insertText", text=typed)
+            await tab.press("Enter", 13)
+            await tab.wait_for(f"document.querySelector('{seen}') !== null && document.readyState === 'complete'")
+        await tab.wait_for("document.querySelector('#connection').className === 'live'")
+        assert token not in await tab.evaluate("document.cookie + location.href")

@@ -1,0 +1,89 @@
+"""The table of ``hangwatch status``: what it shows, how it fits, and that a job's text does no harm."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
+from hangwatch.outputs.rank_table import render_view
+
+
+def printed(view: LiveView, *, height: int | None = None, width: int = 160, colour: bool = False) -> str:
+    """What a console shows."""
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, color_system="standard" if colour else None
+    )
+    console.print(render_view(view, height=height))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def view_of(count: int, late: int, name: str = "dp") -> LiveView:
+    """A job of ``count`` ranks of which one is three operations behind."""
+    ranks = tuple(
+        LiveRank(r, "n", 100 + r, "running" if r == late else "in_flight", 0.1,
+                 (RankProgress(name, 9 - 3 * (r == late), 6, 3 * (r == late), None if r == late else 7.5),), f"f{r} (a.py:{r})")
+        for r in range(count)
+    )  # fmt: skip
+    front = GroupFront(name, tuple(range(count)), 9, 6, 6, (late,), 7.5)
+    return LiveView(1, (LiveJob(name, count, "torchrun", "", ranks, (front,)),))
+
+
+def test_a_row_says_where_a_rank_stands() -> None:
+    """State, group, numbers, how far behind, for how long in flight, and its top frame; the job's line says who is behind."""
+    lines = printed(view_of(2, 1)).splitlines()
+    assert lines[0] == "job dp (torchrun, 2 of 2 ranks here); dp: ranks 1 behind 9"
+    assert lines[1].split() == [
+        "RANK",
+        "PID",
+        "STATE",
+        "GROUP",
+        "ENQUEUED",
+        "COMPLETED",
+        "BEHIND",
+        "IN",
+        "FLIGHT",
+        "TOP",
+        "FRAME",
+    ]
+    assert lines[2].split() == ["0", "100", "in", "flight", "dp", "9", "6", "0", "7.5", "s", "f0", "(a.py:0)"]
+    assert lines[3].split() == ["1", "101", "running", "dp", "6", "6", "3", "f1", "(a.py:1)"]
+
+
+@pytest.mark.parametrize("height", [10, 24, 60])
+def test_a_table_fits_its_terminal_and_keeps_who_is_behind(height: int) -> None:
+    """Of 256 ranks those to look at are shown, and how many are not."""
+    lines = printed(view_of(256, 200), height=height).splitlines()
+    assert len(lines) <= height
+    assert any(line.split()[:2] == ["200", "300"] for line in lines)
+    assert "more rows" in lines[-1]
+    assert "more rows" not in printed(view_of(256, 200))
+
+
+def test_no_colour_without_a_terminal() -> None:
+    """A pipe gets plain text, a terminal colours."""
+    assert "\x1b" not in printed(view_of(2, 1))
+    assert "\x1b[" in printed(view_of(2, 1), colour=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[2J\x1b]0;x\x07", "a\nb\r\n", "\u202eabc", "[bold red]x[/]", "x" * 100_000, "<b>"]
+)
+def test_a_name_does_no_harm(name: str) -> None:
+    """Escapes, breaks, reordering and markup are shown as text, a long name is cut, and a row stays a row."""
+    shown = printed(view_of(2, 1, name))
+    assert not set(shown) & {"\x1b", "\x07", "\r", "\u202e"}
+    assert len(shown.splitlines()) <= 8
+    if "[bold" in name:
+        assert "[bold red]" in shown
+
+
+def test_nothing_to_show_is_a_sentence() -> None:
+    """No job, and why that may be."""
+    console = Console(file=io.StringIO(), width=80)
+    console.print(render_view(LiveView(1), ("processes: not readable",)))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "No ranks of a distributed job found on this node.\nprocesses: not readable\n"

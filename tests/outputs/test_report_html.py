@@ -1,0 +1,217 @@
+"""The parts of page and report: whatever a job's text holds, it stays text; whatever the size, it stays small."""
+
+from __future__ import annotations
+
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from examples import hang_capture, hang_incident, rank_capture
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangwatch.model.capture import Capture
+from hangwatch.model.incident import Incident
+from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
+from hangwatch.model.stacks import Frame, StackSample, ThreadStack
+from hangwatch.outputs.archive import IncidentSummary
+from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.html.cells import render_cells
+from hangwatch.outputs.html.fronts import FrontPoint
+from hangwatch.outputs.html.live import lay_out, render_parts
+from hangwatch.outputs.html.stacks import render_stacks
+from hangwatch.outputs.report import render_report
+from hangwatch.outputs.stack_tree import merge_stacks
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "causes"))
+
+from recorded import NAMES, load
+
+from hangwatch.agent.document import make_incident
+from hangwatch.causes.diagnosis import diagnose
+
+HOSTILE = (
+    "<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "</style></title></pre><b>", "javascript:alert(1)",
+    "\x1b[2J\x1b]0;owned\x07", "first\nsecond\r\n\x00", "\u202egnol si siht\u202c", "{}{0}{x}%s",
+    "&lt;b&gt;", "`code` `", "x" * 100_000,
+)  # fmt: skip
+#: Elements that our own words bring, by what the text looks like: a break after a slash, code between backticks.
+_OF_TEXT = {"wbr", "code", "bdi"}
+_VOID = {"meta", "link", "wbr", "input"}
+
+
+class _Structure(HTMLParser):
+    """The elements of a document with the names of their attributes, and its text."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, tuple[str, ...]]] = []
+        self.addresses: list[str] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(document)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _OF_TEXT:
+            self.elements.append((tag, tuple(name for name, _ in attrs)))
+        self.addresses += [value or "" for name, value in attrs if name in {"href", "src", "action"}]
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def with_text(text: str) -> tuple[Incident, Capture]:
+    """The example with ``text`` wherever text comes from the job, its code, its machine or a rule's words."""
+    kept = {"kind", "severity", "onset_at", "detected_at", "confirmed_at", "ended_at", "schema", "id"}
+
+    def replaced(value: object, name: str = "") -> object:
+        if isinstance(value, str):
+            return value if name in kept or not value else text
+        if isinstance(value, dict):
+            return {key: replaced(item, key) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [replaced(item, name) for item in value]
+        return value
+
+    incident = msgspec.convert(replaced(msgspec.to_builtins(hang_incident())), Incident)
+    capture = msgspec.convert(replaced(msgspec.to_builtins(hang_capture())), Capture)
+    return incident, capture
+
+
+def _live(text: str) -> str:
+    incident, capture = with_text(text)
+    progress = RankProgress(text, 7, 6, 1, 3.0)
+    job = LiveJob(
+        text, 2, text, text, tuple(LiveRank(r, text, 1, "waiting", 0.1, (progress,), text) for r in (0, 1)),
+        (GroupFront(text, (0, 1), 7, 6, 5, (1,), 9.0),), incident, capture,
+    )  # fmt: skip
+    history = {text: {text: (FrontPoint(1.0, 3, 2), FrontPoint(2.0, 7, 6))}}
+    listed = IncidentSummary(incident.id, text, incident.onset_at, None, "deadlock", True, "critical", text, (0,))
+    return lay_out(render_parts(LiveView(5, (job,)), history, (listed,)))
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_text_of_a_job_never_becomes_structure(text: str) -> None:
+    """Report and page have the same elements and attributes whatever the text, properly nested, and nothing that runs."""
+    for render in (lambda t: render_report(*with_text(t)), _live):
+        plain, hostile = _Structure(render("plain words")), _Structure(render(text))
+        assert hostile.elements == plain.elements
+        assert hostile.open == plain.open == []
+        assert {name for _, names in hostile.elements for name in names} & {
+            "style",
+            "onerror",
+            "onload",
+            "onclick",
+        } == set()
+        assert all(
+            address.startswith(("https://", "http://", "data:,", "#", "incidents/")) for address in hostile.addresses
+        )
+        assert not [c for word in hostile.words for c in word if c in "\x00\x1b\x07\u202e\u202c"]
+        assert max(map(len, hostile.words)) < 30_000
+
+
+@given(st.text(max_size=60))
+def test_no_text_at_all_becomes_structure(text: str) -> None:
+    """The same of any text that hypothesis can think of."""
+    report = _Structure(render_report(*with_text(text or "x")))
+    assert report.elements == _Structure(render_report(*with_text("plain words"))).elements
+    assert report.open == []
+
+
+def test_text_of_100_kb_everywhere_gives_a_file_of_ordinary_size() -> None:
+    """Each place shows the beginning of it."""
+    assert len(render_report(*with_text("x" * 100_000))) < 400_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_says_what_the_verdict_says(name: str) -> None:
+    """For every recorded hang: kind, summary, cause, all evidence and remedies, both lines, what is missing, and no script."""
+    capture = load(name)
+    incident = make_incident(diagnose(capture), detected_ns=capture.at_ns, confirmed_ns=capture.at_ns)
+    report = _Structure(render_report(incident, capture))
+    said = " ".join("".join(report.words).split())
+    verdict = incident.verdict
+    assert verdict.cause is not None
+    wanted = [
+        verdict.summary,
+        verdict.cause.title,
+        *verdict.waits,
+        *incident.missing,
+        *(e.says for e in verdict.cause.evidence),
+    ]
+    sides = (verdict.divergence.culprit, verdict.divergence.others) if verdict.divergence is not None else ()
+    wanted += [side.source for side in sides if side is not None and side.source is not None]
+    wanted += [step.replace("`", "") for step in verdict.cause.remedy]
+    for text in wanted:
+        assert " ".join(text.split()) in said.replace("`", "") or " ".join(text.split()) in said
+    assert "script" not in {tag for tag, _ in report.elements}
+    assert report.open == []
+
+
+def test_cells_of_four_thousand_ranks_are_one_small_drawing() -> None:
+    """A path a state instead of an element a rank; the culprit has a ring, and every state is told in words."""
+    states = dict.fromkeys(range(4096), "waiting") | {2741: "stuck"}
+    drawing = render_cells(states, (2741,))
+    assert len(drawing) < 120_000
+    assert drawing.count("<path") == 2
+    assert drawing.count('class="ring"') == 1
+    assert "0-2740,2742-4095" in drawing
+
+
+def test_ranks_never_seen_are_shown_as_unknown() -> None:
+    """A world of four of which two are here has four cells."""
+    assert render_cells({0: "waiting", 1: "busy"}, (), 4).count("s-unknown") == 3  # two tiles and the legend
+
+
+def test_stacks_that_part_everywhere_are_cut() -> None:
+    """A thousand ranks in a thousand deep places give a page that a browser can show, which says that it is cut."""
+    stacks = {rank: tuple(Frame(f"f{rank}_{depth}", "/a.py", depth) for depth in range(300)) for rank in range(1000)}
+    shown = render_stacks(merge_stacks(stacks))
+    assert len(shown) < 2_000_000
+    assert "stacks.txt has the rest" in shown
+
+
+def test_a_recursion_as_deep_as_python_allows_is_shown() -> None:
+    """Forks below forks, a thousand of them, neither overflow our stack nor the browser's."""
+    frames = tuple(Frame("f", "/a.py", line) for line in range(1000))
+    ladder = {rank: frames[-rank - 1 :] for rank in range(999)}
+    assert "stacks.txt has the rest" in render_stacks(merge_stacks(ladder))
+
+
+def test_the_end_of_an_incident_is_in_its_report(tmp_path: Path) -> None:
+    """An update without a capture renders the report anew, with the stacks that are stored."""
+    folder = write_bundle(tmp_path, hang_incident(), hang_capture())
+    before = (folder / "report.html").read_text()
+    write_bundle(tmp_path, hang_incident(ended_at="2026-05-28T20:30:00Z"), None)
+    after = (folder / "report.html").read_text()
+    assert "2026-05-28 20:30:00 UTC" in after
+    assert "2026-05-28 20:30:00 UTC" not in before
+    assert after.count('class="frames"') == before.count('class="frames"') > 0
+
+
+def test_a_rank_without_stacks_is_no_trouble() -> None:
+    """Nobody's stack was seen: the report has no tree, and everything else."""
+    blind = tuple(msgspec.structs.replace(rank_capture(rank), stacks=()) for rank in (0, 1))
+    report = render_report(hang_incident(), msgspec.structs.replace(hang_capture(), ranks=blind))
+    assert 'class="tree"' not in report
+    assert hang_incident().verdict.cause is not None
+
+
+def test_threads_that_left_python_are_no_trouble() -> None:
+    """A main thread without a frame ends at the root."""
+    bare = ThreadStack(1, "MainThread", True, False, False, ())
+    rank = msgspec.structs.replace(rank_capture(0), stacks=(StackSample(1, (bare,)),))
+    report = render_report(hang_incident(), msgspec.structs.replace(hang_capture(), ranks=(rank, rank_capture(1))))
+    assert "rank 0: no Python frames" in _text_of(report)
+
+
+def _text_of(document: str) -> str:
+    return "".join(_Structure(document).words)
