@@ -1,0 +1,151 @@
+"""What training says of itself: logged steps, the series they make, and the settings that go with them.
+
+Imports nothing of ours. Absence is None. NaN and the infinities are ordinary floats here, and most telling ones: compare
+with ``math.isnan``, never two steps with ``==``. JSON has no such numbers, so where these values are written they go
+through ``to_plain`` (words ``nan``, ``inf``, ``-inf``), and are read with ``msgspec.convert(..., strict=False)`` or
+``msgspec.json.decode(..., strict=False)``, which take the words for the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+#: What a logged step can hold besides where and when: the names of ``LoggedStep``'s values, in order of interest.
+VALUES = ("loss", "grad_norm", "learning_rate", "epoch", "skipped_steps", "overflow", "loss_scale")
+
+
+class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was said of one step: by one source, or, merged, by several.
+
+    ``source`` is who said it: ``transformers``, ``deepspeed``, ``lightning``, ``report`` (the program itself), or the
+    path of a file. In a merged step it is the best of them, and ``others`` names the source of each value that came from
+    another one. ``step`` counts optimizer steps from 1 (None only where a line names none); ``rank`` is None where the
+    source does not tell. ``at_ns`` is the wall clock when it was said, as near as we know it.
+
+    ``skipped_steps`` counts since the start of the run; ``overflow`` says that this very step was skipped. ``texts`` holds the
+    words of a value as they stood, by its name, where they tell more than the number: ``'0'`` in quotes (transformers 5),
+    ``nan``, ``OVERFLOW!``.
+    """
+
+    source: str
+    at_ns: int
+    step: int | None = None
+    rank: int | None = None
+    epoch: float | None = None
+    loss: float | None = None
+    grad_norm: float | None = None
+    learning_rate: float | None = None
+    skipped_steps: int | None = None
+    overflow: bool | None = None
+    loss_scale: float | None = None
+    texts: dict[str, str] = {}
+    others: dict[str, str] = {}
+
+    def source_of(self, name: str) -> str:
+        """Who said the value of that name (one of ``VALUES``)."""
+        return self.others.get(name, self.source)
+
+
+class DeepSpeedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """DeepSpeed's configuration as it is in force, as far as known.
+
+    ``source`` is ``engine`` (resolved, defaults filled in), the path of a file, or ``command line``. ``dtype`` is fp32,
+    fp16 or bf16. ``check_grad_overflow``: whether a step whose gradients are not finite is skipped. Bucket sizes are in
+    elements. ``offload_optimizer`` and ``offload_param`` are devices (cpu, nvme), None without. ``batch`` is per device
+    and micro step.
+    """
+
+    source: str
+    stage: int | None = None
+    overlap_comm: bool | None = None
+    reduce_bucket_size: int | None = None
+    allgather_bucket_size: int | None = None
+    contiguous_gradients: bool | None = None
+    dtype: str | None = None
+    check_grad_overflow: bool | None = None
+    communication_data_type: str | None = None
+    gradient_clipping: float | None = None
+    gradient_accumulation_steps: int | None = None
+    batch: int | None = None
+    offload_optimizer: str | None = None
+    offload_param: str | None = None
+
+
+class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a trainer (transformers', Lightning's) was told that bears on its log.
+
+    ``source`` is ``transformers`` or ``lightning``; ``name`` the class in use. ``nan_filter``: a NaN or infinite loss is
+    left out of the logged mean (``logging_nan_inf_filter``), so that it is printed as 0. ``dtype`` is fp32, fp16 or bf16.
+    ``batch`` is per device.
+    """
+
+    source: str
+    name: str = ""
+    nan_filter: bool | None = None
+    logging_steps: float | None = None
+    max_steps: int | None = None
+    dtype: str | None = None
+    max_grad_norm: float | None = None
+    gradient_accumulation_steps: int | None = None
+    batch: int | None = None
+    output_dir: str | None = None
+    logging_dir: str | None = None
+
+
+class TrainingSetup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one rank trains with. ``versions`` by distribution: torch, transformers, accelerate, deepspeed, ..."""
+
+    rank: int | None = None
+    versions: dict[str, str] = {}
+    deepspeed: DeepSpeedSettings | None = None
+    trainer: TrainerSettings | None = None
+
+
+class RankSteps(msgspec.Struct, frozen=True):
+    """The series of one rank (None: of output that names no rank), merged over its sources, ascending by step."""
+
+    rank: int | None
+    steps: tuple[LoggedStep, ...]
+
+
+class TrainingSeries(msgspec.Struct, frozen=True):
+    """Everything training has said of itself, as of ``at_ns`` (wall clock).
+
+    ``steps`` is the job's own series, ascending by step, one entry a step: what rank 0 says of itself, completed by what
+    the job's output and files say. ``ranks`` are the other ranks that told values of their own. Long series keep their
+    beginning and their end; ``left_out`` counts what was dropped between. A step number that goes back begins a new
+    series: ``runs`` counts them. ``steps_per_s`` by rank is the pace over the last logged steps; ``sources`` are all that
+    have spoken.
+    """
+
+    at_ns: int
+    steps: tuple[LoggedStep, ...] = ()
+    ranks: tuple[RankSteps, ...] = ()
+    setups: tuple[TrainingSetup, ...] = ()
+    steps_per_s: dict[int, float] = {}
+    sources: tuple[str, ...] = ()
+    left_out: int = 0
+    runs: int = 1
+
+    def of_rank(self, rank: int) -> tuple[LoggedStep, ...]:
+        """The steps a rank other than 0 told of itself; the job's own for 0."""
+        if rank == 0:
+            return self.steps
+        return next((found.steps for found in self.ranks if found.rank == rank), ())
+
+
+def to_plain(value: object) -> object:
+    """Any of these values as dicts, lists, strings and finite numbers: what JSON can hold."""
+    return _words(msgspec.to_builtins(value))
+
+
+def _words(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {name: _words(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_words(item) for item in value]
+    return value
