@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import shutil
 import signal
@@ -12,6 +13,8 @@ import pytest
 from probe_runs import SITE, Run, ask
 
 from hangwatch.model.beats import Beat
+from hangwatch.model.capture import Gap
+from hangwatch.sources.training.beats import parse_steps
 from support import find_free_port, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -51,7 +54,7 @@ for _ in range(rank + 1):
     dist.all_reduce(one, group=mine)
 dist.all_reduce(one, group=local)
 import hangwatch.probe
-hangwatch.probe.report(step=rank, loss=float("nan"), note="x", bad=[1])
+hangwatch.probe.report(step=rank, loss=float("nan"), lr=[1])
 import time
 while not os.path.exists({str(done)!r}):
     time.sleep(0.05)
@@ -88,7 +91,13 @@ dist.destroy_process_group()
         assert (beat.world_size, beat.local_rank, beat.initialized) == (2, beat.rank, True)
         assert beat.torch.startswith("2.")
         assert beat.problems == ()
-        assert beat.telemetry == {"step": beat.rank, "loss": "nan", "note": "x"}
+        assert beat.rank is not None
+        found = parse_steps(beat, 0, beat.rank)
+        assert not isinstance(found, Gap)
+        ((said,),) = found[1:]
+        assert (said.source, said.rank, said.step, said.learning_rate) == ("report", beat.rank, beat.rank, None)
+        assert said.loss is not None
+        assert math.isnan(said.loss)
         assert _group(beat, "default_pg") == ("0", (0, 1), 0, "gloo", 3, -1, 3)
         assert _group(beat, "unused") == ("3", (0, 1), None, "gloo", 0, -1, 0)
     assert _group(zero, "first") == ("1", (0,), 1, "gloo", 1, -1, 1)
@@ -331,7 +340,7 @@ def test_exit_without_destroy_is_no_other_than_without_us(run: Run) -> None:
 
 
 def test_torch_is_left_as_it_was_found(run: Run) -> None:
-    """After the hook has fired nothing of it is left on the import system, and reading call sites imports nothing."""
+    """Its loader is as before, only training libraries are still waited for, and reading call sites imports nothing."""
     script = run.write(
         MEET
         + """
@@ -339,7 +348,8 @@ import importlib, pickle, socket
 module = dist.distributed_c10d
 assert set(vars(module.__spec__.loader)) == {"name", "path"}, vars(module.__spec__.loader)
 assert module.__loader__ is module.__spec__.loader
-assert not any("hangwatch" in type(finder).__module__ for finder in sys.meta_path if isinstance(finder, object))
+(left,) = [finder for finder in sys.meta_path if "hangwatch" in type(finder).__module__]
+assert left.find_spec(module.__name__) is None, "it waits for training libraries only"
 assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ
 dist.all_reduce(one)
 path = "%s/ranks/%d.control" % (os.environ["HANGWATCH_RUN_DIR"], os.getpid())

@@ -24,6 +24,7 @@ def job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobM
         launcher=watch.job.launcher,
         world_size=watch.job.world_size,
         patience_s=watch.patience.stall_s,
+        training=watch.training.series,
     )
 
 

@@ -16,6 +16,7 @@ from hangwatch.agent.document import asked_of_nodes, ended, make_incident, missi
 from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.suspicion import Suspector, read_pulse
+from hangwatch.agent.telemetry import TrainingTelemetry
 from hangwatch.analysis.patience import Patience, fixed_patience
 from hangwatch.causes.diagnosis import Diagnosis, diagnose
 from hangwatch.model.beats import Beat
@@ -67,6 +68,7 @@ class JobWatch:
     suspector: Suspector = field(default_factory=Suspector)
     trail: Trail = field(default_factory=Trail)
     node: NodeWatch = field(default_factory=NodeWatch)
+    training: TrainingTelemetry = field(default_factory=TrainingTelemetry)
     told: Told | None = None
     looks: int = 0
     gaps: tuple[Gap, ...] = ()
@@ -94,6 +96,7 @@ class JobWatch:
             self.lost_since_s.clear()
             self.suspector = Suspector(cadence=self.suspector.cadence)
             self.trail = Trail()
+            self.training = TrainingTelemetry()
         self.ranks.update(here)
         for rank in self.ranks:
             if rank in here:
@@ -112,7 +115,9 @@ class JobWatch:
         if self.over:
             await self.close(now_ns)
             return None
-        alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
+        self.training.update(self.ranks, beats, (), now_ns)
+        alone = {pid for pid, beat in beats.items() if beat.alone}  # they wait for nobody, and may rest as they like
+        alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s and i.pid not in alone]
         pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in alive if i.pid in beats]
         lost = any(now_s - since >= LOST_GRACE_S for since in self.lost_since_s.values())
         suspicion = self.suspector.update(

@@ -10,6 +10,7 @@ from hangwatch.model.stacks import Frame
 from hangwatch.model.text import short_path
 
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/([^/]+)")
+_OURS = "/hangwatch/probe/"
 _STDLIB = re.compile(r"/lib(?:64)?/python3(?:\.\d+)?/(?!site-packages|dist-packages)")
 
 #: Installed packages that move tensors or drive training: a user's own package may be installed too, and is not here.
@@ -25,8 +26,8 @@ FRAMEWORKS = frozenset(
 
 
 def is_interpreter(frame: Frame) -> bool:
-    """Whether the frame is the standard library's, frozen, or has no file at all."""
-    return frame.file.startswith("<") or not frame.file or bool(_STDLIB.search(frame.file))
+    """Whether the frame is the standard library's, our probe's, frozen, or has no file at all."""
+    return frame.file.startswith("<") or not frame.file or bool(_STDLIB.search(frame.file)) or _OURS in frame.file
 
 
 def bare_name(frame: Frame) -> str:

@@ -38,17 +38,31 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.enqueued > max(self.completed, 0)
 
 
+class BeatTelemetry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What training says, as the beat carries it: undecoded, so that a surprise in it is no broken beat.
+
+    ``steps`` are the last steps of each source, ``model.telemetry.LoggedStep`` with a running number ``count``; ``setup`` is a
+    ``TrainingSetup``, ``reached`` the step the program is at.
+    """
+
+    reached: int | None = None
+    setup: msgspec.Raw = msgspec.Raw(b"{}")
+    steps: msgspec.Raw = msgspec.Raw(b"[]")
+
+
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """One beat of one rank, file ``RUN_DIR/ranks/PID.beat`` (JSON, replaced whole).
 
     ``counter`` grows by one a beat; ``at_ns`` is the wall clock; ``rank`` is None until the process knows it.
-    ``initialized`` says whether a default process group exists now; ``groups_created`` is torch's own count of groups
+    ``initialized`` says whether a default process group exists now, ``alone`` that there is none because
+    this process trains by itself, as rank 0 of 1; ``groups_created`` is torch's own count of groups
     this process has begun to create (it names the next one). ``failure`` is the uncaught exception that ended the
     program while its process lives on: where it was raised, and what; ``thread_failure`` those that ended
     threads, the last few of them, a line each with the thread's name; ``handled`` the one that the main thread is handling
     while nothing moves. ``unmoved_s`` of a group is for how long neither of its numbers has changed. ``server`` is the path of
     torch's worker server socket, ``control`` that of the probe's own; either is None where it could not be started, and
-    ``problems`` says why. ``telemetry`` is what training told us.
+    ``problems`` says why. ``telemetry`` is what training says of itself, None where it has
+    said nothing.
     """
 
     version: int
@@ -60,6 +74,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     world_size: int | None = None
     local_rank: int | None = None
     initialized: bool = False
+    alone: bool = False
     groups_created: int | None = None
     failure: tuple[str, ...] = ()
     thread_failure: tuple[str, ...] = ()
@@ -70,7 +85,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     server: str | None = None
     control: str | None = None
     problems: tuple[str, ...] = ()
-    telemetry: dict[str, object] = {}
+    telemetry: BeatTelemetry | None = None
 
     def age_s(self, now_ns: int) -> float:
         """Seconds since it was written, by the wall clock ``now_ns``; never negative."""

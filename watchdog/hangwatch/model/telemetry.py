@@ -116,14 +116,15 @@ class TrainingSeries(msgspec.Struct, frozen=True):
     ``steps`` is the job's own series, ascending by step, one entry a step: what rank 0 says of itself, completed by what
     the job's output and files say. ``ranks`` are the other ranks that told values of their own. Long series keep their
     beginning and their end; ``left_out`` counts what was dropped between. A step number that goes back begins a new
-    series: ``runs`` counts them. ``steps_per_s`` by rank is the pace over the last logged steps; ``sources`` are all that
-    have spoken.
+    series: ``runs`` counts them. ``reached`` is the step each rank is at, logged or not, ``steps_per_s`` its pace over the last
+    minute; ``sources`` are all that have spoken. ``texts['step']`` is ``counted`` where lines name no step.
     """
 
     at_ns: int
     steps: tuple[LoggedStep, ...] = ()
     ranks: tuple[RankSteps, ...] = ()
     setups: tuple[TrainingSetup, ...] = ()
+    reached: dict[int, int] = {}
     steps_per_s: dict[int, float] = {}
     sources: tuple[str, ...] = ()
     left_out: int = 0

@@ -15,9 +15,11 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from hangwatch.outputs.metric_families import label
 from hangwatch.outputs.metrics_agent import agent_families
 from hangwatch.outputs.metrics_incidents import incident_families
 from hangwatch.outputs.metrics_ranks import rank_families
+from hangwatch.outputs.metrics_training import training_families
 from hangwatch.outputs.metrics_view import MetricsView
 
 
@@ -56,5 +58,6 @@ class _ViewCollector(Collector):
         view = self._metrics.view
         if view.jobs:
             yield from rank_families(view.jobs)
+            yield from training_families((label(j.id), j.training) for j in view.jobs if j.training is not None)
         yield from incident_families(view)
         yield from agent_families(view)

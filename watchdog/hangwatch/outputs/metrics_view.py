@@ -1,10 +1,11 @@
-"""What a scrape shows, as frozen values. May import nothing of ours but the version."""
+"""What a scrape shows, as frozen values. May import the model and the version."""
 
 from __future__ import annotations
 
 import msgspec
 
 from hangwatch import __version__
+from hangwatch.model.telemetry import TrainingSeries
 
 
 class GroupMetrics(msgspec.Struct, frozen=True):
@@ -51,7 +52,8 @@ class IncidentMetrics(msgspec.Struct, frozen=True):
 class JobMetrics(msgspec.Struct, frozen=True):
     """One job under watch. ``id`` is unique among those of a view.
 
-    ``patience_s``: how long what cannot be proven may stand still now; ``world_size`` counts the ranks of all nodes.
+    ``patience_s``: how long what cannot be proven may stand still now; ``world_size`` counts the ranks of all nodes;
+    ``training``: what it logs of itself, None where that is not followed.
     """
 
     id: str
@@ -60,6 +62,7 @@ class JobMetrics(msgspec.Struct, frozen=True):
     launcher: str = "plain"
     world_size: int | None = None
     patience_s: float | None = None
+    training: TrainingSeries | None = None
 
 
 class SourceMetrics(msgspec.Struct, frozen=True):

@@ -14,8 +14,6 @@ import sys
 NAME = "_hangwatch_probe"
 
 _live = sys.modules.setdefault(NAME, sys.modules[__name__])
-_telemetry: dict[str, str | int | float | bool | None] = {}
-_TELEMETRY_LIMIT = 64
 
 if _live is sys.modules[__name__]:
     try:
@@ -26,14 +24,10 @@ if _live is sys.modules[__name__]:
         pass  # no probe, no harm; the agent sees that the rank has no beat
 
 
-def report(**values: str | int | float | bool | None) -> None:
-    """Give the agent values of training (``loss``, ``step`` ...): they ride in the beat's ``telemetry`` from now on.
-
-    Later values replace earlier ones of the same name. Values of other types, and names beyond the 64th, are ignored;
-    in a process that is not a probed rank nothing happens.
-    """
-    telemetry = _live._telemetry
-    for name, value in values.items():
-        known = value is None or isinstance(value, (str, int, float, bool))
-        if known and (name in telemetry or len(telemetry) < _TELEMETRY_LIMIT):
-            telemetry[name] = value[:256] if isinstance(value, str) else value
+def report(step: object = None, loss: object = None, lr: object = None, grad_norm: object = None) -> None:
+    """Take what ``hangwatch.report`` was given; in a process that is not probed nothing happens."""
+    live = sys.modules[NAME]
+    if live is sys.modules[__name__]:
+        hook.report(step, loss, lr, grad_norm)
+    else:
+        live.report(step, loss, lr, grad_norm)

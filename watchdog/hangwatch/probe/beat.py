@@ -13,10 +13,11 @@ BEAT_VERSION = 1
 BEAT_PERIOD_S = 0.5
 
 
-def encode_beat(fields: dict[str, Any], groups: list[str]) -> bytes:
-    """The JSON of one beat; ``groups`` are already JSON objects (their member lists are long and do not change)."""
+def encode_beat(fields: dict[str, Any], groups: list[str], telemetry: str = "") -> bytes:
+    """The JSON of one beat; ``groups`` and ``telemetry`` are JSON already (they are long, and change little)."""
     head = json.dumps(fields, separators=(",", ":"), allow_nan=False)
-    return ('%s,"groups":[%s]}' % (head[:-1], ",".join(groups))).encode("utf-8", "replace")
+    tail = ',"telemetry":%s' % telemetry if telemetry else ""
+    return ('%s,"groups":[%s]%s}' % (head[:-1], ",".join(groups), tail)).encode("utf-8", "replace")
 
 
 def finite(value: Any) -> Any:

@@ -1,9 +1,12 @@
 """When the probe starts: on the import of torch.distributed, or when a default process group comes to be.
 
-A finder on ``sys.meta_path`` waits for ``torch.distributed.distributed_c10d`` and leaves no trace once it is imported.
-A process whose environment makes it a rank is probed from then on. Every other one (``mp.spawn`` passes the rank as an
-argument; launchers import torch.distributed too) becomes a rank in the moment it gets a default process group, which
-is seen by a setter around ``_World.default_pg`` (torch 2.4 to 2.13): no thread waits for it, and a fork keeps it.
+A finder on ``sys.meta_path`` waits for ``torch.distributed.distributed_c10d`` and for the modules of training libraries
+(``trainers.TARGETS``); a loader it has touched is as before once its module is imported. A process whose environment
+makes it a rank is probed from then on. Every other one (``mp.spawn`` passes the rank as an argument; launchers import
+torch.distributed too) becomes a rank in the moment it gets a default process group, which is seen by a setter around
+``_World.default_pg`` (torch 2.4 to 2.13): no thread waits for it, and a fork keeps it. A process that trains with no
+group and no rank at all (one GPU, ``python train.py``) is probed as rank 0 of 1 once it makes a trainer or reports a
+step.
 Imports the standard library only, and as little of it as possible.
 """
 
@@ -25,6 +28,7 @@ class _State:
     """Of this process: the running probe, if any; and the process that our exit handler and fork handler belong to."""
 
     probe: Any = None
+    c10d: Any = None
     run_dir = ""
     exit_pid = 0
     forks_watched = False
@@ -38,18 +42,26 @@ def install() -> None:
     # Registered this early it runs after every other exit handler: a rank that hangs in one still has its beat.
     _State.exit_pid = os.getpid()
     atexit.register(_at_exit)
-    module = sys.modules.get(TARGET)
-    if module is not None and not getattr(module.__spec__, "_initializing", False):
-        _arrived(module)
-    else:
-        sys.meta_path.insert(0, _Finder())
+    waiting = {name: handler for name, handler in _HANDLERS.items() if not _is_imported(name)}
+    if waiting:
+        sys.meta_path.insert(0, _Finder(waiting))
+    for name in _HANDLERS.keys() - waiting.keys():
+        _HANDLERS[name](sys.modules[name])
+
+
+def _is_imported(name: str) -> bool:
+    module = sys.modules.get(name)
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
 
 
 class _Finder:
-    """Finds the target as everybody else would, and has us told once it is executed."""
+    """Finds each target as everybody else would, and has its handler told once it is executed."""
+
+    def __init__(self, waiting: dict[str, Callable[[Any], None]]) -> None:
+        self._waiting = waiting
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != TARGET:
+        if name not in self._waiting:
             return None
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
@@ -67,13 +79,15 @@ class _Finder:
             def exec_module(module: Any) -> None:
                 loader.__dict__.pop("exec_module", None)
                 execute(module)
-                if self in sys.meta_path:
+                handler = self._waiting.pop(module.__name__, None)
+                if not self._waiting and self in sys.meta_path:
                     sys.meta_path.remove(self)
-                _arrived(module)
+                if handler is not None:
+                    handler(module)
 
             loader.exec_module = exec_module
         except Exception as error:
-            leave_problem("the import of torch.distributed could not be watched: %r" % (error,))
+            leave_problem("the import of %s could not be watched: %r" % (getattr(loader, "name", loader), error))
 
 
 def _arrived(c10d: Any) -> None:
@@ -93,10 +107,42 @@ def _arrived(c10d: Any) -> None:
         if not launcher:
             recorder.set_environment(os.environ, torch)
         _watch_default_group(c10d)
-        if rank is not None and not launcher:
-            _start(c10d)
+        if not launcher:
+            _State.c10d = c10d
+            if rank is not None:
+                _start(c10d)
     except Exception as error:
         leave_problem("the probe could not be started: %r" % (error,))
+
+
+def _library_arrived(module: Any) -> None:
+    """A training library is here: its trainers are noted from now on."""
+    try:
+        from . import trainers
+
+        trainers.watch_class(module, _trains)
+    except Exception as error:
+        leave_problem("the trainers of %s cannot be noted: %r" % (module.__name__, error))
+
+
+def report(*values: Any) -> None:
+    """Note what the program itself reports of a step: ``step, loss, lr, grad_norm``."""
+    if _State.run_dir:
+        from . import training
+
+        training.note_report(*values)
+        if _State.probe is None:
+            _trains()
+
+
+def _trains() -> None:
+    """This process trains: if it is no rank of a group, and no child of one, it is the only rank of its job."""
+    if _State.probe is not None or _State.c10d is None:
+        return
+    from . import identity
+
+    if not identity.is_child_of_rank(os.environ):
+        _start(_State.c10d, alone=True)
 
 
 def _watch_default_group(c10d: Any) -> None:
@@ -126,7 +172,7 @@ def _default_group_set(c10d: Any, group: Any) -> None:
         leave_problem("the probe could not be started: %r" % (error,))
 
 
-def _start(c10d: Any) -> None:
+def _start(c10d: Any, alone: bool = False) -> None:
     if _State.probe is not None:
         return
     from .rank import Probe
@@ -137,7 +183,7 @@ def _start(c10d: Any) -> None:
     if _State.exit_pid != os.getpid():  # multiprocessing clears inherited exit handlers in a forked child
         atexit.register(_at_exit)
         _State.exit_pid = os.getpid()
-    _State.probe = Probe(_State.run_dir, c10d, sys.modules[__package__]._telemetry)
+    _State.probe = Probe(_State.run_dir, c10d, alone)
     _State.probe.start()
 
 
@@ -170,3 +216,12 @@ def leave_problem(text: str) -> None:
             os.close(descriptor)
     except Exception:
         pass
+
+
+_HANDLERS = {
+    TARGET: _arrived,
+    "transformers.trainer": _library_arrived,
+    "deepspeed.runtime.engine": _library_arrived,
+    "lightning.pytorch.trainer.trainer": _library_arrived,
+    "pytorch_lightning.trainer.trainer": _library_arrived,
+}

@@ -39,6 +39,10 @@ class Identity(NamedTuple):
     local_rank: int | None
 
 
+#: A process that trains by itself.
+ALONE = Identity(0, 1, 0)
+
+
 def read_identity(environment: Mapping[str, str]) -> Identity:
     """The identity the launcher gave. ``RANK`` counts alone; the others only with a world of more than one."""
     for rank_name, world_name, local_name in _ENVIRONMENTS:

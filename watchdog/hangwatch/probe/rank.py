@@ -15,8 +15,8 @@ import threading
 import time
 from typing import Any
 
-from . import failures, identity
-from .beat import BEAT_PERIOD_S, BEAT_VERSION, encode_beat, finite, write_whole
+from . import failures, identity, training
+from .beat import BEAT_PERIOD_S, BEAT_VERSION, encode_beat, write_whole
 from .control import Control
 from .groups import GroupTable
 from .recorder import Recorder, find_recorders
@@ -30,11 +30,15 @@ _STANDING_S = 1.0
 
 
 class Probe:
-    """Started once a process is a rank; ``stop`` at exit, ``abandon`` in a forked child."""
+    """Started once a process is a rank; ``stop`` at exit, ``abandon`` in a forked child.
 
-    def __init__(self, run_dir: str, c10d: Any, telemetry: dict[str, Any]) -> None:
+    ``alone``: it trains, and nothing has made it a rank so far.
+    """
+
+    def __init__(self, run_dir: str, c10d: Any, alone: bool = False) -> None:
         self._c10d = c10d
-        self._telemetry = telemetry
+        self._alone = alone
+        self._telemetry = training.Telemetry()
         self._torch = sys.modules["torch"]
         self._bindings = sys.modules["torch._C._distributed_c10d"]
         self._stem = "%s/ranks/%d" % (os.path.abspath(run_dir), os.getpid())
@@ -44,7 +48,7 @@ class Probe:
         self._stopping = False
         self._recorders = find_recorders(self._bindings)
         self._table = GroupTable(c10d, self._torch, self._recorders, self._read_entries)
-        self._identity = identity.read_identity(os.environ)
+        self._identity = identity.ALONE if alone else identity.read_identity(os.environ)
         self._control = Control(self._answer)
         self._listening: str | None = None
         self._constant = {
@@ -133,6 +137,7 @@ class Probe:
                 rank=table.rank if table.rank is not None else self._identity.rank,
                 world_size=table.world_size if table.world_size is not None else self._identity.world_size,
                 initialized=table.initialized,
+                alone=self._alone and not table.initialized,
                 groups_created=table.groups_created,
                 failure=failures.read_uncaught(),
                 thread_failure=failures.read_threads(),
@@ -140,12 +145,19 @@ class Probe:
                 server=self._present(self._server),
                 control=self._present(self._listening),
                 problems=list(self._problems.values())[:_PROBLEM_LIMIT],
-                telemetry={name: finite(value) for name, value in list(self._telemetry.items())},
             )
-            write_whole(self._stem + ".beat", encode_beat(fields, groups))
+            write_whole(self._stem + ".beat", encode_beat(fields, groups, self._render_telemetry()))
             self._problems.pop("beat", None)
         except Exception as error:
             self._note("beat", "a beat could not be written: %s" % (error,))
+
+    def _render_telemetry(self) -> str:
+        """What training says, as JSON; empty where it says nothing."""
+        try:
+            return self._telemetry.render(time.time_ns())
+        except Exception as error:
+            self._note("telemetry", "what training says could not be read: %r" % (error,))
+            return ""
 
     def _present(self, path: str | None) -> str | None:
         if path is None or os.path.lexists(path):

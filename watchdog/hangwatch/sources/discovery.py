@@ -114,7 +114,8 @@ class RankFinder:
             rank = beat.rank
         if rank is None:
             return None
-        named = claim.job_id if claim else None
+        alone = claim is None and beat is not None and beat.world_size == 1
+        named = claim.job_id if claim else f"pid-{process.pid}" if alone else None
         return _Candidate(
             process=process,
             job_id=named or f"pid-{launched_by.pid if launched_by else process.parent}",

@@ -1,0 +1,203 @@
+"""Logged steps of several sources become one series: merged by step, the source of every value named. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import msgspec
+
+from hangwatch.model.telemetry import VALUES, LoggedStep, RankSteps, TrainingSeries, TrainingSetup
+
+#: Of a long series its first and its last steps are kept.
+FIRST_KEPT = 64
+LAST_KEPT = 512
+#: Who is believed first where two sources say different things of one step; files come after these.
+_ORDER = ("report", "transformers", "deepspeed", "lightning")
+#: Over how many observations of the step the pace is taken, and after how long without a move it is 0.
+_PACE_KEPT = 32
+_PACE_WINDOW_NS = 60_000_000_000
+#: What ``texts`` says of a step number that is a mere count of lines.
+_COUNTED = "counted"
+
+
+def precedence(source: str) -> int:
+    """The lower, the more it is believed."""
+    return _ORDER.index(source) if source in _ORDER else len(_ORDER)
+
+
+def merge(one: LoggedStep, other: LoggedStep) -> LoggedStep:
+    """One step as two sources (or one, twice) tell it; the later word of the same source counts."""
+    first, second = (other, one) if precedence(other.source) <= precedence(one.source) else (one, other)
+    others = dict(first.others)
+    values: dict[str, object] = {}
+    texts = dict(second.texts)
+    for name in VALUES:
+        known = getattr(first, name)
+        if known is None and (value := getattr(second, name)) is not None:
+            values[name] = value
+            if second.source_of(name) != first.source:
+                others[name] = second.source_of(name)
+        elif known is not None:
+            texts.pop(name, None)
+    rank = first.rank if first.rank is not None else second.rank
+    at_ns = min(one.at_ns, other.at_ns)
+    return msgspec.structs.replace(
+        first, **values, rank=rank, at_ns=at_ns, texts={**texts, **first.texts}, others=others
+    )
+
+
+class Ledger:
+    """The steps of one rank (or of output that names none), added one by one and kept within bounds.
+
+    A step number of the best source that goes back begins a new run: what was before is forgotten, and so is what other
+    sources still say of it.
+    """
+
+    def __init__(self) -> None:
+        self.runs = 1
+        self.left_out = 0
+        self.sources: dict[str, None] = {}
+        self._steps: dict[int, LoggedStep] = {}
+        self._sorted = True
+        self._last: dict[str, int] = {}
+        self._stale: dict[str, int] = {}
+        self._counted: dict[str, int] = {}
+
+    def add(self, entry: LoggedStep) -> None:
+        """Take in what one source says of one step."""
+        if entry.step is None:
+            numbered = [s for s in self._last if s not in self._counted]
+            if numbered:
+                return  # a source with numbers says it as well, and better
+            count = self._counted[entry.source] = self._counted.get(entry.source, 0) + 1
+            entry = msgspec.structs.replace(entry, step=count, texts={**entry.texts, "step": _COUNTED})
+        elif self._counted and entry.source not in self._counted:
+            self._begin_again()
+            self._counted.clear()
+        assert entry.step is not None  # noqa: S101
+        if not self._is_current(entry.source, entry.step):
+            return
+        self.sources.setdefault(entry.source)
+        known = self._steps.get(entry.step)
+        if known is None and self._steps and self._sorted:
+            self._sorted = next(reversed(self._steps)) < entry.step
+        self._steps[entry.step] = merge(known, entry) if known is not None else entry
+        self._last[entry.source] = entry.step
+        if len(self._steps) > FIRST_KEPT + 2 * LAST_KEPT:
+            self._thin()
+
+    def steps(self) -> tuple[LoggedStep, ...]:
+        """The series, ascending by step."""
+        self._sort()
+        if len(self._steps) > FIRST_KEPT + LAST_KEPT:
+            kept = tuple(self._steps.values())
+            return (*kept[:FIRST_KEPT], *kept[-LAST_KEPT:])
+        return tuple(self._steps.values())
+
+    def _is_current(self, source: str, step: int) -> bool:
+        """Whether a step belongs to the present run; begins a new one where the best source goes back."""
+        stale = self._stale.get(source)
+        if stale is not None:
+            if step > stale:
+                self._stale[source] = step
+                return False
+            del self._stale[source]
+            return True
+        last = self._last.get(source)
+        if last is not None and step < last and precedence(source) <= min(map(precedence, self._last)):
+            self.runs += 1
+            self._stale = {name: number for name, number in self._last.items() if name != source}
+            self._begin_again()
+        return True
+
+    def _begin_again(self) -> None:
+        self._steps.clear()
+        self._last.clear()
+        self._sorted, self.left_out = True, 0
+
+    def _sort(self) -> None:
+        if not self._sorted:
+            self._steps = dict(sorted(self._steps.items()))
+            self._sorted = True
+
+    def _thin(self) -> None:
+        self._sort()
+        numbers = list(self._steps)
+        for number in numbers[FIRST_KEPT:-LAST_KEPT]:
+            del self._steps[number]
+            self.left_out += 1
+
+
+class Pace:
+    """Steps a second of one rank, from the steps it was seen at."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int]] = deque(maxlen=_PACE_KEPT)
+        self.step: int | None = None
+
+    def note(self, step: int, at_ns: int) -> None:
+        """The rank was at this step then."""
+        if self.step is not None and step < self.step:
+            self._seen.clear()
+        if step != self.step or not self._seen:
+            self._seen.append((step, at_ns))
+        self.step = step
+
+    def per_s(self, now_ns: int) -> float | None:
+        """Optimizer steps a second over the last observations, None before there are two; ever less while none follows."""
+        if len(self._seen) < 2:
+            return None
+        seen = list(self._seen)
+        recent = [one for one in seen if now_ns - one[1] <= _PACE_WINDOW_NS]
+        (first, first_ns), (last, last_ns) = (recent if len(recent) > 1 else seen[-2:])[0], seen[-1]
+        steps, duration_ns = last - first, last_ns - first_ns
+        if now_ns - last_ns > 2 * duration_ns / max(len(recent) - 1, 1):  # the next one is late
+            duration_ns = now_ns - first_ns
+        return 1e9 * steps / duration_ns if duration_ns > 0 else None
+
+
+def make_series(
+    at_ns: int,
+    ledgers: dict[int | None, Ledger],
+    setups: dict[int, TrainingSetup],
+    paces: dict[int, Pace],
+) -> TrainingSeries:
+    """Everything known as one value. ``ledgers`` by rank; what names no rank completes the job's own series."""
+    ranked = sorted(rank for rank in ledgers if rank is not None)
+    main = ranked[0] if ranked else None
+    own = ledgers[main].steps() if main is not None else ()
+    unranked = ledgers[None].steps() if None in ledgers else ()
+    return TrainingSeries(
+        at_ns=at_ns,
+        steps=_join(own, unranked) if own and unranked else own or unranked,
+        ranks=tuple(RankSteps(rank, steps) for rank in ranked[1:] if (steps := ledgers[rank].steps())),
+        setups=tuple(setups[rank] for rank in sorted(setups)),
+        reached={rank: pace.step for rank, pace in sorted(paces.items()) if pace.step is not None},
+        steps_per_s={rank: speed for rank, pace in sorted(paces.items()) if (speed := pace.per_s(at_ns)) is not None},
+        sources=tuple(dict.fromkeys(source for ledger in ledgers.values() for source in ledger.sources)),
+        left_out=sum(ledger.left_out for rank, ledger in ledgers.items() if rank in {main, None}),
+        runs=max((ledger.runs for rank, ledger in ledgers.items() if rank in {main, None}), default=1),
+    )
+
+
+def _join(own: tuple[LoggedStep, ...], unranked: tuple[LoggedStep, ...]) -> tuple[LoggedStep, ...]:
+    """A rank's own words completed by output that names no rank; steps that were merely counted say nothing new."""
+    merged = {step.step: step for step in own}
+    for step in unranked:
+        if step.texts.get("step") == _COUNTED:
+            continue
+        known = merged.get(step.step)
+        merged[step.step] = merge(known, step) if known is not None else step
+    return tuple(merged[number] for number in sorted(merged, key=lambda number: number or 0))
+
+
+def same_kind(one: LoggedStep, other: LoggedStep) -> bool:
+    """Whether two ranks' losses at one step are of a kind: both finite and not 0, both 0, both NaN, both infinite."""
+    return _kind(one.loss) == _kind(other.loss)
+
+
+def _kind(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return "nan" if math.isnan(value) else "inf" if math.isinf(value) else "zero" if value == 0.0 else "finite"

@@ -1,0 +1,216 @@
+"""Trainers and engines of this process: noted when they are made, read from the probe's thread, never called into.
+
+Standard library only. A class of a training library gets an ``__init__`` that notes the new object weakly before it
+runs the original; no callback is added, no step is touched, nothing is kept alive. What is read are attributes that
+hold plain numbers. A tensor is read only where the engine itself computes on the CPU: anywhere else it would make the
+rank wait for its device.
+
+Read from the source of transformers 4.57.6 and 5.23.0 (``trainer.py``: ``Trainer.log`` appends to
+``state.log_history`` what it shows its callbacks), DeepSpeed 0.19.8 (``runtime/engine.py``: ``_take_model_step``) and
+Lightning 2.6.6 (``trainer.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections import deque
+from typing import Any, Callable, Deque, Iterator
+
+#: Module: the class in it, and the source's name.
+TARGETS = {
+    "transformers.trainer": ("Trainer", "transformers"),
+    "deepspeed.runtime.engine": ("DeepSpeedEngine", "deepspeed"),
+    "lightning.pytorch.trainer.trainer": ("Trainer", "lightning"),
+    "pytorch_lightning.trainer.trainer": ("Trainer", "lightning"),
+}
+_DISTRIBUTIONS = ("torch", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning", "trl", "peft")
+_LIVING = 8
+
+#: Those that were made, the last few: source's name and a weak reference.
+born: Deque[tuple[str, Callable[[], Any]]] = deque(maxlen=_LIVING)
+
+
+def watch_class(module: Any, told: Callable[[], None]) -> None:
+    """Have every new object of the module's trainer class noted, and ``told`` called: both without a failure."""
+    name, source = TARGETS[module.__name__]
+    owner = getattr(module, name)
+    plain = owner.__init__
+
+    @functools.wraps(plain)
+    def __init__(self: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            born.append((source, weakref.ref(self)))
+            told()
+        except Exception:
+            pass
+        plain(self, *arguments, **options)
+
+    owner.__init__ = __init__
+
+
+def living() -> Iterator[tuple[str, Any]]:
+    """The trainers and engines that live still, oldest first, each with its source's name."""
+    for source, reference in list(born):
+        found = reference()
+        if found is not None:
+            yield source, found
+
+
+def read_versions() -> dict[str, str]:
+    """Versions of the training libraries this process has imported."""
+    found = {}
+    for name in _DISTRIBUTIONS:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version is not None:
+            found[name] = str(version)
+    return found
+
+
+def number(value: Any, on_cpu: bool = False) -> float | int | None:
+    """A plain number, also NumPy's; a tensor of one element only if told that it lies in ordinary memory."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    kind = type(value)
+    if kind.__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        return value.item()  # type: ignore[no-any-return]
+    plain = on_cpu and kind.__module__ == "torch" and kind.__name__ == "Tensor"
+    if plain and value.device.type == "cpu" and value.numel() == 1:
+        return value.item()  # type: ignore[no-any-return]
+    return None
+
+
+class TrainerLog:
+    """What a transformers Trainer has logged since it was last read."""
+
+    def __init__(self) -> None:
+        self._history: list[Any] | None = None
+        self._seen = 0
+
+    def read_new(self, trainer: Any, limit: int) -> list[dict[str, Any]]:
+        """The training entries that are new, the last ``limit`` of them. Those of a checkpoint resumed from are none."""
+        state = vars(trainer).get("state")
+        history = vars(state).get("log_history") if state is not None else None
+        if not isinstance(history, list):
+            return []
+        if history is self._history:
+            new = history[self._seen :]
+        else:
+            # A state that was loaded has its history from JSON, and that was written with sorted keys.
+            new = [entry for entry in history[-limit:] if list(entry) != sorted(entry)]
+        self._history, self._seen = history, len(history)
+        return [entry for entry in new[-limit:] if "loss" in entry and isinstance(entry.get("step"), int)]
+
+
+def read_trainer_step(trainer: Any) -> int | None:
+    """The optimizer step a transformers Trainer has reached."""
+    step = vars(vars(trainer)["state"]).get("global_step")
+    return step if isinstance(step, int) else None
+
+
+def read_lightning_step(trainer: Any) -> int | None:
+    """The optimizer step a Lightning Trainer has reached; its metrics are tensors of the device and are left alone."""
+    step = trainer.global_step
+    return step if isinstance(step, int) else None
+
+
+def read_trainer_settings(trainer: Any) -> dict[str, Any] | None:
+    """``model.telemetry.TrainerSettings`` of a transformers Trainer."""
+    args = vars(trainer).get("args")
+    if args is None:
+        return None
+    values = vars(args)
+    return _known(
+        source="transformers",
+        name=type(trainer).__name__,
+        nan_filter=values.get("logging_nan_inf_filter"),
+        logging_steps=values.get("logging_steps"),
+        max_steps=values.get("max_steps"),
+        dtype="bf16" if values.get("bf16") else "fp16" if values.get("fp16") else "fp32",
+        max_grad_norm=values.get("max_grad_norm"),
+        gradient_accumulation_steps=values.get("gradient_accumulation_steps"),
+        batch=values.get("per_device_train_batch_size"),
+        output_dir=values.get("output_dir"),
+        logging_dir=values.get("logging_dir"),
+    )
+
+
+def read_engine_step(engine: Any, on_cpu: bool) -> dict[str, Any] | None:
+    """What a DeepSpeed engine knows of its last step, None before the first and while one is being finished."""
+    values = vars(engine)
+    step, skipped = values.get("global_steps"), values.get("skipped_steps")
+    if not isinstance(step, int) or step <= 0:
+        return None
+    optimizer = values.get("optimizer")
+    groups: Any = getattr(optimizer, "param_groups", None) or ({},)
+    own = vars(optimizer) if hasattr(optimizer, "__dict__") else {}
+    scaler = own.get("loss_scaler") or own.get("loss_scale_config")
+    found = _known(
+        step=step,
+        skipped_steps=skipped,
+        learning_rate=number(groups[0].get("lr"), on_cpu),
+        grad_norm=number(values.get("_global_grad_norm"), on_cpu),
+        loss_scale=number(getattr(scaler, "cur_scale", own.get("cur_scale"))),
+    )
+    return found if values.get("global_steps") == step else None
+
+
+def computes_on_cpu(engine: Any) -> bool:
+    """Whether the engine's device is the CPU."""
+    return getattr(vars(engine).get("device"), "type", None) == "cpu"
+
+
+def read_engine_settings(engine: Any) -> dict[str, Any] | None:
+    """``model.telemetry.DeepSpeedSettings`` as they are in force; None until the engine has an optimizer."""
+    config, optimizer = vars(engine).get("_config"), vars(engine).get("optimizer")
+    if config is None or optimizer is None:
+        return None
+    zero, own = getattr(config, "zero_config", None), getattr(optimizer, "__dict__", {})
+    bf16, fp16 = getattr(config, "bfloat16_config", None), getattr(config, "float16_config", None)
+    dtype = (
+        "bf16"
+        if getattr(bf16, "enabled", getattr(config, "bfloat16_enabled", False))
+        else "fp16"
+        if getattr(fp16, "enabled", getattr(config, "fp16_enabled", False))
+        else "fp32"
+    )
+    stage = _integer(getattr(zero, "stage", None))
+    checks = own.get("check_grad_overflow")
+    if checks is None and stage in (1, 2):
+        checks = getattr(bf16, "check_grad_overflow", None) if dtype == "bf16" else dtype == "fp16"
+    return _known(
+        source="engine",
+        stage=stage,
+        overlap_comm=own.get("overlap_comm", getattr(zero, "overlap_comm", None)),
+        reduce_bucket_size=_integer(getattr(zero, "reduce_bucket_size", None)),
+        allgather_bucket_size=_integer(getattr(zero, "allgather_bucket_size", None)),
+        contiguous_gradients=getattr(zero, "contiguous_gradients", None),
+        dtype=dtype,
+        check_grad_overflow=checks,
+        communication_data_type=_text(getattr(config, "communication_data_type", None)),
+        gradient_clipping=getattr(config, "gradient_clipping", None),
+        gradient_accumulation_steps=_integer(getattr(config, "gradient_accumulation_steps", None)),
+        batch=_integer(getattr(config, "train_micro_batch_size_per_gpu", None)),
+        offload_optimizer=_device(getattr(zero, "offload_optimizer", None)),
+        offload_param=_device(getattr(zero, "offload_param", None)),
+    )
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    """Those that are known and of a kind that JSON has; NumPy's and other numbers' own classes do not get through."""
+    return {name: value for name, value in values.items() if isinstance(value, (bool, int, float, str))}
+
+
+def _integer(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) else None
+
+
+def _text(value: Any) -> str | None:
+    return str(value).replace("torch.", "") if value is not None else None
+
+
+def _device(offload: Any) -> str | None:
+    device = getattr(offload, "device", None)
+    name = str(getattr(device, "value", device)) if device is not None else "none"
+    return name if name != "none" else None

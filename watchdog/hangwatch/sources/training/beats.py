@@ -1,0 +1,41 @@
+"""Training telemetry that ranks put into their beats. Pure; may import hangwatch.model and msgspec.
+
+The writing side is ``hangwatch/probe/training.py``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hangwatch.model.beats import Beat
+from hangwatch.model.capture import Gap
+from hangwatch.model.telemetry import LoggedStep, TrainingSetup
+
+
+class _Counted(msgspec.Struct):
+    count: int
+
+
+def parse_steps(beat: Beat, after: int, rank: int) -> tuple[int, tuple[LoggedStep, ...]] | Gap:
+    """The steps in a beat that are new: those with a count above ``after``, oldest first, and the highest count."""
+    if beat.telemetry is None:
+        return after, ()
+    try:
+        raw = msgspec.json.decode(beat.telemetry.steps, type=list[msgspec.Raw])
+        counted = sorted((msgspec.json.decode(one, type=_Counted).count, one) for one in raw)
+        new = [(count, one) for count, one in counted if count > after]
+        steps = tuple(msgspec.json.decode(one, type=LoggedStep, strict=False) for _, one in new)
+    except (msgspec.MsgspecError, ValueError) as error:
+        return Gap("telemetry", f"what its beat says of training cannot be read: {error}", rank=rank)
+    return new[-1][0] if new else after, tuple(msgspec.structs.replace(step, rank=rank) for step in steps)
+
+
+def parse_setup(beat: Beat, rank: int) -> TrainingSetup | None:
+    """What the rank trains with; None where its beat does not tell, or tells what cannot be read."""
+    if beat.telemetry is None:
+        return None
+    try:
+        setup = msgspec.json.decode(beat.telemetry.setup, type=TrainingSetup, strict=False)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return msgspec.structs.replace(setup, rank=rank)
