@@ -96,7 +96,7 @@ class JobWatch:
             self.lost_since_s.clear()
             self.suspector = Suspector(cadence=self.suspector.cadence)
             self.trail = Trail()
-            self.training = TrainingTelemetry()
+            self.training = self.training.restart()
         self.ranks.update(here)
         for rank in self.ranks:
             if rank in here:
@@ -115,7 +115,7 @@ class JobWatch:
         if self.over:
             await self.close(now_ns)
             return None
-        self.training.update(self.ranks, beats, (), now_ns)
+        self.training.update(self.ranks, beats, now_ns)
         alone = {pid for pid, beat in beats.items() if beat.alone}  # they wait for nobody, and may rest as they like
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s and i.pid not in alone]
         pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in alive if i.pid in beats]

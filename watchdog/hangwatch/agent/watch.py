@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.published import job_metrics, live_job_of
+from hangwatch.agent.telemetry import TrainingTelemetry
 from hangwatch.agent.tick import Announce, JobWatch
 from hangwatch.causes import registry
 from hangwatch.model.beats import Beat
@@ -33,7 +34,8 @@ class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
     ``run_dir`` is where probes leave their beats. ``announce`` is told of every incident, when it is confirmed, when its
-    kind changes, and when it is over. ``receivers`` are those who are told elsewhere, for the metrics.
+    kind changes, and when it is over. ``receivers`` are those who are told elsewhere, for the metrics. ``logs`` are globs
+    of files that the job writes.
     """
 
     run_dir: Path
@@ -43,6 +45,7 @@ class Agent:
     root: Callable[[], int | None] = lambda: None
     stall_after_s: float | None = None
     receivers: Callable[[], tuple[ReceiverMetrics, ...]] = tuple
+    logs: tuple[str, ...] = ()
     jobs: dict[str, JobWatch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
@@ -74,6 +77,7 @@ class Agent:
     async def close(self) -> None:
         """The end of all jobs under watch: incidents that are open are over."""
         for watch in self.jobs.values():
+            watch.training.stop()
             await watch.close(time.time_ns())
 
     async def guarded_tick(self) -> float | None:
@@ -106,6 +110,7 @@ class Agent:
             if watch.told is not None and watch.told.incident.id != before:
                 self.totals[watch.told.incident.verdict.kind] += 1
             if watch.over:
+                watch.training.stop()
                 del self.jobs[watch.job.id]
         self.last_tick_s = time.monotonic()
         if looked:  # that took a second or more: an incident must not stand beside numbers from before it
@@ -118,11 +123,11 @@ class Agent:
         here = {job.job.id: job for job in found.jobs}
         for job_id, job in here.items():
             if job_id not in self.jobs:
-                self.jobs[job_id] = JobWatch(
-                    job.job, self.state_dir, self.announce, self.stall_after_s, self._reader, self.ledger
-                )
+                watch = JobWatch(job.job, self.state_dir, self.announce, self.stall_after_s, self._reader, self.ledger)
+                watch.training = TrainingTelemetry(self.logs)
+                self.jobs[job_id] = watch
         for job_id, watch in self.jobs.items():
-            watch.gaps = (*gaps, *found.gaps)
+            watch.gaps = (*gaps, *found.gaps, *watch.training.gaps)
             watch.meet(here.get(job_id), now_s)
 
     def _check_stacks(self) -> None:

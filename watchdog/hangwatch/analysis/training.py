@@ -56,34 +56,51 @@ class Ledger:
 
     def __init__(self) -> None:
         self.runs = 1
-        self.left_out = 0
+        self._dropped = 0
         self.sources: dict[str, None] = {}
         self._steps: dict[int, LoggedStep] = {}
         self._sorted = True
         self._last: dict[str, int] = {}
         self._stale: dict[str, int] = {}
-        self._counted: dict[str, int] = {}
+        #: How far sources were counted that name no steps; empty once one that does has told a loss.
+        self._counts: dict[str, int] = {}
+        self._loss_numbered = False
 
     def add(self, entry: LoggedStep) -> None:
-        """Take in what one source says of one step."""
+        """Take in what one source says of one step.
+
+        Numbers and mere counts of lines do not go together: whoever names both step and loss is kept to, and while there
+        is only output that names no steps, what is told without a loss has nothing it belongs to.
+        """
+        told: LoggedStep | None = entry
         if entry.step is None:
-            numbered = [s for s in self._last if s not in self._counted]
-            if numbered:
-                return  # a source with numbers says it as well, and better
-            count = self._counted[entry.source] = self._counted.get(entry.source, 0) + 1
-            entry = msgspec.structs.replace(entry, step=count, texts={**entry.texts, "step": _COUNTED})
-        elif self._counted and entry.source not in self._counted:
-            self._begin_again()
-            self._counted.clear()
-        assert entry.step is not None  # noqa: S101
-        if not self._is_current(entry.source, entry.step):
+            told = self._count(entry)
+        elif entry.loss is not None:
+            self._loss_numbered = True
+            if self._counts:
+                self._begin_again()
+        elif self._counts:
             return
+        if told is None or told.step is None or not self._is_current(told.source, told.step):
+            return
+        self._put(told, told.step)
+
+    def _count(self, entry: LoggedStep) -> LoggedStep | None:
+        """A step that has no number, with one; None where it tells nothing that is not known better."""
+        if entry.loss is None or self._loss_numbered:
+            return None
+        if not self._counts:
+            self._begin_again()
+        count = self._counts[entry.source] = self._counts.get(entry.source, 0) + 1
+        return msgspec.structs.replace(entry, step=count, texts={**entry.texts, "step": _COUNTED})
+
+    def _put(self, entry: LoggedStep, step: int) -> None:
         self.sources.setdefault(entry.source)
-        known = self._steps.get(entry.step)
+        known = self._steps.get(step)
         if known is None and self._steps and self._sorted:
-            self._sorted = next(reversed(self._steps)) < entry.step
-        self._steps[entry.step] = merge(known, entry) if known is not None else entry
-        self._last[entry.source] = entry.step
+            self._sorted = next(reversed(self._steps)) < step
+        self._steps[step] = merge(known, entry) if known is not None else entry
+        self._last[entry.source] = step
         if len(self._steps) > FIRST_KEPT + 2 * LAST_KEPT:
             self._thin()
 
@@ -94,6 +111,11 @@ class Ledger:
             kept = tuple(self._steps.values())
             return (*kept[:FIRST_KEPT], *kept[-LAST_KEPT:])
         return tuple(self._steps.values())
+
+    @property
+    def left_out(self) -> int:
+        """How many steps of this run are not in ``steps()``."""
+        return self._dropped + max(0, len(self._steps) - FIRST_KEPT - LAST_KEPT)
 
     def _is_current(self, source: str, step: int) -> bool:
         """Whether a step belongs to the present run; begins a new one where the best source goes back."""
@@ -114,7 +136,8 @@ class Ledger:
     def _begin_again(self) -> None:
         self._steps.clear()
         self._last.clear()
-        self._sorted, self.left_out = True, 0
+        self._counts.clear()
+        self._sorted, self._dropped = True, 0
 
     def _sort(self) -> None:
         if not self._sorted:
@@ -126,7 +149,7 @@ class Ledger:
         numbers = list(self._steps)
         for number in numbers[FIRST_KEPT:-LAST_KEPT]:
             del self._steps[number]
-            self.left_out += 1
+            self._dropped += 1
 
 
 class Pace:
@@ -170,7 +193,7 @@ def make_series(
     unranked = ledgers[None].steps() if None in ledgers else ()
     return TrainingSeries(
         at_ns=at_ns,
-        steps=_join(own, unranked) if own and unranked else own or unranked,
+        steps=_join(own, unranked),
         ranks=tuple(RankSteps(rank, steps) for rank in ranked[1:] if (steps := ledgers[rank].steps())),
         setups=tuple(setups[rank] for rank in sorted(setups)),
         reached={rank: pace.step for rank, pace in sorted(paces.items()) if pace.step is not None},
@@ -182,11 +205,13 @@ def make_series(
 
 
 def _join(own: tuple[LoggedStep, ...], unranked: tuple[LoggedStep, ...]) -> tuple[LoggedStep, ...]:
-    """A rank's own words completed by output that names no rank; steps that were merely counted say nothing new."""
+    """A rank's own words completed by output that names no rank. Counted lines belong to no step of the other side."""
+    if not own or not unranked:
+        return own or unranked
+    if unranked[-1].texts.get("step") == _COUNTED:
+        return own if any(step.loss is not None for step in own) else unranked
     merged = {step.step: step for step in own}
     for step in unranked:
-        if step.texts.get("step") == _COUNTED:
-            continue
         known = merged.get(step.step)
         merged[step.step] = merge(known, step) if known is not None else step
     return tuple(merged[number] for number in sorted(merged, key=lambda number: number or 0))

@@ -69,6 +69,14 @@ def run(
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log",
+            metavar="GLOB",
+            help="Files in which the job logs loss and learning rate, where it does not do so by itself; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Run CMD with hangwatch beside it; exits with CMD's own status, or 75 when --on-hang stop ended it."""
     patience_s = check_patience(stall_after)
@@ -80,7 +88,9 @@ def run(
     run_dir = make_run_dir()
     console = stderr_console()
     try:
-        session = _Session(command, state, run_dir, address, action, patience_s, console, targets, token)
+        session = _Session(
+            command, state, run_dir, address, action, patience_s, console, targets, token, tuple(log or ())
+        )
         status = asyncio.run(session.run(os.environ))
     finally:
         remove_run_dir(run_dir)
@@ -101,6 +111,7 @@ class _Session:
         console: Console,
         targets: tuple[Target, ...],
         token: str | None,
+        logs: tuple[str, ...] = (),
     ) -> None:
         self.command = command
         self.token = token
@@ -121,6 +132,7 @@ class _Session:
             root=lambda: self.pid,
             stall_after_s=stall_after_s,
             receivers=self.push.metrics,
+            logs=logs,
         )
 
     async def run(self, environ: Mapping[str, str]) -> int:

@@ -1,0 +1,105 @@
+"""Output as it grows, to logged steps: bytes in, steps out, whatever the bytes are. Pure, bounded in memory and time.
+
+Lines end with a newline or a carriage return (progress bars). Only lines with one of ``formats.NEEDLES`` are decoded; of a
+part of output that is nothing but such lines a sample is read, evenly spread and with the last of them. A line longer than
+``LINE_LIMIT_BYTES`` is no log line and is skipped.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hangwatch.model.telemetry import LoggedStep
+from hangwatch.sources.training.formats import NEEDLES, parse_line
+
+LINE_LIMIT_BYTES = 16 << 10
+#: How many lines are parsed of one piece of output, and how large pieces are.
+LINES_LIMIT = 256
+PIECE_BYTES = 1 << 20
+
+
+class LogStream:
+    """One file's or pipe's output. ``name`` becomes the steps' source.
+
+    Facts that name no step (DeepSpeed's OVERFLOW lines) are put to the next line that has a loss.
+    """
+
+    def __init__(self, name: str, rank: int | None = None) -> None:
+        self._name = name
+        self._rank = rank
+        self._rest = b""
+        self._in_long_line = False
+        self._overflows = 0
+        self._overflow: LoggedStep | None = None
+
+    def feed(self, data: bytes, at_ns: int) -> list[LoggedStep]:
+        """The steps in what has been written since, in order; the line under way is kept for the next call."""
+        found: list[LoggedStep] = []
+        for start in range(0, len(data), PIECE_BYTES):
+            complete = self._complete(data[start : start + PIECE_BYTES])
+            for first, last in find_lines(complete):
+                step = parse_line(complete[first:last].decode("utf-8", "replace"))
+                if step is not None and (step := self._finish(step, at_ns)) is not None:
+                    found.append(step)
+        return found
+
+    def _complete(self, piece: bytes) -> bytes:
+        """All of the piece that is whole lines, with what was left of the one before."""
+        if self._in_long_line:
+            end = _first_end(piece)
+            if end < 0:
+                return b""
+            piece, self._in_long_line = piece[end + 1 :], False
+        data = self._rest + piece if self._rest else piece
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        self._rest = data[end:]
+        if len(self._rest) > LINE_LIMIT_BYTES:
+            self._rest, self._in_long_line = b"", True
+        return data[:end]
+
+    def _finish(self, step: LoggedStep, at_ns: int) -> LoggedStep | None:
+        """The step with where and when it was read, and what lines before it said of it."""
+        if step.overflow and step.step is None:
+            self._overflows += 1
+            self._overflow = step
+            return None
+        values: dict[str, object] = {}
+        if self._overflow is not None and step.loss is not None:
+            if step.skipped_steps is None:
+                values["skipped_steps"] = self._overflows
+            values |= {"overflow": True, "loss_scale": step.loss_scale or self._overflow.loss_scale}
+            values["texts"] = {**self._overflow.texts, **step.texts}
+            self._overflow = None
+        rank = step.rank or self._rank  # a launcher's rank 0 speaks for the job, as lines that name none
+        return msgspec.structs.replace(step, **values, source=self._name, at_ns=at_ns, rank=rank)
+
+
+def find_lines(data: bytes) -> list[tuple[int, int]]:
+    """Where the lines lie that may tell a step; at most ``LINES_LIMIT`` of them, the last one among them."""
+    found: dict[int, int] = {}
+    for needle in NEEDLES:
+        limit = LINES_LIMIT // len(NEEDLES)
+        # Counting is many times faster than looking at each: only of a dense part a sample is taken.
+        stride = len(data) // limit if data.count(needle) > limit else 0
+        position = data.find(needle)
+        while position >= 0:
+            first, last = _line_around(data, position)
+            found[first] = last
+            position = data.find(needle, max(last, position + stride))
+        if stride:
+            first, last = _line_around(data, data.rfind(needle))
+            found[first] = last
+    return sorted((first, last) for first, last in found.items() if last - first <= LINE_LIMIT_BYTES)
+
+
+def _line_around(data: bytes, position: int) -> tuple[int, int]:
+    """Where the line begins and ends; no further away is looked than a line may be long."""
+    low, high = max(position - LINE_LIMIT_BYTES - 1, 0), min(position + LINE_LIMIT_BYTES + 1, len(data))
+    first = max(data.rfind(b"\n", low, position), data.rfind(b"\r", low, position), low - 1) + 1
+    ends = [end for end in (data.find(b"\n", position, high), data.find(b"\r", position, high)) if end >= 0]
+    return first, min(ends, default=high)
+
+
+def _first_end(data: bytes) -> int:
+    ends = [end for end in (data.find(b"\n"), data.find(b"\r")) if end >= 0]
+    return min(ends, default=-1)

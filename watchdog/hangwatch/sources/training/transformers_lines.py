@@ -1,0 +1,43 @@
+"""The lines of the transformers Trainer. Pure; may import hangwatch.model and the standard library.
+
+``trainer_callback.py``, ``ProgressCallback.on_log`` and ``PrinterCallback.on_log``: 4.57.6 prints the ``dict`` as it is
+(``{'loss': 0.6931, 'grad_norm': 1.25, 'learning_rate': 0.00025, 'epoch': 0.25}``), 5.23.0 formats its floats as text
+(``{'loss': '0.6931', 'grad_norm': 'nan', ...}``). LLaMA-Factory's console lines (``train/callbacks.py``,
+``LogCallback.on_log``) and those of TRL's trainers have the same form. The line names no step.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hangwatch.model.telemetry import LoggedStep
+from hangwatch.sources.training.values import keep_words, parse_number
+
+_DICT = re.compile(r"\{[^{}]*'loss': [^{}]*\}")
+_ITEM = re.compile(r"'(loss|grad_norm|learning_rate|epoch)': ('?)([^,'}]{1,64})'?")
+
+
+def parse_transformers_line(line: str) -> LoggedStep | None:
+    """One line of a Trainer's log; None for any other."""
+    found = _DICT.search(line)
+    if found is None:
+        return None
+    values: dict[str, float] = {}
+    texts: dict[str, str] = {}
+    for name, quote, word in _ITEM.findall(found.group()):
+        number = parse_number(word.strip())
+        if number is None or name in values:
+            continue
+        values[name] = number
+        texts |= keep_words(name, f"{quote}{word.strip()}{quote}")
+    if "loss" not in values or len(values) < 2:
+        return None
+    return LoggedStep(
+        source="transformers",
+        at_ns=0,
+        loss=values["loss"],
+        grad_norm=values.get("grad_norm"),
+        learning_rate=values.get("learning_rate"),
+        epoch=values.get("epoch"),
+        texts=texts,
+    )

@@ -1,0 +1,185 @@
+"""Everything one job writes that tells of its training: found, followed, and parsed. May import hangwatch.sources.
+
+All of it is reading of files, which may block for long on a network file system, so it is called from a thread of its own.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from hangwatch.model.capture import Gap
+from hangwatch.model.telemetry import LoggedStep
+from hangwatch.sources.training.follow import Follower
+from hangwatch.sources.training.locate import find_directories, find_open_files
+from hangwatch.sources.training.stream import LogStream
+from hangwatch.sources.training.tensorboard import EventStream
+from hangwatch.sources.training.trainer_state import parse_trainer_state
+
+FILES_LIMIT = 256
+#: Read of one file in one go, so that a long backlog does not keep a core busy.
+READ_LIMIT_BYTES = 16 << 20
+#: Of what was there before us the last part is enough: a long series keeps its last steps.
+BACKLOG_LIMIT_BYTES = 64 << 20
+_STATE_LIMIT_BYTES = 64 << 20
+_LOOK_PERIOD_S = 5.0
+_STATE = "trainer_state.json"
+_EVENTS = "events.out.tfevents."
+
+
+class WatchedRank(NamedTuple):
+    """A rank as far as its files go. ``told``: directories its settings name; ``probed``: its trainer is read directly,
+    so its checkpoints tell nothing new."""
+
+    rank: int
+    pid: int
+    start_time: float
+    told: tuple[str | None, ...] = ()
+    probed: bool = False
+
+
+class _Stream(Protocol):
+    def feed(self, data: bytes, at_ns: int) -> list[LoggedStep]: ...
+
+
+class _Followed:
+    """A file, and the parser of what is in it."""
+
+    def __init__(self, path: Path, rank: int | None, start: int) -> None:
+        self.path, self.rank = path, rank
+        self.follower = Follower(path, start)
+        self.stream = self._new_stream()
+
+    def read(self, at_ns: int) -> list[LoggedStep]:
+        found: list[LoggedStep] = []
+        for fresh, data in self.follower.read_new(READ_LIMIT_BYTES):
+            if fresh:
+                self.stream = self._new_stream()
+            found += self.stream.feed(data, at_ns)
+        return found
+
+    def _new_stream(self) -> _Stream:
+        kind = EventStream if _EVENTS in self.path.name else LogStream
+        return kind(str(self.path), self.rank)
+
+
+class WrittenFiles:
+    """The files of one job. ``patterns`` are the user's globs (``--log``)."""
+
+    def __init__(self, patterns: tuple[str, ...] = ()) -> None:
+        self._patterns = patterns
+        self._files: dict[tuple[int, int], _Followed] = {}
+        self._states: dict[Path, float] = {}
+        self._state_floor: int | None = None
+        self._looked_s = -1e9
+        self._before = True
+        self._gaps: dict[Path, Gap] = {}
+
+    def poll(self, ranks: Iterable[WatchedRank]) -> tuple[list[LoggedStep], tuple[Gap, ...]]:
+        """The steps written since the last call, and what could not be read. Blocks for as long as the files do."""
+        now_s, at_ns = time.monotonic(), time.time_ns()
+        found: list[LoggedStep] = []
+        if now_s - self._looked_s >= _LOOK_PERIOD_S:
+            self._looked_s = now_s
+            found += self._look({rank.rank: rank for rank in ranks}, at_ns)
+        for followed in self._files.values():
+            try:
+                found += followed.read(at_ns)
+                self._gaps.pop(followed.path, None)
+            except OSError as error:
+                self._gaps[followed.path] = _unreadable(followed.path, error)
+        return found, tuple(self._gaps.values())
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for followed in self._files.values():
+            followed.follower.close()
+
+    def _look(self, ranks: Mapping[int, WatchedRank], at_ns: int) -> list[LoggedStep]:
+        """Find what is written now. What was there before we looked belongs to the job only if the job has emptied it."""
+        owners: dict[tuple[int, int], set[int]] = {}
+        opened = {}
+        for rank in ranks.values():
+            for file in find_open_files(rank.pid):
+                opened[file.identity] = file
+                owners.setdefault(file.identity, set()).add(rank.rank)
+        for identity, file in opened.items():
+            whose = next(iter(owners[identity])) if len(owners[identity]) == 1 and len(ranks) > 1 else None
+            self._follow(identity, file.path, whose, whole=file.emptied or not self._before)
+        for path in self._named(ranks.values()):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            begun = min((rank.start_time for rank in ranks.values()), default=0.0)
+            whole = not self._before or _made_at(path.name) >= begun - 1 > 0
+            self._follow((status.st_dev, status.st_ino), path, None, whole=whole)
+        found = [step for rank in ranks.values() if not rank.probed for step in self._read_states(rank, at_ns)]
+        self._before = False
+        return found
+
+    def _follow(self, identity: tuple[int, int], path: Path, rank: int | None, *, whole: bool) -> None:
+        if identity in self._files or len(self._files) >= FILES_LIMIT:
+            return
+        if any(followed.path == path for followed in self._files.values()):
+            return  # it was rotated; its follower goes on to the new one by itself
+        try:
+            size = path.stat().st_size
+        except OSError:
+            return
+        self._files[identity] = _Followed(path, rank, max(0, size - BACKLOG_LIMIT_BYTES) if whole else size)
+
+    def _named(self, ranks: Iterable[WatchedRank]) -> Iterator[Path]:
+        """Files the user has named, and those of known names in the directories of ranks."""
+        for pattern in self._patterns:
+            yield from (Path(path) for path in sorted(glob.glob(pattern, recursive=True))[:FILES_LIMIT])  # noqa: PTH207
+        for rank in ranks:
+            if rank.probed:
+                continue
+            for folder in find_directories(rank.pid, rank.told):
+                yield folder / "trainer_log.jsonl"
+                yield from sorted(folder.glob(f"{_EVENTS}*"))[-4:]
+                yield from sorted(folder.glob(f"runs/*/{_EVENTS}*"))[-4:]
+
+    def _read_states(self, rank: WatchedRank, at_ns: int) -> list[LoggedStep]:
+        """The newest ``trainer_state.json``; steps that a checkpoint from before this run has too are none of its own."""
+        states = []
+        for folder in find_directories(rank.pid, rank.told):
+            for path in (*folder.glob(_STATE), *folder.glob(f"checkpoint-*/{_STATE}")):
+                try:
+                    states.append((path.stat().st_mtime, path))
+                except OSError:
+                    continue
+        if self._state_floor is None:
+            old = [path for changed, path in sorted(states) if changed < rank.start_time]
+            steps = _parse_state(old[-1], at_ns) if old else ()
+            self._state_floor = max((step.step or 0 for step in steps), default=0)
+        new = sorted(s for s in states if s[0] >= rank.start_time and self._states.get(s[1]) != s[0])
+        if not new:
+            return []
+        self._states.update((path, changed) for changed, path in new)
+        return [step for step in _parse_state(new[-1][1], at_ns) if (step.step or 0) > self._state_floor]
+
+
+def _parse_state(path: Path, at_ns: int) -> tuple[LoggedStep, ...]:
+    """The steps of one file; none where it is being written, is too large or is something else."""
+    try:
+        if path.stat().st_size > _STATE_LIMIT_BYTES:
+            return ()
+        return parse_trainer_state(path.read_bytes(), str(path), at_ns)
+    except (OSError, ValueError, RecursionError):
+        return ()
+
+
+def _made_at(name: str) -> float:
+    """When an event file was made, which its name says; 0 for every other name."""
+    word = name.partition(_EVENTS)[2].split(".", 1)[0]
+    return float(word) if word.isdigit() and len(word) < 12 else 0.0
+
+
+def _unreadable(path: Path, error: OSError) -> Gap:
+    return Gap("log", f"{path} cannot be read: {os.strerror(error.errno or 0)}", hint="run the agent as the job's user")
