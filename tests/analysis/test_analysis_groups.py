@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from worlds import collective_frames, operation, rank, world
 
 from hangwatch.analysis.alignment import mixed_groups
 from hangwatch.analysis.case import build_case
@@ -11,6 +10,7 @@ from hangwatch.analysis.waits import read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.stacks import Frame
+from worlds import collective_frames, operation, rank, world
 
 C10D = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 LEFT, RIGHT = Group("1", (0, 1, 2)), Group("2", (3, 4, 5))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from dashboards import FOLDER, asked_metrics, known_metrics, panel_queries, read_dashboards
 
 DEPLOY = FOLDER.parents[1]

@@ -41,7 +41,7 @@ def example_view() -> MetricsView:
     )  # fmt: skip
     return MetricsView(
         jobs=(
-            JobMetrics("torchrun-7c1f", ranks, incident, "torchrun", 16, 30.0),
+            JobMetrics("torchrun-7c1f", ranks, (incident,), "torchrun", 16, 30.0),
             JobMetrics("deepspeed-02", (RankMetrics(0, "gpu-17", 5200, "running", 0.1),)),
         ),
         incidents_total={"deadlock": 1},
@@ -87,16 +87,17 @@ def test_a_scrape_shows_the_view() -> None:
         series("rank_info", job_id=job, rank="1", node="gpu-17", pid="4101"): 1,
         series("rank_beat_age_seconds", job_id=job, rank="0"): 0.25,
         series("incident", job_id=job, kind="deadlock", cause="tuple-labels-gather", severity="critical"): 1,
-        series("incident_onset_timestamp_seconds", job_id=job): 1.78e9,
+        series("incident_onset_timestamp_seconds", job_id=job, kind="deadlock"): 1.78e9,
         series(
             "incident_info",
             job_id=job,
+            kind="deadlock",
             id="20260528-7c1f",
             summary="Ranks 0-1 can never get past all_gather.",
             title="Labels differ",
             remedy="1. Keep labels one tensor. 2. Drop metadata.",
         ): 1,
-        series("incident_culprit", job_id=job, rank="0"): 1,
+        series("incident_culprit", job_id=job, kind="deadlock", rank="0"): 1,
         series("rank_state", job_id="deepspeed-02", rank="0", state="running"): 1,
         series("incidents_total", kind="deadlock"): 1,
         series("incidents_total", kind="rank_lost"): 0,
@@ -165,7 +166,7 @@ def test_labels_are_of_bounded_length() -> None:
         "i" * 10**5, "stall", "unknown", "critical", 1.0, (), *("ß" * 10**5,) * 2, ("r" * 10**5,)
     )
     rank = RankMetrics(0, "n" * 10**5, 1, "running", None, (GroupMetrics("\U0001f525" * 10**5, 1, 1, 1),))
-    found = samples(Metrics(MetricsView(jobs=(JobMetrics("j" * 10**5, (rank,), incident),))))
+    found = samples(Metrics(MetricsView(jobs=(JobMetrics("j" * 10**5, (rank,), (incident,)),))))
     assert max(len(value.encode()) for _, labels in found for _, value in labels) < 2048
 
 

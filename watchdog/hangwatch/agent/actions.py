@@ -1,4 +1,4 @@
-"""What to do when a hang is confirmed: report, stop the job, or run a command of the user's."""
+"""What to do when an incident is confirmed: report, stop the job, or run a command of the user's."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Action:
     command: str = ""
 
 
-def parse_action(text: str) -> Action:
-    """The value of ``--on-hang``. Raises ``UserError``."""
+def parse_action(text: str, option: str) -> Action:
+    """The value of ``--on-hang`` or ``--on-silent-failure``, named in the error. Raises ``UserError``."""
     if text == "report":
         return Action("report")
     if text == "stop":
         return Action("stop")
     if text.startswith("exec:") and text.removeprefix("exec:").strip():
         return Action("exec", text.removeprefix("exec:"))
-    raise UserError(f"--on-hang {text!r} is none of report, stop, exec:CMD; for example --on-hang 'exec:notify-oncall'")
+    raise UserError(f"{option} {text!r} is none of report, stop, exec:CMD; for example {option} 'exec:notify-oncall'")
 
 
 def hook_environment(incident: Incident, path: Path | None) -> dict[str, str]:

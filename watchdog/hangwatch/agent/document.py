@@ -72,7 +72,7 @@ def make_incident(
     """The document for a diagnosis. ``onset_ns``: when the wait was first seen, where no recorder dates it."""
     case = diagnosis.case
     capture = case.capture
-    onset = case.onset_ns or onset_ns or detected_ns
+    onset = diagnosis.onset_ns or onset_ns or detected_ns
     return Incident(
         id=id or incident_id(capture.job.id, onset),
         job=JobEntry(

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from hangwatch.agent.tick import JobWatch
+from hangwatch.agent.told import Told
 from hangwatch.analysis.progress import live_job, word_state
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.live import LiveJob
@@ -20,7 +21,7 @@ def job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobM
     return JobMetrics(
         id=watch.job.id,
         ranks=tuple(_rank_metrics(watch, rank, beats, now_ns) for rank in sorted(watch.ranks)),
-        incident=_incident_metrics(watch),
+        incidents=tuple(_incident_metrics(t) for t in (watch.standing, watch.silence.standing) if t is not None),
         launcher=watch.job.launcher,
         world_size=watch.job.world_size,
         patience_s=watch.patience.stall_s,
@@ -33,25 +34,23 @@ def live_job_of(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> Live
     ranks = [watch.ranks[rank] for rank in sorted(watch.ranks)]
     states = {identity.rank: _state(watch, identity.rank, beats.get(identity.pid)) for identity in ranks}
     job = live_job(watch.job, ranks, beats, states, now_ns)
-    told = watch.standing
+    told = watch.standing or watch.silence.standing
     if told is None:
         return job
     return msgspec.structs.replace(job, incident=told.incident, capture=told.diagnosis.case.capture)
 
 
-def _incident_metrics(watch: JobWatch) -> IncidentMetrics | None:
-    if watch.standing is None:
-        return None
-    told = watch.standing.incident
-    cause = told.verdict.cause
+def _incident_metrics(told: Told) -> IncidentMetrics:
+    incident, verdict = told.incident, told.incident.verdict
+    cause = verdict.cause
     return IncidentMetrics(
-        id=told.id,
-        kind=told.verdict.kind,
+        id=incident.id,
+        kind=verdict.kind,
         cause=cause.id if cause is not None else "unknown",
-        severity=told.verdict.severity,
-        onset_unix_s=datetime.fromisoformat(told.onset_at.replace("Z", "+00:00")).timestamp(),
-        culprit_ranks=told.verdict.culprit_ranks,
-        summary=told.verdict.summary,
+        severity=verdict.severity,
+        onset_unix_s=datetime.fromisoformat(incident.onset_at.replace("Z", "+00:00")).timestamp(),
+        culprit_ranks=verdict.culprit_ranks,
+        summary=verdict.summary,
         title=cause.title if cause is not None else "",
         remedy=cause.remedy if cause is not None else (),
     )

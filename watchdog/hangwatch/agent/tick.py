@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,13 +15,14 @@ from hangwatch.agent.capture import Trail, add_call_sites, capture_job, keep_rec
 from hangwatch.agent.document import asked_of_nodes, ended, make_incident, missing
 from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
 from hangwatch.agent.health import Ledger
+from hangwatch.agent.silence import SilenceWatch
 from hangwatch.agent.suspicion import Suspector, read_pulse
 from hangwatch.agent.telemetry import TrainingTelemetry
+from hangwatch.agent.told import Announce, Told
 from hangwatch.analysis.patience import Patience, fixed_patience
 from hangwatch.causes.diagnosis import Diagnosis, diagnose
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
-from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle import BundleError, write_bundle
 from hangwatch.sources.beats import BeatReader
 from hangwatch.sources.discovery import FoundJob
@@ -36,22 +37,10 @@ SITES_LIMIT = 8
 #: A process that is gone while its launcher is still at it: so long it may take the launcher to end the others.
 LOST_GRACE_S = 1.5
 
-Announce = Callable[[Incident, Path | None], Awaitable[None]]
-
-
-@dataclass
-class Told:
-    """An incident that was confirmed, and the capture and diagnosis it rests on."""
-
-    incident: Incident
-    diagnosis: Diagnosis
-    path: Path | None
-    active: bool = True
-
 
 @dataclass
 class JobWatch:
-    """One job under watch: its ranks, what is suspected, and the incident there may be.
+    """One job under watch: its ranks, what is suspected, and the incident there may be; ``silence`` has that of its training.
 
     ``stall_after_s``: the user's patience, None to learn it from the job. ``announce`` is called once an incident when
     its bundle is on disk, and again when it ends or its kind changes.
@@ -72,6 +61,11 @@ class JobWatch:
     told: Told | None = None
     looks: int = 0
     gaps: tuple[Gap, ...] = ()
+    silence: SilenceWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Follow the training as well."""
+        self.silence = SilenceWatch(self.state_dir, self.announce)
 
     @property
     def patience(self) -> Patience:
@@ -85,6 +79,11 @@ class JobWatch:
         """The incident that was told and is not over."""
         return self.told if self.told is not None and self.told.active else None
 
+    @property
+    def all_told(self) -> tuple[Told, ...]:
+        """The last incident of each sort, over or not: a hang, a training that learns nothing."""
+        return tuple(told for told in (self.told, self.silence.told) if told is not None)
+
     def meet(self, found: FoundJob | None, now_s: float) -> None:
         """Take in which ranks exist now. A restarted rank replaces the one before; a vanished one is kept as lost."""
         self.job = found.job if found is not None else self.job
@@ -97,6 +96,7 @@ class JobWatch:
             self.suspector = Suspector(cadence=self.suspector.cadence)
             self.trail = Trail()
             self.training = self.training.restart()
+            self.silence.begin_again()
         self.ranks.update(here)
         for rank in self.ranks:
             if rank in here:
@@ -113,9 +113,10 @@ class JobWatch:
         """One tick. Returns the seconds after which to tick again at the latest, None for the usual period."""
         now_ns = time.time_ns()
         if self.over:
-            await self.close(now_ns)
+            await self.end(now_ns)
             return None
         self.training.update(self.ranks, beats, now_ns)
+        await self.silence.update(self.job, self.training.series, self.ranks, self.reader, now_ns)
         alone = {pid for pid, beat in beats.items() if beat.alone}  # they wait for nobody, and may rest as they like
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s and i.pid not in alone]
         pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in alive if i.pid in beats]
@@ -231,8 +232,13 @@ class JobWatch:
             return
         self.told.incident = incident
 
+    async def end(self, at_ns: int) -> None:
+        """The job is over, and so are its incidents."""
+        await self.close(at_ns)
+        await self.silence.close(at_ns)
+
     async def close(self, at_ns: int) -> None:
-        """The incident is over: what was waited for has come, or the job has ended."""
+        """The hang is over: what was waited for has come, or the job has ended."""
         told = self.standing
         if told is None:
             return

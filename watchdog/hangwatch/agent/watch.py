@@ -13,7 +13,8 @@ from pathlib import Path
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.published import job_metrics, live_job_of
 from hangwatch.agent.telemetry import TrainingTelemetry
-from hangwatch.agent.tick import Announce, JobWatch
+from hangwatch.agent.tick import JobWatch
+from hangwatch.agent.told import Announce
 from hangwatch.causes import registry
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
@@ -78,7 +79,7 @@ class Agent:
         """The end of all jobs under watch: incidents that are open are over."""
         for watch in self.jobs.values():
             watch.training.stop()
-            await watch.close(time.time_ns())
+            await watch.end(time.time_ns())
 
     async def guarded_tick(self) -> float | None:
         """One tick, its failure counted (``hangwatch_agent_errors_total``) and logged."""
@@ -104,11 +105,10 @@ class Agent:
         soonest: list[float | None] = []
         looked = False
         for watch in list(self.jobs.values()):
-            before, looks = (watch.told.incident.id if watch.told else None), watch.looks
+            before, looks = {told.incident.id for told in watch.all_told}, watch.looks
             soonest.append(await watch.tick(beats, time.monotonic()))
             looked = looked or watch.looks > looks
-            if watch.told is not None and watch.told.incident.id != before:
-                self.totals[watch.told.incident.verdict.kind] += 1
+            self.totals.update(t.incident.verdict.kind for t in watch.all_told if t.incident.id not in before)
             if watch.over:
                 watch.training.stop()
                 del self.jobs[watch.job.id]

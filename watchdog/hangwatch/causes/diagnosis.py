@@ -18,6 +18,7 @@ from hangwatch.causes.frames import site
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.registry import explain
 from hangwatch.causes.sites import Difference, first_difference
+from hangwatch.causes.training_diagnosis import diagnose_training
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Collective, Divergence, Kind, Severity, SourceLine, Verdict
 from hangwatch.model.text import format_ranks
@@ -37,11 +38,15 @@ _ALTERNATIVE_FLOOR = 0.15
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A verdict and the case it rests on. ``waited_s``: how long the oldest pending operation has been pending."""
+    """A verdict and the case it rests on. ``waited_s``: how long the oldest pending operation has been pending.
+
+    ``onset_ns`` (wall clock) is when that began: the oldest pending operation, or the first bad step of a training.
+    """
 
     verdict: Verdict
     case: Case
     waited_s: float | None
+    onset_ns: int | None
 
 
 def diagnose(capture: Capture, *, patience: Patience | None = None, min_wait_s: float = 0.0) -> Diagnosis:
@@ -52,13 +57,16 @@ def diagnose(capture: Capture, *, patience: Patience | None = None, min_wait_s: 
     """
     window_s = patience.motion_window_s if patience is not None else None
     case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s)
+    silent = diagnose_training(capture.training, capture.job.world_size)
+    if silent is not None:  # whoever looked did so for that, at ranks in the middle of their steps
+        return Diagnosis(silent.verdict, case, None, silent.onset_ns)
     since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
     waited = (capture.at_ns - since) / 1e9 if since is not None else None
     kind = _kind(case, patience, waited)
     if kind == "healthy":
-        return Diagnosis(_healthy(case), case, waited)
+        return Diagnosis(_healthy(case), case, waited, case.onset_ns)
     hypotheses = explain(case)
-    return Diagnosis(_verdict(case, kind, hypotheses), case, waited)
+    return Diagnosis(_verdict(case, kind, hypotheses), case, waited, case.onset_ns)
 
 
 def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.training_case import TrainingCase
 from hangwatch.causes.knowledge import Knowledge
 from hangwatch.model.incident import Cause, Evidence
 
@@ -34,3 +35,4 @@ class Hypothesis:
 
 
 Rule = Callable[[Case], Hypothesis | None]
+TrainingRule = Callable[[TrainingCase], Hypothesis | None]

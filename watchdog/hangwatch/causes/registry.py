@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.training_case import TrainingCase
 from hangwatch.causes import (
     children,
     evaluation,
@@ -13,6 +16,7 @@ from hangwatch.causes import (
     groups,
     lost,
     nobody,
+    nonfinite,
     parted,
     sharded,
     skipping,
@@ -21,8 +25,9 @@ from hangwatch.causes import (
     tensors,
     threads,
     unknown,
+    unlabelled,
 )
-from hangwatch.causes.hypothesis import Hypothesis, Rule
+from hangwatch.causes.hypothesis import Hypothesis, Rule, TrainingRule
 
 RULES: tuple[Rule, ...] = (
     stuck.debugger,
@@ -62,20 +67,39 @@ RULES: tuple[Rule, ...] = (
     unknown.unknown,
 )
 
+#: Why a training that runs learns nothing.
+TRAINING_RULES: tuple[TrainingRule, ...] = (
+    nonfinite.lr_frozen,
+    nonfinite.overlap_comm,
+    nonfinite.loss_nan,
+    nonfinite.data_mix,
+    nonfinite.poisoned,
+    nonfinite.never_finite,
+    unlabelled.masked_labels,
+)
 
 log = logging.getLogger("hangwatch")
+
+_C = TypeVar("_C", Case, TrainingCase)
 
 #: Rules that raised, by name. None ever should; the agent counts them, and the tests hold it at none.
 failed: Counter[str] = Counter()
 
 
 def explain(case: Case) -> tuple[Hypothesis, ...]:
-    """All hypotheses that fit the case, the surest first. There is always one: ``unknown`` says what was seen.
+    """All hypotheses that fit the case, the surest first. There is always one: ``unknown`` says what was seen."""
+    return _apply(RULES, case)
 
-    A rule that raises is left out and counted: blame and proof stand without it, and nobody may be left without them.
-    """
+
+def explain_training(case: TrainingCase) -> tuple[Hypothesis, ...]:
+    """All hypotheses that fit a training that learns nothing, the surest first; none only where every rule failed."""
+    return _apply(TRAINING_RULES, case)
+
+
+def _apply(rules: Sequence[Callable[[_C], Hypothesis | None]], case: _C) -> tuple[Hypothesis, ...]:
+    """What the rules say. One that raises is left out and counted: nobody may be left without the verdict."""
     found: list[Hypothesis] = []
-    for rule in RULES:
+    for rule in rules:
         try:
             hypothesis = rule(case)
         except Exception:  # an edge as the agent's tick is one: nobody goes without a verdict

@@ -58,6 +58,14 @@ def run(
         str,
         typer.Option("--on-hang", metavar="report|stop|exec:CMD", help="What to do when a hang is confirmed."),
     ] = "report",
+    on_silent_failure: Annotated[
+        str,
+        typer.Option(
+            "--on-silent-failure",
+            metavar="report|stop|exec:CMD",
+            help="What to do when training runs and learns nothing (loss pinned at 0, NaN).",
+        ),
+    ] = "report",
     stall_after: Annotated[
         float,
         typer.Option(
@@ -78,9 +86,10 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run CMD with hangwatch beside it; exits with CMD's own status, or 75 when --on-hang stop ended it."""
+    """Run CMD with hangwatch beside it; exits with CMD's own status, or 75 when it was told to stop and ended it."""
     patience_s = check_patience(stall_after)
-    action = parse_action(on_hang)
+    actions = {kind: parse_action(on_hang, "--on-hang") for kind in HANG_KINDS}
+    actions["silent_failure"] = parse_action(on_silent_failure, "--on-silent-failure")
     address = parse_listen(listen)
     targets = parse_targets(alertmanager, webhook, slack)
     token = read_token()
@@ -89,7 +98,7 @@ def run(
     console = stderr_console()
     try:
         session = _Session(
-            command, state, run_dir, address, action, patience_s, console, targets, token, tuple(log or ())
+            command, state, run_dir, address, actions, patience_s, console, targets, token, tuple(log or ())
         )
         status = asyncio.run(session.run(os.environ))
     finally:
@@ -106,7 +115,7 @@ class _Session:
         state_dir: Path,
         run_dir: Path,
         address: tuple[str, int],
-        action: Action,
+        actions: Mapping[str, Action],
         stall_after_s: float | None,
         console: Console,
         targets: tuple[Target, ...],
@@ -116,7 +125,7 @@ class _Session:
         self.command = command
         self.token = token
         self.address = address
-        self.action = action
+        self.actions = actions
         self.console = console
         self.pid: int | None = None
         self.stopped = False
@@ -171,28 +180,31 @@ class _Session:
     async def announce(self, incident: Incident, path: Path | None) -> None:
         """Print the verdict, tell the receivers, and act on it once."""
         self.push.tell(incident, path)
+        verdict = incident.verdict
         if incident.ended_at is not None:
             if not self.stopped:
-                self.say(f"incident {incident.id} is over: what was waited for has come, or the job has ended")
+                how = "the loss is well again" if verdict.kind == "silent_failure" else "what was waited for has come"
+                self.say(f"incident {incident.id} is over: {how}, or the job has ended")
             return
         print_verdict(incident, self.console, bundle=path)
-        verdict = incident.verdict
-        if verdict.kind not in HANG_KINDS or incident.id in self.acted:
+        action = self.actions.get(verdict.kind)
+        if action is None or incident.id in self.acted:
             return
         self.acted.add(incident.id)
-        task = asyncio.create_task(self._act(incident, path))
+        task = asyncio.create_task(self._act(action, incident, path))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _act(self, incident: Incident, path: Path | None) -> None:
+    async def _act(self, action: Action, incident: Incident, path: Path | None) -> None:
+        option = "--on-silent-failure" if incident.verdict.kind == "silent_failure" else "--on-hang"
         for watch in self.agent.watches():
             if watch.told is not None and watch.told.incident.id == incident.id:
                 await watch.complete_bundle()
-        if self.action.kind == "stop" and self.pid is not None:
+        if action.kind == "stop" and self.pid is not None:
             self.stopped = True
             ranks = [i.pid for w in self.agent.watches() for i in w.ranks.values()]
-            self.say("ending the job (--on-hang stop); the bundle is complete")
+            self.say(f"ending the job ({option} stop); the bundle is complete")
             await end_tree(self.pid, ranks)
-        elif self.action.kind == "exec":
-            status = await run_hook(self.action.command, incident, path)
-            self.say(f"--on-hang command ended with status {status}")
+        elif action.kind == "exec":
+            status = await run_hook(action.command, incident, path)
+            self.say(f"{option} command ended with status {status}")

@@ -8,6 +8,7 @@ from hangwatch.model.collectives import FlightRecord, GroupProgress
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
+from hangwatch.model.telemetry import TrainingSeries
 
 
 class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,7 +78,8 @@ class Capture(msgspec.Struct, frozen=True):
 
     Ranks that were there and are gone are still in ``ranks``, with a last process sample of state ``gone``; ranks that
     never appeared are absent (compare ``job.world_size``). ``nodes``: what the nodes say of their hardware, where they were
-    asked; empty where nothing called for it.
+    asked; empty where nothing called for it. ``training`` is what training has said of itself; it is there where the look
+    was for its sake, because the job runs and learns nothing.
     """
 
     job: Job
@@ -85,3 +87,4 @@ class Capture(msgspec.Struct, frozen=True):
     ranks: tuple[RankCapture, ...]
     gaps: tuple[Gap, ...] = ()
     nodes: tuple[NodeFacts, ...] = ()
+    training: TrainingSeries | None = None

@@ -7,6 +7,7 @@ May import the model and the other outputs. Layout, JSON of the model's own stru
                           /stacks.txt                      the merged tree of the last main-thread stacks
                           /stacks.speedscope.json          the same and each rank's own, for speedscope
                           /report.html                     all of it for people, in one file
+                          /training.json                   what training said of itself, where that is the matter
                           /ranks/RANK/stacks.json          samples in order of time
                           /ranks/RANK/flight_recorder.json flight record and progress
                           /ranks/RANK/process.json         identity, process samples, beat age, errors in the log
@@ -33,6 +34,7 @@ from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
+from hangwatch.model.telemetry import TrainingSeries, to_plain
 from hangwatch.outputs.files import encode, write_files
 from hangwatch.outputs.report import render_report
 from hangwatch.outputs.speedscope import encode_speedscope
@@ -53,6 +55,11 @@ class _CaptureFile(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
     gaps: tuple[Gap, ...]
     nodes: tuple[NodeFacts, ...] = ()
+
+
+class _TrainingFile(msgspec.Struct, frozen=True):
+    capture_at_ns: int
+    training: TrainingSeries
 
 
 class _StacksFile(msgspec.Struct, frozen=True):
@@ -134,6 +141,8 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
             )
             yield f"{place}/stacks.json", encode(_StacksFile(at_ns, rank.stacks))
             yield f"{place}/flight_recorder.json", encode(_FlightFile(at_ns, rank.flight, rank.progress))
+        if capture.training is not None:
+            yield "training.json", encode(to_plain(_TrainingFile(at_ns, capture.training)))
         tree = merge_main_stacks(capture)
         yield "stacks.txt", _text(render_tree(tree))
         yield "stacks.speedscope.json", encode_speedscope(incident, capture)
@@ -173,13 +182,23 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
     if header is not None:
         ranks = [_read_rank(path / "ranks" / str(rank), rank, header.at_ns, gaps) for rank in header.ranks]
         found = tuple(rank for rank in ranks if rank is not None)
-        return incident, Capture(header.job, header.at_ns, found, header.gaps + tuple(gaps), header.nodes)
+        training = _read_training(path, header.at_ns, gaps)
+        return incident, Capture(header.job, header.at_ns, found, header.gaps + tuple(gaps), header.nodes, training)
     if incident is None:
         reason = "; ".join(gap.reason for gap in gaps)
         raise BundleError(f"{path} holds no incident that can be read: {reason}; give the folder of another incident")
     entry = incident.job
     job = Job(entry.id, entry.world_size, entry.nodes, entry.launcher, entry.command)
     return incident, Capture(job, _unix_ns(incident.detected_at), (), tuple(gaps))
+
+
+def _read_training(path: Path, at_ns: int, gaps: list[Gap]) -> TrainingSeries | None:
+    file = path / "training.json"
+    found = _read(file, _TrainingFile, gaps) if file.exists() else None
+    if found is not None and found.capture_at_ns != at_ns:
+        gaps.append(Gap("bundle", "training.json belongs to another capture"))
+        return None
+    return found.training if found is not None else None
 
 
 def _read_rank(place: Path, rank: int, at_ns: int, gaps: list[Gap]) -> RankCapture | None:
@@ -219,7 +238,8 @@ def _read(file: Path, shape: type[_T], gaps: list[Gap], rank: int | None = None)
         elif not file.is_file():
             reason = f"{file.name} is not a regular file"
         else:
-            return msgspec.json.decode(file.read_bytes(), type=shape)
+            # Not strictly: numbers that JSON does not have (nan) are written as words.
+            return msgspec.json.decode(file.read_bytes(), type=shape, strict=shape is not _TrainingFile)
     except OSError as error:
         reason = f"{file.name} cannot be read: {error.strerror or error}"
     except _UNDECODABLE as error:

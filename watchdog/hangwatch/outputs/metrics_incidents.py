@@ -1,4 +1,4 @@
-"""Metrics of incidents: the open one of each job, its culprits, and how many there were. Pure; may import prometheus_client."""
+"""Metrics of incidents: the open ones of each job, its culprits, and how many there were. Pure; may import prometheus_client."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ def incident_families(view: MetricsView) -> Iterator[Metric]:
 
 
 def _open_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
-    active = gauge("incident", "1 while the job has this incident.", ("job_id", "kind", "cause", "severity"))
-    onset = gauge("incident_onset_timestamp_seconds", "When the open incident began.", ("job_id",))
+    which = ("job_id", "kind")
+    active = gauge("incident", "1 while the job has this incident.", (*which, "cause", "severity"))
+    onset = gauge("incident_onset_timestamp_seconds", "When the open incident began.", which)
     info = gauge(
         "incident_info",
         "What the open incident says, for alerts to quote; always 1.",
-        ("job_id", "id", "summary", "title", "remedy"),
+        (*which, "id", "summary", "title", "remedy"),
     )
-    culprit = gauge("incident_culprit", "1 for each rank that the open incident names.", ("job_id", "rank"))
-    for job in jobs:
-        incident, name = job.incident, label(job.id)
-        if incident is None:
-            continue
-        active.add_metric([name, label(incident.kind), label(incident.cause), label(incident.severity)], 1)
-        onset.add_metric([name], incident.onset_unix_s)
+    culprit = gauge("incident_culprit", "1 for each rank that the open incident names.", (*which, "rank"))
+    for name, incident in ((label(job.id), incident) for job in jobs for incident in job.incidents):
+        where = [name, label(incident.kind)]
+        active.add_metric([*where, label(incident.cause), label(incident.severity)], 1)
+        onset.add_metric(where, incident.onset_unix_s)
         steps = " ".join(f"{number}. {step}" for number, step in enumerate(incident.remedy, 1))
         texts = (incident.summary, incident.title, steps)
-        info.add_metric([name, label(incident.id), *(label(t, TEXT_LIMIT_BYTES) for t in texts)], 1)
+        info.add_metric([*where, label(incident.id), *(label(t, TEXT_LIMIT_BYTES) for t in texts)], 1)
         for rank in sorted(set(incident.culprit_ranks))[:_CULPRITS_LIMIT]:
-            culprit.add_metric([name, str(rank)], 1)
+            culprit.add_metric([*where, str(rank)], 1)
     yield from (active, onset, info, culprit)

@@ -33,7 +33,7 @@ class RankMetrics(msgspec.Struct, frozen=True):
 
 
 class IncidentMetrics(msgspec.Struct, frozen=True):
-    """The incident that is open now. ``cause`` is the cause's id, ``unknown`` where there is none.
+    """An incident that is open now. ``cause`` is the cause's id, ``unknown`` where there is none.
 
     ``summary``, ``title`` (of the cause) and ``remedy`` (its steps) are what alerts quote.
     """
@@ -50,7 +50,7 @@ class IncidentMetrics(msgspec.Struct, frozen=True):
 
 
 class JobMetrics(msgspec.Struct, frozen=True):
-    """One job under watch. ``id`` is unique among those of a view.
+    """One job under watch. ``id`` is unique among those of a view; ``incidents`` are at most one a kind.
 
     ``patience_s``: how long what cannot be proven may stand still now; ``world_size`` counts the ranks of all nodes;
     ``training``: what it logs of itself, None where that is not followed.
@@ -58,7 +58,7 @@ class JobMetrics(msgspec.Struct, frozen=True):
 
     id: str
     ranks: tuple[RankMetrics, ...] = ()
-    incident: IncidentMetrics | None = None
+    incidents: tuple[IncidentMetrics, ...] = ()
     launcher: str = "plain"
     world_size: int | None = None
     patience_s: float | None = None

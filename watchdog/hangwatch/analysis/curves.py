@@ -1,0 +1,137 @@
+"""What a stretch of logged steps shows: learning rate, skipped steps, gradient norms, the way a loss has gone.
+
+Pure; may import ``hangwatch.model``. Every function takes logged steps in order and answers about all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+from hangwatch.model.telemetry import LoggedStep
+
+#: A norm that is a root of a whole number stands for parameter groups; more of them nobody has.
+_MOST_GROUPS = 64
+#: So many lines before are what is usual.
+_USUAL_LINES = 5
+#: Beyond this, loss or gradients have exploded.
+_EXPLOSION = 10.0
+
+#: What gradient norms show: not finite, -1, one root of a whole number, exactly 0, ordinary numbers, or not told.
+Norm = Literal["not finite", "negative", "constant", "zero", "ordinary", "unknown"]
+#: What a learning rate does: is 0, is some other number all the time, moves, or is not told.
+Rate = Literal["zero", "frozen", "moves", "unknown"]
+
+
+def is_bad_norm(norm: float | None) -> bool:
+    """Whether a gradient norm says that gradients are not finite."""
+    return norm is not None and (not math.isfinite(norm) or norm < 0)
+
+
+def is_root(norm: float | None) -> bool:
+    """Whether a norm is the root of a small whole number, to the four digits it may be printed with."""
+    if norm is None or not 1.0 <= norm <= math.sqrt(_MOST_GROUPS):
+        return False
+    return abs(norm - math.sqrt(round(norm * norm))) <= 5e-4
+
+
+def read_norm(lines: Sequence[LoggedStep]) -> Norm:
+    """How the gradient norm showed what it shows."""
+    norms = [line.grad_norm for line in lines if line.grad_norm is not None]
+    if not norms:
+        return "not finite" if any(line.overflow for line in lines) else "unknown"
+    if not all(math.isfinite(norm) for norm in norms):
+        return "not finite"
+    if any(norm < 0 for norm in norms):
+        return "negative"
+    if all(norm == 0 for norm in norms):
+        return "zero"
+    return "constant" if len(norms) > 1 and len(set(norms)) == 1 and is_root(norms[0]) else "ordinary"
+
+
+def read_rate(lines: Sequence[LoggedStep]) -> Rate:
+    """What the learning rate does."""
+    rates = [line.learning_rate for line in lines if line.learning_rate is not None]
+    if len(rates) < 2:
+        return "unknown"
+    if len(set(rates)) > 1:
+        return "moves"
+    return "zero" if rates[0] == 0 else "frozen"
+
+
+def all_skipped(lines: Sequence[LoggedStep]) -> bool | None:
+    """Whether DeepSpeed skipped every step from the first line to the last; None where it is not told."""
+    counted = [
+        (line.step, line.skipped_steps) for line in lines if line.step is not None and line.skipped_steps is not None
+    ]
+    if len(counted) >= 2:
+        return counted[-1][0] - counted[0][0] == counted[-1][1] - counted[0][1]
+    told = [line.overflow for line in lines if line.overflow is not None]
+    return all(told) if len(told) >= 2 else None
+
+
+def steps_between(first: LoggedStep, last: LoggedStep) -> int | None:
+    """How many steps lie between two lines; None where either names none."""
+    return None if first.step is None or last.step is None else last.step - first.step
+
+
+def is_start(lines: Sequence[LoggedStep]) -> bool | None:
+    """Whether the first of all lines is the first of its run: no more steps (or epoch) before it than between lines.
+
+    None where that cannot be told: a run that was resumed, or joined late.
+    """
+    first, second = lines[0], lines[1] if len(lines) > 1 else None
+    if first.step is not None:
+        spacing = steps_between(first, second) if second is not None else None
+        return True if first.step <= max(1, spacing or 1) else None
+    if first.epoch is not None and second is not None and second.epoch is not None:
+        # Epochs are rounded in print.
+        return True if first.epoch <= 1.5 * (second.epoch - first.epoch) + 0.01 else None
+    return None
+
+
+def fell_to_zero(before: Sequence[LoggedStep]) -> bool:
+    """Whether a loss that is 0 after these lines may have come there by itself: it was on its way, or is 0 at times.
+
+    A loss that was level and is exactly 0 in the next line has not been learnt away.
+    """
+    losses = [line.loss for line in before if line.loss is not None and math.isfinite(line.loss)]
+    positive = [loss for loss in losses if loss != 0]
+    if not losses:
+        return False
+    if len(positive) < len(losses) or not positive:
+        return True
+    last, usual = abs(positive[-1]), statistics.median(abs(loss) for loss in positive[-_USUAL_LINES:])
+    falling = len(positive) > 2 and all(b < 0.8 * a for a, b in pairwise(positive[-3:]))
+    # One line's worth of many steps can hold a whole curve.
+    wide = len(before) > 1 and (steps_between(before[-2], before[-1]) or 1) > 100
+    return falling or wide or last < 0.05 or last < 0.5 * usual
+
+
+def has_exploded(before: Sequence[LoggedStep]) -> bool:
+    """Whether loss or gradients had grown far beyond what was usual when the last good line was written."""
+    for values in ([s.loss for s in before], [s.grad_norm for s in before]):
+        finite = [abs(v) for v in values if v is not None and math.isfinite(v)]
+        if len(finite) > 2 and finite[-1] > _EXPLOSION * statistics.median(finite[:-1]) > 0:
+            return True
+    return False
+
+
+def is_share(before: Sequence[LoggedStep], line: LoggedStep, world_size: int | None) -> bool:
+    """Whether a loss is what is usual times (n - k) / n, for n ranks: the mean when k of them put in a 0 for a NaN."""
+    losses = [s.loss for s in before[-_USUAL_LINES:] if s.loss is not None]
+    if world_size is None or world_size < 2 or not losses or line.loss is None:
+        return False
+    usual = statistics.median(losses)
+    if usual <= 0:
+        return False
+    share = line.loss / usual * world_size
+    noise = (max(losses) - min(losses)) / usual
+    return (
+        1 <= round(share) < world_size
+        and abs(share - round(share)) <= 0.15
+        and 1 - share / world_size > max(2 * noise, 0.5 / world_size)
+    )

@@ -1,0 +1,82 @@
+"""The training case: a fault with everything that bears on why: how many ranks, which configuration, which versions.
+
+Pure; may import ``hangwatch.model`` and ``hangwatch.analysis``. What the rules of silent failures take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hangwatch.analysis.learning import EVIDENCE_STEPS, Fault, read_learning
+from hangwatch.model.telemetry import DeepSpeedSettings, TrainingSeries
+
+#: Trainers whose loss is 0 by right, gradients and all, while every answer of a group gets the same reward (TRL's names).
+_REWARDED = re.compile(r"GRPO|RLOO|PPO|Reinforce|OnlineDPO|NashMD|XPO|DAPO|GSPO", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class TrainingCase:
+    """A fault of one rank's series. ``differing``: the ranks whose loss differs in kind from the job's, who are to blame then.
+
+    ``deepspeed`` is None without it, or where its configuration was not seen; ``versions`` by distribution.
+    """
+
+    fault: Fault
+    rank: int
+    world_size: int | None
+    deepspeed: DeepSpeedSettings | None
+    versions: Mapping[str, str]
+    differing: tuple[int, ...] = ()
+
+    def at_least(self, distribution: str, version: tuple[int, ...]) -> bool | None:
+        """Whether a library's version is that or newer; None where it is not known."""
+        found = re.match(r"\d+(?:\.\d+)*", self.versions.get(distribution, ""))
+        return tuple(int(part) for part in found[0].split(".")) >= version if found else None
+
+
+def build_training_case(series: TrainingSeries, world_size: int | None) -> TrainingCase | None:
+    """The fault there is, the job's own before that of a single rank; None where the training learns, or may."""
+    if any(setup.trainer is not None and _REWARDED.search(setup.trainer.name) for setup in series.setups):
+        return None
+    own = read_learning(series, 0, world_size)
+    others = {found.rank: read_learning(series, found.rank, world_size) for found in series.ranks if found.rank}
+    faulty = tuple(sorted(rank for rank, learning in others.items() if learning.fault is not None))
+    well = [rank for rank, learning in others.items() if learning.recovered]
+    if own.fault is not None:
+        # Rank 0 alone differs where others that tell of themselves are well.
+        differing = (0, *faulty) if well else ()
+        return _case(series, own.fault, 0, world_size, differing)
+    if faulty and own.recovered:
+        fault = others[faulty[0]].fault
+        return _case(series, fault, faulty[0], world_size, faulty) if fault is not None else None
+    return None
+
+
+def has_recovered(series: TrainingSeries, world_size: int | None) -> bool:
+    """Whether every series that tells a loss ends with good lines, ``EVIDENCE_STEPS`` of them at least."""
+    told = [0, *(found.rank for found in series.ranks if found.rank)]
+    return all(
+        read_learning(series, rank, world_size).recovered
+        for rank in told
+        if sum(s.loss is not None for s in series.of_rank(rank)) >= EVIDENCE_STEPS
+    )
+
+
+def _case(
+    series: TrainingSeries, fault: Fault, rank: int, world_size: int | None, differing: tuple[int, ...]
+) -> TrainingCase:
+    setups = sorted(series.setups, key=lambda setup: (setup.rank != rank, setup.rank or 0))
+    settings = [setup.deepspeed for setup in setups if setup.deepspeed is not None]
+    versions: dict[str, str] = {}
+    for setup in reversed(setups):
+        versions |= setup.versions
+    return TrainingCase(
+        fault=fault,
+        rank=rank,
+        world_size=world_size,
+        deepspeed=settings[0] if settings else None,
+        versions=versions,
+        differing=differing,
+    )
