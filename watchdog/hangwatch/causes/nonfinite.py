@@ -131,8 +131,8 @@ def never_finite(case: TrainingCase) -> Hypothesis | None:
         else "No update made of them is worth anything"
     )
     said = (
-        f"The loss is finite, and the gradients have not been since {describe_line(fault.first)}. {what}: the backward of some layer, "
-        "or a loss scale that is at its lowest, makes them so."
+        f"The loss is finite, and the gradients have not been since {describe_line(fault.first)}. {what}: the backward of "
+        "some layer, or a loss scale that is at its lowest, makes them so."
     )
     return Hypothesis(NEVER_FINITE, confidence, said, observe(case))
 
@@ -160,7 +160,7 @@ def _batch_words(case: TrainingCase) -> str:
             f"The loss itself was not finite before any gradient was, {after}: that batch made it. What came with it is new to "
             "the run: another kind of data, an empty or broken sample, a value that overflows."
         )
-    return f"The loss was finite and then no more, {after}. Lines are too far apart to tell whether a batch or a gradient began it."
+    return f"The loss was finite and then no more, {after}. What was bad first, a loss or a gradient, the lines do not tell."
 
 
 def _unchecked(case: TrainingCase) -> tuple[Evidence, ...]:

@@ -1,0 +1,111 @@
+"""The life of a silent failure: told once a run and cause, over when the loss is well, kept as a bundle that says the same."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from hangwatch.agent.silence import SilenceWatch
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.model.capture import Job
+from hangwatch.model.incident import Incident
+from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainingSeries, TrainingSetup
+from hangwatch.outputs.bundle import read_bundle
+
+NAN = math.nan
+SETUP = TrainingSetup(
+    rank=0,
+    versions={"deepspeed": "0.14.4"},
+    deepspeed=DeepSpeedSettings("engine", stage=2, overlap_comm=True, dtype="bf16"),
+)
+GOOD, BAD, GRADIENT = (3.8, 1.2), (0.0, NAN), (3.8, NAN)
+
+
+def said(*lines: tuple[float, float], run: int = 1, every: int = 1) -> TrainingSeries:
+    """A series of lines of loss and gradient norm, a second a line."""
+    steps = tuple(
+        LoggedStep("transformers", i * 1_000_000_000, step=every * i, loss=loss, grad_norm=norm, learning_rate=1e-3 / i)
+        for i, (loss, norm) in enumerate(lines, 1)
+    )
+    return TrainingSeries(at_ns=len(steps) * 1_000_000_000, steps=steps, setups=(SETUP,), runs=run)
+
+
+class Told:
+    """A watch without ranks of its own, and everything it told."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.incidents: list[Incident] = []
+        self.paths: list[Path | None] = []
+        self.watch = SilenceWatch(state_dir, self._note)
+
+    async def _note(self, incident: Incident, path: Path | None) -> None:
+        self.incidents.append(incident)
+        self.paths.append(path)
+
+    async def hear(self, series: TrainingSeries | None) -> None:
+        """One tick."""
+        await self.watch.update(Job("job", 8), series, {}, None, 99_000_000_000)
+
+    @property
+    def causes(self) -> list[tuple[str, bool]]:
+        """The cause of everything told, and whether it was told to be over."""
+        return [(i.verdict.cause.id if i.verdict.cause else "", i.ended_at is not None) for i in self.incidents]
+
+
+@pytest.mark.asyncio
+async def test_a_cause_is_told_once_and_is_over_when_the_loss_is_well(tmp_path: Path) -> None:
+    """Line after line bad is one incident; three good ones end it; the same again in this run is not told again."""
+    told = Told(tmp_path)
+    lines = [GOOD] * 4
+    await told.hear(None)
+    for line in (*[BAD] * 6, *[GOOD] * 3, *[BAD] * 5):
+        lines.append(line)
+        await told.hear(said(*lines))
+        await told.hear(said(*lines))
+    assert told.causes == [("loss-nan-data-mix", False), ("loss-nan-data-mix", True)]
+
+
+@pytest.mark.asyncio
+async def test_a_new_run_may_fail_anew(tmp_path: Path) -> None:
+    """A step number that went back ends the incident; the same cause is told of again."""
+    told = Told(tmp_path)
+    await told.hear(said(*[GOOD] * 4, *[BAD] * 4))
+    await told.hear(said(GOOD, run=2))
+    await told.hear(said(*[GOOD] * 4, *[BAD] * 4, run=2))
+    assert [over for _, over in told.causes] == [False, True, False]
+    told.watch.begin_again()
+    await told.hear(said(*[GOOD] * 4, *[BAD] * 5))
+    assert [over for _, over in told.causes] == [False, True, False, True, False]
+
+
+@pytest.mark.asyncio
+async def test_another_cause_is_the_same_incident(tmp_path: Path) -> None:
+    """What is learnt later of the same trouble changes the incident, and makes no second one."""
+    told = Told(tmp_path)
+    lines = [GOOD] * 4 + [BAD] * 4
+    await told.hear(said(*lines))
+    await told.hear(said(*([GOOD] * 4 + [GRADIENT] + [BAD] * 4)))
+    assert told.causes == [("loss-nan-data-mix", False), ("loss-zero-overlap-comm", False)]
+    assert len({incident.id for incident in told.incidents}) == 1
+
+
+@pytest.mark.asyncio
+async def test_the_bundle_gives_the_same_verdict_again(tmp_path: Path) -> None:
+    """The series with its NaN, the configuration and the versions are in the bundle, and its diagnosis is the same."""
+    told = Told(tmp_path)
+    await told.hear(said(*[GOOD] * 4, GRADIENT, *[BAD] * 4))
+    (path,) = told.paths
+    assert path is not None
+    before, capture = read_bundle(path)
+    assert capture.gaps == ()
+    assert before is not None
+    assert before.onset_at == "1970-01-01T00:00:05.000Z"
+    again = diagnose(capture).verdict
+    assert again == before.verdict
+    assert again.cause is not None
+    assert any("overlap_comm on" in e.says for e in again.cause.evidence)
+    assert any("deepspeed 0.14.4" in e.says for e in again.cause.evidence)
+    assert capture.training is not None
+    assert math.isnan(capture.training.steps[-1].grad_norm or 0.0)
