@@ -7,7 +7,7 @@ import random
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trainings import RECORDED, ZERO2, cause_of, judge, read_lines, recorded, series, steps
 
@@ -16,6 +16,8 @@ from hangwatch.causes.training_diagnosis import diagnose_training
 from hangwatch.model.telemetry import LoggedStep, RankSteps, TrainerSettings, TrainingSeries
 
 NAN, INF = math.nan, math.inf
+#: The machine may be slow; the examples are the same each time.
+SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 LEVEL = [3.9, 3.88, 3.9, 3.85, 3.87]
 
 _RECORDED = {
@@ -160,6 +162,9 @@ _HEALTHY = {
     "one skipped step": steps([*LEVEL, 3.8, 3.7, 3.7], [1.0] * 5 + [INF, 1.0, 1.1]),
     "a bad stretch that is over": steps([3.9, NAN, NAN, NAN, NAN, 3.8, 3.7, 3.6]),
     "a loss scale searched for": steps([3.9, 3.8] * 10, [INF] * 17 + [1.0, 1.1, 1.2]),
+    "an overflow in every line of many steps": tuple(
+        msgspec.structs.replace(line, overflow=True) for line in steps([3.9, 3.7] * 20, every=10)
+    ),
     "constant norm, finite loss": steps(LEVEL, [1.0] * 5),
     "resumed": steps([3.2, 3.1, 3.2, 3.0], first=1200, every=10),
     "an evaluation only": (LoggedStep("transformers", 1, step=10, epoch=1.0),) * 5,
@@ -177,9 +182,13 @@ def test_equal_rewards_are_no_masked_labels() -> None:
     """A trainer of TRL's that learns from rewards has a loss of 0 while they are all equal."""
     lines = steps([0.0] * 6, [0.0] * 6)
     assert judge(lines) == "loss-zero-masked-labels"
-    assert judge(lines, trainer=TrainerSettings("transformers", name="GRPOTrainer")) is None
+    trainer = TrainerSettings("transformers", name="GRPOTrainer")
+    assert judge(lines, trainer=trainer) is None
+    assert judge([msgspec.structs.replace(line, texts={"reward": "3.0"}) for line in lines]) is None
+    assert judge(steps([*LEVEL, 0, 0, 0], [1.2] * 5 + [NAN] * 3), trainer=trainer) == "loss-nan-data-mix"
 
 
+@SETTINGS
 @given(st.lists(st.floats(1e-6, 1e6) | st.floats(-1e6, -1e-6), max_size=40), st.integers(1, 64))
 def test_a_finite_loss_with_finite_gradients_is_never_found(losses: list[float], world_size: int) -> None:
     """Whatever the curve."""
@@ -190,6 +199,7 @@ _ANY = st.none() | st.floats() | st.sampled_from([0.0, -1.0, NAN, INF, 1.0])
 _LINES = st.lists(st.tuples(_ANY, _ANY, _ANY, st.none() | st.integers(0, 99), st.none() | st.booleans()), max_size=30)
 
 
+@SETTINGS
 @given(_LINES, st.none() | st.integers(1, 4096))
 def test_any_series_is_judged_without_an_error(values: list[tuple], world_size: int | None) -> None:  # type: ignore[type-arg]
     """Nonsense in, a verdict or none out; and fewer bad lines than are evidence give none."""

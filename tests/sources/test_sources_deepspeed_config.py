@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hangwatch.model.capture import Gap
@@ -26,6 +26,8 @@ from hangwatch.sources.deepspeed_config import (
 from hangwatch.sources.versions import parse_maps, read_versions
 from support import JobRunner
 
+#: The machine may be slow; the examples are the same each time.
+SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 #: LLaVA's scripts/zero2.json.
 ZERO2 = {
     "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16},
@@ -96,6 +98,7 @@ _NAMES = st.sampled_from(["zero_optimization", "stage", "bf16", "enabled", "over
 _VALUES = st.none() | st.booleans() | st.floats() | st.text(max_size=5)
 
 
+@SETTINGS
 @given(st.recursive(_VALUES, lambda inner: st.lists(inner) | st.dictionaries(_NAMES, inner)))
 def test_any_json_is_a_configuration_or_an_error_of_ours(value: object) -> None:
     """No nonsense gets through as an error of another type."""

@@ -42,7 +42,7 @@ def read_norm(lines: Sequence[LoggedStep]) -> Norm:
     """How the gradient norm showed what it shows."""
     norms = [line.grad_norm for line in lines if line.grad_norm is not None]
     if not norms:
-        return "not finite" if any(line.overflow for line in lines) else "unknown"
+        return "unknown"
     if not all(math.isfinite(norm) for norm in norms):
         return "not finite"
     if any(norm < 0 for norm in norms):
@@ -64,18 +64,25 @@ def read_rate(lines: Sequence[LoggedStep]) -> Rate:
 
 def all_skipped(lines: Sequence[LoggedStep]) -> bool | None:
     """Whether DeepSpeed skipped every step from the first line to the last; None where it is not told."""
-    counted = [
-        (line.step, line.skipped_steps) for line in lines if line.step is not None and line.skipped_steps is not None
-    ]
-    if len(counted) >= 2:
-        return counted[-1][0] - counted[0][0] == counted[-1][1] - counted[0][1]
-    told = [line.overflow for line in lines if line.overflow is not None]
-    return all(told) if len(told) >= 2 else None
+    told = [(n, s.skipped_steps) for s in lines if (n := number_of(s)) is not None and s.skipped_steps is not None]
+    if len(told) >= 2:
+        return told[-1][0] - told[0][0] == told[-1][1] - told[0][1]
+    overflows = [line.overflow for line in lines if line.overflow is not None]
+    if len(overflows) < 2 or not all(overflows):
+        return False if overflows else None
+    # A line may stand for many steps, of which one was.
+    return True if steps_between(lines[0], lines[-1]) == len(overflows) - 1 else None
+
+
+def number_of(line: LoggedStep) -> int | None:
+    """The step a line names; None where it names none, and has a number by being counted at the most."""
+    return None if line.texts.get("step") == "counted" else line.step
 
 
 def steps_between(first: LoggedStep, last: LoggedStep) -> int | None:
     """How many steps lie between two lines; None where either names none."""
-    return None if first.step is None or last.step is None else last.step - first.step
+    one, other = number_of(first), number_of(last)
+    return None if one is None or other is None else other - one
 
 
 def is_start(lines: Sequence[LoggedStep]) -> bool | None:
@@ -84,9 +91,10 @@ def is_start(lines: Sequence[LoggedStep]) -> bool | None:
     None where that cannot be told: a run that was resumed, or joined late.
     """
     first, second = lines[0], lines[1] if len(lines) > 1 else None
-    if first.step is not None:
+    number = number_of(first)
+    if number is not None:
         spacing = steps_between(first, second) if second is not None else None
-        return True if first.step <= max(1, spacing or 1) else None
+        return True if number <= max(1, spacing or 1) else None
     if first.epoch is not None and second is not None and second.epoch is not None:
         # Epochs are rounded in print.
         return True if first.epoch <= 1.5 * (second.epoch - first.epoch) + 0.01 else None

@@ -94,7 +94,8 @@ def _mark(lines: Sequence[LoggedStep]) -> list[_Mark]:
 
 def _mark_line(line: LoggedStep) -> _Mark:
     loss = line.loss if line.loss is not None else math.nan
-    bad = is_bad_norm(line.grad_norm) or line.overflow is True
+    # The norm is of the line's last step; an overflow may be that of any of its steps, and says less.
+    bad = is_bad_norm(line.grad_norm) if line.grad_norm is not None else line.overflow is True
     if not math.isfinite(loss):
         return "nan"
     if loss != 0:
@@ -162,6 +163,8 @@ class _Reading:
         """No gradient has been finite for long, and the loss is."""
         if len(lines) < EVIDENCE_STEPS:
             return None
+        if read_norm(lines) == "unknown" and all_skipped(lines) is not True:
+            return None
         scales = [line.loss_scale for line in lines if line.loss_scale is not None]
         types = {s.dtype for setup in self.series.setups for s in (setup.deepspeed, setup.trainer) if s is not None}
         scaled = any(scale > 1 for scale in scales) if scales else not types & {"bf16", "fp32"}
@@ -172,24 +175,24 @@ class _Reading:
     def _order(
         self, before: Sequence[LoggedStep], gradients: Sequence[LoggedStep], bad: Sequence[LoggedStep]
     ) -> Literal["loss", "gradient"] | None:
-        """What was bad first, where every step is told of by itself."""
+        """What was bad first, where lines are close enough to tell."""
         first = gradients[0] if gradients else bad[0]
-        if self._spacing(before, first) > 1 or not (before or gradients):
+        if not (before or gradients) or (first.grad_norm is None and first.overflow is None):
             return None
-        if first.grad_norm is None and first.overflow is None:
-            return None
+        spacing = self._spacing(before, first)
         if not gradients:
-            return "loss"
+            # The filter makes a line 0 only if the very first of its steps was bad, and the gradient before that was good.
+            return "loss" if spacing == 1 or first.loss == 0 else None
         # The filter works on each rank and each micro batch by itself: a line's loss is then the mean of the good ones.
-        if self._filtered and (self._accumulates or is_share(before, first, self.world_size)):
-            return None
-        return "gradient"
+        mixed = self._filtered and (self._accumulates or is_share(before, first, self.world_size))
+        return "gradient" if spacing == 1 and not mixed else None
 
-    def _spacing(self, before: Sequence[LoggedStep], first: LoggedStep) -> int:
-        """How many steps a line stands for; 1 where nothing says otherwise."""
-        told = [s.logging_steps for setup in self.series.setups if (s := setup.trainer) is not None]
-        by_steps = steps_between(before[-1], first) if before else None
-        return by_steps or int(next((n for n in told if n is not None and n >= 1), 1))
+    def _spacing(self, before: Sequence[LoggedStep], first: LoggedStep) -> int | None:
+        """How many steps a line stands for; None where nothing tells."""
+        if before and (apart := steps_between(before[-1], first)) is not None:
+            return apart
+        told = (s.logging_steps for setup in self.series.setups if (s := setup.trainer) is not None)
+        return next((int(n) for n in told if n is not None and n >= 1), None)
 
     @property
     def _filtered(self) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangwatch.analysis.learning import EVIDENCE_STEPS, Fault, read_learning
+from hangwatch.analysis.learning import EVIDENCE_STEPS, Fault, Learning, read_learning
 from hangwatch.model.telemetry import DeepSpeedSettings, TrainingSeries
 
 #: Trainers whose loss is 0 by right, gradients and all, while every answer of a group gets the same reward (TRL's names).
@@ -38,10 +38,8 @@ class TrainingCase:
 
 def build_training_case(series: TrainingSeries, world_size: int | None) -> TrainingCase | None:
     """The fault there is, the job's own before that of a single rank; None where the training learns, or may."""
-    if any(setup.trainer is not None and _REWARDED.search(setup.trainer.name) for setup in series.setups):
-        return None
-    own = read_learning(series, 0, world_size)
-    others = {found.rank: read_learning(series, found.rank, world_size) for found in series.ranks if found.rank}
+    own = _read(series, 0, world_size)
+    others = {found.rank: _read(series, found.rank, world_size) for found in series.ranks if found.rank}
     faulty = tuple(sorted(rank for rank, learning in others.items() if learning.fault is not None))
     well = [rank for rank, learning in others.items() if learning.recovered]
     if own.fault is not None:
@@ -52,6 +50,17 @@ def build_training_case(series: TrainingSeries, world_size: int | None) -> Train
         fault = others[faulty[0]].fault
         return _case(series, fault, faulty[0], world_size, faulty) if fault is not None else None
     return None
+
+
+def _read(series: TrainingSeries, rank: int, world_size: int | None) -> Learning:
+    """How a rank's series stands; that a loss learnt from rewards is 0 while they are all equal is no fault."""
+    learning = read_learning(series, rank, world_size)
+    rewarded = any(
+        setup.trainer is not None and _REWARDED.search(setup.trainer.name) for setup in series.setups
+    ) or any("reward" in step.texts for step in series.of_rank(rank))
+    if rewarded and learning.fault is not None and learning.fault.kind == "zero":
+        return Learning(None, learning.recovered)
+    return learning
 
 
 def has_recovered(series: TrainingSeries, world_size: int | None) -> bool:

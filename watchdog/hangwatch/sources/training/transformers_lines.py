@@ -14,6 +14,8 @@ from hangwatch.model.telemetry import LoggedStep
 from hangwatch.sources.training.values import keep_words, parse_number
 
 _DICT = re.compile(r"\{[^{}]*'loss': [^{}]*\}")
+#: TRL's trainers that learn from rewards tell them in the same line; a loss of 0 means something else there.
+_REWARD = re.compile(r"'reward': '?([^,'}]{1,64})")
 _ITEM = re.compile(r"'(loss|grad_norm|learning_rate|epoch)': ('?)([^,'}]{1,64})'?")
 
 
@@ -32,6 +34,9 @@ def parse_transformers_line(line: str) -> LoggedStep | None:
         texts |= keep_words(name, f"{quote}{word.strip()}{quote}")
     if "loss" not in values or len(values) < 2:
         return None
+    reward = _REWARD.search(found.group())
+    if reward is not None:
+        texts["reward"] = reward[1]
     return LoggedStep(
         source="transformers",
         at_ns=0,
