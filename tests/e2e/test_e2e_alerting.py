@@ -26,7 +26,7 @@ from support import Job, JobRunner, find_free_port, wait_for
 #: Promised are 30 s at a scrape interval of 1 s; a machine that runs other tests beside is given more.
 _DELIVERY_LIMIT_S = 90.0
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Monitored:
 
     def incident(self) -> Incident:
         """The document of the one incident there is."""
-        (bundle,) = wait_for(lambda: find_bundles(self.state), 200.0, "the incident")
+        (bundle,) = wait_for(lambda: find_bundles(self.state), 600.0, "the incident")
         return read_incident(bundle)
 
 
