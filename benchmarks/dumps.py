@@ -118,7 +118,7 @@ def enqueued(layout: Layout, programs: list[list[tuple[Op, int]]], culprit: int,
     place = [first] * layout.world
     joined: Counter[tuple[int, int]] = Counter()
     for rank in range(layout.world):
-        last = dict((op.kind, number) for op, number in mine[rank][:first])
+        last = {op.kind: number for op, number in mine[rank][:first]}
         joined.update((groups[rank][kind][0], number) for kind, number in last.items())
     moved = True
     while moved:

@@ -202,6 +202,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     ``source`` says how it was had: ``pickle`` (with call sites), ``json`` (without the GIL, no call sites), ``status``
     (the beat: progress only), ``file`` (a dump found on disk). ``version`` is the dump's own. ``dropped`` counts entries
     that could not be read. ``whole``: a group that it does not have was never used; else the ring may have lost it.
+    ``newest_ns``: the last moment that an entry bears (enqueued, found started or found completed), None where not known.
     """
 
     at_ns: int
@@ -211,3 +212,4 @@ class FlightRecord(msgspec.Struct, frozen=True):
     progress: tuple[GroupProgress, ...]
     dropped: int = 0
     whole: bool = True
+    newest_ns: int | None = None

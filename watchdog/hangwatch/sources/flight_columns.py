@@ -6,10 +6,12 @@ and again: what does not change from call to call is parsed once a kind (``fligh
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, cast
 
 from hangwatch.analysis.lanes import condense, make_ledger
@@ -20,18 +22,28 @@ from hangwatch.sources.flight_groups import GroupTable
 
 _Entries = Sequence[Mapping[object, object]]
 _Numbers = Sequence[int | None]
+_KIND = (
+    "pg_id", "process_group", "profiling_name", "timeout_ms", "is_p2p", "input_dtypes", "output_dtypes", "input_sizes",
+    "output_sizes", "frames",
+)  # fmt: skip
+_TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+_FIELDS = (*_KIND, *_TIMES, "record_id", "collective_seq_id", "p2p_seq_id", "state", "retired", "id", "seq_id")
 #: Lists longer than this are known by their identity: hostile input may refer to one of them a million times.
 _LIST_LIMIT = 64
 
 
 @dataclass
 class Entries:
-    """The entries of one dump. ``groups``: by ``pg_id``; ``mixed``: names of the groups that count more than collectives."""
+    """The entries of one dump. ``groups``: by ``pg_id``; ``mixed``: names of the groups that count more than collectives.
+
+    ``newest_ns``: the last moment that an entry bears: that it was enqueued, found started or found completed.
+    """
 
     ledger: Ledger
     dropped: int
     groups: dict[int, Group]
     mixed: frozenset[str]
+    newest_ns: int | None
 
     def settle(self, completed: Mapping[str, int]) -> Ledger:
         """The operations with what was launched as one settled (see ``flight_coalescing``)."""
@@ -40,38 +52,50 @@ class Entries:
 
 def parse_entries(entries: Sequence[object], groups: GroupTable) -> Entries:
     """All entries, in order of record id; those that cannot be used are left out and counted."""
+    mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     kinds = _Kinds(EntryParser(groups))
-    found = [(entry, kinds.find(entry)) for entry in entries if isinstance(entry, Mapping)]
-    usable = [entry for entry, kind in found if kind is not None]
-    kind = [number for _, number in found if number is not None]
+    rows, kind = [], []
+    for entry, row in zip(mappings, _rows(mappings), strict=True):
+        number = kinds.find(entry, row)
+        if number is not None:
+            rows.append(row)
+            kind.append(number)
+    columns = dict(zip(_FIELDS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(_FIELDS, ())
     p2p = [one.p2p for one in kinds.known]
     events = [one.backend in WITH_EVENTS for one in kinds.known]
-    collective, to_point = _numbers(usable, "collective_seq_id", "seq_id"), _numbers(usable, "p2p_seq_id")
-    sent = _numbers(usable, "p2p_seq_id", "seq_id") if None in to_point else to_point
-    seqs = [there if p2p[k] else here for k, here, there in zip(kind, collective, sent, strict=True)]
+    created, began, ended = (_numbers(columns[name]) for name in _TIMES)
+    older = columns["seq_id"]
+    collective, to_point = _numbers(columns["collective_seq_id"], older), _numbers(columns["p2p_seq_id"])
+    sent = _numbers(columns["p2p_seq_id"], older) if None in to_point else to_point
     states = [
         3
         if state == "completed" or (retired is True and not events[k])
-        else int(state == "started" or (begun or 0) > 0)
-        for k, state, retired, begun in zip(
-            kind,
-            [entry.get("state") for entry in usable],
-            [entry.get("retired") for entry in usable],
-            _numbers(usable, "time_discovered_started_ns"),
-            strict=True,
-        )
+        else int(state == "started" or (start or 0) > 0)
+        for k, state, retired, start in zip(kind, columns["state"], columns["retired"], began, strict=True)
     ]
-    counted = {k for k, number in zip(kind, to_point, strict=True) if number}
     ledger = make_ledger(
         kinds.known,
         kind,
-        _numbers(usable, "record_id", "id"),
-        seqs,
-        [number or 0 for number in _numbers(usable, "time_created_ns")],
+        _numbers(columns["record_id"], columns["id"]),
+        [there if p2p[k] else here for k, here, there in zip(kind, collective, sent, strict=True)],
+        [number or 0 for number in created],
         states,
     )
+    counted = {k for k, number in zip(kind, to_point, strict=True) if number}
     mixed = frozenset(one.group.name for k, one in enumerate(kinds.known) if one.p2p or k in counted)
-    return Entries(ledger, len(entries) - len(ledger), kinds.groups, mixed)
+    newest = max((max(filter(None, times), default=0) for times in (created, began, ended)), default=0)
+    return Entries(ledger, len(entries) - len(ledger), kinds.groups, mixed, newest if newest > 0 else None)
+
+
+def _rows(entries: _Entries) -> Iterable[tuple[object, ...]]:
+    """The fields of each entry, None where it has none of that name: in one go, because entries lie far apart in memory."""
+    there = [name for name in _FIELDS if entries and name in entries[0]]
+    if len(there) > 1:
+        places = [there.index(name) if name in there else -1 for name in _FIELDS]
+        with contextlib.suppress(KeyError):
+            found = [(*row, None) for row in map(itemgetter(*there), entries)]
+            return map(itemgetter(*places), found)
+    return (tuple(entry.get(name) for name in _FIELDS) for entry in entries)
 
 
 @dataclass
@@ -84,9 +108,9 @@ class _Kinds:
     _seen: dict[object, int | None] = field(default_factory=dict)
     _alike: dict[object, int] = field(default_factory=dict)
 
-    def find(self, entry: Mapping[object, object]) -> int | None:
+    def find(self, entry: Mapping[object, object], row: Sequence[object]) -> int | None:
         """The number of an entry's kind; None where it cannot be used."""
-        key = _key(entry)
+        key = _key(row)
         try:
             return self._seen[key]
         except KeyError:
@@ -110,15 +134,9 @@ class _Kinds:
         return number
 
 
-def _key(entry: Mapping[object, object]) -> object:
+def _key(row: Sequence[object]) -> object:
     """What is the same for entries of one kind: values where they are short, else the very objects."""
-    get = entry.get
-    frames = get("frames")
-    inputs, outputs = cast("Any", get("input_sizes")), cast("Any", get("output_sizes"))
-    values = (
-        get("pg_id"), get("process_group"), get("profiling_name"), get("timeout_ms"), get("is_p2p"), inputs, outputs,
-        get("input_dtypes"), get("output_dtypes"),
-    )  # fmt: skip
+    values, inputs, outputs, frames = row[: len(_KIND) - 1], cast("Any", row[7]), cast("Any", row[8]), row[9]
     try:
         long = sum(map(len, inputs or ())) + sum(map(len, outputs or ())) > _LIST_LIMIT
         known: object = tuple(map(id, values)) if long else marshal.dumps(cast("tuple[int, ...]", values), 2)
@@ -131,15 +149,15 @@ def _key(entry: Mapping[object, object]) -> object:
     return (known, *map(id, frames if len(frames) <= FRAMES_LIMIT else frames[:FRAMES_LIMIT]))
 
 
-def _numbers(entries: _Entries, name: str, *older: str) -> _Numbers:
-    """One field of all entries, None where it is no whole number; ``older``: what it was called before."""
+def _numbers(column: Sequence[object], older: Sequence[object] = ()) -> _Numbers:
+    """A field of all entries, None where it is no whole number; ``older``: what it was called before."""
     try:
-        return array("q", [cast("int", entry.get(name)) for entry in entries])
+        return array("q", cast("Sequence[int]", column))
     except (TypeError, OverflowError):
-        pass
-    names = (name, *older)
-    parsed = ([parse_number(entry.get(n)) for n in names] for entry in entries)
-    return [next((number for number in told if number is not None), None) for told in parsed]
+        found = [parse_number(value) for value in column]
+    if older and None in found:
+        return [parse_number(old) if number is None else number for number, old in zip(found, older, strict=True)]
+    return found
 
 
 def _has_batches(ledger: Ledger) -> bool:

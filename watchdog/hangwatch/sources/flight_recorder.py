@@ -68,6 +68,7 @@ def parse_flight(
         progress=tuple(sorted(progress, key=lambda one: (len(one.group.name), one.group.key))),
         dropped=dropped,
         whole=status is not None or not wrapped,
+        newest_ns=parsed.newest_ns,
     )
 
 

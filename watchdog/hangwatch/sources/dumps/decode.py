@@ -103,9 +103,9 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
     config = parse_config(dump.get("pg_config"))
     groups = tuple(Group(name, ranks, description) for name, (description, ranks) in config.items() if ranks)
     world = next((group.ranks for group in groups if group.description == DEFAULT_GROUP), ())
-    newest = newest_moment(dump)
-    at_ns = max(newest or 0, modified_ns or 0)
-    flight = parse_flight(dump, at_ns=at_ns, source="file", columns=True)
+    flight = parse_flight(dump, at_ns=modified_ns or 0, source="file", columns=True)
+    newest = flight.newest_ns
+    flight = msgspec.structs.replace(flight, at_ns=max(newest or 0, flight.at_ns))
     operations = flight.operations
     kinds = operations.kinds if isinstance(operations, Ledger) else operations
     return RankDump(
@@ -118,17 +118,6 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
         backends=tuple(sorted({kind.backend for kind in kinds})),
         call_sites=any(kind.frames for kind in kinds),
     )
-
-
-def newest_moment(dump: Mapping[object, object]) -> int | None:
-    """The last moment that an entry bears: that it was enqueued, found started or found completed (ns, wall clock)."""
-    found = dump.get("entries")
-    entries = [one for one in found if isinstance(one, Mapping)] if isinstance(found, (list, tuple)) else []
-    newest = 0
-    for field in ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns"):
-        times = [entry.get(field) for entry in entries]
-        newest = max(newest, max([time for time in times if type(time) is int], default=0))
-    return newest or None
 
 
 def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tuple[int, ...]:

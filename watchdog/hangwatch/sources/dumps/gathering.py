@@ -19,6 +19,7 @@ from hangwatch.sources.dumps.membership import complete_groups
 from hangwatch.sources.dumps.names import ranks_by_name
 from hangwatch.sources.dumps.processes import Assigned, assign_stacks
 from hangwatch.sources.dumps.pyspy_text import ProcessStack
+from hangwatch.sources.dumps.workers import map_files
 from hangwatch.sources.pickles import FlightFormatError
 from hangwatch.sources.stacks import StackFormatError
 
@@ -61,9 +62,17 @@ def gather(contents: Iterable[Content | Aside], *, job: str, total: int | None, 
 
 
 def decode_all(contents: Iterable[Content | Aside]) -> Iterator[tuple[str, RankDump | StackDump | Aside]]:
-    """Every file by name, decoded; what cannot be is an ``Aside`` that says why."""
-    for content in contents:
-        yield content.name, content if isinstance(content, Aside) else decode_file(content)
+    """Every file by name, decoded, by all cores where there are many; what cannot be is an ``Aside`` that says why."""
+    for content, decoded in map_files(_decode, contents, _lost):
+        yield content.name, decoded
+
+
+def _decode(content: Content | Aside) -> RankDump | StackDump | Aside:
+    return content if isinstance(content, Aside) else decode_file(content)
+
+
+def _lost(content: Content | Aside) -> Aside:
+    return Aside(content.name, "reading it ended the process that did, probably for want of memory")
 
 
 def decode_file(content: Content) -> RankDump | StackDump | Aside:

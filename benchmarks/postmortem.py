@@ -1,0 +1,76 @@
+"""Reading a large job's dumps, side by side with torch's own analyzer: ``postmortem.py [RANKS] [ENTRIES] [--rounds N]``.
+
+In turn, on the same files: ``hangwatch diagnose``, ``torchfrtrace``, and a single process that does no more than unpickle them.
+Time is that of the whole command, memory the sum over it and its children of what each has for its own or shares (PSS), seen
+every 20 ms. What counts are the ratios, within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+from dumps import write_dumps
+
+_UNPICKLE = "import pathlib, pickle, sys\nfor p in pathlib.Path(sys.argv[1]).iterdir():\n with p.open('rb') as f: pickle.load(f)"
+_BIN = Path(sys.executable).parent
+
+
+def measure(command: list[str]) -> tuple[float, float]:
+    """Seconds and MB of a command with its children."""
+    began = time.perf_counter()
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, _proportional_bytes(process))
+        time.sleep(0.02)
+    return time.perf_counter() - began, peak / 1e6
+
+
+def _proportional_bytes(process: psutil.Process) -> int:
+    total = 0
+    try:
+        for one in (process, *process.children(recursive=True)):
+            text = Path(f"/proc/{one.pid}/smaps_rollup").read_text()
+            total += next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
+    except (OSError, psutil.Error, StopIteration):
+        return total
+    return total
+
+
+def main() -> None:
+    """Write the dumps, run all three in turn, print medians and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ranks", nargs="?", type=int, default=256)
+    parser.add_argument("entries", nargs="?", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hangwatch-dumps-") as folder:
+        culprit = write_dumps(Path(folder), options.ranks, options.entries)
+        print(f"{options.ranks} ranks x {options.entries} entries, rank {culprit} has stopped")
+        commands = {
+            "hangwatch": [str(_BIN / "hangwatch"), "diagnose", folder],
+            "torchfrtrace": [str(_BIN / "torchfrtrace"), folder],
+            "unpickling": [sys.executable, "-c", _UNPICKLE, folder],
+        }
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+        for _ in range(options.rounds):
+            for name, command in commands.items():
+                found[name].append(measure(command))
+    for name, runs in found.items():
+        ratios = [ours[0] / theirs[0] for ours, theirs in zip(found["hangwatch"], runs, strict=True)]
+        memory = [ours[1] / theirs[1] for ours, theirs in zip(found["hangwatch"], runs, strict=True)]
+        print(
+            f"{name:14} {statistics.median(r[0] for r in runs):8.2f} s {statistics.median(r[1] for r in runs):8.0f} MB   "
+            f"hangwatch / {name}: time {statistics.median(ratios):.3f}, memory {statistics.median(memory):.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
