@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import NOW_NS, operation, rank, world
 
@@ -17,7 +17,7 @@ from hangwatch.analysis.signatures import signature
 from hangwatch.analysis.sinks import find_sinks
 from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operation, in_flight
 
-SETTINGS = settings(max_examples=40, deadline=None, derandomize=True)
+SETTINGS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 GROUPS = (Group("0", (0, 1, 2, 3), "default_pg"), Group("1", (0, 1)), Group("2", (2, 3)))
 
 
