@@ -77,7 +77,7 @@ def _read_given(pid: int, given: str, version: str | None) -> DeepSpeedSettings:
 def find_given(arguments: Sequence[str]) -> str | None:
     """What a command line names as DeepSpeed's configuration, the last where there are several; a bare flag names none."""
     found = None
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         name, separator, value = argument.partition("=")
         # Where training arguments are Hydra's or LLaMA-Factory's, they have no dashes.
         if name.lstrip("-").replace("-", "_") not in _OPTIONS or not (argument.startswith("-") or separator):
