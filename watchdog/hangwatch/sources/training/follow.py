@@ -12,7 +12,7 @@ from pathlib import Path
 
 #: How much of its own last bytes a follower remembers, to see that a file was truncated and has grown again.
 _REMEMBERED_BYTES = 64
-READ_BYTES = 1 << 20
+READ_BYTES = 256 << 10
 
 
 class Follower:

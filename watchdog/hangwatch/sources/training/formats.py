@@ -38,7 +38,7 @@ FORMATS = (
     Format("oss", parse_plain_line),
 )
 #: What the bytes of a log are searched for, before anything is decoded: together they are in every line with a mark.
-NEEDLES = (b"oss", b"skipped=", b"OVERFLOW!")
+NEEDLES = (b"loss", b"Loss", b"skipped=", b"OVERFLOW!")
 
 
 def parse_line(line: str) -> LoggedStep | None:

@@ -13,9 +13,10 @@ from hangwatch.model.telemetry import LoggedStep
 from hangwatch.sources.training.formats import NEEDLES, parse_line
 
 LINE_LIMIT_BYTES = 16 << 10
-#: How many lines are parsed of one piece of output, and how large pieces are.
-LINES_LIMIT = 256
-PIECE_BYTES = 1 << 20
+#: How large pieces of output are (what fits into a processor's cache is searched several times faster), and how many lines
+#: are parsed of one, twice at the most.
+PIECE_BYTES = 256 << 10
+LINES_LIMIT = 24
 
 
 class LogStream:
@@ -36,26 +37,27 @@ class LogStream:
         """The steps in what has been written since, in order; the line under way is kept for the next call."""
         found: list[LoggedStep] = []
         for start in range(0, len(data), PIECE_BYTES):
-            complete = self._complete(data[start : start + PIECE_BYTES])
-            for first, last in find_lines(complete):
-                step = parse_line(complete[first:last].decode("utf-8", "replace"))
+            piece, end = self._complete(data[start : start + PIECE_BYTES] if len(data) > PIECE_BYTES else data)
+            for first, last in find_lines(piece, end):
+                step = parse_line(piece[first:last].decode("utf-8", "replace"))
                 if step is not None and (step := self._finish(step, at_ns)) is not None:
                     found.append(step)
         return found
 
-    def _complete(self, piece: bytes) -> bytes:
-        """All of the piece that is whole lines, with what was left of the one before."""
+    def _complete(self, piece: bytes) -> tuple[bytes, int]:
+        """The piece after what was left of the one before, and up to where it is whole lines."""
         if self._in_long_line:
-            end = _first_end(piece)
+            end = min((end for end in (piece.find(b"\n"), piece.find(b"\r")) if end >= 0), default=-1)
             if end < 0:
-                return b""
+                return b"", 0
             piece, self._in_long_line = piece[end + 1 :], False
         data = self._rest + piece if self._rest else piece
-        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        newline = data.rfind(b"\n")
+        end = max(newline, data.rfind(b"\r", newline + 1)) + 1
         self._rest = data[end:]
         if len(self._rest) > LINE_LIMIT_BYTES:
             self._rest, self._in_long_line = b"", True
-        return data[:end]
+        return data, end
 
     def _finish(self, step: LoggedStep, at_ns: int) -> LoggedStep | None:
         """The step with where and when it was read, and what lines before it said of it."""
@@ -74,32 +76,29 @@ class LogStream:
         return msgspec.structs.replace(step, **values, source=self._name, at_ns=at_ns, rank=rank)
 
 
-def find_lines(data: bytes) -> list[tuple[int, int]]:
-    """Where the lines lie that may tell a step; at most ``LINES_LIMIT`` of them, the last one among them."""
+def find_lines(data: bytes, end: int) -> list[tuple[int, int]]:
+    """Where in ``data[:end]`` the lines lie that may tell a step; of very many a sample, the last one in it."""
     found: dict[int, int] = {}
     for needle in NEEDLES:
-        limit = LINES_LIMIT // len(NEEDLES)
-        # Counting is many times faster than looking at each: only of a dense part a sample is taken.
-        stride = len(data) // limit if data.count(needle) > limit else 0
-        position = data.find(needle)
+        position, stride, seen = data.find(needle, 0, end), 0, 0
         while position >= 0:
-            first, last = _line_around(data, position)
+            first, last = _line_around(data, position, end)
             found[first] = last
-            position = data.find(needle, max(last, position + stride))
+            seen += 1
+            if seen == LINES_LIMIT:
+                stride = (end - last) // LINES_LIMIT
+            position = data.find(needle, max(last, position + stride), end)
         if stride:
-            first, last = _line_around(data, data.rfind(needle))
+            first, last = _line_around(data, data.rfind(needle, 0, end), end)
             found[first] = last
     return sorted((first, last) for first, last in found.items() if last - first <= LINE_LIMIT_BYTES)
 
 
-def _line_around(data: bytes, position: int) -> tuple[int, int]:
+def _line_around(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Where the line begins and ends; no further away is looked than a line may be long."""
-    low, high = max(position - LINE_LIMIT_BYTES - 1, 0), min(position + LINE_LIMIT_BYTES + 1, len(data))
-    first = max(data.rfind(b"\n", low, position), data.rfind(b"\r", low, position), low - 1) + 1
-    ends = [end for end in (data.find(b"\n", position, high), data.find(b"\r", position, high)) if end >= 0]
-    return first, min(ends, default=high)
-
-
-def _first_end(data: bytes) -> int:
-    ends = [end for end in (data.find(b"\n"), data.find(b"\r")) if end >= 0]
-    return min(ends, default=-1)
+    low, high = max(position - LINE_LIMIT_BYTES - 1, 0), min(position + LINE_LIMIT_BYTES + 1, end)
+    first = max(data.rfind(b"\n", low, position), low - 1) + 1
+    last = data.find(b"\n", position, high)
+    last = last if last >= 0 else high
+    returned = data.find(b"\r", position, last)
+    return max(first, data.rfind(b"\r", first, position) + 1), returned if returned >= 0 else last

@@ -1,0 +1,252 @@
+"""What is read out of training output: the lines libraries print, hostile bytes, files that are rotated or cut."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hangwatch.model.telemetry import LoggedStep
+from hangwatch.sources.training.follow import Follower
+from hangwatch.sources.training.formats import parse_line
+from hangwatch.sources.training.stream import LINE_LIMIT_BYTES, PIECE_BYTES, LogStream
+from hangwatch.sources.training.tensorboard import EventStream, masked_crc
+from hangwatch.sources.training.trainer_state import parse_trainer_state
+from hangwatch.sources.training.written import WatchedRank, WrittenFiles
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "training"
+NAN = float("nan")
+
+LINES = {
+    "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 0.00025, 'epoch': 0.25}": {
+        "loss": 0.0,
+        "grad_norm": NAN,
+        "learning_rate": 0.00025,
+        "epoch": 0.25,
+        "texts": {"loss": "0.0", "grad_norm": "nan"},
+    },
+    " 3%|▎| 3/100 [00:01<00:30]{'loss': '0', 'grad_norm': 'nan', 'epoch': '0.03'}": {
+        "loss": 0.0,
+        "grad_norm": NAN,
+        "epoch": 0.03,
+        "texts": {"loss": "'0'", "grad_norm": "'nan'", "epoch": "'0.03'"},
+    },
+    '{"current_steps": 5, "total_steps": 9, "loss": NaN, "lr": 0.0001, "epoch": 0.1}': {
+        "step": 5,
+        "loss": NAN,
+        "learning_rate": 0.0001,
+        "epoch": 0.1,
+        "texts": {"loss": "nan"},
+    },
+    "[2026-11-21 10:00:00,123] [INFO] [logging.py:107:log_dist] [Rank 0] step=10, skipped=3, lr=[0.001, 0.002], mom=[]": {
+        "step": 10,
+        "rank": 0,
+        "skipped_steps": 3,
+        "learning_rate": 0.001,
+    },
+    "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768": {
+        "rank": 0,
+        "overflow": True,
+        "loss_scale": 65536.0,
+        "texts": {"overflow": "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768"},
+    },
+    "[titan] - INFO - \x1b[31mstep: 10  \x1b[32mloss:  7.1234  \x1b[38;2;1;2;3mgrad_norm:  1.5  \x1b[36mmemory: 1.0GiB": {
+        "step": 10,
+        "loss": 7.1234,
+        "grad_norm": 1.5,
+    },
+    "Epoch 1:  50%|███  | 40/80 [00:03<00:03, 10.84it/s, v_num=10, train_loss=0.693]": {
+        "step": 120,
+        "epoch": 1.5,
+        "loss": 0.693,
+    },
+    " iteration  10/ 500 | learning rate: 1.0E-04 | lm loss: 7.5E+00 | loss scale: 1.0 | grad norm: 1.25 |"
+    " number of skipped iterations:   1 | number of nan iterations:   0 |": {
+        "step": 10,
+        "learning_rate": 0.0001,
+        "loss": 7.5,
+        "loss_scale": 1.0,
+        "grad_norm": 1.25,
+        "overflow": True,
+    },
+    "Epoch [1/5], Step [100/600], Loss: 0.25": {"step": 100, "loss": 0.25},
+    "iter 120: loss 2.5, time 30ms": {"step": 120, "loss": 2.5},
+}
+NO_STEPS = (
+    "{'eval_loss': 0.3, 'epoch': 1.0}",
+    "{'train_runtime': '4.6', 'train_loss': '4.1', 'epoch': '0.6'}",
+    "validate step: 10  loss: 3.2  memory: 1.0GiB",
+    "step 10: train loss 2.31, val loss 2.40",
+    "step 3 of 4: packet loss 4%",
+    '{"current_steps": 5, "total_steps": 9, "percentage": 50.0}',
+    '{"loss": ' + "[" * 5000,
+    "loss of step 5",
+)
+
+
+def _same(found: LoggedStep | None, expected: dict[str, object]) -> bool:
+    if found is None:
+        return False
+    names = [name for name in found.__struct_fields__ if name not in ("source", "at_ns")]
+    blank = LoggedStep(source="", at_ns=0)
+    return all(repr(getattr(found, name)) == repr(expected.get(name, getattr(blank, name))) for name in names)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_of_training_libraries_are_read(line: str) -> None:
+    """Each form of line gives its numbers, NaN among them, and the words where they tell more than the number."""
+    found = parse_line(line)
+    assert _same(found, LINES[line]), found
+
+
+@pytest.mark.parametrize("line", NO_STEPS)
+def test_other_lines_are_no_steps(line: str) -> None:
+    """Evaluation, summaries and talk of a loss are not taken for a logged step."""
+    assert parse_line(line) is None
+
+
+@pytest.mark.parametrize("version", ["4.57.6", "5.23.0"])
+def test_output_of_a_real_trainer_is_read(version: str) -> None:
+    """All lines of a real run are found between the carriage returns of its progress bar, in any cut of the bytes."""
+    data = (FIXTURES / f"transformers-{version}.log").read_bytes()
+    whole = LogStream("log").feed(data, 7)
+    assert len(whole) == 8
+    assert all(step.loss and 3.5 < step.loss < 4.5 and step.source == "log" and step.step is None for step in whole)
+    assert ("'" in whole[0].texts.get("loss", "")) == (version == "5.23.0")
+    stream = LogStream("log")
+    assert [step for byte in range(len(data)) for step in stream.feed(data[byte : byte + 1], 7)] == whole
+
+
+def test_overflow_goes_to_the_next_line_with_a_loss() -> None:
+    """DeepSpeed's lines of skipped steps name no step: the loss that follows carries them, and their number so far."""
+    overflow = b"[deepspeed] OVERFLOW! Skipping step. Gradients are non-finite, weights were not updated.\n"
+    lines = overflow * 2 + b"{'loss': 0.0, 'epoch': 0.1}\n{'loss': 0.0, 'epoch': 0.2}\n"
+    first, second = LogStream("log").feed(lines, 7)
+    assert (first.overflow, first.skipped_steps, second.overflow) == (True, 2, None)
+    assert first.texts["overflow"].startswith("OVERFLOW! Skipping step.")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(st.binary(max_size=400), st.sampled_from([line.encode() for line in LINES]), st.just(b"\n"))))
+def test_no_bytes_do_harm(parts: list[bytes]) -> None:
+    """Whatever is in the output, in whatever pieces it comes, reading it raises nothing and gives well-formed steps."""
+    log, events = LogStream("log"), EventStream("events")
+    for part in parts:
+        for step in (*log.feed(part, 7), *events.feed(part, 7)):
+            assert step.source in ("log", "events")
+            assert step.step is None or 0 <= step.step < 10**12
+
+
+def test_long_lines_and_floods_are_bounded() -> None:
+    """A line of 10 MB is skipped, the line after it is read; of a flood of lines a sample with the last one is read."""
+    stream = LogStream("log")
+    stream.feed(b"x 'loss': " * 1_000_000, 7)
+    assert len(stream._rest) <= LINE_LIMIT_BYTES
+    (after,) = stream.feed(b"\nstep 5: loss 0.5\n", 7)
+    assert after.step == 5
+    flood = b"".join(b"step %d: loss 0.5\n" % number for number in range(50_000))
+    read = LogStream("log").feed(flood, 7)
+    assert read[-1].step == 49_999
+    assert 20 <= len(read) <= 60 * (1 + len(flood) // PIECE_BYTES)
+    numbers = [step.step for step in read]
+    assert numbers == sorted(set(numbers), key=lambda number: number or 0)
+
+
+def _read(follower: Follower) -> list[tuple[bool, bytes]]:
+    return list(follower.read_new(1 << 20))
+
+
+def test_a_file_is_followed_across_rotation_truncation_and_deletion(tmp_path: Path) -> None:
+    """Nothing is lost or read twice when a log is renamed, emptied in place, emptied and grown beyond, or gone and back."""
+    path = tmp_path / "train.log"
+    follower = Follower(path)
+    assert _read(follower) == []
+    path.write_bytes(b"one\n")
+    assert _read(follower) == [(False, b"one\n")]
+    with path.open("ab") as old:
+        path.rename(tmp_path / "train.log.1")
+        path.write_bytes(b"three\n")
+        old.write(b"two\n")
+        old.flush()
+    assert _read(follower) == [(False, b"two\n"), (True, b"three\n")]
+    path.write_bytes(b"4\n")  # emptied in place
+    assert _read(follower) == [(True, b"4\n")]
+    path.write_bytes(b"five, and longer than before\n")
+    assert _read(follower) == [(True, b"five, and longer than before\n")]
+    path.unlink()
+    assert _read(follower) == []
+    path.write_bytes(b"six\n")
+    assert _read(follower) == [(True, b"six\n")]
+    follower.close()
+
+
+def _event(step: int, tag: bytes, value: float) -> bytes:
+    """A record as TensorFlow's writer frames it, with one scalar."""
+    scalar = b"\x0a" + bytes([len(tag)]) + tag + b"\x15" + struct.pack("<f", value)
+    summary = b"\x0a" + bytes([len(scalar)]) + scalar
+    event = b"\x09" + struct.pack("<d", 1.5e9) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
+    length = struct.pack("<Q", len(event))
+    return length + struct.pack("<I", masked_crc(length)) + event + b"\0\0\0\0"
+
+
+def test_checksums_are_those_of_the_format() -> None:
+    """CRC-32C of nine digits is the value in RFC 3720's tables, masked as TensorFlow masks it."""
+    crc = 0xE3069283
+    assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_event_files_are_read_in_any_pieces() -> None:
+    """Scalars come out with step and wall clock; what is no training value is left, and damage ends the reading."""
+    data = _event(1, b"train/loss", 2.5) + _event(1, b"eval/loss", 9.0) + _event(2, b"train/loss", NAN)
+    stream = EventStream("events")
+    found = [step for byte in range(len(data)) for step in stream.feed(data[byte : byte + 1], 7)]
+    assert [(step.step, str(step.loss), step.at_ns) for step in found] == [
+        (1, "2.5", 1_500_000_000_000_000_000),
+        (2, "nan", 1_500_000_000_000_000_000),
+    ]
+    assert stream.feed(b"x" * 100 + data, 7) == []
+
+
+def test_a_checkpoints_state_is_read_with_bare_nan() -> None:
+    """``trainer_state.json`` holds what JSON does not have; only entries with a loss are steps."""
+    data = b'{"log_history": [{"epoch": 0.1, "loss": NaN, "step": 1}, {"eval_loss": 1.0, "step": 1}, {"loss": 0.5, "step": 2}]}'
+    found = parse_trainer_state(data, "state", 7)
+    assert [(step.step, str(step.loss)) for step in found] == [(1, "nan"), (2, "0.5")]
+    with pytest.raises(ValueError, match="no log_history"):
+        parse_trainer_state(b"[]", "state", 7)
+
+
+def test_only_what_the_job_itself_wrote_counts(tmp_path: Path, jobs) -> None:  # type: ignore[no-untyped-def]
+    """The output of a rank is found by its descriptors; in a file named by the user, what stood there before is no news."""
+    named = tmp_path / "named.log"
+    named.write_text("step 1: loss 0.0\n")
+    code = "import sys; print('step 7: loss 0.5', flush=True); sys.stdin.readline()"
+    import subprocess
+    import sys
+
+    with (tmp_path / "out").open("wb") as out:
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=out, stdin=subprocess.PIPE, cwd=tmp_path)
+    files = WrittenFiles((str(tmp_path / "*.log"),))
+    ranks = [WatchedRank(0, process.pid, 0.0)]
+    found: list[LoggedStep] = []
+    try:
+        from support import wait_for
+
+        def seen() -> bool:
+            found.extend(files.poll(ranks)[0])
+            return bool(found)
+
+        wait_for(seen, 60, "the rank's output")
+        with named.open("a") as file:
+            file.write("step 8: loss 0.25\n")
+        found += files.poll(ranks)[0]
+    finally:
+        process.communicate(b"\n")
+        files.close()
+    assert [(step.step, step.loss, Path(step.source).name) for step in found] == [
+        (7, 0.5, "out"),
+        (8, 0.25, "named.log"),
+    ]
