@@ -87,7 +87,8 @@ class Page:
             view = self._live()
             self._remember(view)
             if self._events.watched:
-                self._events.publish(await self._render(view))
+                parts = await self._render(view)
+                self._events.publish({id: str(html) for id, html in parts.items()})
             await asyncio.sleep(_PERIOD_S)
 
     def _remember(self, view: LiveView) -> None:
