@@ -69,10 +69,8 @@ class Events:
             await response.write(f"retry: {_RETRY_MS}\n\n".encode())
             while not self._closed:
                 await self._serve(client, response)
-        except (ConnectionResetError, asyncio.CancelledError):
-            if self._closed:
-                return response
-            raise
+        except ConnectionResetError:
+            pass  # whoever looked has gone, as everybody does at last
         finally:
             self._clients.discard(client)
         return response

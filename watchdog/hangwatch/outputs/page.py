@@ -138,8 +138,9 @@ class Page:
             raise web.HTTPNotFound(text=f"{error}\n") from error
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        file = self._folder(request) / request.match_info["name"]
-        kind = _FILES.get(file.name)
+        name = request.match_info["name"]  # decoded: it may hold a slash, and is none of ours then
+        kind = _FILES.get(name)
+        file = self._folder(request) / name
         if kind is None or not file.is_file():
             raise web.HTTPNotFound(text="no such file\n")
         headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Security-Policy": _FILE_POLICY}
