@@ -46,10 +46,10 @@ def test_the_front_is_the_furthest_member() -> None:
 def test_groups_of_one_name_are_told_apart() -> None:
     """Two groups "1" of other ranks are two, each behind nobody; two of one description and the same ranks are, too."""
     halves = {0: beat(0, group(5, 5, (0,), "1")), 1: beat(1, group(2, 2, (1,), "1"))}
-    assert {front.label for front in view(halves).groups} == {"dp of ranks 0", "dp of ranks 1"}
+    assert {front.label for front in view(halves).groups} == {"dp [0]", "dp [1]"}
     assert all(front.behind == () for front in view(halves).groups)
     twins = {0: beat(0, group(5, 5, (0,), "1"), group(5, 5, (0,), "2"))}
-    assert {front.label for front in view(twins).groups} == {"dp of ranks 0 (group 1)", "dp of ranks 0 (group 2)"}
+    assert {front.label for front in view(twins).groups} == {"dp (group 1)", "dp (group 2)"}
 
 
 def test_a_rank_without_a_beat_is_there_without_numbers() -> None:

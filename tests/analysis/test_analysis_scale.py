@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worlds import NOW_NS, operation, rank, world
 
 from hangwatch.analysis.alignment import History
 from hangwatch.analysis.case import build_case
@@ -16,6 +15,7 @@ from hangwatch.analysis.lanes import condense, first_after, first_difference, la
 from hangwatch.analysis.signatures import signature
 from hangwatch.analysis.sinks import find_sinks
 from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operation, in_flight
+from worlds import NOW_NS, operation, rank, world
 
 SETTINGS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 GROUPS = (Group("0", (0, 1, 2, 3), "default_pg"), Group("1", (0, 1)), Group("2", (2, 3)))

@@ -1,18 +1,14 @@
-"""What metrics and page show of the jobs under watch: from watches and beats to plain values. Pure but for the watch's clock."""
+"""What the metrics show of the jobs under watch: from watches and beats to plain values. Pure but for the watch's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
-import msgspec
-
 from hangwatch.agent.tick import JobWatch
 from hangwatch.agent.told import Told
-from hangwatch.analysis.progress import live_job, word_state
-from hangwatch.model.beats import Beat, BeatGroup
-from hangwatch.model.live import LiveJob
-from hangwatch.model.text import format_members
+from hangwatch.analysis.progress import group_label, word_state
+from hangwatch.model.beats import Beat
 from hangwatch.outputs.metrics_view import GroupMetrics, IncidentMetrics, JobMetrics, RankMetrics
 
 
@@ -27,17 +23,6 @@ def job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobM
         patience_s=watch.patience.stall_s,
         training=watch.training.series,
     )
-
-
-def live_job_of(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> LiveJob:
-    """One job as the page shows it."""
-    ranks = [watch.ranks[rank] for rank in sorted(watch.ranks)]
-    states = {identity.rank: _state(watch, identity.rank, beats.get(identity.pid)) for identity in ranks}
-    job = live_job(watch.job, ranks, beats, states, now_ns)
-    told = watch.standing or watch.silence.standing
-    if told is None:
-        return job
-    return msgspec.structs.replace(job, incident=told.incident, capture=told.diagnosis.case.capture)
 
 
 def _incident_metrics(told: Told) -> IncidentMetrics:
@@ -74,23 +59,13 @@ def _rank_metrics(watch: JobWatch, rank: int, beats: Mapping[int, Beat], now_ns:
         rank=rank,
         node=identity.node,
         pid=identity.pid,
-        state=_state(watch, rank, beat),
+        state=rank_state(watch, rank, beat),
         beat_age_s=age_s,
         groups=groups,
     )
 
 
-def group_label(group: BeatGroup, world_size: int | None) -> str:
-    """A group among all groups of its job: its label alone if it holds every rank, else with its ranks.
-
-    A job has as many groups called ``mesh_tp`` as it has model replicas, and their numbers must not be compared.
-    It depends on nothing but the group, so agents of several nodes say the same.
-    """
-    whole = not group.ranks or len(group.ranks) == world_size or group.description == "default_pg"
-    return group.label if whole else f"{group.label} [{format_members(group.ranks)}]"
-
-
-def _state(watch: JobWatch, rank: int, beat: Beat | None) -> str:
+def rank_state(watch: JobWatch, rank: int, beat: Beat | None) -> str:
     """One word; what a diagnosis said of the rank while an incident is open, else what the beat says."""
     if rank in watch.lost_since_s:
         return "lost"

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hangwatch.agent.health import Ledger
-from hangwatch.agent.published import job_metrics, live_job_of
+from hangwatch.agent.live import live_view
+from hangwatch.agent.published import job_metrics
 from hangwatch.agent.telemetry import TrainingTelemetry
 from hangwatch.agent.tick import JobWatch
 from hangwatch.agent.told import Announce
@@ -149,10 +150,7 @@ class Agent:
 
     def live(self) -> LiveView:
         """How all jobs stood at the last tick, with their open incidents: what the page shows."""
-        at_ns = time.time_ns() if self.last_tick_s is not None else 0
-        return LiveView(
-            at_ns, tuple(live_job_of(self.jobs[job_id], self._beats, at_ns) for job_id in sorted(self.jobs))
-        )
+        return live_view(self.jobs, self._beats, time.time_ns() if self.last_tick_s is not None else 0)
 
     def _view(self, beats: Mapping[int, Beat]) -> MetricsView:
         now_ns = time.time_ns()

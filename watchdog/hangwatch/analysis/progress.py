@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.model.live import GroupFront, LiveJob, LiveRank, RankProgress
-from hangwatch.model.text import format_ranks
+from hangwatch.model.text import format_members
 
 _Key = tuple[str, tuple[int, ...]]
 #: Letters of ``/proc/PID/stat`` that say more than a beat does.
@@ -42,7 +42,7 @@ def live_job(
         for group in beat.groups if beat is not None else ():
             members = groups.setdefault((group.name, group.ranks), {})
             members[identity.rank] = (group, beat.age_s(now_ns) if beat is not None else 0.0)
-    labels = _labels(groups)
+    labels = _labels(groups, job.world_size)
     fronts = {key: _front(labels[key], key[1], members) for key, members in groups.items()}
     return LiveJob(
         id=job.id,
@@ -69,17 +69,21 @@ def live_job(
     )
 
 
-def _labels(groups: Mapping[_Key, Mapping[int, tuple[BeatGroup, float]]]) -> dict[_Key, str]:
-    """Each group's name for people, with its members where several groups of the job bear the name."""
-    labels = {key: next(iter(members.values()))[0].label for key, members in groups.items()}
-    for of_what in ("ranks", "name"):
-        taken = Counter(labels.values())
-        labels = {key: label if taken[label] == 1 else label + _finer(key, of_what) for key, label in labels.items()}
-    return labels
+def group_label(group: BeatGroup, world_size: int | None) -> str:
+    """A group among all groups of its job: its label alone if it holds every rank, else with its ranks.
+
+    A job has as many groups called ``mesh_tp`` as it has model replicas, and their numbers must not be compared.
+    It depends on nothing but the group, so agents of several nodes say the same.
+    """
+    whole = not group.ranks or len(group.ranks) == world_size or group.description == "default_pg"
+    return group.label if whole else f"{group.label} [{format_members(group.ranks)}]"
 
 
-def _finer(key: _Key, of_what: str) -> str:
-    return f" of ranks {format_ranks(key[1])}" if of_what == "ranks" else f" (group {key[0]})"
+def _labels(groups: Mapping[_Key, Mapping[int, tuple[BeatGroup, float]]], world_size: int | None) -> dict[_Key, str]:
+    """Each group's name for people; torch's own is added where two groups of the same members bear one name."""
+    labels = {key: group_label(next(iter(known.values()))[0], world_size) for key, known in groups.items()}
+    taken = Counter(labels.values())
+    return {key: label if taken[label] == 1 else f"{label} (group {key[0]})" for key, label in labels.items()}
 
 
 def _front(label: str, ranks: tuple[int, ...], members: Mapping[int, tuple[BeatGroup, float]]) -> GroupFront:

@@ -34,7 +34,7 @@ from hangwatch.cli.common import (
     stderr_console,
 )
 from hangwatch.model.incident import HANG_KINDS, Incident
-from hangwatch.outputs.access import read_token
+from hangwatch.outputs.access import TOKEN_VARIABLES, read_token
 from hangwatch.outputs.metrics import Metrics
 from hangwatch.outputs.page import Page
 from hangwatch.outputs.push import Push, Target
@@ -151,8 +151,9 @@ class _Session:
         server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
         stop = asyncio.Event()
         try:
-            # The addresses of receivers are secrets, and no business of the job's.
-            inherited = {name: value for name, value in environ.items() if name not in TARGET_VARIABLES.values()}
+            # The addresses of receivers and the page's token are secrets, and no business of the job's.
+            secrets = {*TARGET_VARIABLES.values(), *TOKEN_VARIABLES}
+            inherited = {name: value for name, value in environ.items() if name not in secrets}
             process = start_command(self.command, {**inherited, **probe_environment(self.agent.run_dir, environ)})
             self.pid = process.pid
             pass_signals(process, asyncio.get_running_loop())

@@ -21,6 +21,7 @@ from hangwatch.outputs.html.elements import NOTHING
 from hangwatch.outputs.html.shell import PAGE_POLICY, render_page
 
 OPEN_PATHS = frozenset({"/metrics", "/healthz"})
+TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE")
 #: What the page to sign in is made of.
 _SIGN_IN = frozenset({"/login", "/static/style.css", "/static/icon.svg"})
 _LEAST_CHARACTERS = 16

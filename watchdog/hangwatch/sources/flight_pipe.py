@@ -93,7 +93,6 @@ async def fetch_by_pipe(
                     _plain(load_pickle(read_dump(process, path))),
                     at_ns=now.modified_ns,
                     source="pickle",
-                    rank=rank,
                     world_size=world_size,
                 )
             except (FlightFormatError, OSError) as error:
