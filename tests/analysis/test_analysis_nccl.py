@@ -33,7 +33,7 @@ READING = (Frame("load", "/srv/train/data.py", 9, "rows = json.loads(text)", {"t
 
 def flight(number: int, *entries: dict[str, Any], groups: dict[str, tuple[str, str]] | None = None) -> FlightRecord:
     """A record from a dump of these entries."""
-    return parse_flight(nccl_dump(*entries, groups=groups), at_ns=NOW_NS, source="json", rank=number, world_size=4)
+    return parse_flight(nccl_dump(*entries, groups=groups), at_ns=NOW_NS, source="json", world_size=4)
 
 
 def spinning(
@@ -148,7 +148,7 @@ def test_a_send_waits_for_the_peer_that_its_record_names() -> None:
     records = [flight(0, idle, send), flight(1, idle, wrong), flight(2, idle), flight(3, idle)]
     capture = captured([(r, ITEM if n < 2 else READING) for n, r in enumerate(records)])
     case = build_case(capture)
-    assert {(e.waiter, e.awaited) for e in case.graph.edges} == {(0, 1), (1, 2)}
+    assert {(e.waiters, e.awaited) for e in case.graph.edges} == {((0,), (1,)), ((1,), (2,))}
     assert case.blame.culprits == (2,)
 
 
@@ -165,4 +165,4 @@ def test_a_retired_operation_of_nccl_has_not_completed() -> None:
     record = flight(0, *history(pending(retired=True)))
     assert [o.seq for o in record.operations if not o.completed] == [8]
     gloo = nccl_entry(seq=1, op="gloo:all_reduce", state="scheduled", retired=True)
-    assert parse_flight(nccl_dump(gloo), at_ns=1, source="json", rank=0).operations[0].completed
+    assert parse_flight(nccl_dump(gloo), at_ns=1, source="json").operations[0].completed

@@ -37,7 +37,7 @@ def joined(states: str = "ssss", ago_ns: int = AGO_NS, backend: str = "nccl") ->
             state="started" if letter == "b" else "scheduled",
             created_ns=NOW_NS - ago_ns,
         )
-        record = parse_flight(nccl_dump(entry), at_ns=NOW_NS, source="json", rank=number)
+        record = parse_flight(nccl_dump(entry), at_ns=NOW_NS, source="json")
         base = rank(number, (), ITEM, busy=True, state="R", channel="")
         ranks.append(msgspec.structs.replace(base, flight=record, progress=record.progress))
     return world(*ranks)
@@ -145,7 +145,7 @@ def test_on_gloo_it_stays_a_guess() -> None:
 def test_a_culprit_on_a_failed_gpu_has_that_for_a_cause() -> None:
     """A rank that hangs in a call of its own, on a GPU that fell off the bus, hangs because of that."""
     capture = joined()
-    behind = parse_flight(nccl_dump(nccl_entry(seq=7)), at_ns=NOW_NS, source="json", rank=2)
+    behind = parse_flight(nccl_dump(nccl_entry(seq=7)), at_ns=NOW_NS, source="json")
     absent = msgspec.structs.replace(capture.ranks[2], flight=behind, progress=behind.progress)
     ranks = tuple(absent if r.rank == 2 else r for r in capture.ranks)
     verdict = judged(msgspec.structs.replace(capture, ranks=ranks), facts(events=(event(),)))

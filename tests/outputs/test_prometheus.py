@@ -184,7 +184,7 @@ def test_promtool_has_nothing_to_say(view: MetricsView) -> None:
 def test_every_metric_is_documented_with_its_labels() -> None:
     """docs/metrics.md lists exactly what a scrape can show, with its type and its labels."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text()
-    rows = re.findall(r"^\| `(hangwatch_\w+)` \| (\w+) \| ([^|]*) \|", text, re.MULTILINE)
+    rows = re.findall(r"^\| `(hangwatch_\w+)` \| (\w+) \| ([^|]*)\|", text, re.MULTILINE)
     documented = {
         name: (kind, set(re.findall(r"`(\w+)`", labels)))
         for name, kind, labels in rows
