@@ -30,6 +30,11 @@ JOBS = Path(__file__).resolve().parent / "jobs"
 #: Every process started by a test inherits this variable: it is how orphans in sessions of their own are found again.
 MARKER = "HANGSUITE_TOKEN"
 
+#: How long a process may take that is expected to end: it bounds a failure and no success.
+LONG_S = 300.0
+#: What the suite's waits are multiplied by. A machine that shares its host was seen to be ten times slower for an hour.
+ROOM = 4.0
+
 #: What a launcher or a user of hangwatch may have left in the environment that the suite itself runs in.
 LAUNCHER_VARIABLES = frozenset(
     {
@@ -50,11 +55,13 @@ def is_launcher_variable(name: str) -> bool:
 
 
 def wait_for(condition: Callable[[], T], timeout_s: float = 30.0, what: str = "", poll_s: float = 0.02) -> T:
-    """Return the first truthy value of ``condition()``; fail the test after ``timeout_s``.
+    """Return the first truthy value of ``condition()``; fail after ``timeout_s``, in a test after ``ROOM`` times that.
 
     The one place of the suite that sleeps. ``what`` says in the failure what was waited for. Exceptions of the
     condition are its own business: they come through at once.
     """
+    if "PYTEST_CURRENT_TEST" in os.environ:
+        timeout_s *= ROOM
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()

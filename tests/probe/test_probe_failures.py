@@ -7,6 +7,8 @@ import re
 import pytest
 from probe_runs import Run
 
+from support import LONG_S
+
 pytestmark = pytest.mark.e2e
 
 #: One rank alone, as an environment of a launcher makes it one; ``pause`` waits for the test.
@@ -56,10 +58,10 @@ dist.destroy_process_group()
         f"thread upload: KeyError: 'label', in fails ({script}:{line})",
     )
     assert (beat.failure, beat.problems) == ((), ())
-    out, err = rank.communicate("\n", timeout=60)
+    out, err = rank.communicate("\n", timeout=LONG_S)
     assert (out, rank.returncode) == ("here\n", 0)
     plain = run.start(script, env=run.environment(site=None, RANK="0", WORLD_SIZE="1"))
-    assert plain.communicate("\n", timeout=60) == (out, err)
+    assert plain.communicate("\n", timeout=LONG_S) == (out, err)
 
 
 def test_users_own_hooks_work_before_and_after_ours(run: Run) -> None:
@@ -88,7 +90,7 @@ dist.destroy_process_group()
         "thread upload: ValueError: one",
         "thread upload: Fault",
     ]
-    out, err = rank.communicate("\n", timeout=60)
+    out, err = rank.communicate("\n", timeout=LONG_S)
     assert out.splitlines() == [
         "first ValueError upload",
         "second KeyError",
@@ -141,7 +143,7 @@ dist.destroy_process_group()
     rank.stdin.flush()
     after = run.wait_beat(rank.pid, lambda b: b.handled == ())
     assert ": Fault, in held (" in after.thread_failure[-1]
-    _, err = rank.communicate("\n", timeout=60)
+    _, err = rank.communicate("\n", timeout=LONG_S)
     assert (err, rank.returncode) == ("", 0)
 
 
@@ -196,7 +198,7 @@ dist.destroy_process_group()
     rank.stdin.write("\n")
     rank.stdin.flush()
     assert run.wait_beat(rank.pid, lambda b: b.handled != ()).handled[1] == "ValueError: the reason"
-    out, err = rank.communicate("\n", timeout=60)
+    out, err = rank.communicate("\n", timeout=LONG_S)
     assert (out, err, rank.returncode) == ("here\nhere\nhere\n", "", 0)
 
 
@@ -228,5 +230,5 @@ os.wait()
     rank.stdin.flush()
     (line,) = run.wait_beat(child, lambda b: b.thread_failure != ()).thread_failure
     assert line.startswith("thread upload: ValueError: child's, in fails (")
-    rank.communicate("\n", timeout=60)
+    rank.communicate("\n", timeout=LONG_S)
     assert rank.returncode == 0

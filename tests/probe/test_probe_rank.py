@@ -15,7 +15,7 @@ from probe_runs import SITE, Run, ask
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.sources.training.beats import parse_steps
-from support import find_free_port, wait_for
+from support import LONG_S, find_free_port, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -79,7 +79,7 @@ dist.destroy_process_group()
 
     zero, one = wait_for(settled, 90, "two complete beats")
     done.touch()
-    out, err = launcher.communicate(timeout=60)
+    out, err = launcher.communicate(timeout=LONG_S)
     assert launcher.returncode == 0, err
     assert out == ""
 
@@ -189,7 +189,7 @@ def test_children_of_a_rank_are_not_probed(run: Run) -> None:
         """
     )
     rank = run.start_rank(script)
-    out, err = rank.communicate(timeout=120)
+    out, err = rank.communicate(timeout=LONG_S)
     assert (out, err, rank.returncode) == ("", "", 0)
     assert [path.name for path in run.ranks.iterdir()] == [f"{rank.pid}.beat"]
 
@@ -220,7 +220,7 @@ def test_ranks_without_an_environment_are_probed_from_their_group_on(run: Run, w
         """
     )
     parent = run.start(script, env=run.environment(RENDEZVOUS=f"file://{run.scratch}/meet"))
-    out, err = parent.communicate(timeout=120)
+    out, err = parent.communicate(timeout=LONG_S)
     assert (out, err, parent.returncode) == ("", "", 0)
     beats = run.beats()
     assert [(b.rank, b.world_size, b.local_rank) for b in beats] == [(0, 2, None), (1, 2, None)]
@@ -264,7 +264,7 @@ pause("none")
     assert rank.stdout.readline() == "none\n"
     last = run.wait_beat(rank.pid, lambda b: not b.initialized)
     assert (last.groups, last.rank, last.world_size) == ((), 0, 1)
-    assert rank.communicate("\n", timeout=30)[1] == ""
+    assert rank.communicate("\n", timeout=LONG_S)[1] == ""
 
 
 def test_lost_run_directory_stops_nothing_and_beats_come_back(run: Run) -> None:
@@ -278,7 +278,7 @@ def test_lost_run_directory_stops_nothing_and_beats_come_back(run: Run) -> None:
     assert (beat.server, beat.control) == (None, None)
     assert len(beat.problems) == 2
     assert all("is gone" in problem for problem in beat.problems)
-    out, err = rank.communicate("\n", timeout=30)
+    out, err = rank.communicate("\n", timeout=LONG_S)
     assert (out, err, rank.returncode) == ("", "", 0)
 
 
@@ -294,7 +294,7 @@ def test_too_long_socket_paths_are_bound_all_the_same(run: Run) -> None:
     assert beat.server is not None
     assert len(beat.server) > 107
     assert {path.suffix for path in run.ranks.iterdir()} >= {".server", ".control"}
-    assert rank.communicate("\n", timeout=30) == ("", "")
+    assert rank.communicate("\n", timeout=LONG_S) == ("", "")
     assert {path.suffix for path in run.ranks.iterdir()} == {".beat"}
 
 
@@ -317,7 +317,7 @@ def test_a_rank_ends_as_it_would_without_us(run: Run) -> None:
     for process, _, _ in started.values():
         run.wait_beat(process.pid, lambda b: b.groups != () and b.groups[0].completed == 1)
     for name, (process, status, error) in started.items():
-        out, err = process.communicate("\n", timeout=60)
+        out, err = process.communicate("\n", timeout=LONG_S)
         assert (name, out, process.returncode) == (name, "", status)
         assert err.endswith(error)
         assert bool(err) == bool(error)
@@ -331,7 +331,7 @@ def test_exit_without_destroy_is_no_other_than_without_us(run: Run) -> None:
     for rank in ranks:
         run.wait_beat(rank.pid, lambda b: b.groups != () and b.groups[0].completed == 1)
     for rank in ranks:
-        out, err = rank.communicate("\n", timeout=60)
+        out, err = rank.communicate("\n", timeout=LONG_S)
         assert out == ""
         assert rank.returncode in (0, -signal.SIGABRT)
         assert "hangwatch" not in err
@@ -366,5 +366,5 @@ dist.destroy_process_group()
 """
     )
     rank = run.start_rank(script)
-    out, err = rank.communicate(timeout=60)
+    out, err = rank.communicate(timeout=LONG_S)
     assert (out, err, rank.returncode) == ("", "", 0)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from probe_runs import SITE, Run
 
+from support import LONG_S
+
 REPORT = """
 import sys
 custom = sys.modules.get("sitecustomize")
@@ -19,7 +21,7 @@ print([entry for entry in sys.path if entry.endswith("site") or entry.endswith("
 
 def _outputs(run: Run, *arguments: str | Path, site: Path | None = SITE, **env: str) -> tuple[str, str, int]:
     process = run.start(*arguments, env=run.environment(site=site, **env))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LONG_S)
     return out, err, process.returncode
 
 
@@ -84,7 +86,7 @@ def test_without_run_directory_neither_way_does_anything(run: Run) -> None:
     env = run.environment(PYTHONPATH=str(SITE.parents[2]))
     del env["HANGWATCH_RUN_DIR"]
     process = run.start(run.write(code), env=env)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LONG_S)
     assert (out, err, process.returncode) == ("True True False\n", "", 0)
 
 

@@ -44,5 +44,5 @@ def test_ranks_are_the_topmost_processes(jobs: JobRunner) -> None:
 
 def test_waiting_in_vain_says_for_what() -> None:
     """A condition that never holds fails the test with what was waited for."""
-    with pytest.raises(AssertionError, match=r"waited 0\.05 s in vain for the moon"):
+    with pytest.raises(AssertionError, match=r"waited 0\.2 s in vain for the moon"):
         wait_for(lambda: False, 0.05, "the moon")
