@@ -17,6 +17,8 @@ BLAMED_WRONGLY = {
 NOT_SEEN = {
     "died-and-others-linger": "nobody is in a wait for others any more, so there is no incident",
 }
+#: Programs by somebody who had not seen the rules. They are captured as they are run, so that the rules stay unseen by them.
+HELD_OUT = "held_out"
 
 
 def _cases() -> list[object]:
@@ -37,7 +39,8 @@ def test_the_catalogue_is_as_large_as_it_is_meant_to_be() -> None:
     hangs = [entry for entry in CATALOGUE if entry.scenario.truth is not None]
     assert len(hangs) >= 60
     assert len(CATALOGUE) - len(hangs) >= 20
-    missing = {e.scenario.name for e in hangs if not e.scenario.gpu and not path(e).exists()}
+    wanted = [e for e in hangs if not e.scenario.gpu and e.family != HELD_OUT]
+    missing = {e.scenario.name for e in wanted if not path(e).exists()}
     assert missing == set(NOT_SEEN)
 
 

@@ -68,9 +68,11 @@ def _read_given(pid: int, given: str, version: str | None) -> DeepSpeedSettings:
             raise ConfigError(f"{given} is larger than a configuration ever is")
         return parse_deepspeed_config(_decode(data), given, version)
     try:
-        decoded = base64.urlsafe_b64decode(given)
+        decoded = base64.b64decode(given, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigError(f"{given[:200]} is no file that can be read, and no JSON") from None
+        decoded = b""
+    if not decoded.lstrip().startswith(b"{"):
+        raise ConfigError(f"{given[:200]} is no file that can be read, and no JSON")
     return parse_deepspeed_config(_decode(decoded), "command line", version)
 
 

@@ -57,7 +57,7 @@ def _read_threads(lines: Sequence[str], pid: int) -> Iterator[ThreadStack]:
     heads = [(at, head) for at, line in enumerate(lines) if (head := _THREAD.fullmatch(line.rstrip()))][:_THREADS_LIMIT]
     named = any(head[3] == "MainThread" for _, head in heads)
     ends = [at for at, _ in heads[1:]] + [len(lines)]
-    for (at, head), end in zip(heads, ends, strict=True):
+    for (at, head), end in zip(heads, ends, strict=False):  # without a head there is an end all the same
         frames = tuple(_read_frames(lines[at + 1 : end]))
         if not frames:
             continue
@@ -71,7 +71,7 @@ def _read_frames(lines: Sequence[str]) -> Iterator[Frame]:
     """The frames of one thread with what is known of their locals."""
     heads = [(at, head) for at, line in enumerate(lines) if (head := _FRAME.fullmatch(line.rstrip()))][:FRAMES_LIMIT]
     ends = [at for at, _ in heads[1:]] + [len(lines)]
-    for (at, head), end in zip(heads, ends, strict=True):
+    for (at, head), end in zip(heads, ends, strict=False):
         held = [(local[1], local[2]) for line in lines[at + 1 : end] if (local := _LOCAL.fullmatch(line.rstrip()))]
         file = head[2]
         yield Frame(head[1], file, int(head[3] or 0), locals=describe_locals(file, held) if held else None)
