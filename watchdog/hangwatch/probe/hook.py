@@ -28,6 +28,7 @@ class _State:
     """Of this process: the running probe, if any; and the process that our exit handler and fork handler belong to."""
 
     probe: Any = None
+    note: Any = None
     c10d: Any = None
     run_dir = ""
     exit_pid = 0
@@ -127,12 +128,15 @@ def _library_arrived(module: Any) -> None:
 
 def report(*values: Any) -> None:
     """Note what the program itself reports of a step: ``step, loss, lr, grad_norm``."""
-    if _State.run_dir:
+    if _State.note is None:
+        if not _State.run_dir:
+            return
         from . import training
 
-        training.note_report(*values)
-        if _State.probe is None:
-            _trains()
+        _State.note = training.note_report
+    _State.note(*values)
+    if _State.probe is None and _State.c10d is not None:
+        _trains()
 
 
 def _trains() -> None:

@@ -24,17 +24,15 @@ _LOGGED = ("loss", "grad_norm", "learning_rate", "epoch", "step")
 
 #: What the program reported itself: a running number, the wall clock, then ``_REPORTED``.
 reported: Deque[tuple[Any, ...]] = deque(maxlen=STEPS_KEPT)
+_PLAIN = frozenset({float, int, type(None)})
 _numbers = itertools.count(1)
 
 
 def note_report(step: Any, loss: Any, lr: Any, grad_norm: Any) -> None:
     """Note what the program reports; of other types than plain numbers (tensors above all) nothing is kept."""
-    values: tuple[Any, ...] = (step, loss, lr, grad_norm)
-    for value in values:
-        if type(value) not in (float, int, type(None)):
-            values = tuple(trainers.number(value) for value in values)
-            break
-    reported.append((next(_numbers), time.time_ns(), *values))
+    if not (type(step) in _PLAIN and type(loss) in _PLAIN and type(lr) in _PLAIN and type(grad_norm) in _PLAIN):
+        step, loss, lr, grad_norm = (trainers.number(value) for value in (step, loss, lr, grad_norm))
+    reported.append((next(_numbers), time.time_ns(), step, loss, lr, grad_norm))
 
 
 class Telemetry:
