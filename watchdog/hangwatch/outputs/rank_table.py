@@ -67,20 +67,22 @@ def _head(job: LiveJob) -> Text:
 
 def _table(rows: Sequence[_Row]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-    for name, right in (
+    cells = [tuple(_cells(rank, progress)) for rank, progress in rows]
+    for column, (name, right) in enumerate((
         ("RANK", True), ("PID", True), ("STATE", False), ("GROUP", False), ("ENQUEUED", True), ("COMPLETED", True),
         ("BEHIND", True), ("IN FLIGHT", True), ("TOP FRAME", False),
-    ):  # fmt: skip
+    )):  # fmt: skip
+        # Half a number would mislead: where there is no room, names and frames give way.
         whole = name not in {"GROUP", "TOP FRAME"}
         table.add_column(
             name,
             justify="right" if right else "left",
             no_wrap=True,
             overflow="ellipsis",
-            min_width=len(name) if whole else 8,
+            min_width=max([len(name), *(len(row[column].plain) for row in cells)]) if whole else 8,
         )
-    for rank, progress in rows:
-        table.add_row(*_cells(rank, progress))
+    for row in cells:
+        table.add_row(*row)
     return table
 
 
