@@ -33,4 +33,5 @@ def progress_bar(what: str) -> Iterator[Report]:
     try:
         yield report
     finally:
-        bar.stop()
+        if bar.live.is_started:  # else it would print an empty line all the same
+            bar.stop()
