@@ -43,8 +43,10 @@ def test_dumps_of_a_real_job(dumped: Path, jobs: JobRunner, form: str) -> None:
 @pytest.mark.e2e
 def test_nothing_usable_is_status_2(jobs: JobRunner, tmp_path: Path) -> None:
     """One line that says what to give."""
-    job = jobs.hangwatch("diagnose", tmp_path)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    job = jobs.hangwatch("diagnose", empty)
     assert job.wait(60.0) == 2
     assert job.stdout() == ""
-    assert job.stderr().startswith(f"hangwatch: {tmp_path} holds nothing to diagnose; give ")
+    assert job.stderr().startswith(f"hangwatch: {empty} holds nothing to diagnose; give ")
     assert job.stderr().count("\n") == 1
