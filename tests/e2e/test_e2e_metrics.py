@@ -135,7 +135,13 @@ def test_the_users_command_is_told_everything(hung: _Hung) -> None:
     assert told["HANGWATCH_CULPRITS"] == "0"
     assert told["HANGWATCH_SUMMARY"] == verdict.summary
     files = {f"ranks/{rank}/{name}.json" for rank in range(3) for name in ("stacks", "flight_recorder", "process")}
-    assert set(told["files"]) == files | {"incident.json", "capture.json", "stacks.txt"}
+    assert set(told["files"]) == files | {
+        "incident.json",
+        "capture.json",
+        "stacks.txt",
+        "stacks.speedscope.json",
+        "report.html",
+    }
     document = msgspec.convert(told["document"], type=Incident)
     assert document.captured["call_sites"]
     assert "--on-hang command ended with status 0" in hung.job.wait_for_output("--on-hang command ended")
