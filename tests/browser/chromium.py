@@ -56,6 +56,10 @@ def start_chromium(jobs: JobRunner, profile: Path) -> str:
     return wait_for(address, _START_S, "Chromium's DevTools") or ""
 
 
+class PageLeftError(Exception):
+    """The browser has gone on to another page while this one was asked."""
+
+
 @dataclass
 class Tab:
     """A page of the browser. ``problems``: console errors, exceptions, dialogs; ``requests``: the addresses asked for."""
@@ -77,6 +81,8 @@ class Tab:
         self._answers[number] = asyncio.get_running_loop().create_future()
         await self.socket.send_json(message)
         answer = await asyncio.wait_for(self._answers[number], _ANSWER_S)
+        if "navigated" in str(answer.get("error")):
+            raise PageLeftError(method)
         assert "error" not in answer, f"{method}: {answer.get('error')}"
         return dict(answer["result"])
 
@@ -121,11 +127,15 @@ class Tab:
         """The first truthy value of an expression; asked for again with every drawn frame of the page."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
-            value = await self.evaluate(condition)
+            try:
+                value = await self.evaluate(condition)
+                if not value:
+                    await self.evaluate("new Promise(done => setTimeout(done, 50))")
+            except PageLeftError:
+                value = None
             if value:
                 return value
             assert asyncio.get_running_loop().time() < deadline, f"not true after {timeout_s} s: {condition}"
-            await self.evaluate("new Promise(done => setTimeout(done, 50))")
 
     async def press(self, key: str, code: int) -> None:
         """One key, as a keyboard sends it."""

@@ -4,7 +4,7 @@
   const light = (c) => 0.2126 * channel(c[0]) + 0.7152 * channel(c[1]) + 0.0722 * channel(c[2]);
   const over = (top, under) => [0, 1, 2].map((i) => top[i] * top[3] + under[i] * (1 - top[3])).concat(1);
   const parse = (colour) => {
-    const numbers = colour.match(/[\d.]+/g).map(Number);
+    const numbers = (colour.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number); // "none" is no colour at all
     return [numbers[0], numbers[1], numbers[2], numbers.length > 3 ? numbers[3] : 1];
   };
   const grounds = new Map();

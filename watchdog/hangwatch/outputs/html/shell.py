@@ -63,7 +63,7 @@ def _document(title: str, head: Markup, header: Markup, body: Markup, *, live: b
     return Markup(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
-        '<meta name="referrer" content="no-referrer">{head}</head><body{live}><a class="skip" href="#main">to the content</a>'
+        '<meta name="referrer" content="same-origin">{head}</head><body{live}><a class="skip" href="#main">to the content</a>'
         "{header}<main id=main tabindex=-1>{body}</main><footer>hangwatch {version}</footer></body></html>\n"
     ).format(
         title=plain(title), head=head, header=header, body=body, version=__version__,
