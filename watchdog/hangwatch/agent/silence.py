@@ -6,7 +6,6 @@ job ends.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,18 +14,15 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.capture import Beats, capture_job
-from hangwatch.agent.document import ended, make_incident
-from hangwatch.agent.told import Announce, Told
+from hangwatch.agent.document import make_incident
+from hangwatch.agent.told import Announce, Told, keep
 from hangwatch.analysis.training_case import has_recovered
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.causes.training_diagnosis import diagnose_training
 from hangwatch.model.capture import Gap, Job, RankIdentity
 from hangwatch.model.telemetry import DeepSpeedSettings, TrainingSeries, TrainingSetup
-from hangwatch.outputs.bundle import BundleError, write_bundle
 from hangwatch.sources.deepspeed_config import read_deepspeed_config
 from hangwatch.sources.versions import read_versions
-
-log = logging.getLogger("hangwatch")
 
 
 @dataclass
@@ -78,17 +74,8 @@ class SilenceWatch:
 
     async def close(self, at_ns: int) -> None:
         """The incident is over."""
-        told = self.standing
-        if told is None:
-            return
-        told.active = False
-        told.incident = ended(told.incident, at_ns)
-        if told.path is not None:
-            try:
-                write_bundle(self.state_dir, told.incident, None)
-            except BundleError as error:
-                log.warning("%s", error)
-        await self.announce(told.incident, told.path)
+        if self.standing is not None:
+            await self.standing.close(self.state_dir, self.announce, at_ns)
 
     def _is_new(self, series: TrainingSeries) -> bool:
         """Whether anything was said since the last time: two ticks a step would otherwise be two looks at the same."""
@@ -130,11 +117,5 @@ class SilenceWatch:
             confirmed_ns=time.time_ns(),
             id=standing.incident.id if standing is not None else None,
         )
-        path: Path | None = None
-        try:
-            path = write_bundle(self.state_dir, incident, capture)
-        except BundleError as error:
-            log.warning("%s", error)
-            incident = msgspec.structs.replace(incident, missing=(*incident.missing, f"bundle: {error}"))
-        self.told = Told(incident, diagnosis, path)
-        await self.announce(incident, path)
+        self.told = keep(self.state_dir, incident, diagnosis, capture)
+        await self.announce(self.told.incident, self.told.path)

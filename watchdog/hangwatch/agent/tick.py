@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.capture import Trail, add_call_sites, capture_job, keep_recent
-from hangwatch.agent.document import asked_of_nodes, ended, make_incident, missing
+from hangwatch.agent.document import asked_of_nodes, make_incident, missing
 from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.silence import SilenceWatch
 from hangwatch.agent.suspicion import Suspector, read_pulse
 from hangwatch.agent.telemetry import TrainingTelemetry
-from hangwatch.agent.told import Announce, Told
+from hangwatch.agent.told import Announce, Told, keep
 from hangwatch.analysis.patience import Patience, fixed_patience
 from hangwatch.causes.diagnosis import Diagnosis, diagnose
 from hangwatch.model.beats import Beat
@@ -200,14 +200,8 @@ class JobWatch:
             onset_ns=onset_ns,
             id=self.told.incident.id if same and self.told is not None else None,
         )
-        path: Path | None = None
-        try:
-            path = write_bundle(self.state_dir, incident, self._judged(diagnosis.case.capture))
-        except BundleError as error:
-            log.warning("%s", error)
-            incident = msgspec.structs.replace(incident, missing=(*incident.missing, f"bundle: {error}"))
-        self.told = Told(incident, diagnosis, path)
-        await self.announce(incident, path)
+        self.told = keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
+        await self.announce(self.told.incident, self.told.path)
 
     def _judged(self, capture: Capture) -> Capture:
         """The capture with the samples by which ``diagnose`` has judged motion."""
@@ -239,14 +233,5 @@ class JobWatch:
 
     async def close(self, at_ns: int) -> None:
         """The hang is over: what was waited for has come, or the job has ended."""
-        told = self.standing
-        if told is None:
-            return
-        told.active = False
-        told.incident = ended(told.incident, at_ns)
-        if told.path is not None:
-            try:
-                write_bundle(self.state_dir, told.incident, None)
-            except BundleError as error:
-                log.warning("%s", error)
-        await self.announce(told.incident, told.path)
+        if self.standing is not None:
+            await self.standing.close(self.state_dir, self.announce, at_ns)

@@ -1,13 +1,21 @@
-"""An incident that was told, and who it is told to."""
+"""An incident that was told: how it is, when its bundle is on disk, and how it ends."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from hangwatch.agent.document import ended
 from hangwatch.causes.diagnosis import Diagnosis
+from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle import BundleError, write_bundle
+
+log = logging.getLogger("hangwatch")
 
 Announce = Callable[[Incident, Path | None], Awaitable[None]]
 
@@ -20,3 +28,25 @@ class Told:
     diagnosis: Diagnosis
     path: Path | None
     active: bool = True
+
+    async def close(self, state_dir: Path, announce: Announce, at_ns: int) -> None:
+        """The incident is over: its bundle and those who were told of it learn so."""
+        self.active = False
+        self.incident = ended(self.incident, at_ns)
+        if self.path is not None:
+            try:
+                write_bundle(state_dir, self.incident, None)
+            except BundleError as error:
+                log.warning("%s", error)
+        await announce(self.incident, self.path)
+
+
+def keep(state_dir: Path, incident: Incident, diagnosis: Diagnosis, capture: Capture) -> Told:
+    """Write the bundle, before anybody is told; where it cannot be written, the incident says so."""
+    path: Path | None = None
+    try:
+        path = write_bundle(state_dir, incident, capture)
+    except BundleError as error:
+        log.warning("%s", error)
+        incident = msgspec.structs.replace(incident, missing=(*incident.missing, f"bundle: {error}"))
+    return Told(incident, diagnosis, path)
