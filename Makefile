@@ -66,7 +66,7 @@ scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (O
 	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
 
 lint: $(VENV)/.lint ## The checks that run no program: ruff, mypy, import-linter.
-	@$(BIN)/ruff check .
+	@$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import collective_frames, operation, rank, world
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import fixed_patience
@@ -16,6 +15,7 @@ from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture, Job
 from hangwatch.model.collectives import Group
 from hangwatch.model.stacks import Frame
+from worlds import collective_frames, operation, rank, world
 
 WORLD4 = Group("0", (0, 1, 2, 3), "default_pg")
 WAITING = collective_frames("all_reduce")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from worlds import NOW_NS, SECOND_NS, collective_frames, rank
 
 from hangwatch.analysis.motion import read_motion, still_since_ns
+from worlds import NOW_NS, SECOND_NS, collective_frames, rank
 
 
 def test_a_thread_that_is_ready_to_run_is_not_stuck_though_it_gets_no_processor() -> None:

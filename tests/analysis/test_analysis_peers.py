@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from worlds import TORCH, rank
 
 from hangwatch.analysis.views import view_rank
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.stacks import Frame
+from worlds import TORCH, rank
 
 EVERYONE, PAIR = Group("0", (0, 1, 2, 3), "default_pg"), Group("1", (2, 3))
 WRAPPER = Frame("_exception_logger.<locals>.wrapper", "/opt/torch/distributed/c10d_logger.py", 83)

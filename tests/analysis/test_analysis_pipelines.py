@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from worlds import collective_frames, operation, rank, world
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.views import view_rank
@@ -12,6 +11,7 @@ from hangwatch.analysis.waits import read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.stacks import Block, Frame
+from worlds import collective_frames, operation, rank, world
 
 SCHEDULES = "/opt/venv/lib/python3.11/site-packages/torch/distributed/pipelining/schedules.py"
 WORLD4 = Group("0", (0, 1, 2, 3), "default_pg")
