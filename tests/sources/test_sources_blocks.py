@@ -44,7 +44,7 @@ def test_blocks_are_told_from_the_outermost_in() -> None:
     """A collective deep inside a loop has the loop, the guard before it, and each condition, headers on one line."""
     assert _at(10) == [
         ("for", 3, "for step in range(10):"),
-        ("guard", 4, "if rank == 1 and step == 3:"),
+        ("guard", 4, "if rank == 1 and step == 3: continue"),
         ("try", 6, "try:"),
         ("with", 7, "with context() as c, d:"),
         ("if", 8, "if rank == 0:"),

@@ -276,8 +276,20 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
         return Fork(mine, theirs, "loop", my_loop, mine.rank, sure=not ahead)
     # Whoever is at the earlier line has been held up there, by something the other did not do.
     held, rank = (other, theirs.rank) if ahead else (own, mine.rank)
-    condition = next((b for b in _before_loop(held) if b.kind in CONDITIONS), None)
+    behind = theirs if ahead else mine
+    condition = next((b for b in _before_loop(held) if b.kind in CONDITIONS), None) or _left_early(behind)
     return Fork(mine, theirs, "branch", condition, rank) if condition is not None else None
+
+
+def _left_early(side: Side) -> Block | None:
+    """The last ``if ..: return`` a side has come past in the functions below the fork, outside any loop.
+
+    Whoever is through with the call already may have left it there. A check that raises is none: that would have ended it.
+    """
+    blocks = (b for f in side.tail[:-1] if is_program(f) for b in reversed(_before_loop(f.blocks)))
+    return next(
+        (b for b in blocks if b.kind == "guard" and not b.text.endswith((" raise", " continue", " break"))), None
+    )
 
 
 def _tail_conditions(side: Side) -> tuple[Block, ...]:

@@ -61,8 +61,9 @@ def conditional(case: Case) -> Hypothesis | None:
         confidence = (0.62 if fork.only == fork.mine.rank else 0.58) if fork.sure else 0.45
     whose = "the condition speaks of the rank" if fork.ranked else "it does not hold on every rank"
     inside, _ = fork.sides
-    what = "came past" if fork.block.kind == "guard" else "is under"
-    said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side is not: {whose}, and there is a collective in it."
+    what, where_is = ("came past", "did not, it seems") if fork.block.kind == "guard" else ("is under", "is not")
+    lies = "behind" if fork.block.kind == "guard" else "in"
+    said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side {where_is}: {whose}, and a collective is {lies} it."
     deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
     if deeper is not None:
         said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."

@@ -43,7 +43,7 @@ def skipped(case: Case) -> Hypothesis | None:
         )
         confidence = 0.78 if fork.relation == "skip" else 0.75 if early.by else 0.64
         return Hypothesis(SKIPPED, confidence, said, at_fork(case, fork))
-    if fork.relation == "order" and _passed_by(case, fork):
+    if (fork.relation == "order" or _left_early(fork)) and _passed_by(case, fork):
         said = (
             f"Rank {fork.mine.rank} is past the place rank {fork.theirs.rank} is at without the operation there, which it has "
             f"called together with the others before."
@@ -68,6 +68,11 @@ def _own_loop(side: Side, other: Side) -> bool:
     below = [f for f in side.tail[:-1] if is_program(f)]
     unread = any(f.source is None for f in (side.at, *below) if is_program(f))
     return own or unread or any(b.kind in LOOPS for f in below for b in f.blocks)
+
+
+def _left_early(fork: Fork) -> bool:
+    """Whether the others are past a guard by which the culprit may have left the function they are in."""
+    return fork.block is not None and fork.block.kind == "guard" and not fork.sure and fork.only == fork.theirs.rank
 
 
 def _passed_by(case: Case, fork: Fork) -> bool:

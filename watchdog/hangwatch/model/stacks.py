@@ -10,7 +10,8 @@ class Block(msgspec.Struct, frozen=True):
 
     ``kind``: ``if``, ``else`` (of the ``if`` in ``text``), ``for``, ``while``, ``with``, ``try``, ``except``, ``finally``,
     ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``: an ``if ..: return`` (or continue, break, raise)
-    that comes before. ``line`` is where its header stands, ``text`` the header as it is written, on one line.
+    that comes before. ``line`` is where its header stands, ``text`` the header as it is written, on one line; of a guard with
+    the word by which it leaves: ``if not batch: return``.
     """
 
     kind: str

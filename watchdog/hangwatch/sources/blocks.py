@@ -54,7 +54,9 @@ class SourceTree:
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
         """An ``if`` that leaves: past it, its condition was false."""
         if isinstance(statement, ast.If) and not statement.orelse and isinstance(statement.body[-1], _LEAVES):
-            yield Block("guard", statement.lineno, _one_line(f"{self._word(statement)} {self._text(statement.test)}:"))
+            leaves = type(statement.body[-1]).__name__.lower()  # return, continue, break or raise
+            text = _one_line(f"{self._word(statement)} {self._text(statement.test)}:")
+            yield Block("guard", statement.lineno, f"{text} {leaves}")
 
     def _suites(self, statement: ast.stmt) -> Iterator[tuple[str, int, str, Sequence[ast.stmt]]]:
         """Kind, line and text of the header, and the statements of each suite of a compound statement."""
