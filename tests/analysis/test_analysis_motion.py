@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hangwatch.analysis.motion import read_motion, still_since_ns
+from hangwatch.model.stacks import Block, Frame
 from worlds import NOW_NS, SECOND_NS, collective_frames, rank
 
 
@@ -23,3 +24,27 @@ def test_a_call_that_polls_has_stood_since_its_frames_have() -> None:
     capture = msgspec.structs.replace(capture, processes=waking)
     assert still_since_ns(capture) == NOW_NS
     assert still_since_ns(capture, polls=True) == NOW_NS - SECOND_NS
+
+
+def test_the_sample_before_the_window_counts() -> None:
+    """Samples are seconds apart: what moved between the last one before the window and its first has moved in the window."""
+    capture = rank(0, (), collective_frames("all_reduce"))
+    busy = (msgspec.structs.replace(capture.processes[0], cpu_s=0.0), *capture.processes[1:])
+    capture = msgspec.structs.replace(capture, processes=busy)
+    assert read_motion(capture, NOW_NS - SECOND_NS // 2 - 1).state == "busy"
+    assert read_motion(capture, NOW_NS - SECOND_NS // 2).state == "stuck"
+
+
+def test_who_will_try_again_is_not_stuck() -> None:
+    """It sleeps in a handler, inside a loop, and wakes: each round is an attempt. One that never wakes has given up moving."""
+    sleep = Frame(
+        "fetch", "/srv/train/data.py", 20, "time.sleep(wait)",
+        blocks=(Block("while", 15, "while True:"), Block("try", 16, "try:"), Block("except", 18, "except OSError:")),
+    )  # fmt: skip
+    capture = rank(0, (), (sleep, Frame("<module>", "/srv/train/train.py", 90)))
+    waking = tuple(msgspec.structs.replace(p, switches=i) for i, p in enumerate(capture.processes))
+    assert read_motion(msgspec.structs.replace(capture, processes=waking)).state == "busy"
+    assert read_motion(capture).state == "stuck"
+    once = msgspec.structs.replace(sleep, blocks=sleep.blocks[1:])
+    ended = rank(0, (), (once, Frame("<module>", "/srv/train/train.py", 90)))
+    assert read_motion(msgspec.structs.replace(ended, processes=waking)).state == "stuck"

@@ -12,7 +12,7 @@ from pathlib import Path
 from hangwatch.outputs.bundle import list_incidents
 from scenarios.catalogue import Entry
 from scenarios.judging import Run
-from support import JobRunner, wait_for
+from support import ROOM, JobRunner, wait_for
 
 
 def missing_need(entry: Entry) -> str | None:
@@ -51,7 +51,7 @@ def run_one(entry: Entry, folder: Path) -> Run:
             env={**entry.full_environment(), **gpu, "TMPDIR": str(home / "tmp")}, stdin=reader,
         )  # fmt: skip
         try:
-            wait_for(lambda: job.process.poll() is not None, entry.scenario.limit_s, poll_s=0.05)
+            wait_for(lambda: job.process.poll() is not None, ROOM * entry.scenario.limit_s, poll_s=0.05)
         except AssertionError:
             status = None  # neither an end nor a verdict: that is for the judge
         else:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
 
+Sample = TypeVar("Sample", ProcessSample, StackSample)
 State = Literal["lost", "stopped", "stuck", "busy", "unknown"]
 
 #: Share of one core, its children counted in, from which a rank is called busy. A waiting rank was measured at 0-3 %,
@@ -84,6 +85,21 @@ def _is_fed(before: ProcessSample, after: ProcessSample) -> bool:
     return rate >= DATA_WAKEUPS_PER_S and (after.wait_channel or "").startswith(_DATA_CHANNELS)
 
 
+def _since(samples: Sequence[Sample], since_ns: int) -> Sequence[Sample]:
+    """The samples that cover the time since then: from the last one before it, and two at the least."""
+    before = sum(s.at_ns <= since_ns for s in samples)
+    return samples[max(0, min(before - 1, len(samples) - 2)) :]
+
+
+def _retries(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread sleeps where it has caught an exception, in a loop: it will try again what has failed."""
+    main = stacks[-1].main if stacks else None
+    if main is None or not main.frames or "sleep(" not in (main.frames[0].source or ""):
+        return False
+    kinds = [b.kind for b in main.frames[0].blocks]
+    return "except" in kinds and any(kind in {"for", "while"} for kind in kinds[: kinds.index("except")])
+
+
 def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     """Since when the main thread has not run at all, by the samples: same frames, and no context switch of its own.
 
@@ -107,11 +123,10 @@ def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
 def read_motion(capture: RankCapture, since_ns: int = 0, *, spins: bool = False) -> Motion:
     """The motion of one rank over its samples since ``since_ns``: busy if it was so in any interval between two.
 
-    The last two samples count in any case. ``spins``: it is known to wait for a GPU, which it does at full speed, as do
-    NCCL's own threads: then CPU time is no motion.
+    The last two samples count in any case, and so does the one before ``since_ns``: samples are seconds apart. ``spins``: it
+    is known to wait for a GPU, which it does at full speed, as do NCCL's own threads: then CPU time is no motion.
     """
-    samples = [p for i, p in enumerate(capture.processes) if p.at_ns >= since_ns or i >= len(capture.processes) - 2]
-    stacks = [s for i, s in enumerate(capture.stacks) if s.at_ns >= since_ns or i >= len(capture.stacks) - 2]
+    samples, stacks = _since(capture.processes, since_ns), _since(capture.stacks, since_ns)
     if not samples:
         return Motion("unknown")
     last = samples[-1]
@@ -133,5 +148,6 @@ def read_motion(capture: RankCapture, since_ns: int = 0, *, spins: bool = False)
     runnable = all(p.state == "R" for p in samples[-2:])
     computes = not spins and (runnable or cpu >= BUSY_CPU_SHARE)
     moves = computes or (io is not None and io >= BUSY_IO_BYTES_PER_S) or changed is True
-    busy = moves or family or any(_is_fed(a, b) for a, b in pairs)
+    retries = _retries(stacks) and (samples[-1].switches or 0) > (samples[0].switches or 0)
+    busy = moves or family or retries or any(_is_fed(a, b) for a, b in pairs)
     return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)
