@@ -23,6 +23,7 @@ _SHARED = re.compile(
     r"\((?:.*/)?(?:multiprocessing|multiprocess|billiard)/(?:queues|synchronize|connection|managers|pool|heap|sharedctypes)\.py:"
 )
 _RESTS = re.compile(rf"{_SHARED.pattern}|\((?:threading|queue|selectors)\.py:|\(concurrent/futures/")
+_HELPERS = re.compile(r"\((?:.*/)?multiprocessing/(?:resource_tracker|forkserver)\.py:")
 _TAKES_LOCK = re.compile(r"\.acquire\(|: (?:async )?with\s+\w[\w.]*\s*(?:\(|:|,| as )|^\S*\bacquire \(logging/")
 _WAITS = {
     "subprocess.py": ("wait", "_wait", "communicate", "_communicate", "_try_wait", "run", "call", "check_call", "check_output"),
@@ -82,6 +83,13 @@ def child_stall(case: Case) -> Hypothesis | None:
         for child in children[:4]:
             where = f", in {child.stack[0]}" if child.stack else ""
             evidence += (Evidence(rank, "child process", _describe(child) + where),)
+        ended = next((c for c in children if c.state == "Z"), None)
+        if ended is not None and _from_children(frame):
+            said = (
+                f"Rank {rank}'s main thread waits in {bare(frame)} for what a child process is to send, and its child "
+                f"{ended.pid} has ended: its own traceback, earlier in the log, says why."
+            )
+            return Hypothesis(CHILD, 0.92, said, evidence)
         still = [c for c in children if not _moved(view, c)]
         if not children or not still:
             said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}."
@@ -110,8 +118,15 @@ def waits_for_child(view: RankView) -> Frame | None:
     return future if managed else None
 
 
+def _from_children(frame: Frame) -> bool:
+    """Whether the wait is one for what other processes send."""
+    return any(part in frame.file for part in ("multiprocessing/connection.py", "multiprocessing/queues.py"))
+
+
 def _children(view: RankView) -> tuple[ChildProcess, ...]:
-    return view.capture.processes[-1].children if view.capture.processes else ()
+    """The descendants of a rank but for multiprocessing's own helpers, which rest all the time."""
+    children = view.capture.processes[-1].children if view.capture.processes else ()
+    return tuple(c for c in children if not any(_HELPERS.search(line) for line in c.stack))
 
 
 def _moved(view: RankView, child: ChildProcess) -> bool:
