@@ -10,9 +10,13 @@ from typing import Literal
 from hangwatch.analysis.alignment import History, Parting
 from hangwatch.analysis.places import bare_name
 from hangwatch.analysis.signatures import describe
+from hangwatch.analysis.sinks import has_circle
 from hangwatch.analysis.views import RankView
 from hangwatch.analysis.waitfor import Edge, WaitGraph
 from hangwatch.model.text import format_ranks
+
+#: Of a larger circle nobody is singled out: looking for that one costs the square of its size.
+_HUB_LIMIT = 64
 
 Shape = Literal["nothing", "root", "cycle", "together"]
 
@@ -81,10 +85,29 @@ def _name_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tupl
     return tuple(sorted(r for side in (ordered if tie else ordered[1:]) for r in side))
 
 
+def _hub(graph: WaitGraph, component: Sequence[int]) -> tuple[int, ...]:
+    """The one rank without which the others would wait in no circle, if it is one only: all of them are at odds with it."""
+    edges = graph.within(component)
+
+    def circular(without: int) -> bool:
+        rest = frozenset(component) - {without}
+        return has_circle([([w for w in e.waiters if w in rest], [a for a in e.awaited if a in rest]) for e in edges])
+
+    found = [rank for rank in component if not circular(rank)] if 2 < len(component) <= _HUB_LIMIT else []
+    return tuple(found) if len(found) == 1 else ()
+
+
 def _cycle_culprits(
-    views: Mapping[int, RankView], component: Sequence[int], parting: Parting | None
+    views: Mapping[int, RankView], graph: WaitGraph, component: Sequence[int], parting: Parting | None
 ) -> tuple[int, ...]:
-    """Which of a cycle's ranks are named: the smaller side of a parting that all of them took part in, else all."""
+    """Which of a cycle's ranks are named: the smaller side of a parting that all of them took part in, else the one that all
+    others are at odds with, else all."""
+    named = _cycle_sides(views, component, parting)
+    return _hub(graph, component) or named if len(named) == len(component) else named
+
+
+def _cycle_sides(views: Mapping[int, RankView], component: Sequence[int], parting: Parting | None) -> tuple[int, ...]:
+    """The smaller side of a parting that all of a cycle took part in, else all."""
     if by_name := _name_sides(views, component):
         return by_name
     if parting is not None and sum(not set(component).isdisjoint(side.ranks) for side in parting.sides) < 2:
@@ -116,7 +139,7 @@ def _sink_culprits(
         minority = parting.minority(everyone)
         if len(minority) < len(everyone):
             return minority, parting
-    return (_cycle_culprits(views, sink, parting) if len(sink) > 1 else tuple(sink)), parting
+    return (_cycle_culprits(views, graph, sink, parting) if len(sink) > 1 else tuple(sink)), parting
 
 
 def _relevant_parting(partings: Sequence[Parting], sink: frozenset[int], component: frozenset[int]) -> Parting | None:

@@ -11,6 +11,21 @@ def find_sinks(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[tu
     An edge leads from many ranks to many. Each becomes a node of its own between them, so the work is in proportion to the
     ends of edges. Tarjan's algorithm (1972), without recursion.
     """
+    after = _nodes(edges)
+    component, members = _components(after)
+    left = {component[node] for node, targets in after.items() if any(component[t] != component[node] for t in targets)}
+    ranks = (tuple(sorted(r for r in nodes if r >= 0)) for i, nodes in enumerate(members) if i not in left)
+    return tuple(sorted(sink for sink in ranks if sink))
+
+
+def has_circle(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> bool:
+    """Whether any ranks wait for each other, by way of others or not."""
+    _, members = _components(_nodes(edges))
+    return any(sum(node >= 0 for node in nodes) > 1 for nodes in members)
+
+
+def _nodes(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[int, list[int]]:
+    """What each node leads to: ranks to the edges they are waiters of, edges to the awaited."""
     # Ranks are 0 and up, edges -1 and down.
     after: dict[int, list[int]] = {}
     for number, (waiters, awaited) in enumerate(edges):
@@ -20,10 +35,7 @@ def find_sinks(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[tu
             after.setdefault(rank, []).append(node)
         for rank in awaited:
             after.setdefault(rank, [])
-    component, members = _components(after)
-    left = {component[node] for node, targets in after.items() if any(component[t] != component[node] for t in targets)}
-    ranks = (tuple(sorted(r for r in nodes if r >= 0)) for i, nodes in enumerate(members) if i not in left)
-    return tuple(sorted(sink for sink in ranks if sink))
+    return after
 
 
 def _components(after: dict[int, list[int]]) -> tuple[dict[int, int], list[list[int]]]:

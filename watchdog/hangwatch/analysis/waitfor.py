@@ -208,6 +208,9 @@ def _p2p_edges(
         theirs = other.wait.op if other.wait is not None and facing else None
         # A pipeline's stage may send and receive in one batch, of which nobody can say what is still to come.
         meets = theirs is not None and (theirs == opposite or {op, theirs} in _EXCHANGE)
+        if meets and view.wait is not None and other.wait is not None and operation is None:
+            tags = {view.wait.tag, other.wait.tag}
+            meets = None in tags or len(tags) == 1
         return None if meets else (("gone" if other.gone else "peer"), None)
 
     found = ((peer, finding) for peer in peers if (finding := why(views.get(peer))) is not None)

@@ -28,7 +28,7 @@ class Wait:
     stack does not tell); ``default_group`` is None where the stack does not tell. ``world_size`` is how many ranks the
     initialization waits for. ``exact``: it is known that these peers are awaited, or every rank where there are none.
     ``stage``: the other side of a pipeline's wait, counted from the own stage (1: the next); ``place``: the other side by
-    its rank within a group that the stack does not name.
+    its rank within a group that the stack does not name; ``tag``: of a send or receive, which meets none of another tag.
     """
 
     kind: WaitKind
@@ -41,6 +41,7 @@ class Wait:
     exact: bool = True
     stage: int | None = None
     place: int | None = None
+    tag: int | None = None
 
 
 #: Public functions of distributed_c10d that wait for other ranks -> the operation they come down to.
@@ -97,9 +98,9 @@ def _point_to_point(frames: Sequence[Frame]) -> Wait:
     place = _integer(frame, f"group_{end}")
     if peer is None and default:
         peer = place
-    if peer is not None:
-        return Wait("point_to_point", op, frame, (peer,), default)
-    return Wait("point_to_point", op, frame, default_group=default, place=place)
+    peers = (peer,) if peer is not None else ()
+    place = place if peer is None else None
+    return Wait("point_to_point", op, frame, peers, default, place=place, tag=_integer(frame, "tag"))
 
 
 def _created(frame: Frame) -> tuple[tuple[int, ...], str]:

@@ -31,7 +31,8 @@ _CARRIERS = frozenset(
     }
 )
 _PARAMETER_LOOP = re.compile(
-    r"param|grad|named_|module|layer|block|bucket|head|tensor|group|state_dict|weight|buffer", re.IGNORECASE
+    r"param|grad|named_|module|layer|block|bucket|head|tensor|group|state_dict|weight|buffer|callback|hook|handler|plugin",
+    re.IGNORECASE,
 )
 
 
@@ -62,7 +63,7 @@ def by_rank(text: str) -> bool:
 
 
 def over_parameters(text: str) -> bool:
-    """Whether a loop's header speaks of parameters and the like, and not of batches."""
+    """Whether a loop's header speaks of parameters, callbacks and the like, and not of batches."""
     header = text.partition(" in ")[2] or text
     return bool(_PARAMETER_LOOP.search(header))
 

@@ -58,7 +58,9 @@ def conditional(case: Case) -> Hypothesis | None:
     if fork.ranked:
         confidence = 0.85 if fork.sure else 0.8
     else:
-        confidence = (0.62 if fork.only == fork.mine.rank else 0.58) if fork.sure else 0.45
+        # Of two sides that are both to blame, which one is called mine says nothing.
+        told = 0.6 if not case.blame.waiting else 0.62 if fork.only == fork.mine.rank else 0.58
+        confidence = told if fork.sure else 0.45
     whose = "the condition speaks of the rank" if fork.ranked else "it does not hold on every rank"
     inside, _ = fork.sides
     what, where_is = ("came past", "did not, it seems") if fork.block.kind == "guard" else ("is under", "is not")

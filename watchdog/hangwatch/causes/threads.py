@@ -44,6 +44,9 @@ def lock_deadlock(case: Case) -> Hypothesis | None:
             continue
         wanted = _lock_taken(main)
         if wanted is None:
+            crossed = _crossed(view, main)
+            if crossed is not None:
+                return _lock_and_wait(case, rank, *crossed)
             continue
         others = [t for t in _others(view) if not t.active]
         holder = next((t for t in others if _holds(t.frames, wanted)), None)
@@ -72,6 +75,29 @@ def lock_deadlock(case: Case) -> Hypothesis | None:
         confidence = 0.85 if holder is not None else 0.8 if own else 0.72 if taking else 0.45
         return Hypothesis(LOCKS, confidence, said, (*evidence, *at_process(case, rank)))
     return None
+
+
+def _crossed(view: RankView, main: ThreadStack) -> tuple[Frame, ThreadStack, str] | None:
+    """Where the main thread waits for another one, which waits for a lock that the main thread holds; which thread and lock."""
+    frame = waits_for_thread(view)
+    for thread in _others(view) if frame is not None else ():
+        wanted = _lock_taken(thread)
+        if frame is not None and wanted is not None and _holds(main.frames, wanted):
+            return frame, thread, wanted
+    return None
+
+
+def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, lock: str) -> Hypothesis:
+    said = (
+        f"Rank {rank}'s main thread waits in {bare(frame)} for its thread {_name(thread)}, inside a `with` of {lock}, for which "
+        f"that thread waits."
+    )
+    evidence = (
+        *at_stack(case, rank, frame),
+        Evidence(rank, "stack", f"thread {_name(thread)} rests in {where(thread.frames[0])}"),
+        *at_process(case, rank),
+    )
+    return Hypothesis(LOCKS, 0.85, said, evidence)
 
 
 def thread_stall(case: Case) -> Hypothesis | None:
