@@ -10,14 +10,13 @@ import msgspec
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "causes"))
 
-from recorded import load
-from replicas import enlarged
-
 from hangwatch.agent.document import make_incident
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
+from recorded import load
+from replicas import enlarged
 
 #: Eight ranks in an evaluation, of which rank 5 has no labels.
 EIGHT = {0: (0, 1, 2, 3), 1: (4, 6, 7), 2: (5,)}

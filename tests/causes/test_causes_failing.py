@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from recorded import load
 
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Verdict
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
+from recorded import load
 
 TOLD = ("scale (/srv/train/data.py:12)", "ValueError: batch 4 is constant")
 THREAD = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from recorded import load
 
 from hangwatch.analysis.waits import read_wait
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import Frame
+from recorded import load
 
 C10D = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 RENDEZVOUS = "/opt/venv/lib/python3.11/site-packages/torch/distributed/rendezvous.py"

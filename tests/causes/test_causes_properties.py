@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recorded import NAMES, load, renamed, without
 
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.causes.registry import RULES
+from recorded import NAMES, load, renamed, without
 
 PARTS = ("rank", "stacks", "flight", "progress", "processes", "sources", "sites")
 #: Their lines speak of the rank by number (``if rank == 0``), but no rule compares the number.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from recorded import NAMES, load
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes import registry
 from hangwatch.causes.diagnosis import diagnose
+from recorded import NAMES, load
 
 #: Name of the capture -> kind, culprits, and the cause that comes first.
 EXPECTED = {

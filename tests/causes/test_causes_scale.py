@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recorded import NAMES, load
-from replicas import enlarged, has_peers
 
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture
+from recorded import NAMES, load
+from replicas import enlarged, has_peers
 
 LARGEST = 512
 SETTINGS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -27,10 +27,9 @@ from hangwatch.outputs.stack_tree import merge_stacks
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "causes"))
 
-from recorded import NAMES, load
-
 from hangwatch.agent.document import make_incident
 from hangwatch.causes.diagnosis import diagnose
+from recorded import NAMES, load
 
 HOSTILE = (
     "<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "</style></title></pre><b>", "javascript:alert(1)",

@@ -6,6 +6,7 @@ left, which says little.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,10 @@ from hangwatch.causes.turns import LOOPS, above_model, over_modules, steps_of
 from hangwatch.model.stacks import Block, Frame
 
 CONDITIONS = frozenset({"if", "else", "except", "case"})
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+#: How a guard's text ends.
+_LEAVING = re.compile(r": (?:return|continue|break|raise)$")
 
 Relation = Literal["branch", "loop", "skip", "order", "same", "unknown"]
 
@@ -231,10 +236,13 @@ def _without_parameters(blocks: Sequence[Block]) -> tuple[Block, ...]:
 def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
     """Any other condition that only one is under."""
     own, other = _without_parameters(own), _without_parameters(other)
-    for side, across, blocks in ((mine, theirs.at, own), (theirs, mine.at, other)):
-        if blocks and blocks[0].kind not in LOOPS and not _of_a_trainer(side.at, across, blocks[0]):
-            return Fork(mine, theirs, "branch", blocks[0], side.rank, sure=True)
-    return None
+    found = [
+        Fork(mine, theirs, "branch", blocks[0], side.rank, sure=True)
+        for side, across, blocks in ((mine, theirs.at, own), (theirs, mine.at, other))
+        if blocks and blocks[0].kind not in LOOPS and not _of_a_trainer(side.at, across, blocks[0])
+    ]
+    # Which turn it is, is the same on every rank: another condition tells more.
+    return min(found, key=lambda f: f.block is not None and of_the_turn(f.block, f.sides[0].path), default=None)
 
 
 def _of_a_trainer(frame: Frame | None, across: Frame | None, block: Block) -> bool:
@@ -274,11 +282,35 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
         return Fork(mine, theirs, "loop", their_loop, theirs.rank, sure=ahead)
     if my_loop is not None and (not ahead or (turns and their_loop is None)):
         return Fork(mine, theirs, "loop", my_loop, mine.rank, sure=not ahead)
+    mine_under, they_are_under = _own_conditions(mine), _own_conditions(theirs)
+    if bool(mine_under) != bool(they_are_under):
+        block, only = (mine_under[-1], mine) if mine_under else (they_are_under[-1], theirs)
+        return Fork(mine, theirs, "branch", block, only.rank)
     # Whoever is at the earlier line has been held up there, by something the other did not do.
     held, rank = (other, theirs.rank) if ahead else (own, mine.rank)
     behind = theirs if ahead else mine
     condition = next((b for b in _before_loop(held) if b.kind in CONDITIONS), None) or _left_early(behind)
     return Fork(mine, theirs, "branch", condition, rank) if condition is not None else None
+
+
+def _own_conditions(side: Side) -> tuple[Block, ...]:
+    """The conditions of the user's own functions below the fork, outermost first, but for those on the turn of a loop."""
+    frames = [f for f in reversed(side.tail[:-1]) if is_program(f) and package_of(f) is None]
+    blocks = (b for f in frames for b in _before_loop(f.blocks) if b.kind in CONDITIONS or returns(b))
+    return tuple(b for b in blocks if not of_the_turn(b, side.path))
+
+
+def of_the_turn(block: Block, path: Sequence[Frame]) -> bool:
+    """Whether a condition speaks of nothing but the variables of the loops a path is in: the same on every rank."""
+    loops = [b.text for f in path for b in f.blocks if b.kind == "for"]
+    turns = {name for text in loops for name in _NAME.findall(text.removeprefix("for ").partition(" in ")[0])}
+    named = _NAME.findall(_LEAVING.sub(":", block.text).partition(" ")[2])
+    return bool(named) and turns.issuperset(named)
+
+
+def returns(block: Block) -> bool:
+    """Whether this is a guard by which a function may be left early, and the program go on."""
+    return block.kind == "guard" and not block.text.endswith((" raise", " continue", " break"))
 
 
 def _left_early(side: Side) -> Block | None:

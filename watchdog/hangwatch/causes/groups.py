@@ -50,6 +50,8 @@ def inversion(case: Case) -> Hypothesis | None:
     elif fork.opposite:
         # The two orders are the two branches of one `if`, if the other group is one that both sides use.
         confidence = 0.88 if _both_used(case, one, other, fronts) else 0.5
+    elif fork.relation == "branch" and fork.sure and case.blame.waiting and fork.only in case.blame.waiting:
+        confidence = 0.45  # the culprits have come past something, in whatever order
     elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
         confidence = 0.7
     else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.forks import CONDITIONS, Fork, Side, find_fork
+from hangwatch.causes.forks import CONDITIONS, Fork, Side, find_fork, of_the_turn
 from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, where
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
@@ -25,7 +25,6 @@ MISMATCH = known("collective-mismatch")
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
 )
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _CHECKPOINTS = "torch/distributed/checkpoint/"
 _NOT_SAVES = ("torch/utils/checkpoint.py", "activation_checkpointing", "checkpoint_wrapper.py")
 
@@ -74,9 +73,7 @@ def conditional(case: Case) -> Hypothesis | None:
 
 def _decisive_below(side: Side, block: Block) -> Block | None:
     """A condition further down, where this one speaks of nothing but the turn of a loop, which is the same on every rank."""
-    loops = [b.text for f in side.path for b in f.blocks if b.kind == "for"]
-    turns = {name for text in loops for name in _NAME.findall(text.removeprefix("for ").partition(" in ")[0])}
-    if not turns.issuperset(_NAME.findall(block.text.partition(" ")[2])):
+    if not of_the_turn(block, side.path):
         return None
     below = (b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks)
     return next((b for b in below if b.kind in CONDITIONS or b.kind == "guard"), None)
@@ -166,7 +163,8 @@ def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
     """The culprits' side first; both ways round where it could not be told whose fault it is."""
     named = bool(case.blame.waiting) and len(case.blame.culprits) < len(case.views)
     # Under a condition that holds for all but the culprits, the others are in the right place, and yet tell what it is about.
-    if named and not (fork.relation == "branch" and fork.only == fork.theirs.rank):
+    under = fork.relation == "branch" and (fork.only == fork.theirs.rank or not fork.sure)
+    if named and not under:
         return ((fork.mine, fork.theirs),)
     return ((fork.mine, fork.theirs), (fork.theirs, fork.mine))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.forks import Fork, Side, find_fork
+from hangwatch.causes.forks import Fork, Side, find_fork, of_the_turn
 from hangwatch.causes.frames import bare, is_program, site
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
@@ -42,6 +42,9 @@ def skipped(case: Case) -> Hypothesis | None:
             f"both sides came there at the same number."
         )
         confidence = 0.78 if fork.relation == "skip" else 0.75 if early.by else 0.64
+        own = fork.block if fork.relation == "branch" and fork.only == side.rank else None
+        if not early.by and own is not None and not of_the_turn(own, side.path):
+            confidence = 0.4  # once before is no habit, and it came by a condition of its own
         return Hypothesis(SKIPPED, confidence, said, at_fork(case, fork))
     if (fork.relation == "order" or _left_early(fork)) and _passed_by(case, fork):
         said = (
@@ -106,6 +109,15 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
         return Hypothesis(SKIPPED, 0.8, said, at_fork(case, fork))
     around = loop.frame.blocks
     guards = [b for b in around[around.index(loop.block) + 1 :] if b.kind == "guard"]
+    unsynced = next((b for b in around if b.kind == "with" and "no_sync" in b.text), None)
+    below = (b for f in loop.inside.tail[:-1] if is_program(f) for b in f.blocks)
+    unsynced = unsynced or next((b for b in below if b.kind == "with" and "no_sync" in b.text), None)
+    if not guards and unsynced is not None:
+        said = (
+            f"Rank {past} is an operation ahead at the end of the loop: it may have had fewer batches, or one more of them "
+            f"under `{unsynced.text}` (line {unsynced.line}), without the collective."
+        )
+        return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
     if not guards:
         return None
     said = (

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.views import RankView
 from hangwatch.causes.frames import calls
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
@@ -102,28 +103,31 @@ def dataloader(case: Case) -> Hypothesis | None:
 
 
 def blocked_io(case: Case) -> Hypothesis | None:
-    """The main thread sits in a system call on a file, a pipe or a connection."""
-    for rank, view in looked_at(case):
-        if view.motion.state == "busy" or not view.capture.processes:
-            continue
-        lock = next((f for part, names in _LOCK_FILES.items() if (f := calls(view.frames, part, *names))), None)
-        if lock is not None:
-            # Whoever has it may be another rank, which is at work.
-            sure = 0.9 if len(standing(case)) == len(case.blame.culprits) else 0.6
-            said = f"Rank {rank}'s main thread waits for a lock file, which somebody else has or has left behind."
-            return Hypothesis(BLOCKED_IO, sure, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
-        confidence = _io_confidence(view.capture.processes)
-        if confidence is None:
-            continue
-        last = view.capture.processes[-1]
-        if (last.blocked_on or "").startswith("pipe:") and not any(f.source for f in view.frames):
-            # An unnamed pipe may be the standard input, and without its line a prompt cannot be told from a read.
-            confidence = min(confidence, 0.7)
-        what = f" on {last.blocked_on}" if last.blocked_on else ""
-        call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
-        said = f"Rank {rank}'s main thread is blocked in {call}{what}."
-        return Hypothesis(BLOCKED_IO, confidence, said, (*at_process(case, rank), *at_stack(case, rank)))
-    return None
+    """The main thread sits in a system call on a file, a pipe or a connection: of several ranks, the surest."""
+    found = [h for rank, view in looked_at(case) if (h := _blocked_io_of(case, rank, view)) is not None]
+    return max(found, key=lambda hypothesis: hypothesis.confidence, default=None)
+
+
+def _blocked_io_of(case: Case, rank: int, view: RankView) -> Hypothesis | None:
+    if view.motion.state == "busy" or not view.capture.processes:
+        return None
+    lock = next((f for part, names in _LOCK_FILES.items() if (f := calls(view.frames, part, *names))), None)
+    if lock is not None:
+        # Whoever has it may be another rank, which is at work.
+        sure = 0.9 if len(standing(case)) == len(case.blame.culprits) else 0.6
+        said = f"Rank {rank}'s main thread waits for a lock file, which somebody else has or has left behind."
+        return Hypothesis(BLOCKED_IO, sure, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
+    confidence = _io_confidence(view.capture.processes)
+    if confidence is None:
+        return None
+    last = view.capture.processes[-1]
+    if (last.blocked_on or "").startswith("pipe:") and not any(f.source for f in view.frames):
+        # An unnamed pipe may be the standard input, and without its line a prompt cannot be told from a read.
+        confidence = min(confidence, 0.7)
+    what = f" on {last.blocked_on}" if last.blocked_on else ""
+    call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
+    said = f"Rank {rank}'s main thread is blocked in {call}{what}."
+    return Hypothesis(BLOCKED_IO, confidence, said, (*at_process(case, rank), *at_stack(case, rank)))
 
 
 def _io_confidence(samples: Sequence[ProcessSample]) -> float | None:

@@ -30,8 +30,9 @@ class Steps:
 
         Two visits have something else between them: it has been seen before this one, or lies in the same function.
         """
-        if self.before is None or inside(self.before.frames or (), frame, block) is None:
-            return False
+        last = inside(self.before.frames or (), frame, block) if self.before is not None else None
+        if last is None or (last.line > frame.line and _loops(frame)):
+            return False  # it is further down in the block: that was the turn before
         index = len(self.operations)
         while index > 0 and inside(self.operations[index - 1].frames or (), frame, block) is not None:
             index -= 1

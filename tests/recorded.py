@@ -12,7 +12,7 @@ from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 
-CAPTURES = Path(__file__).resolve().parent.parent / "fixtures" / "captures"
+CAPTURES = Path(__file__).resolve().parent / "fixtures" / "captures"
 NAMES = tuple(sorted(path.stem for path in CAPTURES.glob("*.json")))
 
 
