@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.analysis.alignment import History, Parting
+from hangwatch.analysis.held import all_held
 from hangwatch.analysis.places import bare_name
 from hangwatch.analysis.signatures import describe
 from hangwatch.analysis.sinks import has_circle
@@ -18,7 +19,7 @@ from hangwatch.model.text import format_ranks
 #: Of a larger circle nobody is singled out: looking for that one costs the square of its size.
 _HUB_LIMIT = 64
 
-Shape = Literal["nothing", "root", "cycle", "together"]
+Shape = Literal["nothing", "root", "cycle", "together", "held"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Blame:
     """The outcome of the analysis.
 
     ``shape``: ``root`` (ranks that wait for no one hold the others up), ``cycle`` (they wait for each other),
-    ``together`` (all are in the same operation and nothing completes) or ``nothing`` (no one waits). ``proof`` says in
+    ``together`` (all are in the same operation and nothing completes), ``held`` (no one waits for others, and all stand still
+    behind files) or ``nothing`` (no one waits). ``proof`` says in
     words why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
     """
 
@@ -199,11 +201,13 @@ def _prove_gone(edges: Iterable[Edge]) -> str | None:
     return f"rank {edge.waiters[0]} waits for rank {edge.awaited[0]}, whose process is gone" if edge else None
 
 
-def assign_blame(views: Mapping[int, RankView], history: History, graph: WaitGraph, waiting: Iterable[int]) -> Blame:
-    """Blame for a graph; ``waiting`` are the ranks whose waits count."""
+def assign_blame(
+    views: Mapping[int, RankView], history: History, graph: WaitGraph, waiting: Iterable[int], world: Sequence[int]
+) -> Blame:
+    """Blame for a graph; ``waiting`` are the ranks whose waits count, ``world`` all that the job has."""
     waiting = tuple(sorted(waiting))
     if not waiting:
-        return Blame("nothing")
+        return Blame("held", culprits=tuple(sorted(world))) if all_held(views, world) else Blame("nothing")
     if not graph.edges:
         return _blame_together(views, history, waiting)
     sinks = _seen_sinks(views, graph)

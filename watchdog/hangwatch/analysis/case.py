@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hangwatch.analysis.alignment import History
 from hangwatch.analysis.blame import Blame, assign_blame
+from hangwatch.analysis.held import is_held
 from hangwatch.analysis.motion import still_since_ns
 from hangwatch.analysis.places import source_lines
 from hangwatch.analysis.views import RankView, view_ranks
@@ -48,7 +49,10 @@ class Case:
         """Since when a waiting rank whose wait nobody recorded has stood still, by its samples."""
         ranks = [r for r in self.blame.waiting or self.blame.culprits if r in self.views]
         unrecorded = [self.views[r] for r in ranks if self.views[r].frontier is None]
-        return min((ns for v in unrecorded if (ns := _still_since_ns(v)) is not None), default=None)
+        since = [ns for v in unrecorded if (ns := _still_since_ns(v)) is not None]
+        if self.blame.shape == "held":  # as long as one of them moved, the job went on
+            return max(since) if len(since) == len(unrecorded) else None
+        return min(since, default=None)
 
     def place(self, rank: int) -> str:
         """Where a rank waits, for people: ``all_gather in default_pg (number 12)``."""
@@ -81,7 +85,7 @@ class Case:
         alike = self._likeness(culprit) if culprit is not None else {}
         shown = sorted((r for r in others if r in self.views), key=lambda r: (r not in parted, -alike.get(r, 0), r))
         other = next(iter(shown), None)
-        if culprit is not None and other is None:
+        if culprit is not None and other is None and self.blame.shape != "held":
             mine = parting.side_of(culprit) if parting else None
             rest = [r for r in culprits if r != culprit and r in self.views]
             other = next((r for r in rest if mine is None or r not in mine.ranks), None)
@@ -107,8 +111,9 @@ class Case:
 
 
 def _still_since_ns(view: RankView) -> int | None:
-    # Rank 0 looks every 10 ms whether all have come to its store, and sleeps in between.
-    return still_since_ns(view.capture, polls=view.wait is not None and view.wait.kind == "initialization")
+    # Rank 0 looks every 10 ms whether all have come to its store, and sleeps in between; so does who wants a lock file.
+    polls = view.wait is not None and view.wait.kind == "initialization"
+    return still_since_ns(view.capture, polls=polls or is_held(view))
 
 
 def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]:
@@ -140,5 +145,5 @@ def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: fl
 
     waiting = frozenset(r for r, v in views.items() if waits(v))
     graph = build_graph(views, history, world, waiting)
-    blame = assign_blame(views, history, graph, waiting)
+    blame = assign_blame(views, history, graph, waiting, world)
     return Case(capture, views, world, history, graph, blame)

@@ -17,14 +17,22 @@ MOTION_WINDOW_FLOOR_S = 2.0
 #: A culprit that still moves gets this many times the patience before it is called stuck.
 BUSY_FACTOR = 10.0
 BUSY_FLOOR_S = 300.0
+#: So many times the patience, where no rank waits for another and all are held by files, unless the user gave a patience.
+HELD_FACTOR = 4.0
+HELD_CEILING_S = 600.0
 
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds: ``stall_s`` for a culprit that does not move, ``busy_s`` for one that does."""
+    """Seconds: ``stall_s`` for a culprit that does not move, ``busy_s`` for one that does.
+
+    ``held_s``: where all ranks stand behind files and nobody waits for anybody. Storage may be slow for all, and another job
+    may rightly hold a lock.
+    """
 
     stall_s: float
     busy_s: float
+    held_s: float
 
     @property
     def motion_window_s(self) -> float:
@@ -34,7 +42,7 @@ class Patience:
 
 def fixed_patience(stall_after_s: float) -> Patience:
     """The patience the user asked for."""
-    return Patience(stall_after_s, max(BUSY_FACTOR * stall_after_s, BUSY_FLOOR_S))
+    return Patience(stall_after_s, max(BUSY_FACTOR * stall_after_s, BUSY_FLOOR_S), stall_after_s)
 
 
 @dataclass
@@ -55,7 +63,9 @@ class Cadence:
     def patience(self) -> Patience:
         """Patience for what cannot be proven: a multiple of the longest ordinary wait, within floor and ceiling."""
         stall_s = min(max(STALL_FLOOR_S, STALL_FACTOR * self.longest_s), STALL_CEILING_S)
-        return Patience(stall_s, max(BUSY_FACTOR * stall_s, BUSY_FLOOR_S))
+        return Patience(
+            stall_s, max(BUSY_FACTOR * stall_s, BUSY_FLOOR_S), min(HELD_FACTOR * stall_s, max(stall_s, HELD_CEILING_S))
+        )
 
     def suspicion_s(self) -> float:
         """From when a wait is worth a look: beyond nine in ten of the ordinary ones."""

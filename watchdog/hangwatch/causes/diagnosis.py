@@ -73,6 +73,9 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     blame = case.blame
     if blame.shape == "nothing":
         return "healthy"
+    if blame.shape == "held":
+        long = patience is None or (waited_s is not None and waited_s >= patience.held_s)
+        return "stall" if long else "healthy"
     lost = any(r in case.views and case.views[r].gone for r in blame.culprits)
     if lost:
         return "rank_lost"
@@ -161,6 +164,8 @@ def _summary(case: Case, kind: Kind, best: Hypothesis) -> str:
     if not blame.culprits:
         return f"All of {_who(blame.waiting)} joined {where} and nothing completes: {title}."
     holders = _who(blame.culprits)
+    if blame.shape == "held":
+        return f"All of {holders} stand still, in no collective: {title}."
     if not blame.waiting:
         return f"{holders[0].upper()}{holders[1:]} wait for each other in {where}: {title}."
     verb = {"deadlock": "can never get past", "straggler": "are waiting in"}.get(kind, "are held up in")

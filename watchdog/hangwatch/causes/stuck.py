@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.held import find_lock_file
 from hangwatch.analysis.places import user_frame
 from hangwatch.analysis.views import RankView
 from hangwatch.causes.frames import calls
@@ -41,14 +42,6 @@ _CALLS = frozenset(
 )  # fmt: skip
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
 _TERMINAL = re.compile(r"/dev/(?:pts/|tty|console)")
-#: Where a main thread waits for a lock that is a file, by file of the library. They look again and again, and sleep.
-_LOCK_FILES = {
-    "/filelock/": ("acquire", "__enter__"),
-    "torch/utils/file_baton.py": ("wait",),
-    "torch/utils/_filelock.py": ("acquire", "__enter__"),
-    "/fasteners/": ("acquire", "__enter__", "acquire_read_lock", "acquire_write_lock"),
-    "/portalocker/": ("acquire", "__enter__", "lock"),
-}
 #: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
 STALE_BEAT_S = 2.0
 
@@ -111,7 +104,7 @@ def blocked_io(case: Case) -> Hypothesis | None:
 def _blocked_io_of(case: Case, rank: int, view: RankView) -> Hypothesis | None:
     if view.motion.state == "busy" or not view.capture.processes:
         return None
-    lock = next((f for part, names in _LOCK_FILES.items() if (f := calls(view.frames, part, *names))), None)
+    lock = find_lock_file(view.frames)
     if lock is not None:
         # Whoever has it may be another rank, which is at work.
         sure = 0.9 if len(standing(case)) == len(case.blame.culprits) else 0.6
