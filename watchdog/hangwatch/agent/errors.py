@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hangwatch.model.errors import PlainError
+
 #: Nothing was started: the command line or the environment cannot be used as given.
 EXIT_USAGE = 2
 #: As a shell: the command was found but cannot be executed, or was not found.
@@ -11,7 +13,7 @@ EXIT_NOT_FOUND = 127
 EXIT_STOPPED = 75
 
 
-class UserError(Exception):
+class UserError(PlainError):
     """What went wrong, in one line with its repair, and the exit status it leads to."""
 
     def __init__(self, message: str, status: int = EXIT_USAGE) -> None:

@@ -136,14 +136,24 @@ def _pack(column: Sequence[int | None]) -> array[int]:
 def _cut_lanes(kinds: Sequence[Operation], kind: Sequence[int], seqs: Sequence[int]) -> tuple[Lane, ...]:
     marks = [mark(one) for one in kinds]
     groups = {one.group.key: one.group for one in kinds if not one.p2p}
-    places: dict[str, dict[int, int]] = {key: {} for key in groups}
-    own = [None if one.p2p else places[one.group.key] for one in kinds]
-    for place, (k, seq) in enumerate(zip(kind, seqs, strict=True)):
-        found = own[k]
-        if found is not None and seq not in found:
-            found[seq] = place
-    lanes = ((key, cut_segments(found, lambda place: marks[kind[place]])) for key, found in places.items())
-    return tuple(Lane(groups[key], segments) for key, segments in lanes if segments)
+    places: dict[str, list[int]] = {key: [] for key in groups}
+    left_out: list[int] = []
+    put = [(left_out if one.p2p else places[one.group.key]).append for one in kinds]
+    for place, k in enumerate(kind):
+        put[k](place)
+    lanes = []
+    for key, found in places.items():
+        if not found:
+            continue
+        own = [seqs[place] for place in found]
+        if own == list(range(own[0], own[0] + len(own))):  # as they mostly are
+            joined = b"".join([marks[kind[place]] for place in found])
+            segments: tuple[Segment, ...] = (Segment(own[0], joined, array("I", found).tobytes()),)
+        else:
+            first = dict(zip(reversed(own), reversed(found), strict=True))
+            segments = cut_segments(first, lambda place: marks[kind[place]])
+        lanes.append(Lane(groups[key], segments))
+    return tuple(lanes)
 
 
 def condense(operations: Sequence[Operation]) -> Ledger:

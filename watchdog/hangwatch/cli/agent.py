@@ -13,15 +13,8 @@ from rich.console import Console
 from hangwatch.agent.directories import default_state_dir, prepare_state_dir, shared_run_dir
 from hangwatch.agent.log import log_to
 from hangwatch.agent.watch import Agent
-from hangwatch.cli.common import (
-    Alertmanager,
-    Slack,
-    StateDir,
-    Webhook,
-    check_patience,
-    parse_targets,
-    stderr_console,
-)
+from hangwatch.cli.common import StateDir, check_patience, stderr_console
+from hangwatch.cli.receivers import Alertmanager, Slack, Webhook, parse_targets
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.access import read_token
 from hangwatch.outputs.metrics import Metrics

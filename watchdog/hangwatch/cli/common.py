@@ -14,7 +14,6 @@ from rich.console import Console
 from hangwatch.agent.errors import UserError
 from hangwatch.model.incident import HANG_KINDS, Incident
 from hangwatch.outputs.files import encode
-from hangwatch.outputs.push import Target, parse_target
 
 #: Exit statuses of ``diagnose`` and ``dump``; nothing usable is a ``UserError``.
 EXIT_HEALTHY = 0
@@ -25,36 +24,6 @@ StateDir = Annotated[
     typer.Option("--state-dir", metavar="DIR", help="Where incidents are kept (default: ~/.local/state/hangwatch)."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
-
-#: Addresses are best given by these variables: a command line is seen by everybody on the machine.
-TARGET_VARIABLES = {kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "slack")}
-Alertmanager = Annotated[
-    Optional[list[str]],  # noqa: UP045  # see above
-    typer.Option(
-        "--alertmanager",
-        metavar="URL",
-        envvar=TARGET_VARIABLES["alertmanager"],
-        help="Send alerts to this Alertmanager (may be repeated).",
-    ),
-]
-Webhook = Annotated[
-    Optional[list[str]],  # noqa: UP045  # see above
-    typer.Option(
-        "--webhook",
-        metavar="URL",
-        envvar=TARGET_VARIABLES["webhook"],
-        help="Post incidents to this address as JSON (may be repeated).",
-    ),
-]
-Slack = Annotated[
-    Optional[list[str]],  # noqa: UP045  # see above
-    typer.Option(
-        "--slack",
-        metavar="URL",
-        envvar=TARGET_VARIABLES["slack"],
-        help="Post incidents to this incoming webhook of Slack or the like (may be repeated).",
-    ),
-]
 
 
 class Format(str, Enum):
@@ -89,14 +58,6 @@ def check_patience(stall_after_s: float) -> float | None:
     if stall_after_s < 0:
         raise UserError(f"--stall-after {stall_after_s:g} is negative; give the patience in seconds, for example 60")
     return stall_after_s or None
-
-
-def parse_targets(
-    alertmanager: list[str] | None, webhook: list[str] | None, slack: list[str] | None
-) -> tuple[Target, ...]:
-    """Who is told of incidents beside this terminal. Raises ``PushError``."""
-    given = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
-    return tuple(parse_target(kind, url) for kind, urls in given.items() for url in urls or () if url)
 
 
 def hang_status(incident: Incident) -> int:

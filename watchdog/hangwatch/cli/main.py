@@ -1,22 +1,57 @@
-"""``hangwatch``: the command line. User errors are caught here, once, and printed as one line."""
+"""``hangwatch``: the command line. User errors are caught here, once, and printed as one line.
+
+A command is imported when it is called, and no other: reading dumps needs no web server.
+"""
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from hangwatch import __version__
-from hangwatch.agent.errors import UserError
-from hangwatch.cli import agent, demo, diagnose, doctor, dump, env, run, status
-from hangwatch.outputs.access import TokenError
-from hangwatch.outputs.bundle import BundleError
-from hangwatch.outputs.push import PushError
-from hangwatch.outputs.server import ServerError
+from hangwatch.model.errors import PlainError
+
+if TYPE_CHECKING:
+    from typer.core import TyperCommand
+
+#: The commands in the order of the help, each with its settings: the module of that name has a function of that name.
+#: Options of `run` end where the command begins, so that `hangwatch run torchrun --nproc-per-node 8` needs no `--`.
+COMMANDS: dict[str, dict[str, Any]] = {
+    "run": {"allow_interspersed_args": False, "ignore_unknown_options": False},
+    "agent": {},
+    "env": {},
+    "status": {},
+    "dump": {},
+    "diagnose": {},
+    "doctor": {},
+    "demo": {},
+}
+
+
+class _Commands(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names for the help and for suggestions
+
+    def get_command(self, ctx: object, cmd_name: str, /) -> TyperCommand | None:
+        """The command of that name, imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        function = getattr(importlib.import_module(f"hangwatch.cli.{cmd_name}"), cmd_name)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        alone.command(cmd_name, context_settings=COMMANDS[cmd_name])(function)
+        command: TyperCommand = typer.main.get_command(alone)  # type: ignore[assignment]
+        return command
+
 
 app = typer.Typer(
     name="hangwatch",
+    cls=_Commands,
     help="Finds, proves and explains hangs of distributed PyTorch and DeepSpeed jobs while they happen.",
     no_args_is_help=True,
     add_completion=False,
@@ -40,24 +75,13 @@ def _options(
     """Options of hangwatch itself."""
 
 
-# Options of `run` end where the command begins, so that `hangwatch run torchrun --nproc-per-node 8` needs no `--`.
-app.command("run", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False})(run.run)
-app.command("agent")(agent.agent)
-app.command("env")(env.env)
-app.command("status")(status.status)
-app.command("dump")(dump.dump)
-app.command("diagnose")(diagnose.diagnose)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-
-
 def main() -> None:
     """Entry point of the ``hangwatch`` command."""
     try:
         app()
-    except (UserError, ServerError, BundleError, PushError, TokenError) as error:
+    except PlainError as error:
         sys.stderr.write(f"hangwatch: {error}\n")
-        sys.exit(error.status if isinstance(error, UserError) else 2)
+        sys.exit(error.status)
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         sys.exit(0)

@@ -23,16 +23,8 @@ from hangwatch.agent.errors import EXIT_STOPPED
 from hangwatch.agent.launch import end_tree, exit_status, pass_signals, start_command, wait_for_command
 from hangwatch.agent.log import log_to
 from hangwatch.agent.watch import Agent
-from hangwatch.cli.common import (
-    TARGET_VARIABLES,
-    Alertmanager,
-    Slack,
-    StateDir,
-    Webhook,
-    check_patience,
-    parse_targets,
-    stderr_console,
-)
+from hangwatch.cli.common import StateDir, check_patience, stderr_console
+from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook, parse_targets
 from hangwatch.model.incident import HANG_KINDS, Incident
 from hangwatch.outputs.access import TOKEN_VARIABLES, read_token
 from hangwatch.outputs.metrics import Metrics

@@ -17,6 +17,7 @@ from pathlib import Path
 from aiohttp import web
 from markupsafe import Markup
 
+from hangwatch.model.errors import PlainError
 from hangwatch.outputs.html.elements import NOTHING
 from hangwatch.outputs.html.shell import PAGE_POLICY, render_page
 
@@ -36,7 +37,7 @@ _HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class TokenError(Exception):
+class TokenError(PlainError):
     """A token that cannot be read or used; the message is one line with the repair."""
 
 

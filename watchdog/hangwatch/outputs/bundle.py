@@ -31,6 +31,7 @@ import msgspec
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, GroupProgress
 from hangwatch.model.devices import NodeFacts
+from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
@@ -45,7 +46,7 @@ _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
 
 
-class BundleError(Exception):
+class BundleError(PlainError):
     """A bundle that cannot be written or read; the message is one line with the repair."""
 
 

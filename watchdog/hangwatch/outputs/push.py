@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from hangwatch import __version__
+from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics_view import ReceiverMetrics
 from hangwatch.outputs.notices import RECEIVERS, Notice, Receiver, utc_now
@@ -36,7 +37,7 @@ CLOSE_GRACE_S = 5.0
 _TRY_AGAIN = frozenset({408, 425, 429})
 
 
-class PushError(Exception):
+class PushError(PlainError):
     """An address that cannot be used; the message is one line with the repair, and does not hold the address."""
 
 

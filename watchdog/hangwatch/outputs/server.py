@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
+from hangwatch.model.errors import PlainError
 from hangwatch.outputs.access import Access
 from hangwatch.outputs.metrics import Metrics
 from hangwatch.outputs.page import Page
@@ -28,7 +29,7 @@ _SHUTDOWN_S = 1.0
 _LISTEN = re.compile(r"(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s]*):(?P<port>[0-9]{1,5})", re.ASCII)
 
 
-class ServerError(Exception):
+class ServerError(PlainError):
     """An address that cannot be understood or listened on; the message is one line with the repair."""
 
 

@@ -10,9 +10,10 @@ import contextlib
 import marshal
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
-from typing import Any, cast
+from typing import cast
 
 from hangwatch.analysis.lanes import condense, make_ledger
 from hangwatch.model.collectives import Group, Ledger, Operation
@@ -21,15 +22,19 @@ from hangwatch.sources.flight_entries import FRAMES_LIMIT, WITH_EVENTS, EntryFor
 from hangwatch.sources.flight_groups import GroupTable
 
 _Entries = Sequence[Mapping[object, object]]
+_Row = tuple[object, ...]
 _Numbers = Sequence[int | None]
 _KIND = (
     "pg_id", "process_group", "profiling_name", "timeout_ms", "is_p2p", "input_dtypes", "output_dtypes", "input_sizes",
     "output_sizes", "frames",
 )  # fmt: skip
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
-_FIELDS = (*_KIND, *_TIMES, "record_id", "collective_seq_id", "p2p_seq_id", "state", "retired", "id", "seq_id")
-#: Lists longer than this are known by their identity: hostile input may refer to one of them a million times.
-_LIST_LIMIT = 64
+_CALL = (*_TIMES, "record_id", "collective_seq_id", "p2p_seq_id", "state", "retired", "id", "seq_id")
+_STATES = {"started": 1, "completed": 3}
+#: What has more parts than this is known by its identity: hostile input may refer to it a million times.
+_PLAIN_LIMIT = 128
+_TEXT_LIMIT = 4096
+_BITS = 1 << 63
 
 
 @dataclass
@@ -52,70 +57,109 @@ class Entries:
 
 def parse_entries(entries: Sequence[object], groups: GroupTable) -> Entries:
     """All entries, in order of record id; those that cannot be used are left out and counted."""
-    mappings = [entry for entry in entries if isinstance(entry, Mapping)]
-    kinds = _Kinds(EntryParser(groups))
-    rows, kind = [], []
-    for entry, row in zip(mappings, _rows(mappings), strict=True):
-        number = kinds.find(entry, row)
-        if number is not None:
-            rows.append(row)
-            kind.append(number)
-    columns = dict(zip(_FIELDS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(_FIELDS, ())
+    mappings = [entry for entry in entries if isinstance(entry, dict)]
+    rows, names = _rows(mappings)
+    width = sum(name in _KIND for name in names)
+    kinds = _Kinds(EntryParser(groups), names[:width])
+    numbers = kinds.find_all(mappings, [row[:width] for row in rows])
+    kind = [number for number in numbers if number is not None]
+    if len(kind) < len(rows):
+        rows = [row for row, number in zip(rows, numbers, strict=True) if number is not None]
+    columns = dict.fromkeys(_CALL, (None,) * len(rows)) | dict(zip(names, zip(*rows, strict=True), strict=False))
     p2p = [one.p2p for one in kinds.known]
-    events = [one.backend in WITH_EVENTS for one in kinds.known]
-    created, began, ended = (_numbers(columns[name]) for name in _TIMES)
+    created, began, ended = (_times(columns[name]) for name in _TIMES)
     older = columns["seq_id"]
-    collective, to_point = _numbers(columns["collective_seq_id"], older), _numbers(columns["p2p_seq_id"])
-    sent = _numbers(columns["p2p_seq_id"], older) if None in to_point else to_point
-    states = [
-        3
-        if state == "completed" or (retired is True and not events[k])
-        else int(state == "started" or (start or 0) > 0)
-        for k, state, retired, start in zip(kind, columns["state"], columns["retired"], began, strict=True)
-    ]
-    ledger = make_ledger(
-        kinds.known,
-        kind,
-        _numbers(columns["record_id"], columns["id"]),
-        [there if p2p[k] else here for k, here, there in zip(kind, collective, sent, strict=True)],
-        [number or 0 for number in created],
-        states,
-    )
-    counted = {k for k, number in zip(kind, to_point, strict=True) if number}
+    seqs, to_point = _numbers(columns["collective_seq_id"], older), _numbers(columns["p2p_seq_id"])
+    if True in p2p:
+        sent = _numbers(columns["p2p_seq_id"], older) if None in to_point else to_point
+        seqs = [there if p2p[k] else here for k, here, there in zip(kind, seqs, sent, strict=True)]
+    states = _states(columns["state"])
+    for at, state in enumerate(states):
+        if state != _STATES["completed"]:
+            if columns["retired"][at] is True and kinds.known[kind[at]].backend not in WITH_EVENTS:
+                states[at] = _STATES["completed"]
+            elif began[at] > 0:
+                states[at] = _STATES["started"]
+    records = _numbers(columns["record_id"], columns["id"])
+    ledger = make_ledger(kinds.known, kind, records, seqs, created, states)
+    counted = {k for k, number in zip(kind, to_point, strict=True) if number} if any(to_point) else set()
     mixed = frozenset(one.group.name for k, one in enumerate(kinds.known) if one.p2p or k in counted)
-    newest = max((max(filter(None, times), default=0) for times in (created, began, ended)), default=0)
+    newest = max((max(times, default=0) for times in (created, began, ended)), default=0)
     return Entries(ledger, len(entries) - len(ledger), kinds.groups, mixed, newest if newest > 0 else None)
 
 
-def _rows(entries: _Entries) -> Iterable[tuple[object, ...]]:
-    """The fields of each entry, None where it has none of that name: in one go, because entries lie far apart in memory."""
-    there = [name for name in _FIELDS if entries and name in entries[0]]
-    if len(there) > 1:
-        places = [there.index(name) if name in there else -1 for name in _FIELDS]
+def _rows(entries: _Entries) -> tuple[list[_Row], list[str]]:
+    """The fields of each entry in one go, because entries lie far apart in memory; with the names of those there are."""
+    names = [name for name in (*_KIND, *_CALL) if entries and name in entries[0]]
+    if len(names) > 1:
         with contextlib.suppress(KeyError):
-            found = [(*row, None) for row in map(itemgetter(*there), entries)]
-            return map(itemgetter(*places), found)
-    return (tuple(entry.get(name) for name in _FIELDS) for entry in entries)
+            return list(map(itemgetter(*names), entries)), names
+    names = [*_KIND, *_CALL]
+    return [tuple(entry.get(name) for name in names) for entry in entries], names
 
 
-@dataclass
+class _Met:
+    """A kind of entries that was met: its fields, its number, and the kind that came after it the last time."""
+
+    __slots__ = ("number", "row", "then")
+
+    def __init__(self, row: _Row | None, number: int | None) -> None:
+        self.row = row
+        self.number = number
+        self.then: _Met | None = None
+
+
 class _Kinds:
-    """The kinds of operations met so far; each was parsed once."""
+    """The kinds of operations met so far; each was parsed once. ``names`` are those of a row's fields."""
 
-    parser: EntryParser
-    known: list[Operation] = field(default_factory=list)
-    groups: dict[int, Group] = field(default_factory=dict)
-    _seen: dict[object, int | None] = field(default_factory=dict)
-    _alike: dict[object, int] = field(default_factory=dict)
+    def __init__(self, parser: EntryParser, names: Sequence[str]) -> None:
+        self.parser = parser
+        self.known: list[Operation] = []
+        self.groups: dict[int, Group] = {}
+        self._frames = names.index("frames") if "frames" in names else None
+        self._seen: dict[object, _Met] = {}
+        self._plain: set[int] = set()
+        self._alike: dict[object, int] = {}
 
-    def find(self, entry: Mapping[object, object], row: Sequence[object]) -> int | None:
-        """The number of an entry's kind; None where it cannot be used."""
-        key = _key(row)
-        try:
-            return self._seen[key]
-        except KeyError:
-            found = self._seen[key] = self._parse(entry)
-            return found
+    def find_all(self, entries: _Entries, rows: Iterable[_Row]) -> list[int | None]:
+        """The number of each entry's kind; None where it cannot be used.
+
+        A program calls in the order of the step before, so the kind that followed the last time is compared first.
+        """
+        found: list[int | None] = []
+        last = _Met(None, None)
+        for entry, row in zip(entries, rows, strict=True):
+            then = last.then
+            if then is None or then.row != row:
+                then = self._find(entry, row)
+                last.then = then if then.row is not None else None
+            last = then
+            found.append(then.number)
+        return found
+
+    def _find(self, entry: Mapping[object, object], row: _Row) -> _Met:
+        values, frames = (row, None) if self._frames is None else (row[: self._frames], row[self._frames])
+        plain = self._is_plain(values, frames)
+        # What is the same for entries of one kind: their values where those are plain, else the very objects.
+        key: object = marshal.dumps(cast("tuple[int, ...]", values), 2) if plain else tuple(map(id, values))
+        if frames:
+            sites = frames[:FRAMES_LIMIT] if isinstance(frames, (list, tuple)) else (frames,)
+            key = (key, *map(id, sites))
+        met = self._seen.get(key)
+        if met is None:
+            met = self._seen[key] = _Met(row if plain else None, self._parse(entry))
+        return met
+
+    def _is_plain(self, values: _Row, frames: object) -> bool:
+        """Whether comparing anything with these costs next to nothing: they are few, short and no deeper than usual."""
+        if frames is not None and not (isinstance(frames, (list, tuple)) and len(frames) <= FRAMES_LIMIT):
+            return False
+        for frame in frames or ():
+            if id(frame) not in self._plain:
+                if not isinstance(frame, dict) or _weigh(tuple(frame.values()), 1) > _PLAIN_LIMIT:
+                    return False
+                self._plain.add(id(frame))
+        return _weigh(values, 3) <= _PLAIN_LIMIT
 
     def _parse(self, entry: Mapping[object, object]) -> int | None:
         try:
@@ -134,19 +178,20 @@ class _Kinds:
         return number
 
 
-def _key(row: Sequence[object]) -> object:
-    """What is the same for entries of one kind: values where they are short, else the very objects."""
-    values, inputs, outputs, frames = row[: len(_KIND) - 1], cast("Any", row[7]), cast("Any", row[8]), row[9]
-    try:
-        long = sum(map(len, inputs or ())) + sum(map(len, outputs or ())) > _LIST_LIMIT
-        known: object = tuple(map(id, values)) if long else marshal.dumps(cast("tuple[int, ...]", values), 2)
-    except (TypeError, ValueError):
-        known = tuple(map(id, values))
-    if not frames:
-        return known
-    if not isinstance(frames, (list, tuple)):
-        return (known, id(frames))
-    return (known, *map(id, frames if len(frames) <= FRAMES_LIMIT else frames[:FRAMES_LIMIT]))
+def _weigh(value: object, depth: int) -> int:
+    """How many short texts and small numbers these are, in lists so deep at most; more than the limit for anything else."""
+    if isinstance(value, str):
+        return 1 if len(value) <= _TEXT_LIMIT else _PLAIN_LIMIT + 1
+    if value is None or isinstance(value, int):
+        return 1 if value is None or -_BITS < value < _BITS else _PLAIN_LIMIT + 1
+    if depth == 0 or not isinstance(value, (list, tuple)) or len(value) > _PLAIN_LIMIT:
+        return _PLAIN_LIMIT + 1
+    total = 0
+    for item in value:
+        total += _weigh(item, depth - 1)
+        if total > _PLAIN_LIMIT:
+            break
+    return total
 
 
 def _numbers(column: Sequence[object], older: Sequence[object] = ()) -> _Numbers:
@@ -158,6 +203,21 @@ def _numbers(column: Sequence[object], older: Sequence[object] = ()) -> _Numbers
     if older and None in found:
         return [parse_number(old) if number is None else number for number, old in zip(found, older, strict=True)]
     return found
+
+
+def _times(column: Sequence[object]) -> Sequence[int]:
+    """Moments, 0 where there is none."""
+    try:
+        return array("q", [value or 0 for value in cast("Sequence[int | None]", column)])
+    except (TypeError, OverflowError):
+        return [parse_number(value) or 0 for value in column]
+
+
+def _states(column: Sequence[object]) -> bytearray:
+    try:
+        return bytearray(map(_STATES.get, cast("Sequence[str]", column), repeat(0)))
+    except TypeError:  # a state that is a list
+        return bytearray(_STATES.get(state, 0) if isinstance(state, str) else 0 for state in column)
 
 
 def _has_batches(ledger: Ledger) -> bool:

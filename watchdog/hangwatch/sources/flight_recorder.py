@@ -25,7 +25,7 @@ from hangwatch.sources.proc import read_stat
 __all__ = ["FlightFormatError", "fetch_flight", "load_pickle", "merge_flights", "parse_flight", "progress_of"]
 
 _SOURCE = "flight recorder"
-_ENTRIES_LIMIT = 1_000_000
+_ENTRIES_LIMIT = 200_000
 
 
 def parse_flight(
