@@ -155,12 +155,17 @@ class Tab:
         ]
         await self.call("Emulation.setEmulatedMedia", features=features)
 
+    async def picture(self, width: int | None = None, height: int | None = None, top: int = 0) -> bytes:
+        """The page as PNG: all of it, or so much from ``top`` on."""
+        part = {} if height is None else {"clip": {"x": 0, "y": top, "width": width, "height": height, "scale": 1}}
+        taken = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, **part)
+        return base64.b64decode(taken["data"])
+
     async def shoot(self, name: str) -> Path:
         """A picture of the whole page in ``build/screenshots``."""
-        picture = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         file = SCREENSHOTS / f"{name}.png"
-        file.write_bytes(base64.b64decode(picture["data"]))
+        file.write_bytes(await self.picture())
         assert file.stat().st_size > 10_000
         return file
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,10 +10,13 @@ import msgspec
 sys.path.append(str(Path(__file__).resolve().parents[1] / "causes"))
 
 from hangwatch.agent.document import make_incident
+from hangwatch.analysis.progress import live_job
 from hangwatch.causes.diagnosis import diagnose
-from hangwatch.model.capture import Capture
+from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Incident
-from hangwatch.model.live import LiveJob, LiveRank, LiveView
+from hangwatch.model.live import GroupFront, LiveView
+from hangwatch.outputs.history import History
 from recorded import load
 from replicas import enlarged
 
@@ -37,29 +39,51 @@ def hang_of_eight() -> tuple[Incident, Capture]:
 
 
 def hang_of_many() -> tuple[Incident, Capture]:
-    """A stall of 4,096 ranks: the verdict on two, with every rank's copies in its place."""
-    incident, capture = judged(load("blocked_io"))
-    verdict = incident.verdict
-    named = _copies(verdict.culprit_ranks, MANY), _copies(verdict.waiting_ranks, MANY)
-    ranks = [msgspec.structs.replace(entry, rank=rank) for entry in incident.ranks for rank in MANY[entry.rank]]
-    larger = msgspec.structs.replace(
-        incident,
-        verdict=msgspec.structs.replace(verdict, culprit_ranks=named[0], waiting_ranks=named[1]),
-        job=msgspec.structs.replace(incident.job, world_size=4096),
-        ranks=tuple(sorted(ranks, key=lambda entry: entry.rank)),
-    )
-    return larger, enlarged(capture, MANY)
-
-
-def _copies(ranks: Sequence[int], copies: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    return tuple(sorted(new for rank in ranks for new in copies[rank]))
+    """A stall of 4,096 ranks."""
+    return judged(enlarged(load("blocked_io"), MANY))
 
 
 def view_of(incident: Incident, capture: Capture) -> LiveView:
     """What an agent shows while the incident stands."""
-    ranks = tuple(LiveRank(entry.rank, entry.node, entry.pid, entry.state) for entry in incident.ranks)
-    job = LiveJob(
-        id=incident.job.id, world_size=incident.job.world_size, launcher=incident.job.launcher,
-        command=incident.job.command, ranks=ranks, incident=incident, capture=capture,
+    identities = [rank.identity for rank in capture.ranks]
+    beats = {rank.identity.pid: _beat(rank, capture.at_ns) for rank in capture.ranks}
+    states = {entry.rank: entry.state for entry in incident.ranks}
+    job = live_job(incident.job, identities, beats, states, capture.at_ns)
+    return LiveView(capture.at_ns, (msgspec.structs.replace(job, incident=incident, capture=capture),))
+
+
+def _beat(rank: RankCapture, at_ns: int) -> Beat:
+    """The beat that the capture's numbers were in."""
+    groups = tuple(
+        BeatGroup(
+            name=p.group.name, ranks=p.group.ranks, description=p.group.description,
+            enqueued=p.enqueued, completed=p.completed, unmoved_s=34.0,
+        )
+        for p in rank.progress or ()
     )  # fmt: skip
-    return LiveView(capture.at_ns, (job,))
+    return Beat(1, rank.identity.pid, 0, 70, at_ns, rank=rank.rank, initialized=True, groups=groups)
+
+
+def history_of(view: LiveView) -> History:
+    """What a page has seen that has watched the last two minutes: the numbers rose, and have stood for 34 s."""
+    history = History()
+    for ago_s in range(120, -1, -2):
+        come = min(1.0, (120 - ago_s) / 86)
+        jobs = tuple(
+            msgspec.structs.replace(job, groups=tuple(_earlier(group, come) for group in job.groups))
+            for job in view.jobs
+        )
+        history.remember(LiveView(view.at_ns - ago_s * 1_000_000_000, jobs))
+    return history
+
+
+def _earlier(group: GroupFront, come: float) -> GroupFront:
+    front, slowest = round(group.front * come), round(group.slowest * come)
+    return msgspec.structs.replace(group, front=front, slowest=slowest)
+
+
+def view_of_several() -> LiveView:
+    """A node with a job that hangs and one that does not."""
+    hang = view_of(*hang_of_eight())
+    (calm,) = view_of(*judged(load("slow"))).jobs
+    return LiveView(hang.at_ns, (msgspec.structs.replace(calm, id="a-quiet-job", incident=None), *hang.jobs))

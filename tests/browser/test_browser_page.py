@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from chromium import LOW_CONTRAST, browse, unnamed
-from hangs import hang_of_eight, hang_of_many, view_of
+from hangs import hang_of_eight, hang_of_many, history_of, view_of, view_of_several
 
 from hangwatch.demos import find_scenario
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.history import History
 from hangwatch.outputs.metrics import Metrics
 from hangwatch.outputs.page import Page
 from hangwatch.outputs.server import start_server
@@ -25,9 +26,11 @@ _SUMMARY = "document.querySelector('.banner .summary')?.textContent"
 
 
 @asynccontextmanager
-async def served(state: Path, view: LiveView, token: str | None = None) -> AsyncIterator[str]:
+async def served(
+    state: Path, view: LiveView, token: str | None = None, history: History | None = None
+) -> AsyncIterator[str]:
     """The address of a server whose page shows ``view``."""
-    server = await start_server("127.0.0.1", 0, Metrics(), dict, Page(state, lambda: view), token)
+    server = await start_server("127.0.0.1", 0, Metrics(), dict, Page(state, lambda: view, history), token)
     try:
         yield server.url
     finally:
@@ -76,7 +79,8 @@ async def test_the_page_can_be_read_at_any_size(
     """Light and dark: enough contrast, a name for everything a screen reader meets, no error, and pictures for CI to keep."""
     incident, capture = make()
     write_bundle(tmp_path, incident, None)
-    async with served(tmp_path, view_of(incident, capture)) as url, browse(chromium) as tab:
+    view = view_of(incident, capture)
+    async with served(tmp_path, view, history=history_of(view)) as url, browse(chromium) as tab:
         for dark in (False, True):
             await tab.look(dark=dark)
             await tab.open(url)
@@ -90,13 +94,43 @@ async def test_the_page_can_be_read_at_any_size(
 
 
 @pytest.mark.asyncio
+async def test_several_jobs_are_told_apart(chromium: str, tmp_path: Path) -> None:
+    """The job that hangs comes first, each has a line above that leads to it, and a phone need not scroll sideways."""
+    async with served(tmp_path, view_of_several()) as url, browse(chromium) as tab:
+        await tab.look(width=390, height=844)
+        await tab.open(url)
+        names = await tab.evaluate("[...document.querySelectorAll('h1')].map(e => e.textContent)")
+        assert [name.split()[1] for name in names] == ["labels_none", "a-quiet-job"]
+        targets = await tab.evaluate(
+            "[...document.querySelectorAll('.jobs a')].map(e => !!document.querySelector(e.hash))"
+        )
+        assert targets == [True, True]
+        assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert await tab.evaluate(LOW_CONTRAST) == []
+        assert await unnamed(tab) == []
+        await tab.shoot("page-several-phone")
+        assert tab.problems == []
+
+
+@pytest.mark.asyncio
+async def test_a_node_without_jobs_says_so(chromium: str, tmp_path: Path) -> None:
+    """An empty page tells what to do, and that nothing has happened."""
+    async with served(tmp_path, LiveView(1)) as url, browse(chromium) as tab:
+        await tab.open(url)
+        assert "hangwatch run" in await tab.evaluate("document.querySelector('.banner').textContent")
+        assert "none so far" in await tab.evaluate("document.querySelector('#incidents').textContent")
+        assert await unnamed(tab) == []
+        assert tab.problems == []
+
+
+@pytest.mark.asyncio
 async def test_a_token_is_asked_for_once(chromium: str, tmp_path: Path) -> None:
     """The page to sign in takes the token by the keyboard and leads to the page, live; a wrong one leads nowhere."""
     incident, capture = hang_of_eight()
     token = "-".join(["a", "token", "of", "enough", "characters"])
     async with served(tmp_path, view_of(incident, capture), token) as url, browse(chromium) as tab:
         await tab.open(url)
-        assert await tab.evaluate("document.activeElement.id") == "token"
+        await tab.wait_for("document.activeElement.id === 'token'")
         assert await unnamed(tab) == []
         assert incident.verdict.summary not in await tab.evaluate("document.documentElement.outerHTML")
         for typed, seen in (("wrong", "[role=alert]"), (token, ".banner .summary")):

@@ -94,7 +94,8 @@ def _live(text: str) -> str:
     )  # fmt: skip
     history = {text: {text: (FrontPoint(1.0, 3, 2), FrontPoint(2.0, 7, 6))}}
     listed = IncidentSummary(incident.id, text, incident.onset_at, None, "deadlock", True, "critical", text, (0,))
-    return lay_out(render_parts(LiveView(5, (job,)), history, (listed,)))
+    quiet = msgspec.structs.replace(job, id="quiet", incident=None, capture=None)
+    return lay_out(render_parts(LiveView(5, (job, quiet)), history, (listed,)))
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))

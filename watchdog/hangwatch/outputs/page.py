@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from hangwatch.model.live import LiveView
 from hangwatch.outputs.archive import Archive
 from hangwatch.outputs.bundle import BundleError, is_incident_id, read_bundle
 from hangwatch.outputs.events import Events
+from hangwatch.outputs.history import History
 from hangwatch.outputs.html.elements import listing
-from hangwatch.outputs.html.fronts import FrontPoint
 from hangwatch.outputs.html.incident import render_incident
 from hangwatch.outputs.html.live import lay_out, render_parts
 from hangwatch.outputs.html.shell import read_asset, render_page
@@ -28,9 +27,6 @@ from hangwatch.outputs.report import title_of
 log = logging.getLogger("hangwatch")
 
 _PERIOD_S = 1.0
-#: Ten minutes of fronts, a point every other second; groups beyond the limit are not drawn, so not kept either.
-_HISTORY_POINTS, _HISTORY_EVERY_S = 300, 2.0
-_HISTORY_GROUPS = 64
 _ASSETS = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 #: Files of a bundle that are handed out, and as what.
 _FILES = {
@@ -46,14 +42,17 @@ _FILE_POLICY = (
 
 
 class Page:
-    """One agent's page. ``live`` tells how things stand; it is called about once a second and must not block."""
+    """One agent's page. ``live`` tells how things stand; it is called about once a second and must not block.
 
-    def __init__(self, state_dir: Path, live: Callable[[], LiveView]) -> None:
+    ``history``: what has been seen already, where there is such.
+    """
+
+    def __init__(self, state_dir: Path, live: Callable[[], LiveView], history: History | None = None) -> None:
         self._state_dir = state_dir
         self._live = live
         self._archive = Archive(state_dir)
         self._events = Events()
-        self._histories: dict[str, dict[str, deque[FrontPoint]]] = {}
+        self._history = history or History()
         self._rendering = asyncio.Lock()
 
     def attach(self, application: web.Application) -> None:
@@ -85,31 +84,17 @@ class Page:
     async def _keep_current(self) -> None:
         while True:
             view = self._live()
-            self._remember(view)
+            self._history.remember(view)
             if self._events.watched:
                 parts = await self._render(view)
                 self._events.publish({id: str(html) for id, html in parts.items()})
             await asyncio.sleep(_PERIOD_S)
 
-    def _remember(self, view: LiveView) -> None:
-        at_s = view.at_ns / 1e9
-        self._histories = {job.id: self._histories.get(job.id, {}) for job in view.jobs}
-        for job in view.jobs:
-            known = self._histories[job.id]
-            for group in job.groups:
-                if group.label not in known and len(known) >= _HISTORY_GROUPS:
-                    continue
-                points = known.setdefault(group.label, deque(maxlen=_HISTORY_POINTS))
-                if not points or at_s - points[-1].at_s >= _HISTORY_EVERY_S * 0.9:
-                    points.append(FrontPoint(at_s, group.front, group.slowest))
-
     async def _render(self, view: LiveView) -> dict[str, Markup]:
-        histories = {
-            job: {label: tuple(points) for label, points in known.items()} for job, known in self._histories.items()
-        }
+        points = self._history.points()
 
         def render() -> dict[str, Markup]:
-            return render_parts(view, histories, self._archive.list())
+            return render_parts(view, points, self._archive.list())
 
         async with self._rendering:  # the archive is for one at a time
             return await asyncio.to_thread(render)

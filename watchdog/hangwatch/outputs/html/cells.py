@@ -15,11 +15,12 @@ from hangwatch.outputs.html.elements import NOTHING, join, plain, short_ranks, t
 
 #: Up to here every rank is a tile of its own.
 _MAX_TILES = 64
-#: Squares in a row and their pitch, in units of the drawing. Both counts are multiples of the 8 ranks of a usual node.
+#: Squares in a row; both counts are multiples of a block, the 8 ranks of a usual node, which stands a little apart.
 _COLUMNS, _COLUMNS_MANY = 64, 128
-_PITCH = 10
-_SIDE = 8
-_MARGIN = 46
+_BLOCK = 8
+#: In units of the drawing: from square to square, a square's side, what parts blocks, the room for numbers beside and above.
+_PITCH, _SIDE, _APART = 10, 8, 4
+_MARGIN, _TOP = 46, 16
 
 #: What the states mean, in the order in which they matter; a state not named here is drawn as unknown.
 STATES = {
@@ -85,26 +86,40 @@ def _squares(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
         for css, places in cells.items()
     )
     rings = (_ring(rank, *divmod(index, columns)) for index, rank in enumerate(ranks) if rank in culprits)
-    axis = (
-        Markup('<text x="{}" y="{}">{}</text>').format(_MARGIN - 6, row * _PITCH + _SIDE, ranks[row * columns])
-        for row in range(0, rows, 1 if rows <= 8 else 4)
-    )
+    # A region that scrolls, as thousands do on a phone, must be reachable by the keyboard.
     picture = Markup(
-        '<svg class="squares{}" role="img" aria-label="{} ranks; the list below tells their states" viewBox="0 0 {} {}">'
-    ).format(" many" if columns == _COLUMNS_MANY else "", len(ranks), _MARGIN + columns * _PITCH, rows * _PITCH + 2)
-    return picture + join(axis) + join(paths) + join(rings) + Markup("</svg>")
+        '<div class="scroll" tabindex="0" role="region" aria-label="ranks"><svg class="squares{}" role="img"'
+        ' aria-label="{} ranks; the list below tells their states" viewBox="0 0 {} {}">'
+    ).format(" many" if columns == _COLUMNS_MANY else "", len(ranks), _x(columns), _TOP + rows * _PITCH + 2)
+    return picture + join(_axes(ranks, rows, columns)) + join(paths) + join(rings) + Markup("</svg></div>")
+
+
+def _axes(ranks: list[int], rows: int, columns: int) -> Iterator[Markup]:
+    """The first rank of a row beside it, and what the columns add to it above: together they name any square."""
+    for row in range(0, rows, 1 if rows <= 8 else 4):
+        yield Markup('<text class="row" x="{}" y="{}">{}</text>').format(
+            _MARGIN - 6, _y(row) + _SIDE, ranks[row * columns]
+        )
+    for column in range(0, columns, 16):
+        yield Markup('<text x="{}" y="{}">{}</text>').format(_x(column), _TOP - 6, f"+{column}" if column else "rank")
+
+
+def _x(column: int) -> int:
+    return _MARGIN + column * _PITCH + column // _BLOCK * _APART
+
+
+def _y(row: int) -> int:
+    return _TOP + row * _PITCH
 
 
 def _path(places: Iterable[tuple[int, int]]) -> str:
-    return "".join(
-        f"M{_MARGIN + column * _PITCH} {row * _PITCH + 1}h{_SIDE}v{_SIDE}h-{_SIDE}z" for row, column in places
-    )
+    return "".join(f"M{_x(column)} {_y(row) + 1}h{_SIDE}v{_SIDE}h-{_SIDE}z" for row, column in places)
 
 
 def _ring(rank: int, row: int, column: int) -> Markup:
     return Markup(
         '<rect class="ring" x="{}" y="{}" width="{}" height="{}"><title>rank {}: culprit</title></rect>'
-    ).format(_MARGIN + column * _PITCH - 1, row * _PITCH, _PITCH, _PITCH, rank)
+    ).format(_x(column) - 1, _y(row), _PITCH, _PITCH, rank)
 
 
 def _count(css: str, places: Collection[object]) -> str:

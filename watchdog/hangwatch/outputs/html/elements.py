@@ -68,7 +68,7 @@ def place(file: str, line: int) -> Markup:
 def source_line(line: SourceLine) -> Markup:
     """Where, in which function, the text of the line, and through which library line."""
     source = Markup('<pre class="line"><code>{}</code></pre>').format(text(line.source)) if line.source else NOTHING
-    via = Markup('<p class="quiet">via {}</p>').format(code(line.via)) if line.via else NOTHING
+    via = Markup('<p class="via"><span class="quiet">via</span> {}</p>').format(code(line.via)) if line.via else NOTHING
     where = Markup('<p class="where">{} <span class="quiet">in</span> {}</p>')
     return where.format(place(line.file, line.line), code(line.function)) + source + via
 
@@ -109,17 +109,20 @@ def link(address: str) -> Markup:
     return Markup('<a href="{}" rel="noreferrer noopener">{}</a>').format(shown, text(label))
 
 
-def moment(rfc3339: str) -> Markup:
+def moment(rfc3339: str, *, whole_seconds: bool = False) -> Markup:
     """A time of the document, in its own words: RFC 3339 in UTC."""
     shown = excerpt(rfc3339, 40).replace("T", " ").removesuffix("Z")
+    shown = shown.partition(".")[0] if whole_seconds else shown
     return Markup('<time datetime="{}">{} UTC</time>').format(plain(rfc3339, 40), shown)
 
 
 def duration(seconds: float) -> str:
-    """``0.4 s``, ``34 s``, ``5 min 3 s``, ``2 h 4 min``."""
+    """``0.4 s``, ``34 s``, ``5 min 3 s``, ``2 min``, ``2 h 4 min``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"

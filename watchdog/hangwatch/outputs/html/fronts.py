@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from markupsafe import Markup
@@ -14,9 +14,15 @@ from hangwatch.outputs.html.tables import table
 #: Groups drawn; the others are in a table: a job of thousands of ranks has hundreds of groups.
 _MAX_CHARTS = 12
 _MAX_ROWS = 200
-_WIDTH, _HEIGHT = 600, 56
+_WIDTH, _HEIGHT = 600, 96
 #: Longer than an ordinary step of an ordinary job; only said, never judged by.
 _LONG_S = 5.0
+
+
+_KEY = Markup(
+    '<p class="key quiet">Sequence numbers over time: <i class="swatch front-line"></i> the first rank, '
+    '<i class="swatch slowest-line"></i> the last, <i class="swatch gap"></i> what lies between.</p>'
+)
 
 
 class FrontPoint(msgspec.Struct, frozen=True):
@@ -39,7 +45,7 @@ def render_fronts(groups: Sequence[GroupFront], history: Mapping[str, Sequence[F
     ]
     heads = ("Group", "Front", "Completed by all", "In flight", "Ranks behind")
     more = fold(f"{len(rest)} more groups", table(heads, rows), id="more-groups")
-    return Markup('<div class="fronts">{}</div>{}').format(charts, more)
+    return _KEY + Markup('<div class="fronts">{}</div>{}').format(charts, more)
 
 
 def _card(group: GroupFront, points: Sequence[FrontPoint]) -> Markup:
@@ -77,21 +83,26 @@ def _chart(label: str, points: Sequence[FrontPoint]) -> Markup:
         return Markup('<p class="chart quiet">the line begins with the next seconds</p>')
     first, last = points[0], points[-1]
     span_s = max(last.at_s - first.at_s, 1e-9)
-    low = min(point.slowest for point in points)
-    height = max(max(point.front for point in points) - low, 1)
+    low, high = min(point.slowest for point in points), max(point.front for point in points)
 
-    def line(values: Sequence[tuple[float, int]]) -> str:
+    def line(values: Iterable[tuple[float, int]]) -> str:
         return " ".join(
-            f"{(at_s - first.at_s) / span_s * _WIDTH:.1f},{_HEIGHT - 2 - (value - low) / height * (_HEIGHT - 4):.1f}"
+            f"{(at_s - first.at_s) / span_s * _WIDTH:.1f},"
+            f"{_HEIGHT - 3 - (value - low) / max(high - low, 1) * (_HEIGHT - 6):.1f}"
             for at_s, value in values
         )
 
-    front = line([(point.at_s, point.front) for point in points])
-    slowest = line([(point.at_s, point.slowest) for point in points])
-    back = line([(point.at_s, point.slowest) for point in reversed(points)])
+    front = line((point.at_s, point.front) for point in points)
+    slowest = line((point.at_s, point.slowest) for point in points)
+    back = line((point.at_s, point.slowest) for point in reversed(points))
     rate = (last.front - first.front) / span_s
     said = f"{label}: from {first.front} to {last.front} in {duration(span_s)}, {rate:.2g} operations a second"
-    return Markup(
+    drawing = Markup(
         '<svg class="chart" role="img" aria-label="{}" viewBox="0 0 {} {}" preserveAspectRatio="none"><title>{}</title>'
         '<polygon points="{} {}"/><polyline class="slowest" points="{}"/><polyline points="{}"/></svg>'
     ).format(plain(said, 400), _WIDTH, _HEIGHT, plain(said, 400), front, back, slowest, front)
+    # Words stand beside the drawing: in it they would be stretched with it.
+    return Markup(
+        '<div class="plot"><p class="values quiet" aria-hidden="true"><span>{}</span><span>{}</span></p>{}'
+        '<p class="times quiet" aria-hidden="true"><span>{} ago</span><span>now</span></p></div>'
+    ).format(high, low, drawing, duration(span_s))

@@ -10,7 +10,7 @@ from hangwatch.outputs.html.cells import render_cells
 from hangwatch.outputs.html.elements import NOTHING, code, join, moment, section, text
 from hangwatch.outputs.html.stacks import render_stacks
 from hangwatch.outputs.html.tables import render_groups, render_places
-from hangwatch.outputs.html.verdict import describe_job, render_missing, render_verdict
+from hangwatch.outputs.html.verdict import describe_job, render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.stack_tree import StackNode, merge_main_stacks
 
 
@@ -19,12 +19,15 @@ def render_incident(incident: Incident, capture: Capture | None, tree: StackNode
     if tree is None and capture is not None:
         tree = merge_main_stacks(capture)
     culprits = incident.verdict.culprit_ranks
+    job = incident.job
     states = {entry.rank: entry.state for entry in incident.ranks}
     ranks = render_cells(states, culprits, incident.job.world_size) + render_places(incident)
     return join(
         [
+            render_heading(job.id, job.launcher, job.world_size, job.command),
             render_verdict(incident),
             section("Ranks", ranks, id="ranks"),
+            render_reasons(incident.verdict),
             render_groups(incident),
             render_stacks(tree, culprits) if tree is not None else NOTHING,
             render_missing(incident),

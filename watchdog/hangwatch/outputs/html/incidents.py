@@ -19,7 +19,7 @@ def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[
         return Markup('<p class="quiet">none so far</p>')
     rows = [
         (
-            moment(one.onset_at),
+            moment(one.onset_at, whole_seconds=True),
             _kind(one),
             Markup('<a href="incidents/{}">{}</a>').format(quote(one.id), text(one.summary, 200)),
             short_ranks(one.culprit_ranks) if one.culprit_ranks else "",
@@ -42,5 +42,5 @@ def _kind(incident: IncidentSummary) -> Markup:
 
 def _end(incident: IncidentSummary, open_ids: Collection[str]) -> Markup:
     if incident.ended_at is not None:
-        return moment(incident.ended_at)
+        return moment(incident.ended_at, whole_seconds=True)
     return Markup('<strong class="open">open</strong>') if incident.id in open_ids else Markup("no end recorded")

@@ -7,18 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
+from hangwatch.model.incident import Severity
 from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.html.cells import describe_states, render_cells
-from hangwatch.outputs.html.elements import NOTHING, code, section, text
+from hangwatch.outputs.html.elements import NOTHING, section, text
 from hangwatch.outputs.html.fronts import FrontPoint, render_fronts
 from hangwatch.outputs.html.incidents import render_incidents
 from hangwatch.outputs.html.stacks import render_stacks
-from hangwatch.outputs.html.verdict import render_missing, render_verdict
+from hangwatch.outputs.html.tables import table
+from hangwatch.outputs.html.verdict import name_kind, render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.stack_tree import merge_main_stacks
 
 #: Of a state directory's incidents, the newest.
 _MAX_INCIDENTS = 50
+_SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+_FIRST_LOOK = Markup('<section class="banner info"><p class="summary">The first look is under way.</p></section>')
+_NO_JOB = Markup(
+    '<section class="banner info"><p class="summary">No job is running under watch on this node.</p><p>Start one with '
+    "<code>hangwatch run -- torchrun ...</code>, or set the environment of <code>hangwatch env</code> before it; "
+    "a job that runs already shows up by itself.</p></section>"
+)
 Histories = Mapping[str, Mapping[str, Sequence[FrontPoint]]]
 
 
@@ -30,31 +39,53 @@ def job_key(job_id: str) -> str:
 def render_parts(view: LiveView, histories: Histories, incidents: Sequence[IncidentSummary]) -> dict[str, Markup]:
     """All parts by element id, in their order on the page. ``histories``: by job and group, oldest point first."""
     parts: dict[str, Markup] = {}
-    for job in view.jobs:
+    jobs = sorted(view.jobs, key=_urgency)
+    if len(jobs) > 1:
+        parts["jobs"] = section("Jobs on this node", _overview(jobs))
+    for job in jobs:
         for name, content in _job_parts(job, histories.get(job.id, {})):
             parts[f"{job_key(job.id)}-{name}"] = content
     if not view.jobs:
-        words = "No job is running under watch." if view.at_ns else "The first look is under way."
-        parts["job-none"] = Markup("<section><p>{}</p></section>").format(words)
+        parts["job-none"] = _NO_JOB if view.at_ns else _FIRST_LOOK
     open_ids = {job.incident.id for job in view.jobs if job.incident is not None}
     listed = render_incidents(incidents[:_MAX_INCIDENTS], open_ids, total=len(incidents))
     parts["incidents"] = section("Incidents", listed)
     return parts
 
 
+def _urgency(job: LiveJob) -> tuple[int, str]:
+    """Jobs with an incident come first, the gravest of them before the others."""
+    return (_SEVERITIES.index(job.incident.verdict.severity) if job.incident is not None else len(_SEVERITIES), job.id)
+
+
+def _overview(jobs: Sequence[LiveJob]) -> Markup:
+    """All jobs in a line each, where there are several."""
+    rows = []
+    for job in jobs:
+        verdict = job.incident.verdict if job.incident is not None else None
+        kind = (
+            Markup('<span class="kind {}">{}</span>').format(verdict.severity, name_kind(verdict.kind))
+            if verdict is not None
+            else Markup('<span class="quiet">no hang</span>')
+        )
+        said = text(verdict.summary, 200) if verdict is not None else describe_states(_states(job))
+        name = Markup('<a href="#{}-head">{}</a>').format(job_key(job.id), text(job.id, 60))
+        rows.append((name, kind, said))
+    return table(("Job", "State", "What"), rows, css="jobs")
+
+
+def _states(job: LiveJob) -> dict[int, str]:
+    return {rank.rank: rank.state for rank in job.ranks}
+
+
 def _job_parts(job: LiveJob, history: Mapping[str, Sequence[FrontPoint]]) -> Iterator[tuple[str, Markup]]:
     incident = job.incident
-    states = {rank.rank: rank.state for rank in job.ranks}
+    states = _states(job)
     culprits = incident.verdict.culprit_ranks if incident is not None else ()
-    size = f", {job.world_size} ranks" if job.world_size is not None else ""
-    yield (
-        "head",
-        Markup("<h1>Job {} <span class=quiet>({}{}) {}</span></h1>").format(
-            text(job.id, 200), text(job.launcher, 40), size, code(job.command[:200]) if job.command else NOTHING
-        ),
-    )
+    yield "head", render_heading(job.id, job.launcher, job.world_size, job.command)
     yield "verdict", render_verdict(incident) if incident is not None else _calm(states)
     yield "ranks", section("Ranks", render_cells(states, culprits, job.world_size))
+    yield "reasons", render_reasons(incident.verdict) if incident is not None else NOTHING
     yield "groups", section("Progress of the groups", render_fronts(job.groups, history))
     seen = incident is not None and job.capture is not None
     yield "stacks", render_stacks(merge_main_stacks(job.capture), culprits) if seen and job.capture else NOTHING

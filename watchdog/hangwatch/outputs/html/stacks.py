@@ -71,12 +71,16 @@ def _frame(node: StackNode) -> Markup:
     frame = node.frame
     if frame is None:
         return NOTHING
-    source = (
-        Markup('<pre class="line"><code>{}</code></pre>').format(excerpt(frame.source)) if frame.source else NOTHING
-    )
-    ends = Markup(' <span class="quiet">{} end here</span>').format(number_ranks(node.ends)) if node.ends else NOTHING
-    return Markup('<li class="{}">{} {}{}{}</li>').format(
+    source = Markup("<code class=source>{}</code>").format(excerpt(frame.source)) if frame.source else NOTHING
+    ends = _ends(node.ends) if node.ends else NOTHING
+    return Markup('<li class="{}"><span>{} {}{}</span>{}</li>').format(
         _css(frame), code(frame.function), place(frame.file, frame.line), ends, source
+    )
+
+
+def _ends(ranks: Collection[int]) -> Markup:
+    return Markup(' <span class="ends">{} {} here</span>').format(
+        number_ranks(ranks), "end" if len(ranks) > 1 else "ends"
     )
 
 
@@ -101,8 +105,9 @@ def _flame(root: StackNode, culprits: frozenset[int]) -> Markup:
         " Your code is the strong colour."
     )
     return Markup(
-        '<figure class="flame"><svg role="img" aria-label="flame graph of the merged stacks; the tree below says the same"'
-        ' width="100%" height="{}">{}</svg><figcaption class="quiet">{}</figcaption></figure>'
+        '<figure class="flame"><div class="scroll" tabindex="0" role="region" aria-label="flame graph"><svg role="img"'
+        ' aria-label="flame graph of the merged stacks; the tree below says the same" width="100%" height="{}">{}</svg></div>'
+        '<figcaption class="quiet">{}</figcaption></figure>'
     ).format((deepest + 1) * _ROW, join(bars), caption)
 
 

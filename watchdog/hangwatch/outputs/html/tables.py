@@ -44,7 +44,7 @@ def render_groups(incident: Incident) -> Markup:
         for name, numbers in found.items()
         for place, ((enqueued, completed), ranks) in enumerate(sorted(numbers.items()))
     ]
-    shown = table(("Group", "Enqueued", "Completed", "", "Ranks"), rows[:_MAX_ROWS], css="groups")
+    shown = table(("Group", "Enqueued", "Completed", "State", "Ranks"), rows[:_MAX_ROWS], css="groups")
     return section("Groups", shown + _more(len(rows)), id="groups")
 
 

@@ -1,4 +1,7 @@
-"""The verdict: what it is, who and where, why, and what to do; in the order in which it is asked at three in the morning."""
+"""The verdict: what it is, who and where, why, and what to do; in the order in which it is asked at three in the morning.
+
+What it rests on (the proof, who waits for whom, what is less likely) is a part of its own, shown below the ranks.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +44,13 @@ def name_kind(kind: str) -> str:
 
 
 def render_verdict(incident: Incident) -> Markup:
-    """The whole verdict of an incident."""
+    """What is wrong, both sides' lines, the cause and what to do."""
     verdict = incident.verdict
     return join(
         [
             render_banner(incident),
             _divergence(verdict.divergence, verdict) if verdict.divergence is not None else NOTHING,
             _cause(verdict.cause) if verdict.cause is not None else NOTHING,
-            _reasons(verdict),
-            _alternatives(verdict.alternatives),
         ]
     )
 
@@ -61,7 +62,6 @@ def render_banner(incident: Incident) -> Markup:
         _fact("Culprit", number_ranks(verdict.culprit_ranks)) if verdict.culprit_ranks else NOTHING,
         _fact("Waiting", number_ranks(verdict.waiting_ranks)) if verdict.waiting_ranks else NOTHING,
         _fact("Operation", _operation(verdict.collective)) if verdict.collective is not None else NOTHING,
-        _fact("Cause", text(verdict.cause.title)) if verdict.cause is not None else NOTHING,
         _fact("Since", _times(incident)),
     ]
     return Markup(
@@ -88,18 +88,18 @@ def _fact(name: str, value: str | Markup) -> Markup:
 
 
 def _times(incident: Incident) -> Markup:
-    times = moment(incident.onset_at)
+    times = moment(incident.onset_at, whole_seconds=True)
     if incident.ended_at is not None:
-        return times + Markup(", ended ") + moment(incident.ended_at)
+        return times + Markup(", ended ") + moment(incident.ended_at, whole_seconds=True)
     return times + Markup('<span class="elapsed" data-since="{}"></span>').format(plain(incident.onset_at, 40))
 
 
 def _operation(collective: Collective) -> Markup:
     number = f" number {collective.seq}" if collective.seq is not None else ""
-    sizes = ", ".join("\u00d7".join(map(str, size)) or "scalar" for size in collective.sizes[:4])
-    kinds = ", ".join(collective.dtypes[:4])
-    tensors = f", {kinds} {sizes}".rstrip() if sizes or kinds else ""
-    return code(collective.op) + Markup("{} in {}{}").format(number, code(collective.group), text(tensors))
+    kinds = (*collective.dtypes, *[""] * len(collective.sizes))
+    tensors = [f"{kind}[{', '.join(map(str, size))}]" for kind, size in zip(kinds, collective.sizes, strict=False)]
+    of = Markup(" of {}").format(code(", ".join(tensors[:4]))) if tensors else NOTHING
+    return code(collective.op) + of + Markup("{} in {}").format(number, code(collective.group))
 
 
 def _divergence(divergence: Divergence, verdict: Verdict) -> Markup:
@@ -115,12 +115,20 @@ def _divergence(divergence: Divergence, verdict: Verdict) -> Markup:
     others = set(verdict.waiting_ranks) - set(verdict.culprit_ranks)
     # In a tie or a cycle all ranks are named, and calling one side the culprit would be a guess.
     names = ("Culprit", "Others") if others else ("One side", "Other side")
+    same = _same_place(divergence)
     left = (divergence.culprit.ranks if divergence.culprit else ()) or (verdict.culprit_ranks if others else ())
     right = (divergence.others.ranks if divergence.others else ()) or others
     sides = _side(_who(names[0], left), divergence.culprit, divergence.culprit_op, "culprit") + _side(
         _who(names[1], right), divergence.others, divergence.others_op, "others"
     )
-    return section(text(title), Markup('<div class="sides">{}</div>').format(sides))
+    css = "sides via-differs" if same else "sides"
+    return section(text(title), Markup('<div class="{}">{}</div>').format(css, sides))
+
+
+def _same_place(divergence: Divergence) -> bool:
+    """Whether both sides stand at one line of the user's: what tells them apart is the library's line below it."""
+    one, other = divergence.culprit, divergence.others
+    return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
 
 
 def _who(name: str, ranks: Collection[int]) -> str:
@@ -154,10 +162,17 @@ def _evidence(items: Collection[Evidence]) -> Markup:
     return listing((one(item) for item in list(items)[:_MAX_ITEMS]), css="evidence") + _more(len(items))
 
 
-def _reasons(verdict: Verdict) -> Markup:
+def render_reasons(verdict: Verdict) -> Markup:
+    """What the verdict rests on: the proof, who waits for whom, and what else it might be."""
     proof = Markup("<p>{}</p>").format(text(verdict.proof)) if verdict.proof else NOTHING
     waits = listing(text(wait) for wait in verdict.waits[:_MAX_ITEMS]) + _more(len(verdict.waits))
-    return section("Why it can never resolve", proof) + section("Who waits for whom", waits)
+    parts = [
+        ("Why it can never resolve", proof),
+        ("Who waits for whom", waits),
+        ("Less likely", _alternatives(verdict.alternatives)),
+    ]
+    shown = join(Markup("<div><h3>{}</h3>{}</div>").format(name, part) for name, part in parts if part)
+    return section("What it rests on", Markup('<div class="reasons">{}</div>').format(shown) if shown else NOTHING)
 
 
 def _alternatives(causes: Collection[Cause]) -> Markup:
@@ -168,13 +183,22 @@ def _alternatives(causes: Collection[Cause]) -> Markup:
         why = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
         return said + why
 
-    return section("Less likely", listing(one(cause) for cause in list(causes)[:_MAX_ITEMS]))
+    return listing(one(cause) for cause in list(causes)[:_MAX_ITEMS])
 
 
 def render_missing(incident: Incident) -> Markup:
     """What could not be seen, and why."""
     items = listing(text(item) for item in incident.missing[:_MAX_ITEMS]) + _more(len(incident.missing))
     return section("Not seen", items)
+
+
+def render_heading(job: str, launcher: str, world_size: int | None, command: str) -> Markup:
+    """Which job it is about, above everything else."""
+    size = f", {world_size} ranks" if world_size is not None else ""
+    shown = Markup(' <span class="command">{}</span>').format(code(command[:200])) if command else NOTHING
+    return Markup('<h1>Job {} <span class="quiet">({}{})</span>{}</h1>').format(
+        text(job, 200), text(launcher, 40), size, shown
+    )
 
 
 def describe_job(incident: Incident) -> Markup:
