@@ -10,6 +10,7 @@ import asyncio
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -58,10 +59,13 @@ async def hung_job(jobs: JobRunner, state: Path) -> AsyncIterator[str]:
     scenario = find_scenario("rank-conditional")
     if scenario is None:
         raise SystemExit("the demo is gone")
-    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "8", "--rdzv-backend", "c10d")
-    where = ("--rdzv-endpoint", "127.0.0.1:0", "--rdzv-id", _JOB)
-    command = (sys.executable, *launch, *where, scenario.path)
-    job = jobs.hangwatch("run", "--state-dir", state, "--", *command, env=dict(ENVIRONMENT))
+    project = state.parent / "reranker"
+    project.mkdir()
+    shutil.copy(scenario.path, project / "train.py")
+    launch = ("torchrun", "--nproc-per-node", "8", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0")
+    command = ("hangwatch", "run", "--state-dir", state, "--", *launch, "--rdzv-id", _JOB, "train.py")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    job = jobs.start(command, env={**ENVIRONMENT, "PATH": path}, cwd=project)
     found = re.search(r"page at (http://\S+)", job.wait_for_output("page at http"))
     job.wait_for_output("DEADLOCK", 300.0)
     if found is None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "grafana" / "dashboards"
 
 
@@ -49,14 +51,25 @@ def panel_queries() -> Iterator[PanelQuery]:
                 yield PanelQuery(name, f"variable {variable['name']}", f"count by ({values[2]}) ({values[1]})", True)
 
 
-def known_metrics() -> set[str]:
-    """Every name that a query may ask for: those of docs/metrics.md, and what the rules record."""
+def documented_metrics() -> set[str]:
+    """Every series that docs/metrics.md has in its tables, by the name that a query asks for."""
     text = (FOLDER.parents[2] / "docs" / "metrics.md").read_text()
-    documented = set(re.findall(r"`(hangwatch_\w+)`", text))
-    summaries = set(re.findall(r"^\| `(hangwatch_\w+)` \| summary", text, re.MULTILINE))
-    rules = (FOLDER.parents[1] / "prometheus" / "rules" / "hangwatch.rules.yml").read_text()
-    recorded = set(re.findall(r"record: (\S+)", rules))
-    return documented - summaries | {f"{name}_{part}" for name in summaries for part in ("sum", "count")} | recorded
+    rows = dict(re.findall(r"^\| `(hangwatch_\w+)` \| (\w+)", text, re.MULTILINE))
+    summaries = {name for name, kind in rows.items() if kind == "summary"}
+    return rows.keys() - summaries | {f"{name}_{part}" for name in summaries for part in ("sum", "count")}
+
+
+def read_rules() -> list[dict[str, Any]]:
+    """Every rule, recording or alerting."""
+    groups = yaml.safe_load((FOLDER.parents[1] / "prometheus" / "rules" / "hangwatch.rules.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def known_metrics() -> set[str]:
+    """Every name that a query may ask for: those of docs/metrics.md, what the agent says of its process, what rules record."""
+    text = (FOLDER.parents[2] / "docs" / "metrics.md").read_text()
+    process = set(re.findall(r"`(hangwatch_agent_process_\w+)`", text))
+    return documented_metrics() | process | {rule["record"] for rule in read_rules() if "record" in rule}
 
 
 def asked_metrics(text: str) -> set[str]:

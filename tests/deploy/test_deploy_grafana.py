@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards import FOLDER, asked_metrics, known_metrics, panel_queries, read_dashboards
+from dashboards import FOLDER, asked_metrics, known_metrics, panel_queries, read_dashboards, read_rules
 
 DEPLOY = FOLDER.parents[1]
-RULES = DEPLOY / "prometheus" / "rules" / "hangwatch.rules.yml"
 DASHBOARDS = read_dashboards()
 
 
@@ -63,8 +62,7 @@ def test_queries_ask_for_metrics_that_exist() -> None:
 
 def test_rules_ask_for_metrics_that_exist() -> None:
     """So do the rules, and the templates in their annotations."""
-    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
-    texts = [text for rule in rules for text in (rule["expr"], *rule.get("annotations", {}).values())]
+    texts = [text for rule in read_rules() for text in (rule["expr"], *rule.get("annotations", {}).values())]
     assert set().union(*map(asked_metrics, texts)) <= known_metrics()
 
 

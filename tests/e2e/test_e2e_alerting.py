@@ -5,8 +5,11 @@ Everything is the real program with the configuration that is shipped; only addr
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +19,12 @@ from typing import Any
 
 import pytest
 from monitoring import Webhook, get_json, post_json, query, start_alertmanager, start_prometheus, webhook
+from prometheus_client.parser import text_string_to_metric_families
 from watched_runs import find_bundles, read_incident, read_url
 
-from dashboards import panel_queries
-from hangwatch.demos import find_scenario
+from dashboards import asked_metrics, documented_metrics, panel_queries, read_rules
 from hangwatch.model.incident import Incident
-from support import Job, JobRunner, find_free_port, wait_for
+from support import JOBS, Job, JobRunner, find_free_port, wait_for
 
 #: Promised are 30 s at a scrape interval of 1 s; a machine that runs other tests beside is given more.
 _DELIVERY_LIMIT_S = 90.0
@@ -49,9 +52,7 @@ class _Monitored:
 
 @pytest.fixture(scope="module")
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Monitored]:
-    """One hung job for all tests of this file, scraped by Prometheus, its agent telling receivers on its own as well."""
-    scenario = find_scenario("rank-conditional")
-    assert scenario is not None
+    """One job that trains and hangs, scraped by Prometheus, its agent telling receivers on its own as well."""
     folder = tmp_path_factory.mktemp("monitored")
     runner = JobRunner(folder / "jobs")
     try:
@@ -60,10 +61,12 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Monitored]:
             pushed = start_alertmanager(runner, folder / "pushed", f"{receiver.url}/pushed")
             agent = f"127.0.0.1:{find_free_port()}"
             prometheus = start_prometheus(runner, folder / "prometheus", agent, alertmanager)
+            log = folder / "training.log"
+            options = ("--state-dir", folder / "state", "--listen", agent, "--log", log)
+            launch = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3")
             job = runner.hangwatch(
-                "run", "--state-dir", folder / "state", "--listen", agent, "--", *scenario.command(),
+                "run", *options, "--", *launch, JOBS / "telling.py", log,
                 env={
-                    **scenario.full_environment(),
                     "HANGWATCH_ALERTMANAGER": pushed,
                     "HANGWATCH_WEBHOOK": f"{receiver.url}/webhook",
                     "HANGWATCH_SLACK": f"{receiver.url}/slack",
@@ -135,16 +138,12 @@ def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
         assert f'hangwatch_notification_failures_total{{receiver="{kind}"}} 0.0' in metrics
 
 
-#: Queries that this job has no data for, and why.
-_NO_DATA = {"hangwatch_training_": "it trains nothing that a probe could read"}
-
-
 def test_every_query_of_the_dashboards_finds_data(monitored: _Monitored) -> None:
-    """No panel, annotation or variable asks for what a hung job under watch does not give."""
+    """No panel, annotation, variable or rule asks for what a hung job under watch does not give."""
     job_id = monitored.incident().job.id
     values = {"job_id": job_id, "rank": "0", "__rate_interval": "30s", "__range": "10m"}
-    queries = [q for q in panel_queries() if not any(name in q.expression for name in _NO_DATA)]
-    assert len(queries) > 40
+    queries = list(panel_queries())
+    assert len(queries) > 45
 
     def without_data() -> list[str]:
         now = time.time()
@@ -157,6 +156,37 @@ def test_every_query_of_the_dashboards_finds_data(monitored: _Monitored) -> None
 
     wait_for(lambda: bool(query(monitored.prometheus, "hangwatch_incident")), 60.0, "the incident to be scraped")
     wait_for(lambda: not (missing := without_data()) or print(missing), 60.0, "data for every query", poll_s=2.0)
+
+
+def test_every_metric_of_the_rules_has_been_scraped(monitored: _Monitored) -> None:
+    """Whatever a rule asks for is there, so that an alert which does not fire has seen that there is no reason to."""
+    monitored.incident()
+    asked = set().union(*(asked_metrics(rule["expr"]) for rule in read_rules()))
+    assert len(asked) > 10
+
+    def absent() -> list[str]:
+        return [name for name in sorted(asked) if not query(monitored.prometheus, name)]
+
+    wait_for(lambda: not (missing := absent()) or print(missing), 60.0, "data for every rule", poll_s=1.0)
+
+
+def test_what_is_documented_is_what_is_served(monitored: _Monitored) -> None:
+    """The agent of a job that trains and hangs serves each metric of docs/metrics.md and no other, and promtool has no remark."""
+    monitored.incident()
+    url = f"http://{monitored.agent}/metrics"
+
+    def names() -> set[str]:
+        families = text_string_to_metric_families(read_url(url))
+        found = {sample.name for family in families for sample in family.samples}
+        return {name for name in found if not name.startswith("hangwatch_agent_process_")}
+
+    wait_for(lambda: names() == documented_metrics(), 60.0, "every metric of the page", poll_s=1.0)
+    promtool = shutil.which("promtool")
+    assert promtool is not None, "promtool is missing; install it with 'apt-get install prometheus'"
+    checked = subprocess.run(
+        [promtool, "check", "metrics"], input=read_url(url), capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 def test_the_job_does_not_know_who_is_told(monitored: _Monitored) -> None:

@@ -77,7 +77,7 @@ def test_the_agent_finds_the_hang_of_a_plain_launch(
     table = jobs.hangwatch("status", "--once", env=node)
     assert table.wait() == 0, table.stderr()
     lines = [line.split() for line in table.stdout().splitlines()]
-    assert ["RANK", "PID", "STATE", "GROUP", "ENQUEUED"] in [line[:5] for line in lines]
+    assert ["RANK", "PID", "STATE", "GROUP", "SEQ"] in [line[:5] for line in lines]
     for rank, pid in pids.items():
         mine = [line for line in lines if str(pid) in line]
         assert {line[0] for line in mine} == {str(rank)}

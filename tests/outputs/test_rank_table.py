@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -16,7 +17,8 @@ def printed(view: LiveView, *, height: int | None = None, width: int = 160, colo
     console = Console(
         file=io.StringIO(), width=width, force_terminal=colour, color_system="standard" if colour else None
     )
-    console.print(render_view(view, height=height))
+    shown = render_view(view, height=height, width=width)
+    console.print(shown)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -35,22 +37,22 @@ def view_of(count: int, late: int, name: str = "dp") -> LiveView:
 def test_a_row_says_where_a_rank_stands() -> None:
     """State, group, numbers, how far behind, for how long in flight, and its top frame; the job's line says who is behind."""
     lines = printed(view_of(2, 1)).splitlines()
-    assert lines[0] == "job dp (torchrun, 2 of 2 ranks here); dp: ranks 1 behind 9"
-    assert lines[1].split() == [
+    assert lines[:2] == ["job dp (torchrun, 2 of 2 ranks here)", "dp: rank 1 behind 9"]
+    assert lines[2].split() == [
         "RANK",
         "PID",
         "STATE",
         "GROUP",
-        "ENQUEUED",
-        "COMPLETED",
+        "SEQ",
+        "DONE",
         "BEHIND",
         "IN",
         "FLIGHT",
         "TOP",
         "FRAME",
     ]
-    assert lines[2].split() == ["0", "100", "in", "flight", "dp", "9", "6", "0", "7.5", "s", "f0", "(a.py:0)"]
-    assert lines[3].split() == ["1", "101", "running", "dp", "6", "6", "3", "f1", "(a.py:1)"]
+    assert lines[3].split() == ["0", "100", "in", "flight", "dp", "9", "6", "0", "7.5", "s", "f0", "(a.py:0)"]
+    assert lines[4].split() == ["1", "101", "running", "dp", "6", "6", "3", "f1", "(a.py:1)"]
 
 
 @pytest.mark.parametrize("height", [10, 24, 60])
@@ -61,6 +63,25 @@ def test_a_table_fits_its_terminal_and_keeps_who_is_behind(height: int) -> None:
     assert any(line.split()[:2] == ["200", "300"] for line in lines)
     assert "more rows" in lines[-1]
     assert "more rows" not in printed(view_of(256, 200))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_a_narrow_terminal_keeps_every_number_and_the_group(width: int) -> None:
+    """No line is wider than the terminal, the rank and its numbers are whole, and what gives way is the frame, then the pid."""
+    job = view_of(128, 100, "default_pg").jobs[0]
+    ranks = tuple(
+        msgspec.structs.replace(rank, pid=4_000_000 + rank.rank, frame="all_reduce (torch/distributed_c10d.py:3252)")
+        for rank in job.ranks
+    )
+    job = msgspec.structs.replace(job, id="a4b33e53-f60e-4069-8782-199ab10ec4f9", ranks=ranks)
+    lines = printed(LiveView(1, (job,)), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) == 3 + 128
+    (late,) = (line for line in lines if line.lstrip().startswith("100 "))
+    assert "default_pg" in late
+    assert late.split("default_pg")[1].split()[:3] == ["6", "6", "3"]
+    assert ("4000100" in late) == (width >= 80)
+    assert ("all_reduce" in late) == (width >= 80)
 
 
 def test_no_colour_without_a_terminal() -> None:

@@ -9,7 +9,9 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.console import Group as Lines
 from rich.live import Live
+from rich.text import Text
 
 from hangwatch.agent.nodeview import look_around
 from hangwatch.analysis.progress import live_job, word_state
@@ -56,19 +58,23 @@ def status(
         print_json(_status_rows(view))
         return
     if once or not console.is_terminal:
-        console.print(render_view(view, notes))
+        width = console.width if console.is_terminal else None
+        # A pipe has no width: nothing is cut or wrapped for it.
+        console.print(render_view(view, notes, width=width), soft_wrap=width is None)
         return
-    with Live(
-        render_view(view, notes, height=console.height), console=console, screen=True, auto_refresh=False
-    ) as live:
+
+    def fitted() -> Lines | Text:
+        return render_view(view, notes, height=console.height, width=console.width)
+
+    with Live(fitted(), console=console, screen=True, auto_refresh=False) as live:
         try:
             while True:
                 time.sleep(_PERIOD_S)
                 view, notes = look.view()
-                live.update(render_view(view, notes, height=console.height), refresh=True)
+                live.update(fitted(), refresh=True)
         except KeyboardInterrupt:
             pass
-    console.print(render_view(view, notes, height=console.height))
+    console.print(fitted())
 
 
 class _Look:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group as Lines
-from rich.table import Table
 from rich.text import Text
 
 from hangwatch.model.live import LiveJob, LiveRank, LiveView, RankProgress
@@ -16,24 +15,39 @@ from hangwatch.outputs.sanitize import excerpt
 _LONG_S = 5.0
 _STYLES = {"lost": "bold red", "stopped": "magenta", "in_flight": "cyan", "unprobed": "dim"}
 _NAME_CHARACTERS = 60
+#: The columns, and whether they are numbers, which stand on the right.
+_COLUMNS = (
+    ("RANK", True), ("PID", True), ("STATE", False), ("GROUP", False), ("SEQ", True), ("DONE", True), ("BEHIND", True),
+    ("IN FLIGHT", True), ("TOP FRAME", False),
+)  # fmt: skip
+_PID, _GROUP, _FRAME = 1, 3, 8
+#: Narrower than this, names and frames say nothing.
+_LEAST_NAME, _LEAST_FRAME = 10, 16
+_WIDE = 100
 _Row = tuple[LiveRank, RankProgress | None]
 
 
-def render_view(view: LiveView, notes: Sequence[str] = (), *, height: int | None = None) -> Lines | Text:
+def render_view(
+    view: LiveView, notes: Sequence[str] = (), *, height: int | None = None, width: int | None = None
+) -> Lines | Text:
     """Every job with a row for each rank and group. ``height``: the lines there are (None: no end of them); the ranks that
-    are furthest behind, then those that are longest in flight, are shown then, and how many are not."""
+    are furthest behind, then those that are longest in flight, are shown then, and how many are not. ``width``: the
+    characters of a line (None: as many as it takes); half a number would mislead, so names and frames give way."""
     if not view.jobs:
         return Text("No ranks of a distributed job found on this node." + "".join(f"\n{excerpt(n)}" for n in notes))
-    # Each job takes a line for itself, its heads, what was left out, and a blank one.
-    room = None if height is None else max((height - len(notes)) // len(view.jobs) - 4, 3)
-    lines: list[Table | Text] = []
+    # Each job takes a line for itself, two for who is behind, its heads, what was left out, and a blank one.
+    room = None if height is None else max((height - len(notes)) // len(view.jobs) - 6, 3)
+    lines: list[Text] = []
     for job in view.jobs:
         rows = list(_rows(job))
         lines += [Text() for _ in lines[:1]]
-        lines += [_head(job), _table(rows if room is None else _worst(rows, room))]
+        lines += [*_head(job), *_table(rows if room is None else _worst(rows, room), width)]
         if room is not None and len(rows) > room:
             lines.append(Text(f"and {len(rows) - room} more rows; --once prints them all", style="dim"))
-    return Lines(*lines, *(Text(excerpt(note), style="dim") for note in notes))
+    lines += [Text(excerpt(note), style="dim") for note in notes]
+    for line in lines if width is not None else ():
+        line.truncate(width, overflow="ellipsis")
+    return Lines(*lines)
 
 
 def _rows(job: LiveJob) -> Iterator[_Row]:
@@ -54,36 +68,50 @@ def _worst(rows: list[_Row], room: int) -> list[_Row]:
     return [row for _, row in chosen]
 
 
-def _head(job: LiveJob) -> Text:
+def _head(job: LiveJob) -> Iterator[Text]:
     size = f", {len(job.ranks)} of {job.world_size} ranks here" if job.world_size is not None else ""
-    text = Text.assemble((f"job {excerpt(job.id, 120)}", "bold"), f" ({excerpt(job.launcher, 40)}{size})")
+    yield Text.assemble((f"job {excerpt(job.id, 120)}", "bold"), f" ({excerpt(job.launcher, 40)}{size})")
     behind = [group for group in job.groups if group.behind]
     for group in behind[:2]:
-        text.append(
-            f"; {excerpt(group.label, 80)}: ranks {format_ranks(group.behind)[:120]} behind {group.front}", "yellow"
-        )
-    return text
+        several = "s" if len(group.behind) > 1 else ""
+        ranks = format_ranks(group.behind)[:120]
+        yield Text(f"{excerpt(group.label, 80)}: rank{several} {ranks} behind {group.front}", "yellow")
 
 
-def _table(rows: Sequence[_Row]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-    cells = [tuple(_cells(rank, progress)) for rank, progress in rows]
-    for column, (name, right) in enumerate((
-        ("RANK", True), ("PID", True), ("STATE", False), ("GROUP", False), ("ENQUEUED", True), ("COMPLETED", True),
-        ("BEHIND", True), ("IN FLIGHT", True), ("TOP FRAME", False),
-    )):  # fmt: skip
-        # Half a number would mislead: where there is no room, names and frames give way.
-        whole = name not in {"GROUP", "TOP FRAME"}
-        table.add_column(
-            name,
-            justify="right" if right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=max([len(name), *(len(row[column].plain) for row in cells)]) if whole else 8,
-        )
+def _table(rows: Sequence[_Row], width: int | None) -> Iterator[Text]:
+    cells = [[Text(name, style="bold") for name, _ in _COLUMNS], *(list(_cells(*row)) for row in rows)]
+    widths = [max(row[column].cell_len for row in cells) for column in range(len(_COLUMNS))]
+    gap = 2 if width is None or width >= _WIDE else 1
+    shown = _fit(widths, width, gap)
     for row in cells:
-        table.add_row(*row)
-    return table
+        line = Text()
+        for column in shown:
+            cell = row[column]
+            cell.truncate(widths[column], overflow="ellipsis")
+            cell.align("right" if _COLUMNS[column][1] else "left", widths[column])
+            line.append_text(cell).append(" " * gap)
+        line.rstrip()
+        yield line
+
+
+def _fit(widths: list[int], width: int | None, gap: int) -> list[int]:
+    """The columns there is room for; the widths of names and frames are cut to it."""
+    shown = list(range(len(_COLUMNS)))
+    if width is None:
+        return shown
+    least = min(widths[_GROUP], _LEAST_NAME)
+
+    def room() -> int:
+        """What is left for names and frames beside the numbers."""
+        return width - sum(widths[c] for c in shown if c not in {_GROUP, _FRAME}) - gap * (len(shown) - 1)
+
+    for column, needed in ((_PID, least + _LEAST_FRAME), (_FRAME, least)):
+        if room() < needed:
+            shown.remove(column)
+    frame = min(widths[_FRAME], _LEAST_FRAME, max(room() - least, 0)) if _FRAME in shown else 0
+    widths[_GROUP] = max(min(widths[_GROUP], room() - frame), 1)
+    widths[_FRAME] = max(min(widths[_FRAME], room() - widths[_GROUP]), 1)
+    return shown
 
 
 def _cells(rank: LiveRank, progress: RankProgress | None) -> Iterator[Text]:

@@ -101,12 +101,13 @@ def fold(summary: str | Markup, content: Markup, *, id: str = "", opened: bool =
 
 
 def link(address: str) -> Markup:
-    """A reference: a link where it is a web address, else its text. A bundle may come from anywhere."""
+    """A reference: a link where it is a web address, else its text, as a bundle may come from anywhere. Breaks as ``place``."""
     shown = clean(address)
     if not shown.startswith(("https://", "http://")):
         return text(address)
-    label = shown.partition("://")[2]
-    return Markup('<a href="{}" rel="noreferrer noopener">{}</a>').format(shown, text(label))
+    label = excerpt(shown.partition("://")[2])
+    broken = Markup("/<wbr>").join(escape(part) for part in label.split("/"))
+    return Markup('<a href="{}" rel="noreferrer noopener"><bdi>{}</bdi></a>').format(shown, broken)
 
 
 def moment(rfc3339: str, *, whole_seconds: bool = False) -> Markup:

@@ -157,7 +157,7 @@ def _cause(cause: Cause) -> Markup:
 def _evidence(items: Collection[Evidence]) -> Markup:
     def one(item: Evidence) -> Markup:
         who = f"rank {item.rank}, " if item.rank is not None else ""
-        return Markup('<span class="source">{}{}:</span> {}').format(who, text(item.source), text(item.says))
+        return Markup('<span class="source">{}{}:</span> {}').format(who, text(item.source), prose(item.says))
 
     return listing((one(item) for item in list(items)[:_MAX_ITEMS]), css="evidence") + _more(len(items))
 
