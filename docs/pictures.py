@@ -46,7 +46,7 @@ async def take(tab: Tab, name: str, height: int, top: int = 0) -> None:
     """Keep the part of the page from ``top`` on in 256 colours, which are more than it has."""
     picture = Image.open(io.BytesIO(await tab.picture(_WIDTH, height, top)))
     file = PICTURES / f"{name}.png"
-    picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
+    picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, optimize=True)
     size_bytes = file.stat().st_size
     print(f"{file.relative_to(ROOT)}: {size_bytes / 1000:.0f} kB")
     if size_bytes > _MOST_BYTES:

@@ -6,6 +6,8 @@ in an all_gather that rank 1 never joins: it has gone on to the next step's broa
 
 from __future__ import annotations
 
+import msgspec
+
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 from hangwatch.model.incident import (
@@ -169,3 +171,21 @@ def hang_incident(ended_at: str | None = None) -> Incident:
         captured={"flight_recorder": True, "stacks": True, "processes": True, "gpu": False},
         missing=("gpu: no NVIDIA device on this node (nothing to do on a CPU machine)",),
     )
+
+
+def with_text(text: str) -> tuple[Incident, Capture]:
+    """The example with ``text`` wherever text comes from the job, its code, its machine or a rule's words."""
+    kept = {"kind", "severity", "onset_at", "detected_at", "confirmed_at", "ended_at", "schema", "id"}
+
+    def replaced(value: object, name: str = "") -> object:
+        if isinstance(value, str):
+            return value if name in kept or not value else text
+        if isinstance(value, dict):
+            return {key: replaced(item, key) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [replaced(item, name) for item in value]
+        return value
+
+    incident = msgspec.convert(replaced(msgspec.to_builtins(hang_incident())), Incident)
+    capture = msgspec.convert(replaced(msgspec.to_builtins(hang_capture())), Capture)
+    return incident, capture

@@ -8,17 +8,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from examples import hang_capture, hang_incident, rank_capture
+from examples import hang_capture, hang_incident, rank_capture, with_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.model.capture import Capture
-from hangwatch.model.incident import Incident
 from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.bundle import write_bundle
 from hangwatch.outputs.html.cells import render_cells
+from hangwatch.outputs.html.elements import short_command
 from hangwatch.outputs.html.fronts import FrontPoint
 from hangwatch.outputs.html.live import lay_out, render_parts
 from hangwatch.outputs.html.stacks import render_stacks
@@ -65,24 +64,6 @@ class _Structure(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
-
-
-def with_text(text: str) -> tuple[Incident, Capture]:
-    """The example with ``text`` wherever text comes from the job, its code, its machine or a rule's words."""
-    kept = {"kind", "severity", "onset_at", "detected_at", "confirmed_at", "ended_at", "schema", "id"}
-
-    def replaced(value: object, name: str = "") -> object:
-        if isinstance(value, str):
-            return value if name in kept or not value else text
-        if isinstance(value, dict):
-            return {key: replaced(item, key) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [replaced(item, name) for item in value]
-        return value
-
-    incident = msgspec.convert(replaced(msgspec.to_builtins(hang_incident())), Incident)
-    capture = msgspec.convert(replaced(msgspec.to_builtins(hang_capture())), Capture)
-    return incident, capture
 
 
 def _live(text: str) -> str:
@@ -149,9 +130,9 @@ def test_a_report_says_what_the_verdict_says(name: str) -> None:
     ]
     sides = (verdict.divergence.culprit, verdict.divergence.others) if verdict.divergence is not None else ()
     wanted += [side.source for side in sides if side is not None and side.source is not None]
-    wanted += [step.replace("`", "") for step in verdict.cause.remedy]
-    for text in wanted:
-        assert " ".join(text.split()) in said.replace("`", "") or " ".join(text.split()) in said
+    wanted += verdict.cause.remedy
+    for text in wanted:  # words between backticks are set as code, and then without them
+        assert " ".join(text.replace("`", "").split()) in said.replace("`", "")
     assert "script" not in {tag for tag, _ in report.elements}
     assert report.open == []
 
@@ -215,3 +196,20 @@ def test_threads_that_left_python_are_no_trouble() -> None:
 
 def _text_of(document: str) -> str:
     return "".join(_Structure(document).words)
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/venv/bin/python3.11 /venv/bin/torchrun --nproc-per-node 8 train.py", "torchrun --nproc-per-node 8 train.py"),
+        ("/usr/bin/python -m torch.distributed.run train.py", "python -m torch.distributed.run train.py"),
+        ("python train.py", "python train.py"),
+        ("python /srv/train.py", "python /srv/train.py"),
+        ("/srv/start", "start"),
+        ("/", "/"),
+        ("", ""),
+    ],
+)
+def test_a_command_is_shown_as_it_was_typed(command: str, shown: str) -> None:
+    """Nobody types the interpreter of an installed program, and where it lies tells nothing of the job."""
+    assert short_command(command) == shown

@@ -13,7 +13,7 @@ import msgspec
 from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import format_ranks, short_path
-from hangwatch.outputs.sanitize import clean
+from hangwatch.outputs.sanitize import excerpt
 
 _Key = tuple[str, str, int]
 
@@ -121,14 +121,14 @@ def _frame_lines(node: StackNode, prefix: str) -> Iterator[str]:
     frame = node.frame
     if frame is None:
         return
-    here = f"{clean(frame.function)} ({clean(short_path(frame.file))}:{frame.line})"
+    here = f"{excerpt(frame.function)} ({excerpt(short_path(frame.file))}:{frame.line})"
     if not node.ends:
         yield f"{prefix}  {here}"
         return
     some = f"   [{format_ranks(node.ends)}] only to here" if node.children else ""
     yield f"{prefix}* {here}{some}"
     if frame.source:
-        yield f"{prefix}      {clean(frame.source)}"
+        yield f"{prefix}      {excerpt(frame.source)}"
 
 
 def _count(ranks: frozenset[int]) -> str:

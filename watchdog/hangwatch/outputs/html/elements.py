@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from pathlib import PurePosixPath
 
 from markupsafe import Markup, escape
 
@@ -63,6 +64,14 @@ def place(file: str, line: int) -> Markup:
     shown = excerpt(f"{short_path(file)}:{line}")
     broken = Markup("/<wbr>").join(escape(part) for part in shown.split("/"))
     return Markup('<bdi class="place" title="{}">{}</bdi>').format(plain(f"{file}:{line}", MAX_CHARACTERS), broken)
+
+
+def short_command(command: str) -> str:
+    """A command as somebody typed it: without the interpreter of an installed program, and without folders before its name."""
+    words = command.split(" ")
+    if len(words) > 1 and PurePosixPath(words[0]).name.startswith("python") and "/bin/" in words[1]:
+        del words[0]
+    return " ".join((PurePosixPath(words[0]).name or words[0], *words[1:]))
 
 
 def source_line(line: SourceLine) -> Markup:

@@ -22,6 +22,7 @@ from hangwatch.outputs.html.elements import (
     plain,
     prose,
     section,
+    short_command,
     source_line,
     text,
 )
@@ -195,7 +196,9 @@ def render_missing(incident: Incident) -> Markup:
 def render_heading(job: str, launcher: str, world_size: int | None, command: str) -> Markup:
     """Which job it is about, above everything else."""
     size = f", {world_size} ranks" if world_size is not None else ""
-    shown = Markup(' <span class="command">{}</span>').format(code(command[:200])) if command else NOTHING
+    shown = (
+        Markup(' <span class="command">{}</span>').format(code(short_command(command)[:200])) if command else NOTHING
+    )
     return Markup('<h1>Job {} <span class="quiet">({}{})</span>{}</h1>').format(
         text(job, 200), text(launcher, 40), size, shown
     )

@@ -1,0 +1,95 @@
+"""Whatever a job calls itself, its files or its hosts: no output moves a terminal, reorders a line or grows with it."""
+
+from __future__ import annotations
+
+import io
+import json
+import unicodedata
+from collections.abc import Iterator
+
+import pytest
+from examples import with_text
+from hypothesis import example, given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
+
+from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
+from hangwatch.outputs.html.live import lay_out, render_parts
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.metrics_view import GroupMetrics, IncidentMetrics, JobMetrics, MetricsView, RankMetrics
+from hangwatch.outputs.rank_table import render_view
+from hangwatch.outputs.report import render_report
+from hangwatch.outputs.speedscope import encode_speedscope
+from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
+from hangwatch.outputs.verdict import print_verdict
+
+#: Joiners, without which emoji and some scripts fall apart, and our own line breaks.
+_KEPT = frozenset("\u200c\u200d\n")
+
+
+def _live(text: str) -> LiveView:
+    incident, capture = with_text(text)
+    progress = RankProgress(text, 7, 6, 1, 3.0)
+    ranks = tuple(LiveRank(rank, text, 1, text, 0.1, (progress,), text) for rank in (0, 1))
+    front = GroupFront(text, (0, 1), 7, 6, 5, (1,), 9.0)
+    return LiveView(5, (LiveJob(text, 2, text, text, ranks, (front,), incident, capture),))
+
+
+def _terminal(text: str) -> str:
+    incident, _ = with_text(text)
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    print_verdict(incident, console)
+    console.print(render_view(_live(text), (text,), height=24, width=100))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def _labels(text: str) -> str:
+    group = GroupMetrics(text, 2, 1, 1, 3.0)
+    rank = RankMetrics(0, text, 1, text, None, (group,))
+    incident = IncidentMetrics(text, "deadlock", text, "critical", 1.0, (0,), text, text, (text,))
+    body = Metrics(MetricsView((JobMetrics(text, (rank,), (incident,), text),))).render()[0].decode()
+    families = list(text_string_to_metric_families(body))
+    assert "hangwatch_build_info" in {family.name for family in families}
+    return "\n".join(value for f in families for sample in f.samples for value in sample.labels.values())
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from (key, *_strings(item))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+
+
+OUTPUTS = {
+    "report": lambda text: render_report(*with_text(text)),
+    "page": lambda text: str(lay_out(render_parts(_live(text), {}, ()))),
+    "terminal": _terminal,
+    "stacks.txt": lambda text: render_tree(merge_main_stacks(with_text(text)[1])),
+    "speedscope": lambda text: "\n".join(_strings(json.loads(encode_speedscope(*with_text(text))))),
+    "metrics": _labels,
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@given(text=st.text(st.characters(codec=None), min_size=1, max_size=60))
+@example(text="\x1b[2J\x1b]0;owned\x07")
+@example(text="one\r\ntwo\u2028three\x85four")
+@example(text="\u202e\u2066txt.exe\u2069\u200f")
+@example(text="\ud800\udfff")
+def test_no_output_holds_what_moves_or_reorders(name: str, text: str) -> None:
+    """Control characters, line breaks, bidirectional overrides and broken text are written out, wherever they come from."""
+    shown = OUTPUTS[name](text)
+    shown.encode()
+    assert {c for c in shown if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} <= _KEPT
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_no_output_grows_with_a_name(name: str) -> None:
+    """A megabyte where a word was expected is cut: nobody would find the verdict below it."""
+    assert len(OUTPUTS[name]("x" * 1_000_000)) < len(OUTPUTS[name]("x")) + 600_000
