@@ -29,6 +29,9 @@ from support import JOBS, Job, JobRunner, find_free_port, wait_for
 #: Promised are 30 s at a scrape interval of 1 s; a machine that runs other tests beside is given more.
 _DELIVERY_LIMIT_S = 90.0
 
+#: The path of such an address is its password.
+_WEBHOOK, _SLACK = "/webhook/B0-open-sesame", "/slack/T0-open-sesame"
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
@@ -68,8 +71,8 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Monitored]:
                 "run", *options, "--", *launch, JOBS / "telling.py", log,
                 env={
                     "HANGWATCH_ALERTMANAGER": pushed,
-                    "HANGWATCH_WEBHOOK": f"{receiver.url}/webhook",
-                    "HANGWATCH_SLACK": f"{receiver.url}/slack",
+                    "HANGWATCH_WEBHOOK": f"{receiver.url}{_WEBHOOK}",
+                    "HANGWATCH_SLACK": f"{receiver.url}{_SLACK}",
                 },
             )  # fmt: skip
             yield _Monitored(job, agent, prometheus, alertmanager, pushed, receiver, folder / "state")
@@ -128,10 +131,10 @@ def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
     assert alert["labels"]["instance"] == socket.gethostname()
     assert alert["annotations"]["bundle"] == str(bundle)
     told = {m.path: m.body for m in monitored.webhook.messages}
-    assert told["/webhook"]["incident_id"] == incident.id
-    assert told["/webhook"]["bundle"] == str(bundle)
-    assert told["/webhook"]["cause"]["remedy"]
-    assert str(bundle) in told["/slack"]["text"]
+    assert told[_WEBHOOK]["incident_id"] == incident.id
+    assert told[_WEBHOOK]["bundle"] == str(bundle)
+    assert told[_WEBHOOK]["cause"]["remedy"]
+    assert str(bundle) in told[_SLACK]["text"]
     metrics = read_url(f"http://{monitored.agent}/metrics")
     for kind in ("alertmanager", "webhook", "slack"):
         assert f'hangwatch_notifications_total{{receiver="{kind}"}} 1.0' in metrics
@@ -199,6 +202,18 @@ def test_the_job_does_not_know_who_is_told(monitored: _Monitored) -> None:
         assert not {"HANGWATCH_ALERTMANAGER", "HANGWATCH_WEBHOOK", "HANGWATCH_SLACK"} & environment.keys()
 
 
+def test_addresses_of_receivers_are_shown_nowhere(monitored: _Monitored) -> None:
+    """Neither the log, nor the metrics, nor the page, nor any file of the bundle holds what they are told by."""
+    monitored.incident()
+    wait_for(lambda: {_WEBHOOK, _SLACK} <= {m.path for m in monitored.webhook.messages}, 60.0, "both to be told")
+    url = f"http://{monitored.agent}"
+    shown = [monitored.job.stderr(), *(read_url(f"{url}/{path}") for path in ("", "metrics", "healthz"))]
+    files = [path for path in monitored.state.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert not [text for text in shown if "open-sesame" in text]
+    assert not [path for path in files if b"open-sesame" in path.read_bytes()]
+
+
 def test_alerts_of_ranks_are_kept_back_under_the_incident(monitored: _Monitored) -> None:
     """While the job's incident is open, what a rule says of one of its ranks is inhibited, and another job's is not."""
     incident = monitored.incident()
@@ -237,9 +252,9 @@ def test_an_incident_is_resolved_when_its_job_is_gone(monitored: _Monitored) -> 
             lambda path=path: monitored.webhook.alerts(path, "resolved"), 120.0, f"the end of it at {path}", poll_s=0.1
         )
         assert alert["labels"]["job_id"] == incident.job.id
-    statuses = [m.body["status"] for m in monitored.webhook.messages if m.path == "/webhook"]
+    statuses = [m.body["status"] for m in monitored.webhook.messages if m.path == _WEBHOOK]
     assert statuses == ["firing", "resolved"]
-    texts = [m.body["text"] for m in monitored.webhook.messages if m.path == "/slack"]
+    texts = [m.body["text"] for m in monitored.webhook.messages if m.path == _SLACK]
     assert len(texts) == 2
     assert "Over: deadlock" in texts[1]
     assert query(monitored.prometheus, "hangwatch_incident or hangwatch_rank_info") == []
