@@ -29,7 +29,12 @@ def on_terminal(folder: Path, **environment: str) -> Iterator[tuple[subprocess.P
     inherited = {name: value for name, value in os.environ.items() if not is_launcher_variable(name)}
     inherited |= {"TERM": "xterm", "TMPDIR": str(folder), "PYTHONPATH": str(SOURCE_ROOT), **environment}
     command = [sys.executable, "-m", "hangwatch", "status"]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=inherited)
+    # A suite that a shell has put into the background has its interrupts ignored, which a child would inherit.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=inherited)
+    finally:
+        signal.signal(signal.SIGINT, before)
     os.close(theirs)
     os.set_blocking(ours, False)
     try:

@@ -123,3 +123,17 @@ def test_without_a_culprit_no_side_is_made_up() -> None:
     text = shown(msgspec.structs.replace(hang_incident(), verdict=verdict), 100)
     assert "Where they wait" in text
     assert "culprit" not in text
+
+
+def test_where_both_sides_stand_at_one_line_the_librarys_line_stands_out() -> None:
+    """What tells the sides apart is not the faint part: under one line of the user's it is the line that was called through."""
+    incident = hang_incident()
+    divergence = incident.verdict.divergence
+    assert divergence is not None
+    sides = (SourceLine("train.py", 9, "main", "trainer.train()", f"loop (trainer.py:{line})") for line in (30, 44))
+    same = msgspec.structs.replace(divergence, **dict(zip(("culprit", "others"), sides, strict=True)))
+    apart = msgspec.structs.replace(same, others=SourceLine("train.py", 10, "main", "x", "loop (trainer.py:44)"))
+    for one, faint in ((same, False), (apart, True)):
+        verdict = msgspec.structs.replace(incident.verdict, divergence=one)
+        text = shown(msgspec.structs.replace(incident, verdict=verdict), force_terminal=True)
+        assert ("\x1b[2mvia loop" in text) == faint

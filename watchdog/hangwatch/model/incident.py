@@ -62,6 +62,12 @@ class Divergence(msgspec.Struct, frozen=True, omit_defaults=True):
     culprit_op: str | None = None
     others_op: str | None = None
 
+    @property
+    def same_line(self) -> bool:
+        """Whether both sides stand at one line of the user's: what tells them apart then is the library's line, ``via``."""
+        one, other = self.culprit, self.others
+        return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
+
 
 class Collective(msgspec.Struct, frozen=True):
     """The operation the waiting ranks are stuck in."""

@@ -123,16 +123,20 @@ class _Page:
         left_ranks = left_ranks or (verdict.culprit_ranks if others else ())
         culprit = (_side(names[0], left_ranks), divergence.culprit, divergence.culprit_op, "bold red")
         other = (_side(names[1], right_ranks or others), divergence.others, divergence.others_op, "bold cyan")
+        via_style = "bold" if divergence.same_line else "dim"
         if self.console.width >= _SIDE_BY_SIDE_WIDTH:
             column = (self.width - _INDENT - 3) // 2
-            left = self.side(*culprit, width=column)
-            right = self.side(*other, width=column)
+            left = self.side(*culprit, width=column, via_style=via_style)
+            right = self.side(*other, width=column, via_style=via_style)
             self.page += beside(left, right, column, indent=_INDENT)
         else:
             for part in (culprit, other):
-                self.page += [Text(" " * _INDENT) + line for line in self.side(*part, width=self.width - _INDENT)]
+                side = self.side(*part, width=self.width - _INDENT, via_style=via_style)
+                self.page += [Text(" " * _INDENT) + line for line in side]
 
-    def side(self, who: str, line: SourceLine | None, op: str | None, style: str, *, width: int) -> list[Text]:
+    def side(
+        self, who: str, line: SourceLine | None, op: str | None, style: str, *, width: int, via_style: str = "dim"
+    ) -> list[Text]:
         lines = hang(self.console, say(who, style), width)
         if op is not None:
             lines += hang(self.console, say(f"in {op}"), width)
@@ -143,7 +147,7 @@ class _Page:
         if line.source is not None:
             lines += hang(self.console, say(line.source, "bold"), width, mark="> ")
         if line.via is not None:
-            lines += hang(self.console, say(f"via {line.via}", "dim"), width)
+            lines += hang(self.console, say(f"via {line.via}", via_style), width)
         return lines
 
     def cause(self, cause: Cause) -> None:

@@ -116,20 +116,13 @@ def _divergence(divergence: Divergence, verdict: Verdict) -> Markup:
     others = set(verdict.waiting_ranks) - set(verdict.culprit_ranks)
     # In a tie or a cycle all ranks are named, and calling one side the culprit would be a guess.
     names = ("Culprit", "Others") if others else ("One side", "Other side")
-    same = _same_place(divergence)
     left = (divergence.culprit.ranks if divergence.culprit else ()) or (verdict.culprit_ranks if others else ())
     right = (divergence.others.ranks if divergence.others else ()) or others
     sides = _side(_who(names[0], left), divergence.culprit, divergence.culprit_op, "culprit") + _side(
         _who(names[1], right), divergence.others, divergence.others_op, "others"
     )
-    css = "sides via-differs" if same else "sides"
+    css = "sides via-differs" if divergence.same_line else "sides"
     return section(text(title), Markup('<div class="{}">{}</div>').format(css, sides))
-
-
-def _same_place(divergence: Divergence) -> bool:
-    """Whether both sides stand at one line of the user's: what tells them apart is the library's line below it."""
-    one, other = divergence.culprit, divergence.others
-    return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
 
 
 def _who(name: str, ranks: Collection[int]) -> str:
