@@ -1,14 +1,16 @@
 """Metrics of training itself: the last logged values of each job. May import the model and prometheus_client.
 
 A job has one series under its main rank (0, or the lowest that tells). Another rank has one only while it differs: in
-most jobs every rank logs the same mean, and a thousand equal series would tell nothing. NaN and infinities are shown as
+most jobs every rank logs the same mean, and a thousand equal series would tell nothing. Of those that differ there are
+``OTHERS_LIMIT`` at the most, the lowest: a log may name any number of ranks. NaN and infinities are shown as
 they are, which is what an alert on them needs (``hangwatch_training_loss != hangwatch_training_loss`` finds NaN).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from prometheus_client.core import Metric
 
@@ -23,6 +25,8 @@ _GAUGES = {
 }
 #: Ranks are read one after the other: so many steps apart they may look without being.
 _STEPS_APART = 2
+#: Ranks beside the main one that are shown.
+OTHERS_LIMIT = 100
 
 
 def training_families(jobs: Iterable[tuple[str, TrainingSeries]]) -> Iterator[Metric]:
@@ -45,9 +49,8 @@ def training_families(jobs: Iterable[tuple[str, TrainingSeries]]) -> Iterator[Me
             count = _last(steps, "skipped_steps")
             if count is not None:
                 skipped.add_metric(where, count)
-        for rank, reached in _reached(series, main).items():
-            if rank == main or abs(reached - _reached(series, main)[main]) > _STEPS_APART:
-                step.add_metric([job, str(rank)], reached)
+        for rank, reached in _worth_telling(_reached(series, main), main):
+            step.add_metric([job, str(rank)], reached)
         if main in series.steps_per_s:
             pace.add_metric([job, str(main)], series.steps_per_s[main])
     yield from (*gauges.values(), step, skipped, pace)
@@ -65,14 +68,25 @@ def _reached(series: TrainingSeries, main: int) -> dict[int, int]:
     return known if main in known or last is None else {main: last, **known}
 
 
+def _worth_telling(reached: Mapping[int, int], main: int) -> Iterator[tuple[int, int]]:
+    """Where the main rank is, and those that are elsewhere."""
+    if main in reached:
+        yield main, reached[main]
+        others = (rank for rank in sorted(reached) if abs(reached[rank] - reached[main]) > _STEPS_APART)
+        yield from ((rank, reached[rank]) for rank in islice(others, OTHERS_LIMIT))
+
+
 def _worth_showing(series: TrainingSeries, main: int) -> Iterator[tuple[int, Sequence[LoggedStep]]]:
     """The job's own series, and those of ranks that differ from it at the last step that both have."""
     yield main, series.steps
     own = {step.step: step for step in series.steps}
-    for found in series.ranks:
+    shown = 0
+    told = {one.rank: one for one in series.ranks if one.rank is not None and one.rank != main}
+    for rank, found in sorted(told.items()):
         both = next((step for step in reversed(found.steps) if step.step in own), None)
-        if found.rank is not None and both is not None and _differ(both, own[both.step]):
-            yield found.rank, found.steps
+        if shown < OTHERS_LIMIT and both is not None and _differ(both, own[both.step]):
+            shown += 1
+            yield rank, found.steps
 
 
 def _differ(one: LoggedStep, other: LoggedStep) -> bool:
