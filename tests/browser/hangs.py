@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "causes"))
+sys.path.extend(str(Path(__file__).resolve().parents[1] / part) for part in ("causes", "outputs"))
+
+from examples import with_text
 
 from hangwatch.agent.document import make_incident
 from hangwatch.analysis.progress import live_job
@@ -80,6 +82,13 @@ def history_of(view: LiveView) -> History:
 def _earlier(group: GroupFront, come: float) -> GroupFront:
     front, slowest = round(group.front * come), round(group.slowest * come)
     return msgspec.structs.replace(group, front=front, slowest=slowest)
+
+
+def hang_with_text(text: str) -> tuple[Incident, Capture]:
+    """A hang in which every name, path, line, local and host is ``text``."""
+    incident, capture = with_text(text)
+    job = msgspec.structs.replace(incident.job, id=text)
+    return msgspec.structs.replace(incident, id="20260528T202637Z-hostile", job=job), capture
 
 
 def view_of_several() -> LiveView:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chromium import LOW_CONTRAST, browse, unnamed
-from hangs import hang_of_eight, hang_of_many, history_of, view_of, view_of_several
+from hangs import hang_of_eight, hang_of_many, hang_with_text, history_of, view_of, view_of_several
 
 from hangwatch.demos import find_scenario
 from hangwatch.model.capture import Capture
@@ -120,6 +120,32 @@ async def test_a_node_without_jobs_says_so(chromium: str, tmp_path: Path) -> Non
         assert "hangwatch run" in await tab.evaluate("document.querySelector('.banner').textContent")
         assert "none so far" in await tab.evaluate("document.querySelector('#incidents').textContent")
         assert await unnamed(tab) == []
+        assert tab.problems == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>owned = 1</script><img src=x onerror='owned = 1'><svg onload='owned = 1'>",
+        "</title></style></code><a href='javascript:owned = 1'>\"' onfocus='owned = 1' autofocus='",
+        "\x1b[2J\u202e\u05d0\u05d1" + "long" * 500,
+    ],
+    ids=["elements", "attributes", "reordered and long"],
+)
+async def test_text_of_a_job_does_nothing(chromium: str, tmp_path: Path, text: str) -> None:
+    """Whatever a job calls itself: nothing runs or is fetched, and page, incident and report fit a phone."""
+    incident, capture = hang_with_text(text)
+    report = write_bundle(tmp_path, incident, capture) / "report.html"
+    async with served(tmp_path, view_of(incident, capture)) as url, browse(chromium) as tab:
+        await tab.look(width=390, height=844)
+        for address in (url, f"{url}/incidents/{incident.id}", report.as_uri()):
+            await tab.open(address)
+            await tab.wait_for(_SUMMARY)
+            assert await tab.evaluate("typeof owned") == "undefined"
+            assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+        asked = {found.split("/")[2] for found in tab.requests if found.startswith(("http:", "https:"))}
+        assert asked == {url.split("/")[2]}
         assert tab.problems == []
 
 

@@ -29,6 +29,8 @@ from hangwatch.outputs.html.elements import (
 
 #: A list longer than this buries what follows; the document has all of it.
 _MAX_ITEMS = 40
+#: A sentence; one that names hundreds of scattered ranks is cut: who waits for whom stands below.
+_MAX_SUMMARY = 600
 KIND_NAMES = {
     "deadlock": "Deadlock",
     "stall": "Stall",
@@ -72,7 +74,7 @@ def render_banner(incident: Incident) -> Markup:
         severity=verdict.severity,
         kind=name_kind(verdict.kind),
         proven=_proven(verdict),
-        summary=text(verdict.summary),
+        summary=text(verdict.summary, _MAX_SUMMARY),
         facts=join(facts),
     )
 

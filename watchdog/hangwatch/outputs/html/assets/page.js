@@ -17,7 +17,9 @@ function elapsed(seconds) {
   if (seconds < 120) return `${Math.max(0, Math.floor(seconds))} s ago`;
   const minutes = Math.floor(seconds / 60);
   if (minutes < 120) return `${minutes} min ago`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min ago`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${minutes % 60} min ago`;
+  return `${Math.floor(hours / 24)} days ago`;
 }
 
 function tick() {
