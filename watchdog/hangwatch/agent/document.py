@@ -94,6 +94,7 @@ def make_incident(
             "stacks": any(r.stacks for r in capture.ranks),
             "processes": any(r.processes for r in capture.ranks),
             "beats": any(r.beat_age_s is not None for r in capture.ranks),
+            **({"training": True} if capture.training is not None else {}),
             **asked_of_nodes(capture),
         },
         missing=missing(capture),

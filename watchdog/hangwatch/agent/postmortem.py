@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.errors import UserError
+from hangwatch.agent.posttraining import read_training
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle import read_bundle
@@ -54,6 +55,8 @@ def read_evidence(path: Path, progress: Progress) -> Evidence:
     bundles = {root: files for root, files in bundles.items() if _HEADS & files.keys()}
     capture = gathered.capture
     if not capture.ranks:
+        if not bundles and (training := read_training(path, _job_name(path), progress)) is not None:
+            return Evidence(training)
         return _read_found_bundle(path, bundles, capture.gaps)
     if gathered.disagreeing:
         raise UserError(
@@ -91,7 +94,8 @@ def _read_found_bundle(path: Path, bundles: Mapping[str, Mapping[str, Content]],
     reasons = [gap.reason for gap in gaps]
     told = f" ({'; '.join(reasons[:_REASONS])})" if reasons else ""
     raise UserError(
-        f"{path} holds nothing to diagnose{told}; give an incident's folder, flight-recorder dumps or py-spy's stacks"
+        f"{path} holds nothing to diagnose{told}; give an incident's folder, flight-recorder dumps, "
+        "py-spy's stacks or training logs"
     )
 
 

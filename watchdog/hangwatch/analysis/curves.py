@@ -6,6 +6,7 @@ Pure; may import ``hangwatch.model``. Every function takes logged steps in order
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,6 +20,10 @@ _MOST_GROUPS = 64
 _USUAL_LINES = 5
 #: Beyond this, loss or gradients have exploded.
 _EXPLOSION = 10.0
+
+#: So many lines beside a progress bar tell how many steps each stands for.
+_LEAST_DRAWN = 4
+_ROUNDED = re.compile(r"[-+]?0?\.00+")
 
 #: What gradient norms show: not finite, -1, one root of a whole number, exactly 0, ordinary numbers, or not told.
 Norm = Literal["not finite", "negative", "constant", "zero", "ordinary", "unknown"]
@@ -36,6 +41,29 @@ def is_root(norm: float | None) -> bool:
     if norm is None or not 1.0 <= norm <= math.sqrt(_MOST_GROUPS):
         return False
     return abs(norm - math.sqrt(round(norm * norm))) <= 5e-4
+
+
+def is_rewarded(line: LoggedStep) -> bool | None:
+    """Whether a step learns from rewards that are a number (None: it tells of none): its loss is 0 by right at times."""
+    word = line.texts.get("reward")
+    if word is None:
+        return None
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return None
+
+
+def is_rounded(line: LoggedStep) -> bool:
+    """Whether a loss of 0 was printed with so few digits that it may be a small one: ``0.000`` from a format."""
+    return _ROUNDED.fullmatch(line.texts.get("loss", "").strip("'\"")) is not None
+
+
+def is_falling(lines: Sequence[LoggedStep]) -> bool:
+    """Whether the loss of many lines goes down for good, so that something is learnt."""
+    losses = [line.loss for line in lines if line.loss is not None and math.isfinite(line.loss)]
+    third = len(losses) // 3
+    return third > 0 and statistics.median(losses[-third:]) < 0.8 * statistics.median(losses[:third])
 
 
 def read_norm(lines: Sequence[LoggedStep]) -> Norm:
@@ -83,6 +111,21 @@ def steps_between(first: LoggedStep, last: LoggedStep) -> int | None:
     """How many steps lie between two lines; None where either names none."""
     one, other = number_of(first), number_of(last)
     return None if one is None or other is None else other - one
+
+
+def bar_spacing(lines: Sequence[LoggedStep]) -> int | None:
+    """How many steps a line stands for that names none, by how far the progress bar went beside many of them.
+
+    The bar goes through another stream and may be a few steps late, so it tells no line's number.
+    """
+    if not lines or number_of(lines[0]) is not None:
+        return None
+    places = [line.texts.get("bar", "").partition("/") for line in lines]
+    drawn = [(i, int(done)) for i, (done, _, total) in enumerate(places) if total and total == places[-1][2]]
+    if len(drawn) < 2 or drawn[-1][0] - drawn[0][0] < _LEAST_DRAWN:
+        return None
+    (first, began), (last, ended) = drawn[0], drawn[-1]
+    return round((ended - began) / (last - first)) or None
 
 
 def is_start(lines: Sequence[LoggedStep]) -> bool | None:

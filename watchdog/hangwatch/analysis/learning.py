@@ -18,10 +18,14 @@ from hangwatch.analysis.curves import (
     Norm,
     Rate,
     all_skipped,
+    bar_spacing,
     fell_to_zero,
     has_exploded,
     is_bad_norm,
+    is_falling,
+    is_rewarded,
     is_root,
+    is_rounded,
     is_share,
     is_start,
     read_norm,
@@ -35,6 +39,8 @@ EVIDENCE_STEPS = 3
 #: Steps whose gradients alone are not finite. A loss scale that is searched for (fp16) takes 33 of them at the most, from
 #: 2^16 down to 1 with every second one forgiven, and has good ones in between.
 _UNSCALED_STEPS, _SCALED_STEPS = 10, 50
+#: A norm that gradients have which are normalised is not larger.
+_NORMALISED = 1.001
 
 #: ``nan``: the loss is not finite, printed so or as 0; ``zero``: loss and gradients are exactly 0; ``gradient``: the loss is
 #: finite and no gradient is.
@@ -89,6 +95,9 @@ def _mark(lines: Sequence[LoggedStep]) -> list[_Mark]:
         norms = {line.grad_norm for line in some}
         if len(norms) == 1 and is_root(some[0].grad_norm) and all(line.loss == 0 for line in some):
             marks[i : i + EVIDENCE_STEPS] = ["constant"] * EVIDENCE_STEPS
+    for i in range(len(lines) - 1, 0, -1):  # the step whose gradient began it has the same norm, and a loss of its own
+        if marks[i] == "constant" and marks[i - 1] == "good" and lines[i - 1].grad_norm == lines[i].grad_norm:
+            marks[i - 1] = "gradient"
     return marks
 
 
@@ -100,9 +109,12 @@ def _mark_line(line: LoggedStep) -> _Mark:
         return "nan"
     if loss != 0:
         return "gradient" if bad else "good"
+    rewarded = is_rewarded(line)
     if bad:
-        return "nan"
-    # A loss of 0 whose gradients are not: reinforcement learning begins so.
+        return "gradient" if rewarded else "nan"
+    # A loss of 0 whose gradients are not, or that is learnt from rewards: reinforcement learning begins so.
+    if rewarded is not None:
+        return "good" if rewarded else "nan"
     return "blank" if line.grad_norm is None else "zero" if line.grad_norm == 0 else "good"
 
 
@@ -122,7 +134,7 @@ class _Reading:
         came = range(last_good + 1, len(self.lines))
         began = next((i for i in came if self.marks[i] != "gradient"), len(self.lines))
         before, gradients, bad = self.lines[: last_good + 1], self.lines[last_good + 1 : began], self.lines[began:]
-        kind = self._kind(before, bad, self.marks[began:]) if bad else self._gradients(gradients)
+        kind = self._kind([*before, *gradients], bad, self.marks[began:]) if bad else self._gradients(gradients)
         if kind is None:
             return None
         order = self._order(before, gradients, bad) if kind == "nan" else None
@@ -144,7 +156,10 @@ class _Reading:
     def _kind(
         self, before: Sequence[LoggedStep], bad: Sequence[LoggedStep], marks: Sequence[_Mark]
     ) -> FaultKind | None:
-        """What the bad lines amount to; None where they are too few, or the loss may be 0 by right."""
+        """What the bad lines amount to; None where they are too few, or the loss may be 0 by right.
+
+        ``before``: the lines before them whose loss was good.
+        """
         seen = set(marks)
         if len(bad) < EVIDENCE_STEPS:
             return None
@@ -154,18 +169,31 @@ class _Reading:
         if "gradient" in seen or fell_to_zero(before):
             return None
         if "constant" in seen:
-            return "nan" if before else None
-        if seen == {"zero"} or not before:
+            return "nan" if before or self._stands_for_none(bad) else None
+        if seen == {"zero"}:
             return "zero"
+        if not before:
+            return None if all(map(is_rounded, bad)) else "zero"
         return "nan"
+
+    def _stands_for_none(self, bad: Sequence[LoggedStep]) -> bool:
+        """Whether one constant root as the norm of all steps there are stands for norms that are not finite.
+
+        Gradients that are normalised have a norm of 1 as well, and may have a loss of 0.
+        """
+        norms = [line.grad_norm for line in bad if line.grad_norm is not None]
+        return min(norms) > _NORMALISED or read_rate(bad) == "zero" or any(line.overflow for line in bad)
 
     def _gradients(self, lines: Sequence[LoggedStep]) -> FaultKind | None:
         """No gradient has been finite for long, and the loss is."""
         if len(lines) < EVIDENCE_STEPS:
             return None
-        if read_norm(lines) == "unknown" and all_skipped(lines) is not True:
+        skipped = all_skipped(lines)
+        if skipped is not True and (read_norm(lines) == "unknown" or is_falling(lines)):
             return None
         scales = [line.loss_scale for line in lines if line.loss_scale is not None]
+        if scales and 1 < scales[-1] < scales[0]:
+            return None  # it is being searched for, from wherever it was told to begin
         types = {s.dtype for setup in self.series.setups for s in (setup.deepspeed, setup.trainer) if s is not None}
         scaled = any(scale > 1 for scale in scales) if scales else not types & {"bf16", "fp32"}
         count = steps_between(lines[0], lines[-1])
@@ -179,7 +207,7 @@ class _Reading:
         first = gradients[0] if gradients else bad[0]
         if not (before or gradients) or (first.grad_norm is None and first.overflow is None):
             return None
-        spacing = self._spacing(before, first)
+        spacing = self._spacing(before or gradients, first if before else bad[0])
         if not gradients:
             # The filter makes a line 0 only if the very first of its steps was bad, and the gradient before that was good.
             return "loss" if spacing == 1 or first.loss == 0 else None
@@ -191,6 +219,8 @@ class _Reading:
         """How many steps a line stands for; None where nothing tells."""
         if before and (apart := steps_between(before[-1], first)) is not None:
             return apart
+        if (drawn := bar_spacing(self.lines)) is not None:
+            return drawn
         told = (s.logging_steps for setup in self.series.setups if (s := setup.trainer) is not None)
         return next((int(n) for n in told if n is not None and n >= 1), None)
 

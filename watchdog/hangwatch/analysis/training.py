@@ -17,8 +17,11 @@ _ORDER = ("report", "transformers", "deepspeed", "lightning")
 #: Over how many observations of the step the pace is taken, and after how long without a move it is 0.
 _PACE_KEPT = 32
 _PACE_WINDOW_NS = 60_000_000_000
+#: Lines that name no step begin anew where the epoch goes back by more than this, and than a tenth of it: two nodes that
+#: write into one log are a step apart, and epochs are printed with two digits.
+_EPOCHS_BACK = 0.02
 #: What ``texts`` says of a step number that is a mere count of lines.
-_COUNTED = "counted"
+COUNTED = "counted"
 
 
 def precedence(source: str) -> int:
@@ -51,11 +54,12 @@ class Ledger:
     """The steps of one rank (or of output that names none), added one by one and kept within bounds.
 
     A step number of the best source that goes back begins a new run: what was before is forgotten, and so is what other
-    sources still say of it.
+    sources still say of it. The first ``FIRST_KEPT`` steps of a run are kept, and the last ``last_kept``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, last_kept: int = LAST_KEPT) -> None:
         self.runs = 1
+        self._last_kept = last_kept
         self._dropped = 0
         self.sources: dict[str, None] = {}
         self._steps: dict[int, LoggedStep] = {}
@@ -64,6 +68,7 @@ class Ledger:
         self._stale: dict[str, int] = {}
         #: How far sources were counted that name no steps; empty once one that does has told a loss.
         self._counts: dict[str, int] = {}
+        self._epochs: dict[str, float] = {}
         self._loss_numbered = False
 
     def add(self, entry: LoggedStep) -> None:
@@ -91,8 +96,14 @@ class Ledger:
             return None
         if not self._counts:
             self._begin_again()
+        if entry.epoch is not None:
+            last = self._epochs.get(entry.source, 0.0)
+            if entry.epoch + _EPOCHS_BACK < 0.9 * last:
+                self.runs += 1
+                self._begin_again()
+            self._epochs[entry.source] = entry.epoch
         count = self._counts[entry.source] = self._counts.get(entry.source, 0) + 1
-        return msgspec.structs.replace(entry, step=count, texts={**entry.texts, "step": _COUNTED})
+        return msgspec.structs.replace(entry, step=count, texts={**entry.texts, "step": COUNTED})
 
     def _put(self, entry: LoggedStep, step: int) -> None:
         self.sources.setdefault(entry.source)
@@ -101,21 +112,21 @@ class Ledger:
             self._sorted = next(reversed(self._steps)) < step
         self._steps[step] = merge(known, entry) if known is not None else entry
         self._last[entry.source] = step
-        if len(self._steps) > FIRST_KEPT + 2 * LAST_KEPT:
+        if len(self._steps) > FIRST_KEPT + 2 * self._last_kept:
             self._thin()
 
     def steps(self) -> tuple[LoggedStep, ...]:
         """The series, ascending by step."""
         self._sort()
-        if len(self._steps) > FIRST_KEPT + LAST_KEPT:
+        if len(self._steps) > FIRST_KEPT + self._last_kept:
             kept = tuple(self._steps.values())
-            return (*kept[:FIRST_KEPT], *kept[-LAST_KEPT:])
+            return (*kept[:FIRST_KEPT], *kept[-self._last_kept :])
         return tuple(self._steps.values())
 
     @property
     def left_out(self) -> int:
         """How many steps of this run are not in ``steps()``."""
-        return self._dropped + max(0, len(self._steps) - FIRST_KEPT - LAST_KEPT)
+        return self._dropped + max(0, len(self._steps) - FIRST_KEPT - self._last_kept)
 
     def _is_current(self, source: str, step: int) -> bool:
         """Whether a step belongs to the present run; begins a new one where the best source goes back."""
@@ -137,6 +148,7 @@ class Ledger:
         self._steps.clear()
         self._last.clear()
         self._counts.clear()
+        self._epochs.clear()
         self._sorted, self._dropped = True, 0
 
     def _sort(self) -> None:
@@ -147,7 +159,7 @@ class Ledger:
     def _thin(self) -> None:
         self._sort()
         numbers = list(self._steps)
-        for number in numbers[FIRST_KEPT:-LAST_KEPT]:
+        for number in numbers[FIRST_KEPT : -self._last_kept]:
             del self._steps[number]
             self._dropped += 1
 
@@ -208,7 +220,7 @@ def _join(own: tuple[LoggedStep, ...], unranked: tuple[LoggedStep, ...]) -> tupl
     """A rank's own words completed by output that names no rank. Counted lines belong to no step of the other side."""
     if not own or not unranked:
         return own or unranked
-    if unranked[-1].texts.get("step") == _COUNTED:
+    if unranked[-1].texts.get("step") == COUNTED:
         return own if any(step.loss is not None for step in own) else unranked
     merged = {step.step: step for step in own}
     for step in unranked:

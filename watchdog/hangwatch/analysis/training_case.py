@@ -38,26 +38,37 @@ class TrainingCase:
 
 def build_training_case(series: TrainingSeries, world_size: int | None) -> TrainingCase | None:
     """The fault there is, the job's own before that of a single rank; None where the training learns, or may."""
-    own = _read(series, 0, world_size)
-    others = {found.rank: _read(series, found.rank, world_size) for found in series.ranks if found.rank}
-    faulty = tuple(sorted(rank for rank, learning in others.items() if learning.fault is not None))
-    well = [rank for rank, learning in others.items() if learning.recovered]
-    if own.fault is not None:
-        # Rank 0 alone differs where others that tell of themselves are well.
-        differing = (0, *faulty) if well else ()
-        return _case(series, own.fault, 0, world_size, differing)
-    if faulty and own.recovered:
-        fault = others[faulty[0]].fault
-        return _case(series, fault, faulty[0], world_size, faulty) if fault is not None else None
+    readings = _read_all(series, world_size)
+    faults = {rank: learning.fault for rank, learning in sorted(readings.items()) if learning.fault is not None}
+    well = [rank for rank, learning in readings.items() if learning.recovered]
+    if not faults:
+        return None
+    rank, fault = next(iter(faults.items()))
+    # Ranks differ where others that tell of themselves are well; rank 0 speaks for the job where no other tells.
+    if rank == 0 or well:
+        return _case(series, fault, rank, world_size, tuple(faults) if well else ())
     return None
+
+
+def _read_all(series: TrainingSeries, world_size: int | None) -> dict[int, Learning]:
+    """How the series of each rank stands, by rank; without those of a pipeline's stages that never compute a loss."""
+    ranks = dict.fromkeys((0, *(found.rank for found in series.ranks if found.rank)))
+    readings = {rank: _read(series, rank, world_size) for rank in ranks}
+    telling = {rank: learning for rank, learning in readings.items() if not _tells_nothing(learning)}
+    elsewhere = any(step.loss is not None and step.loss != 0 for rank in telling for step in series.of_rank(rank))
+    return telling if elsewhere else readings
+
+
+def _tells_nothing(learning: Learning) -> bool:
+    """Whether a rank has never told anything but a loss of 0, without a gradient norm."""
+    fault = learning.fault
+    return fault is not None and fault.kind == "zero" and not fault.before and fault.norm == "unknown"
 
 
 def _read(series: TrainingSeries, rank: int, world_size: int | None) -> Learning:
     """How a rank's series stands; that a loss learnt from rewards is 0 while they are all equal is no fault."""
     learning = read_learning(series, rank, world_size)
-    rewarded = any(
-        setup.trainer is not None and _REWARDED.search(setup.trainer.name) for setup in series.setups
-    ) or any("reward" in step.texts for step in series.of_rank(rank))
+    rewarded = any(setup.trainer is not None and _REWARDED.search(setup.trainer.name) for setup in series.setups)
     if rewarded and learning.fault is not None and learning.fault.kind == "zero":
         return Learning(None, learning.recovered)
     return learning
@@ -65,10 +76,9 @@ def _read(series: TrainingSeries, rank: int, world_size: int | None) -> Learning
 
 def has_recovered(series: TrainingSeries, world_size: int | None) -> bool:
     """Whether every series that tells a loss ends with good lines, ``EVIDENCE_STEPS`` of them at least."""
-    told = [0, *(found.rank for found in series.ranks if found.rank)]
     return all(
-        read_learning(series, rank, world_size).recovered
-        for rank in told
+        learning.recovered
+        for rank, learning in _read_all(series, world_size).items()
         if sum(s.loss is not None for s in series.of_rank(rank)) >= EVIDENCE_STEPS
     )
 

@@ -18,7 +18,7 @@ from hangwatch.causes.frames import site
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.registry import explain
 from hangwatch.causes.sites import Difference, first_difference
-from hangwatch.causes.training_diagnosis import diagnose_training
+from hangwatch.causes.training_diagnosis import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Collective, Divergence, Kind, Severity, SourceLine, Verdict
 from hangwatch.model.text import format_ranks
@@ -124,6 +124,9 @@ def _stands_still(case: Case) -> bool:
 
 def _healthy(case: Case) -> Verdict:
     waiting = case.blame.waiting
+    training = case.capture.training
+    if training is not None and not case.capture.ranks:
+        return Verdict("healthy", False, "info", describe_training(training))
     summary = "No hang found: every rank moves or waits for no longer than is ordinary."
     return Verdict("healthy", False, "info", summary, waiting_ranks=waiting, waits=case.waits())
 

@@ -30,14 +30,15 @@ def describe_line(line: LoggedStep) -> str:
         )
         if number is not None
     ]
-    where = (
-        f"step {line.step}"
-        if line.step is not None
-        else f"epoch {line.epoch:g}"
-        if line.epoch is not None
-        else "a step"
-    )
-    return f"{where}: {', '.join(said)}"
+    return f"{describe_place(line) or 'a step'}: {', '.join(said)}"
+
+
+def describe_place(line: LoggedStep) -> str | None:
+    """Where in its run a line stands: its step, what number of a logged line it is where none is named, or its epoch."""
+    if line.step is not None:
+        counted = line.texts.get("step") == "counted"
+        return f"logged line {line.step}" if counted else f"step {line.step}"
+    return f"epoch {line.epoch:g}" if line.epoch is not None else None
 
 
 def describe_settings(settings: DeepSpeedSettings) -> str:

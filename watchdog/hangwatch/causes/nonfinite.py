@@ -29,7 +29,7 @@ def lr_frozen(case: TrainingCase) -> Hypothesis | None:
     fault = case.fault
     if fault.kind != "nan" or fault.from_start is False:
         return None
-    halted = fault.skipped is True or fault.rate in {"zero", "frozen"}
+    halted = fault.skipped is True or (fault.skipped is None and fault.rate == "zero")
     if fault.from_start is None:
         counted = fault.bad[-1]
         all_along = (
@@ -41,7 +41,7 @@ def lr_frozen(case: TrainingCase) -> Hypothesis | None:
     how = (
         "Every step is skipped and the learning rate never moves: the weights stay as they were."
         if halted
-        else "The steps are taken all the same, and the learning rate moves on; no weight can get well again."
+        else "Steps are taken all the same, and no weight can get well again."
     )
     said = (
         f"The loss is not finite from the first logged step on, {describe_line(fault.first)}. So a weight or a buffer was NaN or "

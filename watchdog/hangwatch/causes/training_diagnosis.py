@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hangwatch.analysis.learning import EVIDENCE_STEPS
 from hangwatch.analysis.training_case import TrainingCase, build_training_case
 from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.lines import describe_loss
+from hangwatch.causes.lines import describe_line, describe_loss, describe_place
 from hangwatch.causes.registry import explain_training
 from hangwatch.model.incident import Verdict
-from hangwatch.model.telemetry import LoggedStep, TrainingSeries
+from hangwatch.model.telemetry import TrainingSeries
 from hangwatch.model.text import format_ranks
 
 #: How many runners-up stay visible, and from which confidence on.
@@ -52,20 +53,23 @@ def diagnose_training(series: TrainingSeries | None, world_size: int | None) -> 
     return TrainingDiagnosis(verdict, case)
 
 
+def describe_training(series: TrainingSeries) -> str:
+    """A sentence on a training in which nothing wrong was found."""
+    lines = [step for step in series.steps if step.loss is not None]
+    if len(lines) < EVIDENCE_STEPS:
+        return f"{len(lines)} logged steps are too few to tell whether the training learns."
+    return f"No silent failure found in {len(lines)} logged steps; the last is {describe_line(lines[-1])}."
+
+
 def _summary(case: TrainingCase, best: Hypothesis) -> str:
     fault = case.fault
     title = best.knowledge.title[0].lower() + best.knowledge.title[1:]
     whose = f" of rank {format_ranks(case.differing)}, and not of the others," if case.differing else ""
-    since = f"since {_when(fault.first)}" if not fault.from_start else "from the first logged step on"
+    place = describe_place(fault.first) or "it was first seen"
+    since = f"since {place}" if not fault.from_start else "from the first logged step on"
     what = (
         f"The gradients{whose} have not been finite {since}"
         if fault.kind == "gradient"
         else f"The loss{whose} is {describe_loss(fault)} {since}"
     )
     return f"{what}, so the job runs and learns nothing: {title}."
-
-
-def _when(line: LoggedStep) -> str:
-    if line.step is not None:
-        return f"step {line.step}"
-    return f"epoch {line.epoch:g}" if line.epoch is not None else "it was first seen"

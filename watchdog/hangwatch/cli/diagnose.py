@@ -18,7 +18,10 @@ from hangwatch.model.incident import Incident
 from hangwatch.outputs.report import render_report
 from hangwatch.outputs.verdict import print_verdict
 
-_PATH = "An incident's bundle, flight-recorder dumps or py-spy's stacks: a folder, one file, or an archive of them."
+_PATH = (
+    "An incident's bundle, flight-recorder dumps or py-spy's stacks: a folder, one file, or an archive of them. "
+    "Or what a training wrote: its log, TensorBoard's event files, trainer_state.json, or a folder of them."
+)
 
 
 def diagnose(

@@ -26,7 +26,8 @@ class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``skipped_steps`` counts since the start of the run; ``overflow`` says that this very step was skipped. ``texts`` holds the
     words of a value as they stood, by its name, where they tell more than the number: ``'0'`` in quotes (transformers 5),
-    ``nan``, ``OVERFLOW!``.
+    ``nan``, ``OVERFLOW!``; besides ``step`` (``counted``: it is a mere count of lines), ``bar`` (where a progress bar stood,
+    ``12/100``) and ``reward`` (what a trainer that learns from rewards or preferences said of them).
     """
 
     source: str

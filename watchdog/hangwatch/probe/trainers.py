@@ -26,6 +26,7 @@ TARGETS = {
     "pytorch_lightning.trainer.trainer": ("Trainer", "lightning"),
 }
 _DISTRIBUTIONS = ("torch", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning", "trl", "peft")
+_REWARDS = ("reward", "rewards/chosen", "rewards/margins")
 _LIVING = 8
 
 #: Those that were made, the last few: source's name and a weak reference.
@@ -101,6 +102,15 @@ class TrainerLog:
             new = [entry for entry in history[-limit:] if list(entry) != sorted(entry)]
         self._history, self._seen = history, len(history)
         return [entry for entry in new[-limit:] if "loss" in entry and isinstance(entry.get("step"), int)]
+
+
+def reward_of(entry: dict[str, Any]) -> float | None:
+    """What a trainer that learns from rewards or preferences (TRL's) logs of them beside its loss."""
+    for name in _REWARDS:
+        value = number(entry.get(name))
+        if value is not None:
+            return float(value)
+    return None
 
 
 def read_trainer_step(trainer: Any) -> int | None:

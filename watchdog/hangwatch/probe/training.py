@@ -71,7 +71,7 @@ class Telemetry:
         if source == "transformers":
             log = self._logs.setdefault(id(found), trainers.TrainerLog())
             for entry in log.read_new(found, STEPS_KEPT):
-                self._keep(source, now_ns, entry, _LOGGED)
+                self._keep(source, now_ns, entry, _LOGGED, trainers.reward_of(entry))
             return trainers.read_trainer_step(found)
         if source == "lightning":
             return trainers.read_lightning_step(found)
@@ -98,9 +98,13 @@ class Telemetry:
                     reached = entry["step"]
         return reached
 
-    def _keep(self, source: str, at_ns: int, entry: dict[str, Any], names: tuple[str, ...]) -> None:
+    def _keep(
+        self, source: str, at_ns: int, entry: dict[str, Any], names: tuple[str, ...], reward: float | None = None
+    ) -> None:
         self._count += 1
         fields: dict[str, Any] = {"count": self._count, "source": source, "at_ns": at_ns}
+        if reward is not None:
+            fields["texts"] = {"reward": repr(reward)}
         for name in names:
             value = trainers.number(entry.get(name))
             if value is not None:

@@ -2,7 +2,8 @@
 
 ``trainer_log.jsonl`` of LLaMA-Factory (``src/llamafactory/train/callbacks.py`` at 9174a7a, ``LogCallback``):
 ``{"current_steps": 5, "total_steps": 100, "loss": 0.6931, "lr": 0.0001, "epoch": 0.1, "percentage": 5.0, ...}``, written by
-``json.dumps``, so with a bare ``NaN``; and the objects of the same kind that own loops print.
+``json.dumps``, so with a bare ``NaN``; ``logging.jsonl`` of ms-swift (``"global_step/max_steps": "2/4389"``); and the objects of
+the same kind that own loops print.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 from typing import Any
 
 from hangwatch.model.telemetry import LoggedStep
-from hangwatch.sources.training.values import keep_words, parse_number
+from hangwatch.sources.training.values import keep_words, parse_count, parse_number
 
 _NAMES = {
     "loss": ("loss", "train_loss", "train/loss"),
@@ -19,7 +20,8 @@ _NAMES = {
     "learning_rate": ("lr", "learning_rate", "train/learning_rate"),
     "epoch": ("epoch", "train/epoch"),
 }
-_STEPS = ("current_steps", "step", "global_step", "train/global_step", "iteration", "iter")
+_STEPS = ("current_steps", "step", "global_step", "train/global_step", "iteration", "iter", "global_step/max_steps")
+_REWARDS = ("reward", "train/reward", "rewards/chosen", "rewards/margins")
 
 
 def parse_json_line(line: str) -> LoggedStep | None:
@@ -34,13 +36,23 @@ def parse_json_line(line: str) -> LoggedStep | None:
     if not isinstance(found, dict):
         return None
     values: dict[str, Any] = {name: _first(found, keys) for name, keys in _NAMES.items()}
-    step = next((found[key] for key in _STEPS if isinstance(found.get(key), int)), None)
+    step = next((number for key in _STEPS if (number := _count(found.get(key))) is not None), None)
     texts = keep_words("loss", repr(values["loss"])) if values["loss"] is not None else {}
+    reward = _first(found, _REWARDS)
+    if reward is not None:
+        texts["reward"] = repr(reward)
     if step is None or (values["loss"] is None and values["grad_norm"] is None):
         return None
     if not 0 <= step < 10**12:
         return None
     return LoggedStep(source="json", at_ns=0, step=step, texts=texts, **values)
+
+
+def _count(value: object) -> int | None:
+    """A whole number, or the first of two as in ``2/4389``."""
+    if isinstance(value, str):
+        return parse_count(value.partition("/")[0])
+    return value if isinstance(value, int) else None
 
 
 def _first(found: dict[str, object], keys: tuple[str, ...]) -> float | None:

@@ -16,7 +16,8 @@ from hangwatch.sources.training.values import NUMBER, keep_words, parse_number
 
 _BAR = re.compile(r"Epoch (\d{1,9}):\s{0,4}\d{1,3}%\|[^|]{0,400}\| (\d{1,12})/(\d{1,12}) \[([^\]]{0,2000})\]")
 _LOSS = re.compile(
-    rf"[, ](?:loss|train_loss|train/loss|loss_step|train_loss_step)=({NUMBER})(?=[,\]]|$)", re.IGNORECASE
+    rf"[, ](?:loss|train_loss|train/loss|loss_step|train_loss_step|reduced_train_loss)=({NUMBER})(?=[,\]]|$)",
+    re.IGNORECASE,
 )
 
 
@@ -29,12 +30,13 @@ def parse_lightning_line(line: str) -> LoggedStep | None:
     loss = _LOSS.search(rest)
     if loss is None or int(done) == 0:
         return None
+    value = parse_number(loss.group(1))
     step = int(epoch) * int(total) + int(done)
     return LoggedStep(
         source="lightning",
         at_ns=0,
         step=step,
         epoch=step / max(int(total), 1),
-        loss=parse_number(loss.group(1)),
-        texts=keep_words("loss", loss.group(1)),
+        loss=value,
+        texts=keep_words("loss", str(value)),  # three digits that count, and zeros as padding: 0.000 is exactly 0
     )

@@ -7,6 +7,8 @@ part of output that is nothing but such lines a sample is read, evenly spread an
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from hangwatch.model.telemetry import LoggedStep
@@ -17,18 +19,26 @@ LINE_LIMIT_BYTES = 16 << 10
 #: are parsed of one, twice at the most.
 PIECE_BYTES = 256 << 10
 LINES_LIMIT = 24
+#: tqdm's bar, which the Trainer draws for every step, and how far before a line that names no step it is looked for.
+_BAR = re.compile(rb"\| (\d{1,12}/\d{1,12}) \[")
+_BAR_BEFORE_BYTES = 1024
+#: What torchrun puts before each line where it passes on the output of several ranks (``--tee``, torch 2.13,
+#: ``elastic/agent/server/local_elastic_agent.py``: role and local rank), and torch before a rank's traceback.
+_PREFIX = re.compile(rb"\s{0,8}\[[a-z_]{1,40}(\d{1,6})\]:")
 
 
 class LogStream:
-    """One file's or pipe's output. ``name`` becomes the steps' source.
+    """One file's or pipe's output. ``name`` becomes the steps' source. Not ``sampled``: every line is read, however many.
 
     Facts that name no step (DeepSpeed's OVERFLOW lines) are put to the next line that has a loss.
     """
 
-    def __init__(self, name: str, rank: int | None = None) -> None:
+    def __init__(self, name: str, rank: int | None = None, *, sampled: bool = True) -> None:
         self._name = name
         self._rank = rank
+        self._limit = LINES_LIMIT if sampled else None
         self._rest = b""
+        self._passed = b""
         self._in_long_line = False
         self._overflows = 0
         self._overflow: LoggedStep | None = None
@@ -38,10 +48,12 @@ class LogStream:
         found: list[LoggedStep] = []
         for start in range(0, len(data), PIECE_BYTES):
             piece, end = self._complete(data[start : start + PIECE_BYTES] if len(data) > PIECE_BYTES else data)
-            for first, last in find_lines(piece, end):
-                step = parse_line(piece[first:last].decode("utf-8", "replace"))
-                if step is not None and (step := self._finish(step, at_ns)) is not None:
-                    found.append(step)
+            for first, last in find_lines(piece, end, self._limit):
+                line = piece[first:last]
+                step = parse_line(line.decode("utf-8", "replace"))
+                if step is not None and (step := self._finish(step, line, at_ns)) is not None:
+                    found.append(step if step.step is not None else self._with_bar(step, piece, first, last))
+            self._passed = (self._passed + piece[max(0, end - _BAR_BEFORE_BYTES) : end])[-_BAR_BEFORE_BYTES:]
         return found
 
     def _complete(self, piece: bytes) -> tuple[bytes, int]:
@@ -59,7 +71,7 @@ class LogStream:
             self._rest, self._in_long_line = b"", True
         return data, end
 
-    def _finish(self, step: LoggedStep, at_ns: int) -> LoggedStep | None:
+    def _finish(self, step: LoggedStep, line: bytes, at_ns: int) -> LoggedStep | None:
         """The step with where and when it was read, and what lines before it said of it."""
         if step.overflow and step.step is None:
             self._overflows += 1
@@ -72,12 +84,24 @@ class LogStream:
             values |= {"overflow": True, "loss_scale": step.loss_scale or self._overflow.loss_scale}
             values["texts"] = {**self._overflow.texts, **step.texts}
             self._overflow = None
-        rank = step.rank or self._rank  # a launcher's rank 0 speaks for the job, as lines that name none
-        return msgspec.structs.replace(step, **values, source=self._name, at_ns=at_ns, rank=rank)
+        return msgspec.structs.replace(step, **values, source=self._name, at_ns=at_ns, rank=self._whose(step, line))
+
+    def _with_bar(self, step: LoggedStep, piece: bytes, first: int, last: int) -> LoggedStep:
+        """A step that has no number, with where the progress bar beside it stood."""
+        before = (self._passed + piece[max(0, first - _BAR_BEFORE_BYTES) : first])[-_BAR_BEFORE_BYTES:]
+        bars = _BAR.findall(before + piece[first:last])
+        return msgspec.structs.replace(step, texts={**step.texts, "bar": bars[-1].decode()}) if bars else step
+
+    def _whose(self, step: LoggedStep, line: bytes) -> int | None:
+        """The rank a line is of. Where DeepSpeed says rank 0 it speaks for the job, as lines do that name none."""
+        if self._rank is not None:
+            return self._rank
+        prefix = _PREFIX.match(line)
+        return int(prefix[1]) if prefix is not None else step.rank or None
 
 
-def find_lines(data: bytes, end: int) -> list[tuple[int, int]]:
-    """Where in ``data[:end]`` the lines lie that may tell a step; of very many a sample, the last one in it."""
+def find_lines(data: bytes, end: int, limit: int | None = LINES_LIMIT) -> list[tuple[int, int]]:
+    """Where in ``data[:end]`` the lines lie that may tell a step; of more than ``limit`` a sample, the last one in it."""
     found: dict[int, int] = {}
     for needle in NEEDLES:
         position, stride, seen = data.find(needle, 0, end), 0, 0
@@ -85,8 +109,8 @@ def find_lines(data: bytes, end: int) -> list[tuple[int, int]]:
             first, last = _line_around(data, position, end)
             found[first] = last
             seen += 1
-            if seen == LINES_LIMIT:
-                stride = (end - last) // LINES_LIMIT
+            if seen == limit:
+                stride = (end - last) // limit
             position = data.find(needle, max(last, position + stride), end)
         if stride:
             first, last = _line_around(data, data.rfind(needle, 0, end), end)

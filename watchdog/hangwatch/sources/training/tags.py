@@ -19,11 +19,12 @@ _NAMES = {
         "lr-adamw", "lr-adam", "lr-sgd",
     ),
     "epoch": ("epoch", "train/epoch"),
+    "reward": ("reward", "train/reward", "train/rewards/chosen"),
     "loss_scale": ("loss-scale", "loss-scale/loss-scale", "train/loss_scale"),
 }  # fmt: skip
 _FIELDS = {tag: field for field, tags in _NAMES.items() for tag in tags}
 
 
 def name_scalar(tag: str) -> str | None:
-    """The field of ``LoggedStep`` a tag stands for; None for every other tag."""
+    """What a tag stands for, one of ``_NAMES``; None for every other tag."""
     return _FIELDS.get(tag.lower())

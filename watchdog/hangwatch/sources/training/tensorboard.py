@@ -92,7 +92,11 @@ def parse_event(event: bytes) -> LoggedStep | None:
     if not values or not 0 <= step < 10**12:
         return None
     at_ns = int(at_s * 1e9) if 0 < at_s < 1e11 else 0
-    return msgspec.convert({"source": "tensorboard", "at_ns": at_ns, "step": step, **values}, LoggedStep)
+    reward = values.pop("reward", None)
+    texts = {"reward": repr(reward)} if reward is not None else {}
+    return msgspec.convert(
+        {"source": "tensorboard", "at_ns": at_ns, "step": step, "texts": texts, **values}, LoggedStep
+    )
 
 
 def _take_scalar(item: bytes, values: dict[str, float]) -> None:

@@ -6,8 +6,9 @@ import re
 
 #: Escape sequences of colours and cursors (ECMA-48 CSI).
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-#: A number as programs print it; also what is none: ``nan``, ``inf``, ``-Infinity``.
-NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+#: A number as programs print it; also what is none: ``nan``, ``inf``, ``-Infinity``, and the ``nan.0`` and ``-inf.`` of
+#: Lightning, which pads everything to five letters (2.6.6, ``progress/tqdm_progress.py``, ``Tqdm.format_num``).
+NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|inf(?:inity)?)(?:\.0?)?)"
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
 
 
@@ -18,7 +19,9 @@ def strip_colours(line: str) -> str:
 
 def parse_number(word: str) -> float | None:
     """The number a word is, None if it is none; NaN and infinities are numbers."""
-    return float(word) if len(word) <= 64 and _NUMBER.fullmatch(word) else None
+    if len(word) > 64 or not _NUMBER.fullmatch(word):
+        return None
+    return float(word.rstrip(".0") if "n" in word.lower() else word)
 
 
 def parse_count(word: str) -> int | None:

@@ -1,0 +1,166 @@
+"""What a training has left behind: logs, event files and states below a path, each read whole.
+
+May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Nothing is followed here: whoever
+asks has only files, of one run or of several. Which belong together is said in ``analysis/runs.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep
+from hangwatch.sources.deepspeed_config import ConfigError, parse_deepspeed_config
+from hangwatch.sources.dumps.archives import ArchiveError, open_compressed
+from hangwatch.sources.training.deepspeed_words import DeepSpeedWords, parse_deepspeed_words
+from hangwatch.sources.training.stream import LogStream
+from hangwatch.sources.training.tensorboard import EventStream, masked_crc
+from hangwatch.sources.training.trainer_state import parse_trainer_state
+
+#: In a folder these are looked into; a file that was named itself may be called anything.
+_NAMES = re.compile(
+    r"(?:\.log|\.out|\.err|\.txt|\.jsonl)(?:\.\d{1,3}|\.gz|\.xz|\.bz2)?$|^(?:nohup|stdout|stderr|output|log)$"
+    r"|events\.out\.tfevents\.|^trainer_state\.json$",
+    re.IGNORECASE,
+)
+#: torch 2.13, ``distributed/elastic/multiprocessing/api.py``: ``LOG_DIR/RUN/attempt_N/LOCAL_RANK/stdout.log``.
+_ELASTIC = re.compile(r"(?:^|.*/)attempt_(?P<attempt>\d{1,6})/(?P<rank>\d{1,6})/std(?:out|err)\.log$")
+_CONFIG_NAMES = re.compile(r"(?:^ds|deepspeed|zero).*\.json$", re.IGNORECASE)
+_MAX_FILES = 50_000
+_PIECE_BYTES = 1 << 20
+_HEAD_BYTES = 8 << 20
+_STATE_LIMIT_BYTES = 64 << 20
+_CONFIG_LIMIT_BYTES = 1 << 18
+
+#: Told after every file: how many are done, and of how many.
+Progress = Callable[[int, "int | None"], None]
+
+
+class Remains(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The steps in one file. ``name`` is its path below what was given, ``modified_ns`` when it was last written.
+
+    ``family`` is the same for files that the ranks of one run wrote, by torchrun's layout; ``attempt`` counts its restarts,
+    ``rank`` is whose output it is. ``words`` is what DeepSpeed says of itself in it.
+    """
+
+    name: str
+    modified_ns: int
+    steps: tuple[LoggedStep, ...]
+    family: str = ""
+    attempt: int = 0
+    rank: int | None = None
+    words: DeepSpeedWords = DeepSpeedWords()
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """A file that could not be read, and why."""
+
+    name: str
+    reason: str
+
+
+def read_remains(path: Path, progress: Progress) -> Iterator[Remains | Unread]:
+    """All files that tell of steps, in order of name. Raises OSError where ``path`` itself cannot be looked at."""
+    if not stat.S_ISDIR(path.stat().st_mode):
+        found = _read_file(path, path.name)
+        if found is not None:
+            yield found
+        return
+    files = list(_walk(path, _NAMES))
+    for number, file in enumerate(files, 1):
+        found = _read_file(file, file.relative_to(path).as_posix())
+        progress(number, len(files))
+        if found is not None:
+            yield found
+
+
+def read_lone_config(path: Path) -> DeepSpeedSettings | None:
+    """The DeepSpeed configuration that lies in a folder (or beside a log); None unless there is exactly one."""
+    folder = path if path.is_dir() else path.parent
+    found = []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            if not _CONFIG_NAMES.search(file.name) or file.stat().st_size > _CONFIG_LIMIT_BYTES:
+                continue
+            config = msgspec.json.decode(file.read_bytes())
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(config, dict) and isinstance(config.get("zero_optimization"), dict):
+            try:
+                found.append(parse_deepspeed_config(config, file.name))
+            except ConfigError:
+                continue
+    return found[0] if len(found) == 1 else None
+
+
+def _walk(folder: Path, names: re.Pattern[str]) -> Iterator[Path]:
+    seen = 0
+    for here, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            seen += 1
+            if seen > _MAX_FILES:
+                return
+            if names.search(name):
+                yield Path(here, name)
+
+
+def _read_file(file: Path, name: str) -> Remains | Unread | None:
+    """One file; None where it tells of no step."""
+    try:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            head = stream.read(512)
+            stream.seek(0)
+            place = _ELASTIC.search(file.as_posix())
+            rank = int(place["rank"]) if place is not None else None
+            steps, words = _read_steps(open_compressed(stream, head), name, rank, status.st_mtime_ns)
+    except (OSError, EOFError, ArchiveError, ValueError) as error:
+        return Unread(name, str(getattr(error, "strerror", None) or error))
+    if not any(step.loss is not None for step in steps):
+        return None
+    return Remains(
+        name=name,
+        modified_ns=status.st_mtime_ns,
+        steps=steps,
+        family=file.as_posix()[: place.start("attempt")] if place is not None else "",
+        attempt=int(place["attempt"]) if place is not None else 0,
+        rank=rank,
+        words=words,
+    )
+
+
+def _read_steps(
+    stream: IO[bytes], name: str, rank: int | None, at_ns: int
+) -> tuple[tuple[LoggedStep, ...], DeepSpeedWords]:
+    """What a stream holds, by its first bytes: an event file, a trainer's state, or text."""
+    piece = stream.read(_PIECE_BYTES)
+    if piece.lstrip()[:1] == b"{" and b'"log_history"' in piece:
+        data = piece + stream.read(_STATE_LIMIT_BYTES)
+        return parse_trainer_state(data, name, at_ns), DeepSpeedWords()
+    events = is_event_file(piece)
+    parser = EventStream(name, rank) if events else LogStream(name, rank, sampled=False)
+    steps: list[LoggedStep] = []
+    head, last = b"", b"\n"
+    while piece:
+        if not events and len(head) < _HEAD_BYTES:
+            head += piece
+        steps += parser.feed(piece, at_ns)
+        last, piece = piece, stream.read(_PIECE_BYTES)
+    if not events and not last.endswith(b"\n"):
+        steps += parser.feed(b"\n", at_ns)  # nobody is going to end the last line any more
+    return tuple(steps), parse_deepspeed_words(head)
+
+
+def is_event_file(data: bytes) -> bool:
+    """Whether bytes begin with a record as TensorFlow's writer frames it."""
+    return len(data) >= 12 and struct.unpack_from("<I", data, 8)[0] == masked_crc(data[:8])
