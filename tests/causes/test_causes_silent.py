@@ -36,6 +36,15 @@ def test_recorded_output_gets_its_cause(release: str, fault: str) -> None:
     assert judge(recorded(f"transformers-{release}-alone-{fault}"), world_size=1) == _RECORDED[fault]
 
 
+@pytest.mark.parametrize("fault", [fault for fault, cause in _RECORDED.items() if cause])
+def test_recorded_beats_get_their_cause(fault: str) -> None:
+    """What a probe heard in real runs under transformers 4.57.6, merged with the output, as their bundles hold it."""
+    data = (RECORDED / f"transformers-4.57.6-beats-{fault}.json").read_bytes()
+    told = msgspec.convert(msgspec.json.decode(data)["training"], TrainingSeries, strict=False)
+    assert cause_of(diagnose_training(told, 1)) == _RECORDED[fault]
+    assert told.setups[0].versions["transformers"] == "4.57.6"
+
+
 def test_every_recording_is_asked_about() -> None:
     """No recorded run lies there unused."""
     assert {p.stem for p in RECORDED.glob("*.log")} == {

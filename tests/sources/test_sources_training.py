@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch.model.telemetry import LoggedStep
+from hangwatch.analysis.training import Ledger
+from hangwatch.model.telemetry import VALUES, DeepSpeedSettings, LoggedStep
+from hangwatch.sources.training.deepspeed_words import parse_deepspeed_words
 from hangwatch.sources.training.follow import Follower
 from hangwatch.sources.training.formats import parse_line
 from hangwatch.sources.training.stream import LINE_LIMIT_BYTES, PIECE_BYTES, LogStream
@@ -72,6 +74,21 @@ LINES = {
         "grad_norm": 1.25,
         "overflow": True,
     },
+    "Epoch 0:  12%|#  | 1/8 [00:00<00:01, 11.4it/s, v_num=0, train_loss=nan.0]": {
+        "step": 1,
+        "epoch": 0.125,
+        "loss": NAN,
+        "texts": {"loss": "nan"},
+    },
+    "step 3: aux loss: 0.000, total loss: 2.5, lm loss: 2.0": {"step": 3, "loss": 2.5},
+    "{'loss': 0.0, 'grad_norm': 0.5, 'reward': 0.25, 'global_step/max_steps': '2/4389', 'epoch': 0.1}": {
+        "step": 2,
+        "loss": 0.0,
+        "grad_norm": 0.5,
+        "epoch": 0.1,
+        "texts": {"loss": "0.0", "reward": "0.25"},
+    },
+    '{"loss": 1.5, "grad_norm": 0.5, "global_step/max_steps": "2/4389"}': {"step": 2, "loss": 1.5, "grad_norm": 0.5},
     "Epoch [1/5], Step [100/600], Loss: 0.25": {"step": 100, "loss": 0.25},
     "iter 120: loss 2.5, time 30ms": {"step": 120, "loss": 2.5},
 }
@@ -84,6 +101,8 @@ NO_STEPS = (
     '{"current_steps": 5, "total_steps": 9, "percentage": 50.0}',
     '{"loss": ' + "[" * 5000,
     "loss of step 5",
+    "step 100 [D loss: 0.000] [G loss: 8.1]",
+    '{"train_runtime": 12.5, "train_loss": 0.4, "global_step/max_steps": "9/9"}',
 )
 
 
@@ -155,6 +174,22 @@ def test_long_lines_and_floods_are_bounded() -> None:
     assert numbers == sorted(set(numbers), key=lambda number: number or 0)
 
 
+def test_lines_of_several_ranks_are_told_apart() -> None:
+    """What torchrun --tee puts before each line says whose it is; where a file is one rank's, that is known better."""
+    lines = (
+        b"[default0]:step 5: loss 0.5\n[default3]:step 5: loss nan\n  [rank11]: step 6: loss 0.5\nstep 7: loss 0.5\n"
+    )
+    assert [step.rank for step in LogStream("log").feed(lines, 7)] == [0, 3, 11, None]
+    assert [step.rank for step in LogStream("log", 2).feed(lines, 7)] == [2, 2, 2, 2]
+
+
+def test_a_progress_bar_tells_where_a_line_stands() -> None:
+    """The last bar before a line that names no step is kept with it."""
+    lines = b"\r  5%|#  | 10/200 [00:10<03:00,  1.0it/s]\r      \r{'loss': 0.5, 'epoch': 0.1}\n"
+    (step,) = LogStream("log").feed(lines, 7)
+    assert step.texts["bar"] == "10/200"
+
+
 def _read(follower: Follower) -> list[tuple[bool, bytes]]:
     return list(follower.read_new(1 << 20))
 
@@ -208,6 +243,75 @@ def test_event_files_are_read_in_any_pieces() -> None:
         (2, "nan", 1_500_000_000_000_000_000),
     ]
     assert stream.feed(b"x" * 100 + data, 7) == []
+
+
+_EVENT_FILES = {
+    "torch-2.13-nan": (12, {"loss", "learning_rate", "grad_norm"}, 8),
+    "lightning-2.6.6-nan": (24, {"loss", "grad_norm", "epoch"}, 12),
+    "transformers-4.57.6-nan-weights": (8, {"loss", "grad_norm", "learning_rate", "epoch"}, None),
+    "transformers-4.57.6-resumed": (8, {"loss", "grad_norm", "learning_rate", "epoch"}, None),
+}
+
+
+@pytest.mark.parametrize("name", _EVENT_FILES)
+def test_event_files_of_real_runs_are_read(name: str) -> None:
+    """What torch, Lightning and transformers wrote: every step with its values, and no summary taken for a step's loss."""
+    count, values, bad_from = _EVENT_FILES[name]
+    ledger = Ledger()
+    for step in EventStream("events").feed((FIXTURES / f"{name}.tfevents").read_bytes(), 7):
+        ledger.add(step)
+    steps = ledger.steps()
+    assert len(steps) == count
+    told = {field for step in steps for field in VALUES if getattr(step, field) is not None}
+    assert told == values
+    bad = [step.step for step in steps if step.loss != step.loss]
+    assert bad == ([step.step for step in steps if bad_from is not None and (step.step or 0) >= bad_from])
+    if name == "transformers-4.57.6-resumed":
+        assert [step.step for step in steps] == [*range(7, 15)]
+        assert all(3.5 < (step.loss or 0) < 4 for step in steps)
+
+
+@pytest.mark.parametrize("name", _EVENT_FILES)
+def test_event_files_that_break_off_are_read_so_far(name: str) -> None:
+    """Cut anywhere, as by a crash or while it is written, a file gives what is whole in it and raises nothing."""
+    data = (FIXTURES / f"{name}.tfevents").read_bytes()
+    whole = EventStream("events").feed(data, 7)
+    for end in range(0, len(data), 7):
+        part = EventStream("events").feed(data[:end], 7)
+        assert repr(part) == repr(whole[: len(part)])
+    assert len(EventStream("events").feed(data[:-9], 7)) >= len(whole) - 1
+    damaged = bytearray(data)
+    damaged[len(data) // 2] ^= 0xFF
+    assert len(EventStream("events").feed(bytes(damaged), 7)) <= len(whole)
+
+
+def test_what_an_engine_prints_of_itself_is_read() -> None:
+    """DeepSpeed's own print of its configuration, as 0.19.8 wrote it and as older releases call things."""
+    log = (FIXTURES / "deepspeed-0.19.8-engine.log").read_bytes()
+    words = parse_deepspeed_words(log)
+    assert (words.version, words.world_size) == ("0.19.8", 1)
+    assert words.settings == DeepSpeedSettings(
+        source="log", stage=2, overlap_comm=True, reduce_bucket_size=50_000_000, allgather_bucket_size=500_000_000,
+        contiguous_gradients=True, dtype="bf16", check_grad_overflow=True, gradient_clipping=1.0,
+        gradient_accumulation_steps=1, batch=2,
+    )  # fmt: skip
+    assert [step.step for step in LogStream("log").feed(log, 7)] == [0, 1, 2, 3]
+    prefix = b"[INFO] [config.py:974:print]   "
+    older = (
+        prefix
+        + b"bfloat16_enabled ............. True\n"
+        + prefix
+        + b"zero_config .................. stage=3 overlap_comm=False\n"
+    )
+    settings = parse_deepspeed_words(older).settings
+    assert settings is not None
+    assert (settings.stage, settings.overlap_comm, settings.dtype, settings.check_grad_overflow) == (
+        3,
+        False,
+        "bf16",
+        None,
+    )
+    assert parse_deepspeed_words(b"nothing of the kind").settings is None
 
 
 def test_a_checkpoints_state_is_read_with_bare_nan() -> None:

@@ -69,7 +69,7 @@ class _Page:
         self.add(say(verdict.summary, "bold"), indent=0)
         self.page.append(Text())
         job = incident.job
-        size = f", {job.world_size} ranks" if job.world_size is not None else ""
+        size = f", {job.world_size} rank{'s' if job.world_size != 1 else ''}" if job.world_size is not None else ""
         where = f" on {', '.join(job.nodes)}" if job.nodes else ""
         self.add(say(f"job {job.id} ({job.launcher}{size}){where}"), indent=0)
         when = f"since {incident.onset_at}"

@@ -17,7 +17,7 @@ from hangwatch.model.telemetry import DeepSpeedSettings
 from hangwatch.sources.training.values import parse_count, parse_number
 
 _VERSION = re.compile(rb"DeepSpeed info: version=(\d[\w.+-]{0,40})")
-_ATTRIBUTE = re.compile(rb"\[config\.py:\d{1,6}:print\]\s{1,4}(\w{1,60}) \.{1,40} ([^\r\n]{1,4000})")
+_ATTRIBUTE = re.compile(rb"\[config\.py:\d{1,6}:print\]\s{1,4}(\w{1,60}) \.{0,40} ([^\r\n]{1,4000})")
 _PART = re.compile(r"(\w+)=(?:<\w+\.\w+: )?([^\s<>,)]+)")
 _FLAGS = {"True": True, "False": False}
 

@@ -33,7 +33,7 @@ def parse_json_line(line: str) -> LoggedStep | None:
         found = json.loads(line[start : end + 1])
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or "train_runtime" in found:  # that is the summary at the end of a run
         return None
     values: dict[str, Any] = {name: _first(found, keys) for name, keys in _NAMES.items()}
     step = next((number for key in _STEPS if (number := _count(found.get(key))) is not None), None)

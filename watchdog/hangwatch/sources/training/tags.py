@@ -2,14 +2,15 @@
 
 transformers 5.23.0 (``integrations/integration_utils.py``, ``rewrite_logs``): ``train/loss``; Lightning: whatever the
 module logs, mostly ``train_loss``; torchtitan at 00fbaaf: ``loss_metrics/global_avg_loss``; Megatron-LM: ``lm loss``,
-``grad-norm``. DeepSpeed's monitor (``Train/Samples/train_loss``) counts samples and not steps, so it is left out.
+``grad-norm``. Left out are ``train/train_loss``, the mean of a whole run, which a Trainer writes at its end, and what DeepSpeed's
+monitor tells (``Train/Samples/train_loss``), which counts samples and not steps.
 """
 
 from __future__ import annotations
 
 _NAMES = {
     "loss": (
-        "loss", "train/loss", "loss/train", "train_loss", "train/train_loss", "train_loss_step", "train/loss_step",
+        "loss", "train/loss", "loss/train", "train_loss", "train_loss_step", "train/loss_step",
         "training/loss", "training_loss", "loss_metrics/global_avg_loss", "lm loss", "lm-loss-training/lm loss",
         "train/lm_loss", "loss_step",
     ),
