@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+from collections.abc import Callable
 
 import pytest
 from probe_runs import Run
@@ -24,7 +26,7 @@ logger.setLevel(logging.INFO)
 for handler in logger.handlers:
     handler.setLevel(logging.INFO)
     handler.setStream(sys.stdout)
-deepspeed.init_distributed("gloo", init_method=os.environ["RENDEZVOUS"], rank=0, world_size=1)
+torch.distributed.init_process_group("gloo", init_method=os.environ["RENDEZVOUS"], rank=0, world_size=1)
 torch.manual_seed(0)
 model = torch.nn.Linear(8, 4)
 zero = {"stage": 2, "overlap_comm": True, "reduce_bucket_size": 50000000}
@@ -65,8 +67,11 @@ def _steps(beat: Beat) -> list[LoggedStep]:
     return list(found[1])
 
 
-def _reached(number: int):  # type: ignore[no-untyped-def]
+def _reached(process: subprocess.Popen[str], number: int) -> Callable[[Beat], bool]:
+    """Whether a beat tells that step; a process that has ended will not."""
+
     def accept(beat: Beat) -> bool:
+        assert process.poll() is None, process.communicate()
         return beat.telemetry is not None and beat.telemetry.reached == number
 
     return accept
@@ -82,7 +87,7 @@ def test_an_engine_is_read_step_by_step(run: Run) -> None:
     for number in range(1, 6):
         process.stdin.write("go\n")
         process.stdin.flush()
-        beat = run.wait_beat(process.pid, _reached(number), 400)
+        beat = run.wait_beat(process.pid, _reached(process, number), 400)
     told = [step for step in _steps(beat) if step.source == "deepspeed"]
     setup = parse_setup(beat, 0)
     out, err = process.communicate("end\n", timeout=200)
@@ -120,7 +125,7 @@ def test_a_lightning_trainer_tells_how_far_it_is(run: Run) -> None:
     for number in range(1, 4):
         process.stdin.write("go\n")
         process.stdin.flush()
-        beat = run.wait_beat(process.pid, _reached(number), 400)
+        beat = run.wait_beat(process.pid, _reached(process, number), 400)
     assert (beat.alone, beat.problems, _steps(beat)) == (True, (), [])
     setup = parse_setup(beat, 0)
     assert setup is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from pathlib import Path
 
@@ -215,6 +217,32 @@ def test_a_file_is_followed_across_rotation_truncation_and_deletion(tmp_path: Pa
     assert _read(follower) == []
     path.write_bytes(b"six\n")
     assert _read(follower) == [(True, b"six\n")]
+    path.unlink()
+    path.mkdir()  # no file at all has its name for a while
+    assert _read(follower) == []
+    path.rmdir()
+    path.write_bytes(b"seven\n")
+    assert _read(follower) == [(True, b"seven\n")]
+    follower.close()
+
+
+def test_a_file_system_that_goes_and_comes_back_is_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stale handle, as of NFS, is an error once; the file is opened again and read on from where it was."""
+    path = tmp_path / "train.log"
+    path.write_bytes(b"one\n")
+    follower = Follower(path)
+    assert _read(follower) == [(False, b"one\n")]
+    with monkeypatch.context() as gone:
+
+        def stale(*_: object) -> bytes:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+        gone.setattr(os, "pread", stale)
+        with pytest.raises(OSError, match=r"[Ss]tale"):
+            _read(follower)
+    with path.open("ab") as file:
+        file.write(b"two\n")
+    assert _read(follower) == [(False, b"two\n")]
     follower.close()
 
 

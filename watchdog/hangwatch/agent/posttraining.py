@@ -37,6 +37,8 @@ def read_training(path: Path, job: str, progress: Progress) -> Capture | None:
     setup, world_size = _setup(path, remains)
     series = make_series(run.modified_ns, run.ledgers, {0: setup}, {})
     fault = read_learning(series, world_size=world_size).fault
+    if fault is not None and fault.first.at_ns == run.modified_ns:
+        gaps.append(Gap("time", "the lines tell no time: that of the file's last change stands for when it began"))
     if setup.deepspeed is None and fault is not None and fault.kind != "zero" and not fault.from_start:
         hint = "if it was used, put its JSON file beside the log"
         gaps.append(Gap("configuration", "nothing tells how DeepSpeed was set up, or whether it was used", hint=hint))
@@ -65,9 +67,9 @@ def _setup(path: Path, remains: Iterable[Remains]) -> tuple[TrainingSetup, int |
     newest = sorted(remains, key=lambda one: one.modified_ns)
     settings: DeepSpeedSettings | None = None
     version: str | None = None
-    ranks = [one.rank for one in newest if one.rank is not None]
-    size = max(ranks) + 1 if len(ranks) > 1 else None
+    size: int | None = None
     for one in newest:
+        size = one.local_ranks or size
         settings = one.words.settings or settings
         version = one.words.version or version
         size = one.words.world_size or size

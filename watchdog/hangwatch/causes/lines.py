@@ -68,7 +68,7 @@ def _observations(case: TrainingCase) -> Iterator[Evidence]:
     shown = [fault.first, *(line for line in (fault.bad[0], fault.bad[-1]) if line is not fault.first)]
     for line in dict.fromkeys(map(describe_line, shown)):
         yield Evidence(rank, fault.first.source, line)
-    words = [f"{len(fault.bad)} logged steps in a row"]
+    words = [f"so it is in {len(fault.bad)} logged steps in a row"]
     if fault.norm in _NORMS:
         words.append(_NORMS[fault.norm])
     if fault.rate in _RATES:

@@ -24,15 +24,24 @@ class Follower:
         self._descriptor: int | None = None
         self._identity: tuple[int, int] | None = None
         self._last = b""
+        self._anew = False
 
     def read_new(self, limit_bytes: int) -> Iterator[tuple[bool, bytes]]:
         """What was written since, in pieces, at most about ``limit_bytes``; with each whether it begins a new file.
 
-        Raises OSError where the file cannot be read. What is not there, or no regular file, yields nothing.
+        Raises OSError where the file cannot be read; it is opened again the next time, as one on a file system that was
+        gone for a while has to be. What is not there, or no regular file, yields nothing.
         """
+        try:
+            yield from self._read(limit_bytes)
+        except OSError:
+            self.close()
+            raise
+
+    def _read(self, limit_bytes: int) -> Iterator[tuple[bool, bytes]]:
         if self._descriptor is None and not self._open():
             return
-        fresh = self._seems_rewritten()
+        fresh = self._seems_rewritten() or self._anew
         left = limit_bytes
         while left > 0:
             data = os.pread(self._descriptor, min(READ_BYTES, left), self._position)  # type: ignore[arg-type]
@@ -40,11 +49,13 @@ class Follower:
                 self._position += len(data)
                 self._last = (self._last + data)[-_REMEMBERED_BYTES:]
                 left -= len(data)
+                self._anew = False
                 yield fresh, data
                 fresh = False
             elif self._is_replaced():
                 self.close()
-                self._position, self._last, fresh = 0, b"", True
+                self._position, self._last = 0, b""
+                fresh = self._anew = True
                 if not self._open():
                     return
             else:

@@ -47,7 +47,7 @@ class Remains(msgspec.Struct, frozen=True, omit_defaults=True):
     """The steps in one file. ``name`` is its path below what was given, ``modified_ns`` when it was last written.
 
     ``family`` is the same for files that the ranks of one run wrote, by torchrun's layout; ``attempt`` counts its restarts,
-    ``rank`` is whose output it is. ``words`` is what DeepSpeed says of itself in it.
+    ``rank`` is whose output it is, of ``local_ranks`` on its node. ``words`` is what DeepSpeed says of itself in it.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Remains(msgspec.Struct, frozen=True, omit_defaults=True):
     family: str = ""
     attempt: int = 0
     rank: int | None = None
+    local_ranks: int | None = None
     words: DeepSpeedWords = DeepSpeedWords()
 
 
@@ -135,8 +136,14 @@ def _read_file(file: Path, name: str) -> Remains | Unread | None:
         family=file.as_posix()[: place.start("attempt")] if place is not None else "",
         attempt=int(place["attempt"]) if place is not None else 0,
         rank=rank,
+        local_ranks=_count_ranks(file.parent.parent) if place is not None else None,
         words=words,
     )
+
+
+def _count_ranks(attempt: Path) -> int:
+    """For how many ranks torchrun has made a folder."""
+    return sum(1 for name in os.listdir(attempt) if name.isdigit())  # noqa: PTH208
 
 
 def _read_steps(
