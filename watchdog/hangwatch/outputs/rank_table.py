@@ -45,8 +45,9 @@ def render_view(
         if room is not None and len(rows) > room:
             lines.append(Text(f"and {len(rows) - room} more rows; --once prints them all", style="dim"))
     lines += [Text(excerpt(note), style="dim") for note in notes]
-    for line in lines if width is not None else ():
-        line.truncate(width, overflow="ellipsis")
+    if width is not None:
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
     return Lines(*lines)
 
 
