@@ -1,6 +1,6 @@
 """Takes docs/pictures/*.png, those of the page and the report, from a real hang of 8 ranks and a recorded one made 4,096.
 
-Run: ``pip install pillow``, which nothing else here needs, then ``python docs/pictures.py``. Chromium and PyTorch have to be
+Run: ``pip install pillow``, which nothing else here needs, then ``python docs/screenshots.py``. Chromium and PyTorch have to be
 there, as for ``make test``.
 """
 
