@@ -9,9 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from support import JobRunner, find_free_port, is_launcher_variable
+
+# How long an example takes says something of the machine, and nothing of what it shows.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 def _why_it_would_hang() -> str | None:

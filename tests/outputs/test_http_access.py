@@ -172,7 +172,7 @@ def test_events_bring_what_has_changed_and_nothing_else(tmp_path: Path) -> None:
             return first, await parts_until("ranks")
 
     first, then = serve(tmp_path, use, live=lambda: shown[0])
-    assert first == ["head", "verdict", "ranks", "groups", "stacks", "missing", "incidents"]
+    assert first == ["head", "verdict", "ranks", "reasons", "groups", "stacks", "missing", "incidents"]
     assert then == ["verdict", "ranks"]
 
 
