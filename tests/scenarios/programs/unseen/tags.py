@@ -30,15 +30,16 @@ class Board:
     """Numbers of this validation."""
 
     def __init__(self) -> None:
-        self.values: dict[str, torch.Tensor] = {}
+        self.values: dict[str, list[float]] = {}
 
     def put(self, name: str, value: float) -> None:
-        """Remember the largest."""
-        self.values[name] = torch.tensor([max(value, float(self.values.get(name, torch.zeros(1))))]).repeat(64)
+        """Take one of sixteen bins."""
+        bins = self.values.setdefault(name, [0.0] * 16)
+        bins[int(value) % 16] += value
 
     def close(self) -> dict[str, float]:
         """All of them, over all ranks."""
-        return {name: REDUCTIONS[name](value).mean().item() for name, value in self.values.items()}
+        return {name: REDUCTIONS[name](torch.tensor(bins)).mean().item() for name, bins in self.values.items()}
 
 
 def main() -> None:

@@ -26,9 +26,8 @@ class Worker:
 
     def __init__(self, rank: int, world: int) -> None:
         self.rank, self.world = rank, world
-        piece = torch.randn(BATCH // PIECES, WIDTH)
         module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())
-        stage = PipelineStage(module, rank, world, torch.device("cpu"), input_args=(piece,), output_args=(piece,))
+        stage = PipelineStage(module, rank, world, torch.device("cpu"))
         self.schedule = ScheduleGPipe(stage, PIECES, loss_fn=nn.functional.mse_loss)
         self.optimizer = torch.optim.SGD(module.parameters(), lr=1e-2)
 

@@ -24,7 +24,7 @@ class Histogram:
     """Drawn by one rank."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
-        self.artist = mesh.get_coordinate() == [1, 0]
+        self.artist = mesh.get_local_rank("data") == 1 and mesh.get_local_rank("tensor") == 0
 
     def draw(self, weight: DTensor) -> list[float] | None:
         """Ten bins."""
