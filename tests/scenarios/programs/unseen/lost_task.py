@@ -36,7 +36,7 @@ class Epochs:
 
     def run(self, count: int) -> None:
         """All epochs, fifty images each."""
-        with multiprocessing.get_context("spawn").Pool(2) as pool:
+        with multiprocessing.get_context("fork").Pool(2) as pool:
             for epoch in range(count):
                 images = range(epoch * 50, epoch * 50 + 50)
                 self.train(pool.map(augment, [(self.rank, n) for n in images], chunksize=5))
