@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes.forks import CONDITIONS, Fork, Side, find_fork, of_the_turn
-from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, where
+from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, site, where
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.loops import Loop, loop_of
 from hangwatch.causes.observations import at_fork, at_recorder, at_stack
+from hangwatch.causes.sites import is_new_place
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame
 
@@ -25,6 +27,7 @@ MISMATCH = known("collective-mismatch")
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
 )
+_SHORT = re.compile(r"\b(?:any|all|next)\(")
 _CHECKPOINTS = "torch/distributed/checkpoint/"
 _NOT_SAVES = ("torch/utils/checkpoint.py", "activation_checkpointing", "checkpoint_wrapper.py")
 
@@ -48,6 +51,16 @@ def conditional(case: Case) -> Hypothesis | None:
     loop = loop_of(case, fork) if fork is not None else None
     if fork is not None and loop is not None:
         return _conditional_in_loop(case, fork, loop)
+    if fork is not None and (partly := _evaluated_in_part(fork)) is not None:
+        side, frame = partly
+        said = (
+            f"Rank {side.rank} is in `{frame.source}`, where a collective is called or not as what comes before it turns out; "
+            f"the other side is not."
+        )
+        return Hypothesis(RANK_CONDITIONAL, 0.68, said, at_fork(case, replace(fork, block=None)))
+    if fork is not None and fork.relation == "order" and _alone_in_a_place(case, fork):
+        said = f"Rank {fork.mine.rank} is in a collective at a place where none was called before, on any rank."
+        return Hypothesis(RANK_CONDITIONAL, 0.6, said, at_fork(case, fork))
     if fork is None or fork.relation != "branch" or fork.block is None:
         return None
     waits = [v.wait for side in (fork.mine, fork.theirs) if (v := case.views.get(side.rank)) is not None]
@@ -69,6 +82,31 @@ def conditional(case: Case) -> Hypothesis | None:
     if deeper is not None:
         said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
     return Hypothesis(RANK_CONDITIONAL, confidence, said, at_fork(case, fork))
+
+
+def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
+    """The side inside an expression that may be left half-way (``and``, ``or``, ``any``, ``.. if .. else ..``), and its line."""
+    for side, other in ((fork.theirs, fork.mine), (fork.mine, fork.theirs)):
+        frames = [f for f in side.tail if is_program(f)]
+        for callee, frame in pairwise(frames):
+            text, name = frame.source or "", re.escape(bare(callee))
+            if callee.function.endswith("<genexpr>"):
+                partly = _SHORT.search(text) is not None
+            else:
+                partly = (
+                    re.search(rf"\b(?:and|or)\b.*\b{name}\(|\b{name}\(.*\bif\b|\belse\b.*\b{name}\(", text) is not None
+                )
+            if partly and not any((f.file, f.line) == (frame.file, frame.line) for f in other.path):
+                return side, frame
+    return None
+
+
+def _alone_in_a_place(case: Case, fork: Fork) -> bool:
+    """Whether the culprit's call is from a place that is new to all ranks, and the others' from one that is not."""
+    mine, theirs = site(fork.mine.path), site(fork.theirs.path)
+    named = bool(case.blame.waiting) and theirs is not None
+    known_place = any(site(o.frames or ()) == theirs for o in case.history.of(fork.mine.rank) if o.completed)
+    return named and known_place and is_new_place(case, fork.mine.rank, mine)
 
 
 def _decisive_below(side: Side, block: Block) -> Block | None:

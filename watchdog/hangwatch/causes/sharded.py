@@ -37,6 +37,23 @@ def _generation(path: Sequence[Frame]) -> Frame | None:
     )
 
 
+def _decoding(path: Sequence[Frame]) -> Frame | None:
+    """The program's frame with a ``while`` loop around a forward without gradients: a decoding loop of its own.
+
+    Batches of an evaluation come from a ``for``; how long a ``while`` goes on, its outcome decides.
+    """
+    entry = next((i for i, f in enumerate(path) if _module((f,)) is not None and _module(path[i + 1 :]) is None), None)
+    if entry is None or any(bare(f) in {"backward", "_engine_run_backward"} for f in path[:entry]):
+        return None
+    for index, frame in enumerate(path[entry:], entry):
+        if is_program(frame) and any(b.kind == "while" for b in frame.blocks):
+            blocks = [b.text for f in path[index:] for b in f.blocks if b.kind == "with"]
+            context = any("no_grad" in text or "inference_mode" in text for text in blocks)
+            decorated = calls(path[index + 1 : index + 3], "torch/utils/_contextlib.py", "decorate_context")
+            return frame if context or decorated is not None else None
+    return None
+
+
 def generate_length(case: Case) -> Hypothesis | None:
     """One side is in ``generate`` on a sharded model, the other has left it (or is in another turn of it)."""
     fork = find_fork(case) if parted(case) else None
@@ -44,11 +61,14 @@ def generate_length(case: Case) -> Hypothesis | None:
         return None
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
         inside, sharding = _generation(side.path), _under_sharding(side.path)
+        own = inside is None and fork.relation == "loop"
+        if own:
+            inside = _decoding(side.path)
         if inside is None or sharding is None or _generation(other.path) is not None:
             continue
         said = f"Rank {side.rank} still generates on a sharded model, rank {other.rank} is done and calls no forward any more."
         evidence = (Evidence(side.rank, "stack", f"in {where(sharding)} below {where(inside)}"), *at_fork(case, fork))
-        return Hypothesis(GENERATE, 0.6 if fork.ranked else 0.88, said, evidence)
+        return Hypothesis(GENERATE, 0.6 if fork.ranked else 0.82 if own else 0.88, said, evidence)
     return None
 
 

@@ -97,6 +97,13 @@ def _first_of_run(case: Case, key: GroupKey, seq: int, one: int, other: int) -> 
     return found
 
 
+def is_new_place(case: Case, rank: int, place: Site | None) -> bool:
+    """Whether a rank is at a place that no collective of any rank has been issued from, as far as call sites were recorded."""
+    recorded = [o for r in case.views for o in case.history.of(r) if o.frames and o.completed]
+    own = sum(o.frames is not None for o in case.history.of(rank))
+    return place is not None and own > 2 and all(_site(o) != place for o in recorded)
+
+
 @dataclass(frozen=True)
 class EarlyVisit:
     """A place both ranks used to come to together, and one came to sooner. ``by``: operations, where the habit tells."""

@@ -10,7 +10,7 @@ from hangwatch.causes.knowledge import known
 from hangwatch.causes.loops import loop_of
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import orientations, parted
-from hangwatch.causes.sites import early_visit
+from hangwatch.causes.sites import early_visit, is_new_place
 from hangwatch.causes.turns import LOOPS, steps_of
 from hangwatch.causes.turns import inside as visit
 from hangwatch.model.text import short_path
@@ -83,6 +83,8 @@ def _passed_by(case: Case, fork: Fork) -> bool:
     mine, theirs, there = fork.mine.at, fork.theirs.at, site(fork.theirs.path)
     if not case.blame.waiting or mine is None or theirs is None or there is None:
         return False
+    if is_new_place(case, fork.mine.rank, site(fork.mine.path)):
+        return False  # it has not come to the next thing too early: it is where nobody has ever been
     if mine.line <= theirs.line:
         # It may be in the next turn of a loop already, having left out the rest of the one before.
         before = steps_of(case, fork.mine.rank, fork.mine.path, fork.theirs.rank).before
