@@ -137,7 +137,7 @@ def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: fl
         if view.elsewhere:
             return False
         if view.frontier is not None:
-            return capture.at_ns - view.frontier.created_ns >= min_wait_s * 1e9
+            return _seen_at_ns(capture, view) - view.frontier.created_ns >= min_wait_s * 1e9
         if view.wait is None:
             return False
         since = _still_since_ns(view)
@@ -147,3 +147,9 @@ def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: fl
     graph = build_graph(views, history, world, waiting)
     blame = assign_blame(views, history, graph, waiting, world)
     return Case(capture, views, world, history, graph, blame)
+
+
+def _seen_at_ns(capture: Capture, view: RankView) -> int:
+    """When a rank was looked at, by the clock that its operations go by: a dump's is that of the host it comes from."""
+    flight = view.capture.flight
+    return flight.at_ns if flight is not None and flight.source == "file" else capture.at_ns

@@ -203,6 +203,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     (the beat: progress only), ``file`` (a dump found on disk). ``version`` is the dump's own. ``dropped`` counts entries
     that could not be read. ``whole``: a group that it does not have was never used; else the ring may have lost it.
     ``newest_ns``: the last moment that an entry bears (enqueued, found started or found completed), None where not known.
+    ``completions``: of dumps, when the last collectives that take every member were found completed (group's key, number, time).
     """
 
     at_ns: int
@@ -213,3 +214,4 @@ class FlightRecord(msgspec.Struct, frozen=True):
     dropped: int = 0
     whole: bool = True
     newest_ns: int | None = None
+    completions: tuple[tuple[str, int, int], ...] = ()

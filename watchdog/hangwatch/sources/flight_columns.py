@@ -18,7 +18,14 @@ from typing import cast
 from hangwatch.analysis.lanes import condense, make_ledger
 from hangwatch.model.collectives import Group, Ledger, Operation
 from hangwatch.sources.flight_coalescing import COALESCED, settle_batches
-from hangwatch.sources.flight_entries import FRAMES_LIMIT, WITH_EVENTS, EntryFormatError, EntryParser, parse_number
+from hangwatch.sources.flight_entries import (
+    FRAMES_LIMIT,
+    TAKES_ALL,
+    WITH_EVENTS,
+    EntryFormatError,
+    EntryParser,
+    parse_number,
+)
 from hangwatch.sources.flight_groups import GroupTable
 
 _Entries = Sequence[Mapping[object, object]]
@@ -31,6 +38,8 @@ _KIND = (
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 _CALL = (*_TIMES, "record_id", "collective_seq_id", "p2p_seq_id", "state", "retired", "id", "seq_id")
 _STATES = {"started": 1, "completed": 3}
+#: How many of a group's last completions are kept: clocks are told apart by them.
+_COMPLETIONS = 24
 #: What has more parts than this is known by its identity: hostile input may refer to it a million times.
 _PLAIN_LIMIT = 128
 _TEXT_LIMIT = 4096
@@ -42,6 +51,7 @@ class Entries:
     """The entries of one dump. ``groups``: by ``pg_id``; ``mixed``: names of the groups that count more than collectives.
 
     ``newest_ns``: the last moment that an entry bears: that it was enqueued, found started or found completed.
+    ``ended_ns``: when each operation was found completed, 0 where it has not been; empty where entries were not in order.
     """
 
     ledger: Ledger
@@ -49,6 +59,19 @@ class Entries:
     groups: dict[int, Group]
     mixed: frozenset[str]
     newest_ns: int | None
+    ended_ns: Sequence[int]
+
+    def completions(self) -> tuple[tuple[str, int, int], ...]:
+        """When the last collectives that take every member were found completed: group's key, number, time."""
+        found = []
+        for lane in self.ledger.lanes if len(self.ended_ns) == len(self.ledger) else ():
+            last = lane.segments[-1]
+            places = memoryview(last.places).cast("I")[-_COMPLETIONS:]
+            kinds = memoryview(self.ledger.kind).cast("I")
+            for seq, place in enumerate(places, last.stop - len(places)):
+                if self.ended_ns[place] > 0 and self.ledger.kinds[kinds[place]].op in TAKES_ALL:
+                    found.append((lane.group.key, seq, self.ended_ns[place]))
+        return tuple(found)
 
     def settle(self, completed: Mapping[str, int]) -> Ledger:
         """The operations with what was launched as one settled (see ``flight_coalescing``)."""
@@ -85,7 +108,15 @@ def parse_entries(entries: Sequence[object], groups: GroupTable) -> Entries:
     counted = {k for k, number in zip(kind, to_point, strict=True) if number} if any(to_point) else set()
     mixed = frozenset(one.group.name for k, one in enumerate(kinds.known) if one.p2p or k in counted)
     newest = max((max(times, default=0) for times in (created, began, ended)), default=0)
-    return Entries(ledger, len(entries) - len(ledger), kinds.groups, mixed, newest if newest > 0 else None)
+    ordered = isinstance(records, array) and records.tobytes() == ledger.records
+    return Entries(
+        ledger,
+        len(entries) - len(ledger),
+        kinds.groups,
+        mixed,
+        newest if newest > 0 else None,
+        ended if ordered else (),
+    )
 
 
 def _rows(entries: _Entries) -> tuple[list[_Row], list[str]]:

@@ -69,6 +69,7 @@ def parse_flight(
         dropped=dropped,
         whole=status is not None or not wrapped,
         newest_ns=parsed.newest_ns,
+        completions=parsed.completions() if columns else (),
     )
 
 

@@ -14,7 +14,7 @@ from hangwatch.analysis.lanes import lanes_of
 from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operations
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, parse_pyspy_text
-from hangwatch.sources.flight_entries import parse_own_place
+from hangwatch.sources.flight_entries import TAKES_ALL, parse_own_place
 from hangwatch.sources.flight_groups import DEFAULT_GROUP, parse_config
 from hangwatch.sources.flight_recorder import parse_flight
 from hangwatch.sources.pickles import FlightFormatError, load_pickle
@@ -141,10 +141,6 @@ def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tupl
     return tuple(sorted(owners))
 
 
-#: Operations that nobody completes before all members have joined; a root may be done with a broadcast long before that.
-_TAKES_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-
-
 def _synchronised(operations: Operations) -> tuple[tuple[Group, int], ...]:
     """The last number of each group that shows that everyone has come so far. Gloo's say nothing: one that failed looks done."""
     found = []
@@ -153,7 +149,7 @@ def _synchronised(operations: Operations) -> tuple[tuple[Group, int], ...]:
             (lane.group, operation.seq)
             for segment in reversed(lane.segments)
             for place in reversed(memoryview(segment.places).cast("I"))
-            if (operation := operations[place]).completed and operation.op in _TAKES_ALL and operation.backend != "gloo"
+            if (operation := operations[place]).completed and operation.op in TAKES_ALL and operation.backend != "gloo"
         )
         found += [one for one in (next(shown, None),) if one is not None]
     return tuple(found)

@@ -13,6 +13,7 @@ from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.text import format_ranks
 from hangwatch.sources.dumps.archives import ArchiveError
 from hangwatch.sources.dumps.belonging import Belonging, Found, sort_out
+from hangwatch.sources.dumps.clocks import correct_clocks
 from hangwatch.sources.dumps.contents import Aside, Content, read_content
 from hangwatch.sources.dumps.decode import RankDump, StackDump, UnknownContentError, decode_content
 from hangwatch.sources.dumps.membership import complete_groups
@@ -90,6 +91,8 @@ def decode_file(content: Content) -> RankDump | StackDump | Aside:
 def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Aside], job: str) -> Gathered:
     world = belonging.world or tuple(range(max(assigned.stacks, default=-1) + 1))
     flights, gaps = complete_groups({rank: one.dump.flight for rank, one in belonging.dumps.items()}, world)
+    flights, skewed = correct_clocks(flights)
+    gaps += skewed
     captures = []
     for rank in sorted(flights.keys() | assigned.stacks.keys()):
         stacks = assigned.stacks.get(rank)
@@ -107,11 +110,9 @@ def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Asi
         hint = "call the files ..._rank_N"
         gaps += (Gap("stacks", "whose they are is not told: ranks are taken in order of process id", hint=hint),)
     gaps += _told((*asides, *belonging.asides, *assigned.asides))
-    times = [one.dump.flight.at_ns for one in belonging.dumps.values()]
+    times = [flight.at_ns for flight in flights.values()]
     times += [sample.at_ns for stacks in assigned.stacks.values() for sample in stacks.samples]
-    timed = bool(belonging.dumps) and all(
-        one.dump.flight.at_ns > (one.dump.newest_ns or 0) for one in belonging.dumps.values()
-    )
+    timed = bool(belonging.dumps) and all(flight.at_ns > (flight.newest_ns or 0) for flight in flights.values())
     capture = Capture(
         Job(job, len(world) or None, launcher="unknown"), max(times, default=0), tuple(captures), tuple(gaps)
     )
