@@ -60,6 +60,12 @@ def test_the_agent_finds_the_hang_of_a_plain_launch(
     assert (incident.verdict.kind, incident.verdict.proven) == ("deadlock", True)
     assert (incident.verdict.cause.id, incident.verdict.culprit_ranks) == ("group-order-inversion", (0, 1))
     assert incident.job.launcher == "torchrun"
+    found = set(pids.values())
+    wait_for(
+        lambda: (i := _incident_of(tmp_path / "state", found)) is not None and i.captured["call_sites"],
+        60.0,
+        "the call sites of all ranks in the bundle",
+    )
 
     status = jobs.hangwatch("status", "--json", env=node)
     assert status.wait() == 0, status.stderr()

@@ -62,6 +62,7 @@ class JobWatch:
     looks: int = 0
     gaps: tuple[Gap, ...] = ()
     silence: SilenceWatch = field(init=False)
+    _completing: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         """Follow the training as well."""
@@ -201,30 +202,40 @@ class JobWatch:
             id=self.told.incident.id if same and self.told is not None else None,
         )
         self.told = keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
+        await self.completed()
+        self._completing = asyncio.create_task(self._complete(self.told))  # begins when this has been told
         await self.announce(self.told.incident, self.told.path)
 
     def _judged(self, capture: Capture) -> Capture:
         """The capture with the samples by which ``diagnose`` has judged motion."""
         return keep_recent(capture, self.patience.motion_window_s)
 
-    async def complete_bundle(self) -> None:
-        """Add every rank's call sites to the bundle of the incident that was told: dearer, so it comes after."""
-        if self.told is None or self.told.path is None:
+    async def completed(self) -> None:
+        """Wait until the bundle of the incident that was told last is complete."""
+        if self._completing is not None:
+            await asyncio.wait({self._completing})
+            if error := self._completing.exception():
+                log.error("the bundle could not be completed", exc_info=error)
+            self._completing = None
+
+    async def _complete(self, told: Told) -> None:
+        """Add every rank's call sites and the node's hardware to a bundle: dearer, so it comes after it was told."""
+        if told.path is None:
             return
-        capture = await add_call_sites(self.told.diagnosis.case.capture, self.reader)
+        capture = await add_call_sites(told.diagnosis.case.capture, self.reader)
         if not capture.nodes:
             capture = await add_hardware(capture, self.node)
         incident = msgspec.structs.replace(
-            self.told.incident,
-            captured={**self.told.incident.captured, **asked_of_nodes(capture), "call_sites": True},
-            missing=tuple(dict.fromkeys((*self.told.incident.missing, *missing(capture)))),
+            told.incident,
+            captured={**told.incident.captured, **asked_of_nodes(capture), "call_sites": True},
+            missing=tuple(dict.fromkeys((*told.incident.missing, *missing(capture)))),
         )
         try:
             write_bundle(self.state_dir, incident, self._judged(capture))
         except BundleError as error:
             log.warning("%s", error)
             return
-        self.told.incident = incident
+        told.incident = incident
 
     async def end(self, at_ns: int) -> None:
         """The job is over, and so are its incidents."""
@@ -233,5 +244,6 @@ class JobWatch:
 
     async def close(self, at_ns: int) -> None:
         """The hang is over: what was waited for has come, or the job has ended."""
+        await self.completed()
         if self.standing is not None:
             await self.standing.close(self.state_dir, self.announce, at_ns)

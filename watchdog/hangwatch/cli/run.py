@@ -192,7 +192,7 @@ class _Session:
         option = "--on-silent-failure" if incident.verdict.kind == "silent_failure" else "--on-hang"
         for watch in self.agent.watches():
             if watch.told is not None and watch.told.incident.id == incident.id:
-                await watch.complete_bundle()
+                await watch.completed()
         if action.kind == "stop" and self.pid is not None:
             self.stopped = True
             ranks = [i.pid for w in self.agent.watches() for i in w.ranks.values()]

@@ -90,7 +90,7 @@ def read_zip(stream: IO[bytes], limit_bytes: int) -> Iterator[Member]:
     except _DAMAGE as error:
         raise ArchiveError(_say(error)) from None
     for info in archive.infolist():
-        if info.is_dir():
+        if info.filename.endswith("/"):  # is_dir() of Python below 3.13 cannot stand an empty name
             continue
         if (info.external_attr >> 28) not in {0, 0o10}:
             yield Member(info.filename, None, b"", "it is no regular file")

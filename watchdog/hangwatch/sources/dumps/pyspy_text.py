@@ -35,7 +35,7 @@ class ProcessStack(msgspec.Struct, frozen=True):
 
 def parse_pyspy_text(data: bytes, *, at_ns: int) -> tuple[ProcessStack, ...]:
     """All processes in the text, in its order. Raises ``StackFormatError`` where there is no thread with a frame at all."""
-    lines = _COLOUR.sub("", data.decode("utf-8", "replace")).splitlines()
+    lines = _COLOUR.sub("", data.decode("utf-8", "replace")).splitlines() or [""]
     starts = [at for at, line in enumerate(lines) if _PROCESS.fullmatch(line)][:_PROCESSES_LIMIT]
     if not starts:
         starts = [0]  # the head was cut off; the threads still tell

@@ -1,0 +1,101 @@
+"""Everything that reads foreign bytes, as functions from bytes to nothing: they raise only what is no typed error."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import pickle
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from hangwatch.sources.dumps.archives import ArchiveError, read_compressed, read_tar, read_zip
+from hangwatch.sources.dumps.contents import Aside, Content
+from hangwatch.sources.dumps.decode import UnknownContentError, decode_content
+from hangwatch.sources.dumps.gathering import gather
+from hangwatch.sources.dumps.pyspy_text import parse_pyspy_text
+from hangwatch.sources.pickles import FlightFormatError, load_pickle
+from hangwatch.sources.stacks import StackFormatError
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+_TYPED = (FlightFormatError, StackFormatError, UnknownContentError, ArchiveError)
+_LIMIT_BYTES = 1 << 24
+
+
+def read_pickle(data: bytes) -> None:
+    """The unpickler alone."""
+    with contextlib.suppress(*_TYPED):
+        load_pickle(data)
+
+
+def read_content(data: bytes) -> None:
+    """One file of any form."""
+    with contextlib.suppress(*_TYPED):
+        decode_content(data)
+
+
+def read_text(data: bytes) -> None:
+    """py-spy's text."""
+    with contextlib.suppress(*_TYPED):
+        parse_pyspy_text(data, at_ns=1)
+
+
+def read_archive(data: bytes) -> None:
+    """All kinds of packing."""
+    for read in (read_tar, read_zip):
+        with contextlib.suppress(*_TYPED):
+            for _ in read(io.BytesIO(data), _LIMIT_BYTES):
+                pass
+    with contextlib.suppress(*_TYPED):
+        read_compressed(io.BytesIO(data), data[:64], _LIMIT_BYTES)
+
+
+def read_job(data: bytes) -> None:
+    """Two files of one job, cut where a certain byte is: what is compared between ranks must stand anything, too."""
+    parts = data.split(b"\xff\xfe\xfd")[:4]
+    files: list[Content | Aside] = [Content(f"rank_{i}", 1, data=part) for i, part in enumerate(parts)]
+    gather(files, job="job", total=None, progress=lambda _done, _total: None)
+
+
+READERS: dict[str, Callable[[bytes], None]] = {
+    "pickle": read_pickle,
+    "content": read_content,
+    "text": read_text,
+    "archive": read_archive,
+    "job": read_job,
+}
+
+
+def _dumps() -> list[bytes]:
+    """Dumps of a real job in both forms."""
+    with tarfile.open(FIXTURES / "dumps" / "lock_gil_1st.tar.gz") as archive:
+        streams = [archive.extractfile(member) for member in archive.getmembers()[:3]]
+        found = [stream.read() for stream in streams if stream is not None]
+    return [*found, json.dumps(pickle.loads(found[0])).encode()]  # noqa: S301  # our own fixture
+
+
+def _texts() -> list[bytes]:
+    return [path.read_bytes() for path in sorted((FIXTURES / "pyspy").rglob("rank_*"))]
+
+
+def _archives() -> list[bytes]:
+    tar, packed = io.BytesIO(), io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        member = tarfile.TarInfo("rank_0")
+        member.size = 3
+        archive.addfile(member, io.BytesIO(b"abc"))
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("rank_0", "abc")
+    return [tar.getvalue(), packed.getvalue(), gzip.compress(tar.getvalue())]
+
+
+SEEDS: dict[str, Callable[[], Iterable[bytes]]] = {
+    "pickle": _dumps,
+    "content": lambda: [*_dumps(), *_texts()],
+    "text": _texts,
+    "archive": _archives,
+    "job": lambda: [b"\xff\xfe\xfd".join(_dumps()[:3])],
+}
