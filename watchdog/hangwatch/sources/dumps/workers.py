@@ -40,18 +40,25 @@ def map_files(
     if len(first) < _WORTH_IT or _cores() < 2:
         yield from ((file, decode(file)) for file in itertools.chain(first, waiting))
         return
-    yield from _map_parallel(decode, itertools.chain(first, waiting), lost)
+    files = itertools.chain(first, waiting)
+    while True:
+        broken: list[_In] = []
+        yield from _map_parallel(decode, files, broken)
+        if not broken:
+            return
+        # Whose fault it was shows when each is decoded by a worker of its own; the others go on as before.
+        yield from ((file, _decode_alone(decode, file, lost)) for file in broken)
 
 
-def _map_parallel(
-    decode: Callable[[_In], _Out], files: Iterator[_In], lost: Callable[[_In], _Out]
-) -> Iterator[tuple[_In, _Out]]:
+def _map_parallel(decode: Callable[[_In], _Out], files: Iterator[_In], broken: list[_In]) -> Iterator[tuple[_In, _Out]]:
+    """Files decoded until there are no more, or until a worker dies: those that were under way then go into ``broken``."""
     under_way: deque[tuple[_In, Future[_Out]]] = deque()
     workers = _cores()
     pool = _start(workers)
     try:
         for file in files:
-            under_way.append((file, pool.submit(decode, file)))
+            under_way.append((file, Future()))  # it is under way before it is handed over, which may fail
+            under_way[-1] = (file, pool.submit(decode, file))
             if len(under_way) >= workers * _AHEAD:
                 yield under_way[0][0], under_way[0][1].result()
                 under_way.popleft()
@@ -59,9 +66,7 @@ def _map_parallel(
             yield under_way[0][0], under_way[0][1].result()
             under_way.popleft()
     except BrokenProcessPool:
-        pool.shutdown(cancel_futures=True)
-        # Whose fault it was shows when each is decoded by a worker of its own.
-        yield from ((file, _decode_alone(decode, file, lost)) for file in [*(f for f, _ in under_way), *files])
+        broken += [file for file, _ in under_way]
     finally:
         pool.shutdown(cancel_futures=True)
 
