@@ -1,6 +1,7 @@
 """Reading a large job's dumps, side by side with torch's own analyzer: ``postmortem.py [RANKS] [ENTRIES] [--rounds N]``.
 
-In turn, on the same files: ``hangwatch diagnose``, ``torchfrtrace``, and a single process that does no more than unpickle them.
+In turn, on the same files: ``hangwatch diagnose``, ``torchfrtrace``, and a program that does no more than unpickle them, on one
+core and on all of them (as hangwatch does).
 Time is that of the whole command, memory the sum over it and its children of what each has for its own or shares (PSS), seen
 every 20 ms. What counts are the ratios, within a round.
 """
@@ -18,7 +19,19 @@ from pathlib import Path
 import psutil
 from dumps import write_dumps
 
-_UNPICKLE = "import pathlib, pickle, sys\nfor p in pathlib.Path(sys.argv[1]).iterdir():\n with p.open('rb') as f: pickle.load(f)"
+_UNPICKLE = """
+import multiprocessing, os, pathlib, pickle, sys
+def load(path):
+    with path.open("rb") as file:
+        pickle.load(file)
+paths = list(pathlib.Path(sys.argv[1]).iterdir())
+if sys.argv[2] == "one":
+    for path in paths:
+        load(path)
+else:
+    with multiprocessing.get_context("fork").Pool(len(os.sched_getaffinity(0))) as pool:
+        pool.map(load, paths)
+"""
 _BIN = Path(sys.executable).parent
 
 
@@ -57,7 +70,8 @@ def main() -> None:
         commands = {
             "hangwatch": [str(_BIN / "hangwatch"), "diagnose", folder],
             "torchfrtrace": [str(_BIN / "torchfrtrace"), folder],
-            "unpickling": [sys.executable, "-c", _UNPICKLE, folder],
+            "unpickling, one core": [sys.executable, "-c", _UNPICKLE, folder, "one"],
+            "unpickling, all cores": [sys.executable, "-c", _UNPICKLE, folder, "all"],
         }
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         for _ in range(options.rounds):
@@ -67,7 +81,7 @@ def main() -> None:
         ratios = [ours[0] / theirs[0] for ours, theirs in zip(found["hangwatch"], runs, strict=True)]
         memory = [ours[1] / theirs[1] for ours, theirs in zip(found["hangwatch"], runs, strict=True)]
         print(
-            f"{name:14} {statistics.median(r[0] for r in runs):8.2f} s {statistics.median(r[1] for r in runs):8.0f} MB   "
+            f"{name:22} {statistics.median(r[0] for r in runs):8.2f} s {statistics.median(r[1] for r in runs):8.0f} MB   "
             f"hangwatch / {name}: time {statistics.median(ratios):.3f}, memory {statistics.median(memory):.3f}"
         )
 

@@ -334,7 +334,7 @@ def test_what_is_broken_is_named_and_the_rest_analysed(tmp_path: Path) -> None:
     capture = evidence(tmp_path).capture
     assert build_case(capture).blame.culprits == (1,)
     for says in (
-        "nccl_trace_rank_3: this is no pickle of plain data", "nccl_trace_rank_4: it is empty", "nccl_trace_rank_5: the pickle "
+        "nccl_trace_rank_3: the pickle breaks off", "nccl_trace_rank_4: it is empty", "nccl_trace_rank_5: the pickle "
         "asks for posix.system", "more.tar.gz: it is damaged", "fifo: it cannot be read: it is no regular file",
         "no usable dump of rank 3-5 of 6",
     ):  # fmt: skip

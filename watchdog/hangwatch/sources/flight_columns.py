@@ -130,14 +130,14 @@ def _rows(entries: _Entries) -> tuple[list[_Row], list[str]]:
 
 
 class _Met:
-    """A kind of entries that was met: its fields, its number, and the kind that came after it the last time."""
+    """A kind of entries that was met: its fields, its number, and the two kinds that came after it last."""
 
-    __slots__ = ("number", "row", "then")
+    __slots__ = ("number", "other", "row", "then")
 
     def __init__(self, row: _Row | None, number: int | None) -> None:
         self.row = row
         self.number = number
-        self.then: _Met | None = None
+        self.then = self.other = self
 
 
 class _Kinds:
@@ -155,15 +155,17 @@ class _Kinds:
     def find_all(self, entries: _Entries, rows: Iterable[_Row]) -> list[int | None]:
         """The number of each entry's kind; None where it cannot be used.
 
-        A program calls in the order of the step before, so the kind that followed the last time is compared first.
+        A program calls in the order of the step before, so the kinds that followed the last times are compared first.
         """
         found: list[int | None] = []
         last = _Met(None, None)
         for entry, row in zip(entries, rows, strict=True):
             then = last.then
-            if then is None or then.row != row:
-                then = self._find(entry, row)
-                last.then = then if then.row is not None else None
+            if then.row != row:
+                last.then, last.other = last.other, then  # an inner loop goes on mostly, and ends now and then
+                if last.then.row != row:
+                    last.then = self._find(entry, row)
+                then = last.then
             last = then
             found.append(then.number)
         return found

@@ -50,9 +50,10 @@ def load_pickle(data: bytes) -> object:
         raise
     except MemoryError:
         raise FlightFormatError("to unpickle it takes more memory than its size justifies") from None
+    except EOFError:
+        raise FlightFormatError("the pickle breaks off: it was not written or copied to its end") from None
     except (
         pickle.UnpicklingError,
-        EOFError,
         ArithmeticError,
         AttributeError,
         ImportError,
@@ -61,6 +62,8 @@ def load_pickle(data: bytes) -> object:
         TypeError,
         ValueError,
     ) as error:
+        if "truncated" in str(error):
+            raise FlightFormatError("the pickle breaks off: it was not written or copied to its end") from None
         raise FlightFormatError(
             f"this is no pickle of plain data: {str(error)[:200] or type(error).__name__}"
         ) from None
