@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import lzma
 import pickle
 import struct
 import subprocess
 import sys
+import tarfile
+import zipfile
+from pathlib import Path
 
 import pytest
 from dump_jobs import straggling
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hangwatch.sources.dumps.contents import UNPACKED_FACTOR
 from hangwatch.sources.dumps.decode import RankDump, StackDump, UnknownContentError, decode_content
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, MEMORY_FLOOR_BYTES
 from hangwatch.sources.pickles import FlightFormatError
@@ -89,6 +96,32 @@ BOMBS = {
     "digits": b'{"entries": [], "pg_status": {"0": {"last_enqueued_collective": ' + b"9" * 3_000_000 + b"}}}",
     "long": b"\x80\x02}U\x07entries\x8b" + struct.pack("<I", 2_000_000) + b"\x7f" * 2_000_000 + b"s.",
 }
+
+
+def _zipped(plain: bytes) -> bytes:
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
+        for rank in range(3):
+            archive.writestr(f"rank_{rank}", plain)
+    return raw.getvalue()
+
+
+def _tarred(plain: bytes) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as archive:
+        for rank in range(3):
+            member = tarfile.TarInfo(f"rank_{rank}")
+            member.size = len(plain)
+            archive.addfile(member, io.BytesIO(plain))
+    return raw.getvalue()
+
+
+PACKED = {
+    "zip": _zipped,
+    "gzip": gzip.compress,
+    "tar.xz": lambda plain: lzma.compress(_tarred(plain)),
+    "gzip in zip": lambda plain: _zipped(gzip.compress(plain)),
+}
 #: In a process of its own, because what one has taken before tells nothing: the most address space it has had more than now.
 _MEASURE = """
 import sys
@@ -117,3 +150,22 @@ def test_bombs_take_no_more_than_is_stated(bomb: str) -> None:
         [sys.executable, "-c", _MEASURE], input=data, capture_output=True, check=True, timeout=120
     )  # to decode an honest file of that size takes a second
     assert int(ended.stdout) <= MEMORY_FACTOR * len(data) + MEMORY_FLOOR_BYTES
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_packed_bombs(packing: str, tmp_path: Path) -> None:
+    """A small archive of large files is refused by name, and takes no more than is stated of its own size."""
+    path = tmp_path / "packed"
+    path.write_bytes(PACKED[packing](b'{"entries": [' + b"[]," * (16 << 20) + b"[]]}"))
+    program = _MEASURE.replace(
+        "data = sys.stdin.buffer.read()", "from hangwatch.sources.dumps.contents import find_contents"
+    )
+    program = program.replace("decode_content(data)", "told = [decode_all_of(sys.argv[1])]").replace(
+        "now = lambda",
+        "from pathlib import Path\nfrom hangwatch.sources.dumps.gathering import decode_all\n"
+        "decode_all_of = lambda path: [print(one, file=sys.stderr) for _, one in decode_all(find_contents(Path(path)))]\n"
+        "now = lambda",
+    )
+    ended = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=True, timeout=300)
+    assert int(ended.stdout) <= (MEMORY_FACTOR + UNPACKED_FACTOR) * path.stat().st_size + MEMORY_FLOOR_BYTES
+    assert b"it has more than" in ended.stderr

@@ -31,6 +31,8 @@ from hangwatch.sources.dumps.decode import SNIFF_BYTES, recognise
 
 #: A dump of 2,000 entries with call sites has about 3 MB. What is larger than this is something else.
 MAX_CONTENT_BYTES = 256 << 20
+#: What is packed may unpack to this, and to so many times the size of what it is packed in: real dumps to some fifty times.
+UNPACKED_FLOOR_BYTES, UNPACKED_FACTOR = 32 << 20, 64
 MAX_FILES = 200_000
 _PACKED = (".zip", ".tar", ".tgz", ".txz", ".tbz2", ".tar.gz", ".tar.xz", ".tar.bz2")
 
@@ -39,12 +41,14 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True):
     """One file. ``name`` is its path below what was given, for people; ``modified_ns`` None where nobody knows it.
 
     ``file`` is where it lies by itself (it may be compressed), ``data`` its bytes where it came out of an archive.
+    ``packed_bytes``: the size of the file that it was packed in, None where it was not.
     """
 
     name: str
     modified_ns: int | None = None
     file: str | None = None
     data: bytes | None = None
+    packed_bytes: int | None = None
 
 
 class Aside(msgspec.Struct, frozen=True):
@@ -83,7 +87,13 @@ def read_content(content: Content) -> bytes:
     if content.data is not None:
         return content.data
     with _open(Path(content.file or "")) as stream:
-        return read_compressed(stream, _peek(stream), MAX_CONTENT_BYTES)
+        limit_bytes = MAX_CONTENT_BYTES if content.packed_bytes is None else unpacked_limit_bytes(content.packed_bytes)
+        return read_compressed(stream, _peek(stream), limit_bytes)
+
+
+def unpacked_limit_bytes(packed_bytes: int) -> int:
+    """What a file of an archive of that size may unpack to."""
+    return min(MAX_CONTENT_BYTES, UNPACKED_FLOOR_BYTES + UNPACKED_FACTOR * packed_bytes)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -121,27 +131,29 @@ def _look_into(file: Path, name: str, *, given: bool) -> Iterator[Content | Asid
     try:
         with _open(file) as stream:
             head = _peek(stream)
+            size = os.fstat(stream.fileno()).st_size
             if is_zip(head) and (given or name.lower().endswith(".zip")):
-                yield from _members(read_zip(stream, MAX_CONTENT_BYTES), name)
+                yield from _members(read_zip(stream, unpacked_limit_bytes(size)), name, size)
                 return
             plain = open_compressed(stream, head)
-            if compression_of(head):
+            packed_bytes = size if compression_of(head) else None
+            if packed_bytes is not None:
                 packed, head = head, plain.read(SNIFF_BYTES)
                 stream.seek(0)
                 plain = open_compressed(stream, packed)
             if is_tar(head):
-                yield from _members(read_tar(plain, MAX_CONTENT_BYTES), name)
+                yield from _members(read_tar(plain, unpacked_limit_bytes(size)), name, size)
             elif recognise(head) is None:
                 yield _unknown(name, head)
             else:
-                yield Content(name, os.fstat(stream.fileno()).st_mtime_ns, str(file))
+                yield Content(name, os.fstat(stream.fileno()).st_mtime_ns, str(file), packed_bytes=packed_bytes)
     except OSError as error:
         yield Aside(name, f"it cannot be read: {error.strerror or error}")
     except (ArchiveError, EOFError, ValueError) as error:
         yield Aside(name, str(error) if isinstance(error, ArchiveError) else f"it is damaged: {error}")
 
 
-def _members(members: Iterator[Member], archive: str) -> Iterator[Content | Aside]:
+def _members(members: Iterator[Member], archive: str, packed_bytes: int) -> Iterator[Content | Aside]:
     """The members of an archive; that it breaks off is said after what it still holds."""
     while True:
         try:
@@ -158,11 +170,11 @@ def _members(members: Iterator[Member], archive: str) -> Iterator[Content | Asid
         elif is_zip(head) or is_tar(head):
             yield Aside(name, "it is an archive within an archive; unpack the outer one first")
         elif compression_of(head):
-            yield _unpack_member(name, member)
+            yield _unpack_member(name, member, packed_bytes)
         elif recognise(head) is None:
             yield _unknown(name, head)
         else:
-            yield Content(name, member.modified_ns, data=member.data)
+            yield Content(name, member.modified_ns, data=member.data, packed_bytes=packed_bytes)
 
 
 def _unknown(name: str, head: bytes) -> Aside:
@@ -174,14 +186,15 @@ def _unknown(name: str, head: bytes) -> Aside:
     )
 
 
-def _unpack_member(name: str, member: Member) -> Content | Aside:
+def _unpack_member(name: str, member: Member, packed_bytes: int) -> Content | Aside:
     """A compressed file within an archive."""
     try:
-        data = read_compressed(io.BytesIO(member.data), member.data[:SNIFF_BYTES], MAX_CONTENT_BYTES)
+        limit_bytes = unpacked_limit_bytes(packed_bytes)
+        data = read_compressed(io.BytesIO(member.data), member.data[:SNIFF_BYTES], limit_bytes)
     except ArchiveError as error:
         return Aside(name, str(error))
     if is_tar(data[:SNIFF_BYTES]):
         return Aside(name, "it is an archive within an archive; unpack the outer one first")
     if recognise(data[:SNIFF_BYTES]) is None:
         return _unknown(name, data[:SNIFF_BYTES])
-    return Content(name, member.modified_ns, data=data)
+    return Content(name, member.modified_ns, data=data, packed_bytes=packed_bytes)

@@ -66,14 +66,18 @@ def recognise(head: bytes) -> str | None:
     return "stacks" if stacks else None
 
 
-def decode_content(data: bytes, *, modified_ns: int | None = None) -> RankDump | StackDump:
+def decode_content(
+    data: bytes, *, modified_ns: int | None = None, packed_bytes: int | None = None
+) -> RankDump | StackDump:
     """What one file holds. ``modified_ns``: when it was written, as far as its file system or archive knows.
+
+    ``packed_bytes``: the size of what it was packed in, which is the input that the bound on memory counts from.
 
     Raises ``FlightFormatError`` for a dump that cannot be read (cut, hostile, or wanting more memory than ``limits`` grants),
     ``StackFormatError`` for such stacks and ``UnknownContentError`` for anything else.
     """
     try:
-        with bounded_memory(len(data)):
+        with bounded_memory(len(data) if packed_bytes is None else packed_bytes):
             return _decode(data, modified_ns)
     except MemoryError:
         raise FlightFormatError(f"it takes more than {MEMORY_FACTOR} times its size in memory") from None

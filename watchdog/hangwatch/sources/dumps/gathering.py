@@ -79,7 +79,7 @@ def _lost(content: Content | Aside) -> Aside:
 def decode_file(content: Content) -> RankDump | StackDump | Aside:
     """One file, read and decoded, or why it is of no use."""
     try:
-        return decode_content(read_content(content), modified_ns=content.modified_ns)
+        return decode_content(read_content(content), modified_ns=content.modified_ns, packed_bytes=content.packed_bytes)
     except UnknownContentError as error:
         return Aside(content.name, str(error), foreign=True)
     except (FlightFormatError, StackFormatError, ArchiveError) as error:

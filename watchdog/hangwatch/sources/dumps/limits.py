@@ -12,7 +12,8 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Decoding may take this many times the size of the input, and this much besides. Real dumps take up to eight times theirs.
+#: Decoding may take this many times the size of the input, and this much besides. Real dumps take up to eight times theirs; of
+#: what comes out of an archive the input is the archive, and the rest is covered by what is granted besides.
 MEMORY_FACTOR = 32
 MEMORY_FLOOR_BYTES = 256 << 20
 
