@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 
 from hangwatch.model.incident import SourceLine
@@ -27,6 +28,8 @@ FRAMEWORKS = frozenset(
 
 def is_interpreter(frame: Frame) -> bool:
     """Whether the frame is the standard library's, our probe's, frozen, or has no file at all."""
+    if not frame.file.startswith("/") and frame.file.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
+        return True  # py-spy's text has files as they are imported
     return frame.file.startswith("<") or not frame.file or bool(_STDLIB.search(frame.file)) or _OURS in frame.file
 
 
@@ -38,6 +41,9 @@ def bare_name(frame: Frame) -> str:
 def package_of(frame: Frame) -> str | None:
     """The installed distribution's import package that the frame's file lies in, None outside site-packages."""
     found = _PACKAGES.search(frame.file)
+    first, inside, _ = frame.file.partition("/")
+    if inside and first in FRAMEWORKS:
+        return first  # py-spy's text has files as they are imported
     return found.group(1).removesuffix(".py") if found else None
 
 

@@ -13,7 +13,7 @@ import msgspec
 from hangwatch.analysis.lanes import lanes_of
 from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operations
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
-from hangwatch.sources.dumps.pyspy_text import ProcessStack, parse_pyspy_text
+from hangwatch.sources.dumps.pyspy_text import ProcessStack, is_python, parse_pyspy_text
 from hangwatch.sources.flight_entries import TAKES_ALL, parse_own_place
 from hangwatch.sources.flight_groups import DEFAULT_GROUP, parse_config
 from hangwatch.sources.flight_recorder import parse_flight
@@ -170,4 +170,9 @@ def _parse_pyspy_json(data: bytes, loaded: Sequence[object], at_ns: int) -> Proc
     """``py-spy dump --json``: threads that bear their process's pid. Raises ``StackFormatError``."""
     pids = [thread.get("pid") for thread in loaded if isinstance(thread, Mapping)]
     pid = next((pid for pid in pids if type(pid) is int), 0)
-    return ProcessStack(pid, "", parse_pyspy(data, at_ns=at_ns, pid=pid))
+    sample = parse_pyspy(data, at_ns=at_ns, pid=pid)
+    threads = (
+        msgspec.structs.replace(thread, frames=tuple(f for f in thread.frames if is_python(f.file, f.line)))
+        for thread in sample.threads
+    )
+    return ProcessStack(pid, "", msgspec.structs.replace(sample, threads=tuple(threads)))

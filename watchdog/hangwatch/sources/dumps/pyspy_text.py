@@ -3,7 +3,8 @@
 Format: py-spy 0.4 (``src/dump.rs``, ``print_traces``), the same since 0.3: a line ``Process PID: COMMAND`` (the command may run
 over several lines), ``Python vX (PATH)``, then for each thread ``Thread ID (STATE): "NAME"`` and its frames, deepest first,
 ``    FUNCTION (FILE:LINE)``, each followed under ``--locals`` by ``Arguments:`` and ``Locals:`` with a line a variable. Files are
-relative to the module path. Output of several processes may follow each other in one file.
+relative to the module path. Under ``--native`` frames of native code stand between them, which are left out. Output of several
+processes may follow each other in one file.
 """
 
 from __future__ import annotations
@@ -67,6 +68,11 @@ def _read_threads(lines: Sequence[str], pid: int) -> Iterator[ThreadStack]:
         yield ThreadStack(system, head[3] or None, is_main, "active" in head[2], "gil" in head[2], frames)
 
 
+def is_python(file: str, line: int) -> bool:
+    """Whether a frame of this file is Python's: under ``--native`` those of libraries stand between them, with their names."""
+    return file.endswith((".py", ".pyc")) or file.startswith("<") or (line > 0 and "." not in file.rpartition("/")[2])
+
+
 def _read_frames(lines: Sequence[str]) -> Iterator[Frame]:
     """The frames of one thread with what is known of their locals."""
     heads = [(at, head) for at, line in enumerate(lines) if (head := _FRAME.fullmatch(line.rstrip()))][:FRAMES_LIMIT]
@@ -74,4 +80,6 @@ def _read_frames(lines: Sequence[str]) -> Iterator[Frame]:
     for (at, head), end in zip(heads, ends, strict=False):
         held = [(local[1], local[2]) for line in lines[at + 1 : end] if (local := _LOCAL.fullmatch(line.rstrip()))]
         file = head[2]
+        if not is_python(file, int(head[3] or 0)):
+            continue
         yield Frame(head[1], file, int(head[3] or 0), locals=describe_locals(file, held) if held else None)
