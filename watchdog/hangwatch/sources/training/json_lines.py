@@ -22,6 +22,8 @@ _NAMES = {
 }
 _STEPS = ("current_steps", "step", "global_step", "train/global_step", "iteration", "iter", "global_step/max_steps")
 _REWARDS = ("reward", "train/reward", "rewards/chosen", "rewards/margins")
+#: Of preferences LLaMA-Factory tells the accuracy alone; a loss of 0 goes with one of 1.
+_ACCURACIES, _LEARNT = ("accuracy", "rewards/accuracies"), 0.9
 
 
 def parse_json_line(line: str) -> LoggedStep | None:
@@ -38,7 +40,9 @@ def parse_json_line(line: str) -> LoggedStep | None:
     values: dict[str, Any] = {name: _first(found, keys) for name, keys in _NAMES.items()}
     step = next((number for key in _STEPS if (number := _count(found.get(key))) is not None), None)
     texts = keep_words("loss", repr(values["loss"])) if values["loss"] is not None else {}
-    reward = _first(found, _REWARDS)
+    reward, accuracy = _first(found, _REWARDS), _first(found, _ACCURACIES)
+    if reward is None and accuracy is not None and accuracy >= _LEARNT:
+        reward = accuracy
     if reward is not None:
         texts["reward"] = repr(reward)
     if step is None or (values["loss"] is None and values["grad_norm"] is None):
