@@ -34,6 +34,17 @@ def test_the_last_attempt_of_torchrun_counts(tmp_path: Path) -> None:
     assert [step.loss for step in capture.training.steps] == [2.5] * 4
 
 
+def test_files_called_after_their_ranks_are_one_run(tmp_path: Path) -> None:
+    """Each rank writes a log of its own: rank 0 speaks for the job, the others stand beside it."""
+    for rank in range(3):
+        _write(tmp_path / f"rank{rank}.log", "".join(f"step {n}: loss {2.5 - rank}\n" for n in range(1, 5)))
+    capture = _read(tmp_path)
+    assert capture is not None
+    assert capture.training is not None
+    assert [step.loss for step in capture.training.steps] == [2.5] * 4
+    assert [(found.rank, found.steps[0].loss) for found in capture.training.ranks] == [(1, 1.5), (2, 0.5)]
+
+
 def test_a_compressed_log_with_its_configuration_beside_it(tmp_path: Path) -> None:
     """A rotated and packed log is read; the one configuration of DeepSpeed that lies there is taken for its own."""
     (tmp_path / "train.log.gz").write_bytes(gzip.compress((_GOOD * 3 + _BAD * 4).encode()))

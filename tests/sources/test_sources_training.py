@@ -16,6 +16,7 @@ from hangwatch.model.telemetry import VALUES, DeepSpeedSettings, LoggedStep
 from hangwatch.sources.training.deepspeed_words import parse_deepspeed_words
 from hangwatch.sources.training.follow import Follower
 from hangwatch.sources.training.formats import parse_line
+from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LINE_LIMIT_BYTES, PIECE_BYTES, LogStream
 from hangwatch.sources.training.tensorboard import EventStream, masked_crc
 from hangwatch.sources.training.trainer_state import parse_trainer_state
@@ -178,11 +179,27 @@ def test_long_lines_and_floods_are_bounded() -> None:
 
 def test_lines_of_several_ranks_are_told_apart() -> None:
     """What torchrun --tee puts before each line says whose it is; where a file is one rank's, that is known better."""
-    lines = (
-        b"[default0]:step 5: loss 0.5\n[default3]:step 5: loss nan\n  [rank11]: step 6: loss 0.5\nstep 7: loss 0.5\n"
-    )
+    lines = b"[default0]:step 5: loss 0.5\n[default3]:step 5: loss nan\n  [rank11]: step 6: loss 0.5\n[epoch9]: step 7: loss 0.5\n"
     assert [step.rank for step in LogStream("log").feed(lines, 7)] == [0, 3, 11, None]
     assert [step.rank for step in LogStream("log", 2).feed(lines, 7)] == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("path", "rank", "family"),
+    [
+        ("logs/none_x/attempt_1/3/stdout.log", 3, "logs/none_x/"),
+        ("logs/rank3.log", 3, "logs/rank*.log"),
+        ("logs/train_rank_12.out", 12, "logs/train_rank_*.out"),
+        ("run-7/train.log.rank-0", 0, "run-7/train.log.rank-*"),
+        ("frank3.log", None, ""),
+        ("rank3/train.log", None, ""),
+        ("train.log", None, ""),
+    ],
+)
+def test_names_of_files_tell_whose_they_are(path: str, rank: int | None, family: str) -> None:
+    """torchrun's folders and files called after a rank; a folder's name or another word is none."""
+    found = parse_output_name(path)
+    assert (found.rank if found else None, found.family if found else "") == (rank, family)
 
 
 def test_a_progress_bar_tells_where_a_line_stands() -> None:

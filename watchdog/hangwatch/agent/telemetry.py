@@ -28,6 +28,7 @@ class TrainingTelemetry:
     _setups: dict[int, TrainingSetup] = field(default_factory=dict)
     _paces: dict[int, Pace] = field(default_factory=dict)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    _known: set[int] = field(default_factory=set)
     _reader: OutputReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +52,10 @@ class TrainingTelemetry:
             if beat is not None and beat.telemetry is not None:
                 gaps += self._take_beat(rank, beat)
         self._reader.watch(tuple(self._watched(identity) for identity in ranks.values()))
+        self._known.update(ranks)
         for step in self._reader.take():
+            if step.rank is not None and step.rank not in self._known:
+                continue  # a launcher counts the ranks of its own node, and these are another's
             self._ledgers.setdefault(step.rank, Ledger()).add(step)
             if step.step is not None:
                 self._pace(step.rank or 0, step.step, step.at_ns)

@@ -20,6 +20,7 @@ from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep
 from hangwatch.sources.deepspeed_config import ConfigError, parse_deepspeed_config
 from hangwatch.sources.dumps.archives import ArchiveError, open_compressed
 from hangwatch.sources.training.deepspeed_words import DeepSpeedWords, parse_deepspeed_words
+from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LogStream
 from hangwatch.sources.training.tensorboard import EventStream, masked_crc
 from hangwatch.sources.training.trainer_state import parse_trainer_state
@@ -30,8 +31,6 @@ _NAMES = re.compile(
     r"|events\.out\.tfevents\.|^trainer_state\.json$",
     re.IGNORECASE,
 )
-#: torch 2.13, ``distributed/elastic/multiprocessing/api.py``: ``LOG_DIR/RUN/attempt_N/LOCAL_RANK/stdout.log``.
-_ELASTIC = re.compile(r"(?:^|.*/)attempt_(?P<attempt>\d{1,6})/(?P<rank>\d{1,6})/std(?:out|err)\.log$")
 _CONFIG_NAMES = re.compile(r"(?:^ds|deepspeed|zero).*\.json$", re.IGNORECASE)
 _MAX_FILES = 50_000
 _PIECE_BYTES = 1 << 20
@@ -46,7 +45,7 @@ Progress = Callable[[int, "int | None"], None]
 class Remains(msgspec.Struct, frozen=True, omit_defaults=True):
     """The steps in one file. ``name`` is its path below what was given, ``modified_ns`` when it was last written.
 
-    ``family`` is the same for files that the ranks of one run wrote, by torchrun's layout; ``attempt`` counts its restarts,
+    ``family`` is the same for files that the ranks of one run wrote, by their names; ``attempt`` counts torchrun's restarts,
     ``rank`` is whose output it is, of ``local_ranks`` on its node. ``words`` is what DeepSpeed says of itself in it.
     """
 
@@ -122,8 +121,8 @@ def _read_file(file: Path, name: str) -> Remains | Unread | None:
                 return None
             head = stream.read(512)
             stream.seek(0)
-            place = _ELASTIC.search(file.as_posix())
-            rank = int(place["rank"]) if place is not None else None
+            place = parse_output_name(file.as_posix())
+            rank = place.rank if place is not None else None
             steps, words = _read_steps(open_compressed(stream, head), name, rank, status.st_mtime_ns)
     except (OSError, EOFError, ArchiveError, ValueError) as error:
         return Unread(name, str(getattr(error, "strerror", None) or error))
@@ -133,10 +132,10 @@ def _read_file(file: Path, name: str) -> Remains | Unread | None:
         name=name,
         modified_ns=status.st_mtime_ns,
         steps=steps,
-        family=file.as_posix()[: place.start("attempt")] if place is not None else "",
-        attempt=int(place["attempt"]) if place is not None else 0,
+        family=place.family if place is not None else "",
+        attempt=place.attempt if place is not None else 0,
         rank=rank,
-        local_ranks=_count_ranks(file.parent.parent) if place is not None else None,
+        local_ranks=_count_ranks(file.parent.parent) if place is not None and place.elastic else None,
         words=words,
     )
 

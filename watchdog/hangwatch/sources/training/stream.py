@@ -23,8 +23,8 @@ LINES_LIMIT = 24
 _BAR = re.compile(rb"\| (\d{1,12}/\d{1,12}) \[")
 _BAR_BEFORE_BYTES = 1024
 #: What torchrun puts before each line where it passes on the output of several ranks (``--tee``, torch 2.13,
-#: ``elastic/agent/server/local_elastic_agent.py``: role and local rank), and torch before a rank's traceback.
-_PREFIX = re.compile(rb"\s{0,8}\[[a-z_]{1,40}(\d{1,6})\]:")
+#: ``elastic/agent/server/local_elastic_agent.py``: role, ``default`` unless told otherwise, and local rank).
+_PREFIX = re.compile(rb"\s{0,8}\[(?:default|rank|trainer|worker|gpu)(\d{1,6})\]:")
 
 
 class LogStream:

@@ -16,6 +16,7 @@ from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import LoggedStep
 from hangwatch.sources.training.follow import Follower
 from hangwatch.sources.training.locate import find_directories, find_open_files
+from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LogStream
 from hangwatch.sources.training.tensorboard import EventStream
 from hangwatch.sources.training.trainer_state import parse_trainer_state
@@ -117,7 +118,9 @@ class WrittenFiles:
                 continue
             begun = min((rank.start_time for rank in ranks.values()), default=0.0)
             whole = not self._before or _made_at(path.name) >= begun - 1 > 0
-            self._follow((status.st_dev, status.st_ino), path, None, whole=whole)
+            place = parse_output_name(str(path))
+            whose = place.rank if place is not None and place.rank in ranks else None
+            self._follow((status.st_dev, status.st_ino), path, whose, whole=whole)
         found = [step for rank in ranks.values() if not rank.probed for step in self._read_states(rank, at_ns)]
         self._before = False
         return found
