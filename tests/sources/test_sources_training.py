@@ -179,7 +179,13 @@ def test_long_lines_and_floods_are_bounded() -> None:
 
 def test_lines_of_several_ranks_are_told_apart() -> None:
     """What torchrun --tee puts before each line says whose it is; where a file is one rank's, that is known better."""
-    lines = b"[default0]:step 5: loss 0.5\n[default3]:step 5: loss nan\n  [rank11]: step 6: loss 0.5\n[epoch9]: step 7: loss 0.5\n"
+    words = (
+        "[default0]:step 5: loss 0.5",
+        "[default3]:step 5: loss nan",
+        "  [rank11]: step 6: loss 0.5",
+        "[epoch9]: step 7: loss 1",
+    )
+    lines = "".join(f"{line}\n" for line in words).encode()
     assert [step.rank for step in LogStream("log").feed(lines, 7)] == [0, 3, 11, None]
     assert [step.rank for step in LogStream("log", 2).feed(lines, 7)] == [2, 2, 2, 2]
 
