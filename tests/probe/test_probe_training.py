@@ -22,7 +22,10 @@ model = LlamaForCausalLM(LlamaConfig(num_key_value_heads=2, max_position_embeddi
 ids = torch.arange(16) % 64
 data = [{"input_ids": ids + shift, "labels": ids + shift} for shift in range(40)]
 options = dict(report_to="none", use_cpu=True, save_strategy="no", logging_steps=2, disable_tqdm=True)
-trainer = Trainer(model, TrainingArguments("out", max_steps=10, per_device_train_batch_size=4, **options), train_dataset=data)
+class Rewarded(Trainer):  # as TRL's trainers do
+    def log(self, logs, *arguments, **options):
+        super().log({**logs, "reward": 1.5}, *arguments, **options)
+trainer = Rewarded(model, TrainingArguments("out", max_steps=10, per_device_train_batch_size=4, **options), train_dataset=data)
 print([type(callback).__name__ for callback in trainer.callback_handler.callbacks])
 print(len(pickle.dumps(trainer.args)), len(pickle.dumps(type(trainer))), Trainer.__init__.__name__)
 print(trainer.train().training_loss.hex(), sum(p.double().sum() for p in model.parameters()).item().hex(), flush=True)
@@ -57,6 +60,7 @@ def test_a_trainer_without_a_group_is_heard_and_trains_bit_for_bit_the_same(run:
     assert _without_times(out) == _without_times(plain_out)
     assert (heard.rank, heard.world_size, heard.alone, heard.problems) == (0, 1, True, ())
     assert [step.step for step in steps] == [2, 4, 6, 8, 10]
+    assert all(step.texts["reward"] == "1.5" for step in steps)
     assert all(step.loss and step.grad_norm and step.learning_rate is not None and step.epoch for step in steps)
     setup = parse_setup(heard, 0)
     assert setup is not None
