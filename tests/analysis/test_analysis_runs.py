@@ -57,6 +57,7 @@ def test_ranks_of_one_run_stay_apart() -> None:
     ]  # fmt: skip
     run = choose_run(told)
     assert {rank: ledger.steps()[0].loss for rank, ledger in run.ledgers.items()} == {0: 1.0, 1: 5.0}
+    assert run.others == ("old",)
 
 
 def test_a_long_run_is_kept_whole() -> None:

@@ -40,7 +40,8 @@ class Told:
 
 @dataclass(frozen=True)
 class Run:
-    """The newest run: a ledger for each rank, None for what names no rank; ``others`` are the names of files of other runs."""
+    """The newest run: a ledger for each rank, None for what names no rank; ``others`` names the files of other runs, or what
+    those of their ranks have in common."""
 
     ledgers: dict[int | None, Ledger]
     modified_ns: int
@@ -59,7 +60,10 @@ def choose_run(told: Sequence[Told]) -> Run:
     main = None if None in ledgers else min(rank for rank in ledgers if rank is not None)
     others = []
     for one in told:
-        if one.family == newest.family or one.rank is not None:
+        if one.family == newest.family:
+            continue
+        if one.rank is not None:
+            others.append(one.family)
             continue
         joined = join(ledgers[main].steps(), _filled(one.steps).steps())
         if joined is None:
