@@ -140,10 +140,11 @@ def test_the_users_command_is_told_everything(hung: _Hung) -> None:
         "stacks.txt",
         "stacks.speedscope.json",
         "report.html",
+        "handling.json",
     }
     document = msgspec.convert(told["document"], type=Incident)
     assert document.captured["call_sites"]
-    assert "--on-hang command ended with status 0" in hung.job.wait_for_output("--on-hang command ended")
+    assert "on-hang exec: the command ended with status 0" in hung.job.wait_for_output("on-hang exec: ")
 
 
 @pytest.mark.e2e

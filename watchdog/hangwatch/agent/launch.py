@@ -10,16 +10,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import psutil
 
 from hangwatch.agent.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
+from hangwatch.model.capture import RankIdentity
+from hangwatch.sources.launchers import HANGWATCH, name_launcher
+from hangwatch.sources.proc import is_same_start, read_stat
 
 #: Signals passed on to the command. From a terminal, the kernel sends INT, QUIT and HUP to the command as well.
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
 #: How long a job that is ended may take to end by itself before it is killed.
 END_GRACE_S = 8.0
+#: A process that was killed is gone within this, unless the kernel holds it.
+_KILLED_S = 2.0
 
 
 def start_command(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -95,24 +101,46 @@ async def wait_for_command(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def process_tree(pid: int, others: Sequence[int] = ()) -> list[psutil.Process]:
-    """The process, its descendants, and ``others`` (ranks that may have been orphaned) with theirs."""
+def process_tree(pids: Sequence[int], since: Sequence[psutil.Process] = ()) -> list[psutil.Process]:
+    """The processes and their descendants, never this one nor what is above it.
+
+    ``since``: processes seen before; a pid that is another's by now is not followed.
+    """
+    known = {process.pid: process for process in since}
     found: dict[int, psutil.Process] = {}
-    for root in (pid, *others):
+    for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(root)
-            found.setdefault(root, process)
+            process = psutil.Process(pid)
+            if pid in known and known[pid] != process:
+                continue
+            found.setdefault(pid, process)
             for child in process.children(recursive=True):
                 found.setdefault(child.pid, child)
-    return list(found.values())
+    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    return [process for pid, process in found.items() if pid not in ours]
 
 
-async def end_tree(pid: int, others: Sequence[int] = (), grace_s: float = END_GRACE_S) -> int:
-    """End a whole job: SIGTERM from the launcher down, SIGCONT for those stopped, SIGKILL for whoever is left.
+@dataclass(frozen=True)
+class Ended:
+    """How the end of a job went: how many processes were asked to end, had to be killed, and run still."""
 
-    Returns the number of processes that had to be killed.
-    """
-    tree = process_tree(pid, others)
+    asked: int
+    killed: int
+    left: int
+
+    def in_words(self) -> str:
+        """One sentence."""
+        if not self.asked:
+            return "no process of the job was there any more"
+        killed = f", {self.killed} of them by SIGKILL" if self.killed else ""
+        if self.left:
+            return f"{self.left} of {self.asked} process(es) could not be ended; is the agent allowed to (CAP_KILL)?"
+        return f"{self.asked} process(es) ended{killed}"
+
+
+async def end_tree(pids: Sequence[int], grace_s: float = END_GRACE_S) -> Ended:
+    """End a whole job: SIGTERM from the launcher (the first pid) down, SIGCONT for those stopped, SIGKILL for who is left."""
+    tree = process_tree(pids)
     for process in tree:
         with contextlib.suppress(psutil.Error):
             process.terminate()
@@ -121,11 +149,46 @@ async def end_tree(pid: int, others: Sequence[int] = (), grace_s: float = END_GR
     while asyncio.get_running_loop().time() < deadline and any(_runs(p) for p in tree):
         await asyncio.sleep(0.05)
     # Ranks may have started helpers while they ended.
-    left = [p for p in {p.pid: p for p in (*tree, *process_tree(pid, others))}.values() if _runs(p)]
+    left = [p for p in {p.pid: p for p in (*tree, *process_tree(pids, since=tree))}.values() if _runs(p)]
     for process in left:
         with contextlib.suppress(psutil.Error):
             process.kill()
-    return len(left)
+    deadline = asyncio.get_running_loop().time() + _KILLED_S
+    while asyncio.get_running_loop().time() < deadline and any(_runs(p) for p in left):
+        await asyncio.sleep(0.02)
+    return Ended(len(tree), len(left), sum(_runs(p) for p in left))
+
+
+async def end_job(ranks: Sequence[RankIdentity]) -> Ended:
+    """End the job of these ranks: its launcher on this node, then the ranks and all below; pids that are others' now are not."""
+    pids = [
+        one.pid for one in ranks if (stat := read_stat(one.pid)) is not None and is_same_start(stat, one.start_time)
+    ]
+    return await end_tree([*find_launchers(pids), *pids])
+
+
+def find_launchers(pids: Sequence[int]) -> list[int]:
+    """The topmost launcher above each process that is a part of the job: torchrun, deepspeed, accelerate, mpirun.
+
+    Slurm's own daemons are not: a step ends when its tasks do.
+    """
+    found: dict[int, None] = {}
+    for pid in pids:
+        above = []
+        with contextlib.suppress(psutil.Error):
+            above = psutil.Process(pid).parents()
+        names = [(one.pid, _launcher_of(one)) for one in above]
+        launchers = [parent for parent, name in names if name not in {None, HANGWATCH, "srun"}]
+        if launchers:
+            found.setdefault(launchers[-1])
+    return list(found)
+
+
+def _launcher_of(process: psutil.Process) -> str | None:
+    try:
+        return name_launcher(process.cmdline())
+    except psutil.Error:
+        return None
 
 
 def _runs(process: psutil.Process) -> bool:

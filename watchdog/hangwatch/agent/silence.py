@@ -72,6 +72,12 @@ class SilenceWatch:
         self._raised.clear()
         self._setup, self._gaps, self._run = None, (), 0
 
+    def take_up(self, told: Told) -> None:
+        """Go on with an incident that an agent before this one has told."""
+        self.told = told
+        if told.incident.verdict.cause is not None:
+            self._raised.add((self._run, told.incident.verdict.cause.id))
+
     async def close(self, at_ns: int) -> None:
         """The incident is over."""
         if self.standing is not None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.agent.capture import Trail, add_call_sites, capture_job, keep_recent
+from hangwatch.agent.capture import Beats, Trail, add_call_sites, capture_job, keep_recent
 from hangwatch.agent.document import asked_of_nodes, make_incident, missing
 from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
 from hangwatch.agent.health import Ledger
+from hangwatch.agent.reopening import Hold, LeftOpen
 from hangwatch.agent.silence import SilenceWatch
 from hangwatch.agent.suspicion import Suspector, read_pulse
 from hangwatch.agent.telemetry import TrainingTelemetry
@@ -24,7 +25,6 @@ from hangwatch.causes.diagnosis import Diagnosis, diagnose
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
 from hangwatch.outputs.bundle import BundleError, write_bundle
-from hangwatch.sources.beats import BeatReader
 from hangwatch.sources.discovery import FoundJob
 from hangwatch.sources.node import NodeWatch
 
@@ -36,6 +36,8 @@ MIN_WAIT_S = 0.5
 SITES_LIMIT = 8
 #: A process that is gone while its launcher is still at it: so long it may take the launcher to end the others.
 LOST_GRACE_S = 1.5
+#: So many times its patience an agent that was started anew takes until it may say that a hang it was told of is none.
+HOLD_FACTOR = 1.5
 
 
 @dataclass
@@ -50,7 +52,7 @@ class JobWatch:
     state_dir: Path
     announce: Announce
     stall_after_s: float | None = None
-    reader: BeatReader | None = None
+    reader: Beats | None = None
     ledger: Ledger = field(default_factory=Ledger)
     ranks: dict[int, RankIdentity] = field(default_factory=dict)
     lost_since_s: dict[int, float] = field(default_factory=dict)
@@ -63,6 +65,7 @@ class JobWatch:
     gaps: tuple[Gap, ...] = ()
     silence: SilenceWatch = field(init=False)
     _completing: asyncio.Task[None] | None = None
+    _hold: Hold | None = None
 
     def __post_init__(self) -> None:
         """Follow the training as well."""
@@ -105,6 +108,17 @@ class JobWatch:
             else:
                 self.lost_since_s.setdefault(rank, now_s)
 
+    def take_up(self, left: LeftOpen, now_s: float) -> None:
+        """Go on with an incident of this very job that an agent before this one has told. Call it before ``meet``."""
+        told = left.as_told()
+        if left.silent:
+            self.silence.take_up(told)
+        else:
+            self.told = told
+            self._hold = Hold(now_s + HOLD_FACTOR * self.patience.stall_s)
+        for identity in left.here:
+            self.ranks.setdefault(identity.rank, identity)
+
     @property
     def over(self) -> bool:
         """Whether every rank that was ever seen is gone."""
@@ -125,9 +139,11 @@ class JobWatch:
         suspicion = self.suspector.update(
             pulses, unprobed=len(pulses) < len(alive), lost=lost, now_s=now_s, limit_s=self.stall_after_s
         )
+        if self._hold is not None and not self._hold.lasts(pulses, now_s):
+            self._hold = None
         if suspicion is None:
             self.trail = Trail()
-            await self.close(now_ns)
+            await self._recover(now_ns)
             return self.suspector.soonest_s()
         if now_s >= suspicion.next_look_s:
             await self._look(now_ns)
@@ -150,7 +166,7 @@ class JobWatch:
         )
         if kind == "healthy":
             if not diagnosis.case.graph.edges:
-                await self.close(time.time_ns())
+                await self._recover(time.time_ns())
             return
         if self.standing is not None:
             if self.standing.incident.verdict.kind == "straggler" and kind != "straggler":
@@ -241,6 +257,11 @@ class JobWatch:
         """The job is over, and so are its incidents."""
         await self.close(at_ns)
         await self.silence.close(at_ns)
+
+    async def _recover(self, at_ns: int) -> None:
+        """Nothing hangs, as far as this agent has seen."""
+        if self._hold is None:
+            await self.close(at_ns)
 
     async def close(self, at_ns: int) -> None:
         """The hang is over: what was waited for has come, or the job has ended."""

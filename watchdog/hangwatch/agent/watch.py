@@ -13,17 +13,18 @@ from pathlib import Path
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.live import live_view
 from hangwatch.agent.published import job_metrics
+from hangwatch.agent.reopening import Reopening
 from hangwatch.agent.telemetry import TrainingTelemetry
 from hangwatch.agent.tick import JobWatch
-from hangwatch.agent.told import Announce
+from hangwatch.agent.told import Announce, Told
 from hangwatch.causes import registry
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics import Metrics
 from hangwatch.outputs.metrics_view import AgentMetrics, MetricsView, ReceiverMetrics
-from hangwatch.sources.beats import BeatReader
 from hangwatch.sources.discovery import Discovery, RankFinder
+from hangwatch.sources.node_beats import NodeBeats
 from hangwatch.sources.permission import check_stacks
 
 log = logging.getLogger("hangwatch")
@@ -35,9 +36,10 @@ TICK_S = 1.0
 class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
-    ``run_dir`` is where probes leave their beats. ``announce`` is told of every incident, when it is confirmed, when its
-    kind changes, and when it is over. ``receivers`` are those who are told elsewhere, for the metrics. ``logs`` are globs
-    of files that the job writes.
+    ``run_dir`` is where probes leave their beats, besides those that say another place themselves. ``announce`` is told of
+    every incident, when it is confirmed, when its kind changes, and when it is over. ``receivers`` are those who are told
+    elsewhere, for the metrics. ``logs`` are globs of files that the job writes. ``ticked`` is called after every tick that
+    came to its end. ``reopening`` holds what an agent before this one has left open.
     """
 
     run_dir: Path
@@ -48,20 +50,22 @@ class Agent:
     stall_after_s: float | None = None
     receivers: Callable[[], tuple[ReceiverMetrics, ...]] = tuple
     logs: tuple[str, ...] = ()
+    ticked: Callable[[], None] = lambda: None
+    reopening: Reopening = field(default_factory=Reopening)
     jobs: dict[str, JobWatch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
     ledger: Ledger = field(default_factory=Ledger)
     tick_sum_s: float = 0.0
     last_tick_s: float | None = None
-    _reader: BeatReader = field(init=False)
+    _reader: NodeBeats = field(init=False)
     _finder: RankFinder = field(default_factory=RankFinder)
     _checked: frozenset[int] = frozenset()
     _beats: Mapping[int, Beat] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Open the sources."""
-        self._reader = BeatReader(self.run_dir)
+        self._reader = NodeBeats(self.run_dir)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""
@@ -76,16 +80,29 @@ class Agent:
             except asyncio.TimeoutError:
                 continue
 
-    async def close(self) -> None:
-        """The end of all jobs under watch: incidents that are open are over."""
+    async def close(self, *, over: bool = True) -> None:
+        """The end of the watch, and with ``over`` of all jobs: incidents that are open are over. Else they stay open."""
         for watch in self.jobs.values():
             watch.training.stop()
-            await watch.end(time.time_ns())
+            if over:
+                await watch.end(time.time_ns())
+
+    def set_patience(self, stall_after_s: float | None) -> None:
+        """Another patience from now on, for all jobs."""
+        self.stall_after_s = stall_after_s
+        for watch in self.jobs.values():
+            watch.stall_after_s = stall_after_s
+
+    def open_incidents(self) -> tuple[Told, ...]:
+        """The incidents that were told and are not over."""
+        return tuple(told for watch in self.jobs.values() for told in watch.all_told if told.active)
 
     async def guarded_tick(self) -> float | None:
         """One tick, its failure counted (``hangwatch_agent_errors_total``) and logged."""
         try:
-            return await self.tick()
+            soonest_s = await self.tick()
+            self.ticked()
+            return soonest_s
         except Exception:  # the tick's edge: whatever happens, the agent goes on watching
             self.counts["errors"] += 1
             log.exception("a tick failed; the next one follows")
@@ -101,7 +118,10 @@ class Agent:
         with self.ledger.look("processes") as look:
             found = self._finder.find(self.root(), beats)
             look.tried, look.failed = 1, bool(found.gaps)
+        self._reader.follow(self._finder.probed())
         self._meet(found, gaps, now_s)
+        for one in self.reopening.take_ended():
+            await one.as_told().close(self.state_dir, self.announce, time.time_ns())
         self._check_stacks()
         soonest: list[float | None] = []
         looked = False
@@ -126,6 +146,9 @@ class Agent:
             if job_id not in self.jobs:
                 watch = JobWatch(job.job, self.state_dir, self.announce, self.stall_after_s, self._reader, self.ledger)
                 watch.training = TrainingTelemetry(self.logs)
+                for one in self.reopening.take(job.ranks):
+                    log.info("incident %s of job %s is open still", one.incident.id, job_id)
+                    watch.take_up(one, now_s)
                 self.jobs[job_id] = watch
         for job_id, watch in self.jobs.items():
             watch.gaps = (*gaps, *found.gaps, *watch.training.gaps)

@@ -3,74 +3,97 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 from rich.console import Console
 
 from hangwatch.agent.directories import default_state_dir, prepare_state_dir, shared_run_dir
-from hangwatch.agent.log import log_to
-from hangwatch.agent.watch import Agent
-from hangwatch.cli.common import StateDir, check_patience, stderr_console
-from hangwatch.cli.receivers import Alertmanager, Slack, Webhook, parse_targets
-from hangwatch.model.incident import Incident
-from hangwatch.outputs.access import read_token
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.page import Page
-from hangwatch.outputs.push import Push
-from hangwatch.outputs.server import parse_listen, start_server
-from hangwatch.outputs.verdict import print_verdict
+from hangwatch.agent.errors import UserError
+from hangwatch.agent.service import Service
+from hangwatch.agent.service_manager import ServiceManager, take_service_manager
+from hangwatch.agent.settings import Settings
+from hangwatch.cli.common import StateDir, stderr_console
+from hangwatch.cli.receivers import Alertmanager, Slack, Webhook
+from hangwatch.cli.settings import Config, StallAfter, combine
+from hangwatch.outputs.push import PushError
+
+log = logging.getLogger("hangwatch")
+
+_ADDRESS = "127.0.0.1:9753"
 
 
 def agent(
+    config: Config = None,
     state_dir: StateDir = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where /metrics and the page are served.")
-    ] = "127.0.0.1:9753",
-    stall_after: Annotated[
-        float, typer.Option("--stall-after", metavar="SECONDS", help="Patience for what cannot be proven.")
-    ] = 0.0,
+        Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
+        typer.Option(
+            "--listen", metavar="HOST:PORT", help=f"Where /metrics and the page are served (default: {_ADDRESS})."
+        ),
+    ] = None,
+    stall_after: StallAfter = None,
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
 ) -> None:
-    """Watch every job on this node that was started with the environment of `hangwatch env`."""
-    patience_s = check_patience(stall_after)
-    push = Push(parse_targets(alertmanager, webhook, slack))
-    state = prepare_state_dir(state_dir or default_state_dir())
-    asyncio.run(_serve(state, parse_listen(listen), patience_s, stderr_console(), push, read_token()))
+    """Watch every job on this node. SIGHUP reads the configuration again, SIGTERM ends the watch and no job."""
+
+    def settle() -> Settings:
+        return combine(
+            config,
+            state_dir=state_dir,
+            listen=listen,
+            stall_after=stall_after,
+            alertmanager=alertmanager,
+            webhook=webhook,
+            slack=slack,
+        )
+
+    manager = take_service_manager()
+    settings = settle()
+    state = prepare_state_dir(Path(settings.state_dir) if settings.state_dir else default_state_dir())
+    asyncio.run(_serve(settle, settings, state, stderr_console(), manager))
 
 
 async def _serve(
-    state: Path,
-    address: tuple[str, int],
-    stall_after_s: float | None,
-    console: Console,
-    push: Push,
-    token: str | None,
+    settle: Callable[[], Settings], settings: Settings, state: Path, console: Console, manager: ServiceManager
 ) -> None:
-    log_to(console)
-    metrics = Metrics()
-
-    async def announce(incident: Incident, path: Path | None) -> None:
-        push.tell(incident, path)
-        if incident.ended_at is None:
-            print_verdict(incident, console, bundle=path)
-
-    watcher = Agent(shared_run_dir(), state, announce, metrics, stall_after_s=stall_after_s, receivers=push.metrics)
-    page = Page(state, watcher.live)
-    server = await start_server(*address, metrics, watcher.healthz, page, token)
-    stop = asyncio.Event()
+    service = Service(settings, state, shared_run_dir(), console, address=_ADDRESS, manager=manager)
+    stop, again = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    where = f"metrics at {server.url}/metrics, page at {server.url}/"
-    console.print(f"hangwatch: watching this node, {where}", highlight=False, soft_wrap=True)
+    loop.add_signal_handler(signal.SIGHUP, again.set)
     try:
-        await watcher.run(stop)
-        await watcher.close()
+        url = await service.open()
+        status = f"watching this node, metrics at {url}/metrics, page at {url}/"
+        service.voice.say(status, url=url)
+        manager.ready(status)
+        reloading = asyncio.create_task(_reload(service, settle, again, status), name="hangwatch reload")
+        await service.agent.run(stop)
+        manager.stopping()
+        reloading.cancel()
+        await service.close(over=False)
     finally:
-        await push.close()
-        await server.stop()
+        await service.release()
+
+
+async def _reload(service: Service, settle: Callable[[], Settings], again: asyncio.Event, status: str) -> None:
+    """Read the settings again each time we are told to; where they cannot be used, the ones there are stay."""
+    while True:
+        await again.wait()
+        again.clear()
+        service.manager.reloading()
+        try:
+            fixed = await service.reload(settle())
+        except (UserError, PushError) as error:
+            log.error("the settings stay as they were: %s", error)
+        else:
+            later = f"; a restart is needed for {', '.join(fixed)}" if fixed else ""
+            service.voice.say(f"the settings were read again{later}")
+        service.manager.ready(status)

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.console import Console
 
-from hangwatch.agent.errors import UserError
 from hangwatch.model.incident import HANG_KINDS, Incident
 from hangwatch.outputs.files import encode
 
@@ -51,13 +50,6 @@ def _width(terminal: bool) -> dict[str, Any]:
 def print_json(value: object) -> None:
     """A document or any other value of ours on standard output, as bundles have it."""
     sys.stdout.write(encode(value).decode())
-
-
-def check_patience(stall_after_s: float) -> float | None:
-    """The value of ``--stall-after``; None for its default, which is learnt from the job. Raises ``UserError``."""
-    if stall_after_s < 0:
-        raise UserError(f"--stall-after {stall_after_s:g} is negative; give the patience in seconds, for example 60")
-    return stall_after_s or None
 
 
 def hang_status(incident: Incident) -> int:

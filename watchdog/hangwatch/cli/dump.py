@@ -14,15 +14,16 @@ from hangwatch.agent.directories import default_state_dir, prepare_state_dir
 from hangwatch.agent.document import make_incident
 from hangwatch.agent.errors import UserError
 from hangwatch.agent.hardware import add_hardware
-from hangwatch.agent.nodeview import MergedReader, look_around
+from hangwatch.agent.nodeview import look_around
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr_console, stdout_console
 from hangwatch.model.capture import Capture, Gap
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import DUMP_SUFFIX, Incident
 from hangwatch.outputs.bundle import write_bundle
 from hangwatch.outputs.verdict import print_verdict
 from hangwatch.sources.discovery import FoundJob
 from hangwatch.sources.node import NodeWatch
+from hangwatch.sources.node_beats import NodeBeats
 
 #: Without a history, what stands still for all of a look of this length counts: a step may well take two seconds.
 _SAMPLES = 4
@@ -73,7 +74,7 @@ def _ancestors(pid: int) -> set[int]:
         return set()
 
 
-async def _dump_job(job: FoundJob, reader: MergedReader, gaps: tuple[Gap, ...]) -> tuple[Incident, Capture]:
+async def _dump_job(job: FoundJob, reader: NodeBeats, gaps: tuple[Gap, ...]) -> tuple[Incident, Capture]:
     detected_ns = time.time_ns()
     node = NodeWatch()
     await node.begin(job.ranks)
@@ -86,4 +87,4 @@ async def _dump_job(job: FoundJob, reader: MergedReader, gaps: tuple[Gap, ...]) 
         confirmed_ns=time.time_ns(),
         onset_ns=diagnosis.case.still_since_ns,
     )
-    return msgspec.structs.replace(incident, id=f"{incident.id}-dump"), diagnosis.case.capture
+    return msgspec.structs.replace(incident, id=incident.id + DUMP_SUFFIX), diagnosis.case.capture

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, dict[str, Any]] = {
     "run": {"allow_interspersed_args": False, "ignore_unknown_options": False},
     "agent": {},
+    "check-config": {},
     "env": {},
     "status": {},
     "dump": {},
@@ -42,7 +43,8 @@ class _Commands(TyperGroup):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        function = getattr(importlib.import_module(f"hangwatch.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        function = getattr(importlib.import_module(f"hangwatch.cli.{name}"), name)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
         alone.command(cmd_name, context_settings=COMMANDS[cmd_name])(function)
         command: TyperCommand = typer.main.get_command(alone)  # type: ignore[assignment]

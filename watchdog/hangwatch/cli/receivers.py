@@ -6,8 +6,6 @@ from typing import Annotated, Optional
 
 import typer
 
-from hangwatch.outputs.push import Target, parse_target
-
 #: Addresses are best given by these variables: a command line is seen by everybody on the machine.
 TARGET_VARIABLES = {kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "slack")}
 Alertmanager = Annotated[
@@ -37,11 +35,3 @@ Slack = Annotated[
         help="Post incidents to this incoming webhook of Slack or the like (may be repeated).",
     ),
 ]
-
-
-def parse_targets(
-    alertmanager: list[str] | None, webhook: list[str] | None, slack: list[str] | None
-) -> tuple[Target, ...]:
-    """Who is told of incidents beside this terminal. Raises ``PushError``."""
-    given = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
-    return tuple(parse_target(kind, url) for kind, urls in given.items() for url in urls or () if url)

@@ -13,6 +13,8 @@ Severity = Literal["critical", "warning", "info"]
 
 #: Kinds that ``--on-hang stop`` acts on and that ``diagnose`` and ``dump`` call a hang.
 HANG_KINDS: frozenset[str] = frozenset({"deadlock", "stall", "rank_lost"})
+#: How the id of an incident ends that ``hangwatch dump`` has written: a picture of a moment, which nobody ever ends.
+DUMP_SUFFIX = "-dump"
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.model.incident import Kind, Severity
+from hangwatch.model.incident import DUMP_SUFFIX, Kind, Severity
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -47,6 +47,11 @@ class IncidentSummary(msgspec.Struct, frozen=True):
     severity: Severity
     summary: str
     culprit_ranks: tuple[int, ...]
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not over; what ``hangwatch dump`` has written is no incident that somebody watches."""
+        return self.ended_at is None and not self.id.endswith(DUMP_SUFFIX)
 
 
 class Archive:

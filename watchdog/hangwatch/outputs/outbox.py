@@ -43,18 +43,24 @@ class Outbox:
         """How many incidents the receiver does not know in their present state."""
         return sum(entry.untold for entry in self._entries.values())
 
-    def put(self, notice: Notice, now_s: float) -> bool:
-        """Take in a notice. Returns whether there is anything to tell."""
+    def knows(self, notice: Notice) -> bool:
+        """Whether a notice of this incident was taken in before, and its end not yet delivered."""
+        return notice.incident.id in self._entries
+
+    def put(self, notice: Notice, now_s: float, *, told: bool = False) -> bool:
+        """Take in a notice. ``told``: this receiver knows it, from another agent. Returns whether there is anything to tell."""
         entry = self._entries.get(notice.incident.id)
         if entry is None:
-            self._entries[notice.incident.id] = entry = _Entry(notice)
+            if told and notice.over:
+                return False
+            self._entries[notice.incident.id] = entry = _Entry(notice, notice if told else None, now_s)
             while len(self._entries) > _LIMIT:
                 del self._entries[next(iter(self._entries))]
                 self.failures += 1
         entry.notice = notice
         if entry.untold:
             entry.due_s = now_s
-        return entry.untold
+        return entry.untold or (told and self.repeat_s is not None)
 
     def next_due_s(self) -> float | None:
         """When to try next, None where there is nothing to tell."""

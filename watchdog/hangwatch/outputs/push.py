@@ -24,6 +24,7 @@ import aiohttp
 from hangwatch import __version__
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.handling import note_told, was_told
 from hangwatch.outputs.metrics_view import ReceiverMetrics
 from hangwatch.outputs.notices import RECEIVERS, Notice, Receiver, utc_now
 from hangwatch.outputs.outbox import Outbox
@@ -95,7 +96,7 @@ class Push:
             self._couriers[f"{target.kind}#{same + 1}" if same else target.kind] = _Courier(target)
 
     def tell(self, incident: Incident, bundle: Path | None) -> None:
-        """Have it told; returns at once. What was told already is not told again."""
+        """Have it told; returns at once. What was told already is not told again, also where an agent before us did."""
         notice = Notice(incident, str(bundle) if bundle is not None else None, self._node)
         for courier in self._couriers.values():
             courier.put(notice)
@@ -123,7 +124,8 @@ class _Courier:
         self._complained = ""
 
     def put(self, notice: Notice) -> None:
-        if self.box.put(notice, time.monotonic()):
+        told = not self.box.knows(notice) and was_told(notice, self._name)
+        if self.box.put(notice, time.monotonic(), told=told):
             self._idle.clear()
             self._news.set()
             if self._task is None:
@@ -174,6 +176,8 @@ class _Courier:
         if 200 <= status < 300:
             self.box.delivered(notice, time.monotonic())
             self._complained = ""
+            if before is None or before.key != notice.key:
+                note_told(notice, self._name)
         elif status >= 500 or status in _TRY_AGAIN:
             self.box.failed(time.monotonic(), wait_s)
             self._complain(f"answers {status}; it is tried again")

@@ -7,7 +7,8 @@ changed is not decoded again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,8 @@ from hangwatch.sources.proc import read_small, read_stat
 _BEAT_LIMIT_BYTES = 4 << 20
 _PROBLEM_LIMIT_BYTES = 2000
 _Signature = tuple[int, int, int]
+#: A process that may have written: its pid as we know it, and its user.
+Writer = tuple[int, int]
 
 
 class _Version(msgspec.Struct):
@@ -40,19 +43,21 @@ class BeatReader:
         self._folder = run_dir / "ranks"
         self._seen: dict[str, tuple[_Signature, Beat | Gap]] = {}
 
-    def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
+    def read(self, writers: Mapping[int, Writer] | None = None) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
         """The last beat of every living rank, by pid, and what could not be read.
 
         Files of processes that are gone (or whose pid is another process's by now) are left out: a rank that died is
-        known by its identity, not by what it once wrote.
+        known by its identity, not by what it once wrote. ``writers``: who may have written here, by the pid that they give
+        themselves; of all others nothing is read. Without it that pid is the one we know, and the folder is ours.
         """
         beats: dict[int, Beat] = {}
         gaps: list[Gap] = []
         seen: dict[str, tuple[_Signature, Beat | Gap]] = {}
         for entry in self._entries():
-            pid = _pid_of(entry.name)
-            stat = None if pid is None else read_stat(pid)
-            if pid is None or stat is None:
+            inner = _pid_of(entry.name)
+            pid, uid = (inner, None) if writers is None or inner is None else writers.get(inner, (None, None))
+            process = None if pid is None else read_stat(pid)
+            if pid is None or process is None or not _is_plain_file(entry, uid):
                 continue
             if entry.name.endswith(".problem"):
                 gaps.append(_read_problem(entry.path, pid))
@@ -63,7 +68,7 @@ class BeatReader:
             seen[entry.name] = value
             if isinstance(value[1], Gap):
                 gaps.append(value[1])
-            elif value[1].pid == pid and value[1].start_ticks == stat.start_ticks:
+            elif value[1].pid == inner and value[1].start_ticks == process.start_ticks:
                 beats[pid] = value[1]
         self._seen = seen
         return beats, tuple(gaps)
@@ -79,14 +84,14 @@ class BeatReader:
     def _value(self, entry: os.DirEntry[str]) -> tuple[_Signature, Beat | Gap] | None:
         """What a beat file holds, decoded only when it has changed; None when it vanished meanwhile."""
         try:
-            status = entry.stat()
+            status = entry.stat(follow_symlinks=False)
         except OSError:
             return None
         signature = (status.st_mtime_ns, status.st_size, status.st_ino)
         known = self._seen.get(entry.name)
         if known is not None and known[0] == signature:
             return known
-        data = read_small(entry.path, _BEAT_LIMIT_BYTES)
+        data = read_small(entry.path, _BEAT_LIMIT_BYTES, os.O_NOFOLLOW | os.O_NONBLOCK)
         if data is None:
             return signature, Gap(
                 "beat", f"{entry.name} cannot be read", hint="run the agent as the job's user or root"
@@ -98,6 +103,15 @@ class BeatReader:
             return signature, Gap("beat", reason, hint="use the same hangwatch in the job and in the agent")
 
 
+def _is_plain_file(entry: os.DirEntry[str], uid: int | None) -> bool:
+    """Whether it is a file, and no link, FIFO or the like that somebody has put there; of that user, where one is given."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and (uid is None or found.st_uid == uid)
+
+
 def _pid_of(name: str) -> int | None:
     """The pid a file is named by."""
     stem = name.split(".", 1)[0]
@@ -106,6 +120,6 @@ def _pid_of(name: str) -> int | None:
 
 def _read_problem(path: str, pid: int) -> Gap:
     """What the probe could not do in a living process."""
-    text = (read_small(path, _PROBLEM_LIMIT_BYTES) or b"").decode(errors="replace")
+    text = (read_small(path, _PROBLEM_LIMIT_BYTES, os.O_NOFOLLOW | os.O_NONBLOCK) or b"").decode(errors="replace")
     reason = " ".join(text.split()) or "it failed and could not say why"
     return Gap("probe", f"in process {pid}: {reason}")

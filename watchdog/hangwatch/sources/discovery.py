@@ -17,7 +17,7 @@ import msgspec
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job, RankIdentity
 from hangwatch.sources.launchers import HANGWATCH
-from hangwatch.sources.process_table import KnownProcess, ProcessTable
+from hangwatch.sources.process_table import KnownProcess, ProbedProcess, ProcessTable
 from hangwatch.sources.rank_environment import claim_rank
 from hangwatch.sources.redaction import redact_command
 from hangwatch.sources.spawned import find_spawned
@@ -85,6 +85,10 @@ class RankFinder:
             jobs.setdefault(candidate.job_id, []).append(candidate)
         found = tuple(_make_job(job_id, members) for job_id, members in sorted(jobs.items()))
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
+
+    def probed(self) -> list[ProbedProcess]:
+        """The processes at the last look that were started with the probe's environment."""
+        return self._table.probed()
 
     def _candidate(self, process: KnownProcess, beat: Beat | None) -> _Candidate | None:
         """The process as a possible rank; None for one that cannot be."""

@@ -49,10 +49,13 @@ def parse_stat(data: bytes) -> Stat | None:
         return None
 
 
-def read_small(path: str, limit_bytes: int = 65536) -> bytes | None:
-    """The head of a small file; None where it cannot be read for whatever reason (gone, not ours)."""
+def read_small(path: str, limit_bytes: int = 65536, flags: int = 0) -> bytes | None:
+    """The head of a small file; None where it cannot be read for whatever reason (gone, not ours).
+
+    ``flags``: how to open it beside O_RDONLY, for files that others may have put there.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     except OSError:
         return None
     try:
@@ -70,6 +73,14 @@ def read_whole(path: str, limit_bytes: int) -> bytes | None:
             return file.read(limit_bytes)
     except OSError:
         return None
+
+
+def inner_pid(pid: int) -> int:
+    """The pid that a process has in its own PID namespace (``NSpid``, Linux 4.1 on); ours of it where that cannot be read."""
+    for line in (read_small(f"/proc/{pid}/status", 8192) or b"").splitlines():
+        if line.startswith(b"NSpid:"):
+            return int(line.split()[-1])
+    return pid
 
 
 def read_link(path: str) -> str | None:
@@ -103,3 +114,8 @@ def start_time_s(stat: Stat) -> float:
 def is_same_start(stat: Stat, start_time: float) -> bool:
     """Whether the process is the one that started then, and not another with its pid."""
     return abs(start_time_s(stat) - start_time) <= START_TIME_TOLERANCE_S
+
+
+def view_of(process: int | str) -> str:
+    """What of the file system a process sees, as a name to compare: its mounts and its root."""
+    return "|".join(read_link(f"/proc/{process}/{name}") or "" for name in ("ns/mnt", "root"))

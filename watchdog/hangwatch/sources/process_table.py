@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from hangwatch.sources.launchers import is_python_program, name_launcher
-from hangwatch.sources.proc import Stat, read_link, read_stat, read_whole, start_time_s
-from hangwatch.sources.rank_environment import RankClaim, claim_rank, parse_environ
+from hangwatch.sources.proc import Stat, inner_pid, read_link, read_stat, read_whole, start_time_s, view_of
+from hangwatch.sources.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
 
 _YOUNG_S = 10.0
 _SETTLED_PERIOD_S = 15.0
@@ -23,6 +24,19 @@ _UNSETTLED_PERIOD_S = 2.0
 _ENVIRON_LIMIT_BYTES = 1 << 20
 _COMMAND_LIMIT_BYTES = 1 << 17
 _MAPS_LIMIT_BYTES = 16 << 20
+
+
+class ProbedProcess(NamedTuple):
+    """A process that was started with the probe's environment. ``folder``: its run directory, as it sees it.
+
+    ``view`` names what of the file system it sees, ``inner_pid`` is its pid in its own namespace, ``uid`` its user.
+    """
+
+    pid: int
+    inner_pid: int
+    uid: int
+    view: str
+    folder: str
 
 
 @dataclass
@@ -46,6 +60,7 @@ class KnownProcess:
     #: Launcher and its command line, kept when the launcher is gone.
     origin: tuple[str, str] | None = None
     origin_pid: int | None = None
+    probed: ProbedProcess | None = None
     _looked_s: float = field(default=-1e9)
     _torch_looked_s: float = field(default=-1e9)
 
@@ -74,6 +89,16 @@ class KnownProcess:
             return
         self.environ = parse_environ(environ)
         self.claim = claim_rank(self.environ)
+        self.probed = self._find_probe(self.environ.get(RUN_DIR_VARIABLE, ""))
+
+    def _find_probe(self, folder: str) -> ProbedProcess | None:
+        if not self.python or not folder.startswith("/"):
+            return None
+        try:
+            uid = os.stat(f"/proc/{self.pid}").st_uid  # noqa: PTH116  # every process, every look
+        except OSError:
+            return None
+        return ProbedProcess(self.pid, inner_pid(self.pid), uid, view_of(self.pid), folder)
 
     def maps_torch(self, now_s: float) -> bool:
         """Whether it has loaded torch. Reading a memory map costs a millisecond, so a no is believed for a while."""
@@ -121,6 +146,10 @@ class ProcessTable:
                 for ancestor in self.ancestors(known):
                     ancestor.look(now_s)
         return {pid: known for pid, known in living.items() if known.under_root}
+
+    def probed(self) -> list[ProbedProcess]:
+        """The processes at the last look that were started with the probe's environment."""
+        return [known.probed for known in self._known.values() if known.under_root and known.probed is not None]
 
     def _is_below(self, process: KnownProcess, root: int) -> bool:
         """Whether an ancestor is the root or was below it."""

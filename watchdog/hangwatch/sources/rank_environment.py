@@ -10,8 +10,11 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+#: Where a process that was started with the probe's environment leaves its beats.
+RUN_DIR_VARIABLE = "HANGWATCH_RUN_DIR"
 _NAMES = frozenset(
     {
+        RUN_DIR_VARIABLE,
         "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
         "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
         "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -19,7 +22,7 @@ _NAMES = frozenset(
         "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID",
     }
 )  # fmt: skip
-_LONGEST_VALUE = 256
+_LONGEST_VALUE = 1024
 
 
 class RankClaim(msgspec.Struct, frozen=True):

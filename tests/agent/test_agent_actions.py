@@ -1,0 +1,177 @@
+"""When an action is taken, what it is told, and that it is taken once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pytest
+from bundles_on_disk import make_bundle
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangwatch.agent.actions import Actor, Decision, decide, policy_for
+from hangwatch.agent.settings import Policy, Settings
+from hangwatch.model.incident import Incident, Kind, Verdict
+from hangwatch.outputs.handling import read_handling
+
+Severity = Literal["info", "warning", "critical"]
+
+
+def verdict(kind: Kind = "deadlock", *, proven: bool = True, severity: Severity = "critical") -> Verdict:
+    """A verdict of which only this matters."""
+    return Verdict(kind=kind, proven=proven, severity=severity, summary="ranks wait for each other")
+
+
+@pytest.mark.parametrize(
+    ("policy", "found", "acts", "why"),
+    [
+        (Policy(), verdict(), False, ""),
+        (Policy(action="stop"), verdict(), True, ""),
+        (
+            Policy(action="stop", min_severity="critical"),
+            verdict(severity="warning"),
+            False,
+            "min_severity is critical",
+        ),
+        (Policy(action="stop", min_severity="warning"), verdict(severity="critical"), True, ""),
+        (Policy(action="stop", only_proven=True), verdict("stall", proven=False), False, "not proven"),
+        (Policy(action="stop", limit_per_hour=0), verdict(), False, "limit_per_hour is 0"),
+    ],
+)
+def test_the_policy_decides(policy: Policy, found: Verdict, acts: bool, why: str) -> None:
+    """Severity, proof and the limit each keep an action from being taken, and say so; a report needs no reason."""
+    decision = decide(policy, found, (), 0.0)
+    assert decision.act == acts
+    assert why in decision.why
+    assert bool(decision.why) == bool(why)
+
+
+@given(st.lists(st.floats(0.0, 86400.0), max_size=40), st.integers(0, 10))
+def test_no_hour_has_more_actions_than_its_limit(asked_s: list[float], limit: int) -> None:
+    """Whenever actions are asked for, no hour sees more than the limit."""
+    taken: list[float] = []
+    for now_s in sorted(asked_s):
+        if decide(Policy(action="stop", limit_per_hour=limit), verdict(), taken, now_s).act:
+            taken.append(now_s)
+    for start_s in taken:
+        assert sum(start_s <= at_s < start_s + 3600.0 for at_s in taken) <= limit
+
+
+def test_warnings_are_never_acted_on() -> None:
+    """A straggler has no policy, whatever is set; a silent failure has its own."""
+    settings = Settings(on_hang=Policy(action="stop"), on_silent_failure=Policy(action="exec:true"))
+    assert policy_for(settings, verdict("straggler")) == ("", Policy())
+    assert policy_for(settings, verdict("silent_failure"))[1].command == "true"
+    assert {policy_for(settings, verdict(kind))[0] for kind in ("deadlock", "stall", "rank_lost")} == {"on-hang"}
+
+
+class Watched:
+    """An actor, what it said, and whose jobs it ended."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.said: list[str] = []
+        self.prepared: list[str] = []
+        self.stopped: list[str] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.actor = Actor(Settings(on_hang=policy), self._prepare, self._stop, self.said.append)
+
+    async def _prepare(self, incident: Incident) -> None:
+        await self.hold.wait()
+        self.prepared.append(incident.id)
+
+    async def _stop(self, incident: Incident) -> str:
+        self.stopped.append(incident.id)
+        return "3 process(es) ended"
+
+
+@pytest.mark.asyncio
+async def test_a_command_is_told_the_incident(tmp_path: Path) -> None:
+    """The bundle's path and the verdict's fields are in its environment, and how it ended is kept in the bundle."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action=f"exec:env | grep ^HANGWATCH_ > {tmp_path}/told; exit 3"))
+    watched.actor.consider(incident, path)
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    told = dict(line.split("=", 1) for line in (tmp_path / "told").read_text().splitlines())
+    assert told["HANGWATCH_INCIDENT"] == str(path)
+    assert (told["HANGWATCH_INCIDENT_ID"], told["HANGWATCH_KIND"], told["HANGWATCH_PROVEN"]) == ("one", "deadlock", "1")
+    assert told["HANGWATCH_CAUSE"] == "group-order-inversion"
+    assert told["HANGWATCH_SUMMARY"] == incident.verdict.summary
+    (taken,) = read_handling(path).actions
+    assert (taken.action, taken.dry_run, taken.outcome) == ("exec", False, "the command ended with status 3")
+    assert watched.prepared == ["one"]
+
+
+@pytest.mark.asyncio
+async def test_a_dry_run_says_what_it_would_do_and_does_nothing(tmp_path: Path) -> None:
+    """The job is not ended, the sentence says that it would have been, and the bundle remembers a rehearsal."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action="stop", dry_run=True))
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    assert watched.stopped == []
+    assert watched.said == ["on-hang stop: would end the job (dry run)"]
+    assert read_handling(path).actions[0].dry_run
+    assert not watched.actor.taken_s
+
+
+@pytest.mark.asyncio
+async def test_an_incident_that_is_over_meanwhile_is_not_acted_on(tmp_path: Path) -> None:
+    """What was waited for came while the bundle was being completed: the job runs, and is left alone."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action="stop"))
+    watched.hold.clear()
+    watched.actor.consider(incident, path)
+    await asyncio.sleep(0)
+    watched.actor.consider(msgspec.structs.replace(incident, ended_at="2026-05-28T21:00:00.000Z"), path)
+    watched.hold.set()
+    await watched.actor.settle()
+    assert watched.stopped == []
+    assert watched.said == ["on-hang stop: not done: the incident was over before"]
+
+
+@pytest.mark.asyncio
+async def test_an_agent_that_is_started_again_acts_neither_twice_nor_too_often(tmp_path: Path) -> None:
+    """The next agent recalls from the bundle that the job of one incident was ended, and counts that within its limit."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    other, other_path = make_bundle(tmp_path, "two", ended=False)
+    policy = Policy(action="stop", limit_per_hour=1)
+    first = Watched(policy)
+    first.actor.consider(incident, path)
+    await first.actor.settle()
+    assert first.stopped == ["one"]
+    assert read_handling(path).actions[0].outcome == "3 process(es) ended"
+
+    second = Watched(policy)
+    second.actor.recall(path)
+    second.actor.consider(incident, path)
+    second.actor.consider(other, other_path)
+    await second.actor.settle()
+    assert second.stopped == []
+    assert len(second.said) == 1
+    assert "limit_per_hour is 1" in second.said[0]
+
+
+@pytest.mark.asyncio
+async def test_a_stall_that_is_called_a_straggler_first_is_acted_on_when_it_is_one(tmp_path: Path) -> None:
+    """A warning is no reason to act, and does not keep the same incident from being acted on when it has become a hang."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    slow = msgspec.structs.replace(
+        incident, verdict=msgspec.structs.replace(incident.verdict, kind="straggler", severity="warning", proven=False)
+    )
+    watched = Watched(Policy(action="stop"))
+    watched.actor.consider(slow, path)
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    assert watched.stopped == ["one"]
+    assert watched.actor.taken_s[0] <= time.time()
+
+
+def test_only_what_asked_and_acted_is_a_decision() -> None:
+    """A report is no action that was kept back."""
+    assert decide(Policy(), verdict(), (), 0.0) == Decision(False, "")

@@ -1,0 +1,59 @@
+"""What systemd hears of us, on a real socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from hangwatch.agent.service_manager import ServiceManager, parse_service_manager, take_service_manager
+
+
+def _heard(end: socket.socket) -> list[bytes]:
+    found = []
+    end.setblocking(False)
+    while True:
+        try:
+            found.append(end.recv(4096))
+        except BlockingIOError:
+            return found
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_the_manager_hears_all_of_our_life(tmp_path: Path, abstract: bool) -> None:
+    """Ready, alive, reloading, stopping, each a datagram as sd_notify(3) has them, by a path and by an abstract name."""
+    name = f"@hangwatch-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind("\0" + name[1:] if abstract else name)
+        environ = {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid()), "HOME": "/"}
+        manager = take_service_manager(environ)
+        assert environ == {"HOME": "/"}, "what we start must not speak for us"
+        assert manager.watchdog_s == 30.0
+        manager.ready("watching")
+        manager.alive()
+        manager.reloading()
+        manager.stopping()
+        ready, alive, reloading, stopping = _heard(end)
+    assert ready == b"READY=1\nSTATUS=watching"
+    assert alive == b"WATCHDOG=1"
+    assert reloading.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+    assert stopping == b"STOPPING=1"
+
+
+def test_nobody_is_told_where_nobody_asked(tmp_path: Path) -> None:
+    """Without a socket, with one that is gone or full, and with another process's watchdog, nothing is sent and nothing fails."""
+    for manager in (ServiceManager(), ServiceManager(str(tmp_path / "gone"), 1.0)):
+        manager.ready("x")
+        manager.alive()
+        manager.stopping()
+    assert parse_service_manager({"NOTIFY_SOCKET": "relative", "WATCHDOG_USEC": "1"}, 7) == ServiceManager()
+    other = parse_service_manager({"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "5000000", "WATCHDOG_PID": "8"}, 7)
+    assert other == ServiceManager("/s", None)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind(str(tmp_path / "full"))
+        manager = ServiceManager(str(tmp_path / "full"), 1.0)
+        for _ in range(2000):
+            manager.alive()
+        assert 0 < len(_heard(end)) < 2000

@@ -1,0 +1,217 @@
+"""``hangwatch agent`` as a service: its settings, its life, and that a restart neither forgets nor repeats anything."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from monitoring import webhook
+from watched_runs import captures_total, find_bundles, read_incident
+
+from hangwatch.demos import find_scenario
+from hangwatch.model.incident import Incident
+from support import SOURCE_ROOT, Job, JobRunner, wait_for
+
+_HANGWATCH = f"{sys.executable} -m hangwatch"
+
+
+@pytest.fixture
+def node(jobs: JobRunner) -> Iterator[dict[str, str | None]]:
+    """The environment of a node of its own: another run directory than that of whoever works here."""
+    with tempfile.TemporaryDirectory(prefix="node-") as folder:
+        yield {"TMPDIR": folder, "PYTHONPATH": str(SOURCE_ROOT)}
+        jobs.end_all()  # before its run directory goes
+
+
+def _start_hanging_job(jobs: JobRunner, node: Mapping[str, str | None]) -> Job:
+    """A plain launch with the environment that ``hangwatch env`` prints."""
+    scenario = find_scenario("group-order")
+    assert scenario is not None
+    shell = f'set -e; variables="$({_HANGWATCH} env)"; eval "$variables"; exec "$@"'
+    return jobs.start(["sh", "-c", shell, "sh", *scenario.command()], env={**node, **scenario.full_environment()})
+
+
+def _pids(job: Job) -> set[int]:
+    ranks = wait_for(lambda: found if len(found := job.ranks()) == 2 else None, 60.0, "both ranks")
+    return {process.pid for process in ranks.values()}
+
+
+def _incidents(state: Path, pids: set[int]) -> list[tuple[Incident, Path]]:
+    """Those of the job with these ranks: the agent watches the whole node, and others may work on it."""
+    found = [(read_incident(bundle), bundle) for bundle in find_bundles(state)]
+    return [(incident, bundle) for incident, bundle in found if {entry.pid for entry in incident.ranks} == pids]
+
+
+def _start_agent(jobs: JobRunner, file: Path, node: Mapping[str, str | None]) -> Job:
+    agent = jobs.hangwatch("agent", "--config", file, env={**node, "HANGWATCH_LOG": "info"})
+    agent.wait_for_output("watching this node")
+    return agent
+
+
+@pytest.mark.e2e
+def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
+    """Killed and started again, the agent finds the open incident: no second alert, no second action, one end."""
+    state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
+    ran = tmp_path / "ran"
+    with webhook() as receiver:
+        file.write_text(
+            f'state_dir = "{state}"\nlisten = "127.0.0.1:0"\n'
+            f'[receivers]\nwebhook = ["{receiver.url}/hook"]\n[on_hang]\naction = "exec:echo $HANGWATCH_JOB >> {ran}"\n'
+        )
+
+        def told(job: str) -> list[tuple[str, str]]:
+            bodies: list[Any] = [m.body for m in list(receiver.messages) if m.body["job_id"] == job]
+            return [(body["incident_id"], body["status"]) for body in bodies]
+
+        agent = _start_agent(jobs, file, node)
+        job = _start_hanging_job(jobs, node)
+        pids = _pids(job)
+        ((incident, bundle),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
+        name = incident.job.id
+        wait_for(lambda: told(name) == [(incident.id, "firing")], 30.0, "the webhook to be told")
+        wait_for(lambda: (bundle / "handling.json").exists() and "told" in (bundle / "handling.json").read_text(), 30.0)
+        wait_for(lambda: ran.exists() and ran.read_text().splitlines().count(name) == 1, 30.0, "the command to run")
+        agent.send(signal.SIGKILL)
+        agent.wait()
+
+        second = _start_agent(jobs, file, node)
+        second.wait_for_output(f"incident {incident.id} of job {name} is open still")
+        _wait_for_looks(second, 3)
+        second.send(signal.SIGTERM)
+        assert second.wait() == 0, second.stderr()
+        ((still, _),) = _incidents(state, pids)
+        assert (still.id, still.ended_at) == (incident.id, None), "an agent that is stopped says nothing of the job"
+
+        third = _start_agent(jobs, file, node)
+        third.wait_for_output(f"incident {incident.id} of job {name} is open still")
+        job.end()
+        wait_for(lambda: _incidents(state, pids)[0][0].ended_at is not None, 60.0, "the incident to end")
+        wait_for(lambda: len(told(name)) == 2, 30.0, "the webhook to be told of its end")
+        third.send(signal.SIGTERM)
+        assert third.wait() == 0, third.stderr()
+        assert told(name) == [(incident.id, "firing"), (incident.id, "resolved")]
+        assert ran.read_text().splitlines().count(name) == 1
+        assert len(_incidents(state, pids)) == 1
+
+
+@pytest.mark.e2e
+def test_an_incident_whose_job_went_while_nobody_watched_is_ended(
+    jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
+) -> None:
+    """The agent is killed, then the job: the next agent ends the incident, and says so to who was told of it."""
+    state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
+    with webhook() as receiver:
+        file.write_text(f'state_dir = "{state}"\nlisten = ":0"\nreceivers.webhook = ["{receiver.url}/"]\n')
+        agent = _start_agent(jobs, file, node)
+        job = _start_hanging_job(jobs, node)
+        pids = _pids(job)
+        ((incident, _),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
+        agent.send(signal.SIGKILL)
+        agent.wait()
+        job.end()
+        _start_agent(jobs, file, node)
+        wait_for(lambda: _incidents(state, pids)[0][0].ended_at is not None, 60.0, "the incident to end")
+
+        def resolved() -> bool:
+            return any(
+                m.body["incident_id"] == incident.id and m.body["status"] == "resolved" for m in list(receiver.messages)
+            )
+
+        wait_for(resolved, 30.0, "the webhook to be told")
+
+
+def _wait_for_looks(agent: Job, looks: int) -> None:
+    """Let the agent look closely that often."""
+    url = next(word for word in agent.stderr().split() if word.endswith("/metrics,")).rstrip(",")
+    wait_for(lambda: captures_total(url) >= looks, 60.0, f"{looks} looks", poll_s=0.2)
+
+
+@pytest.mark.e2e
+def test_systemd_hears_of_readiness_of_life_and_of_a_reload(
+    jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
+) -> None:
+    """Ready, a sign of life a tick, none while it stands still; a new configuration is taken, a broken one is not."""
+    file = tmp_path / "hangwatch.toml"
+    good = f'state_dir = "{tmp_path / "state"}"\nlisten = ":0"\n[log]\nformat = "json"\nlevel = "info"\n'
+    file.write_text(good)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60.0)
+        environ = {**node, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"}
+        agent = jobs.hangwatch("agent", "--config", file, env=environ)
+
+        def hear(wanted: str) -> str:
+            while True:
+                said = manager.recv(4096).decode()
+                if said.startswith(wanted):
+                    return said
+                assert said == "WATCHDOG=1", said
+
+        assert "watching this node, metrics at http://127.0.0.1:" in hear("READY=1")
+        hear("WATCHDOG=1")
+        agent.send(signal.SIGSTOP)
+        _silence(manager)
+        agent.send(signal.SIGCONT)
+        hear("WATCHDOG=1")
+
+        file.write_text(good + "[bundles]\nmax_count = 3\n[receivers]\nslak = []\n")
+        agent.send(signal.SIGHUP)
+        hear("RELOADING=1")
+        hear("READY=1")
+        file.write_text(good.replace(":0", ":1") + "[bundles]\nmax_count = 3\n")
+        agent.send(signal.SIGHUP)
+        hear("RELOADING=1")
+        hear("READY=1")
+        agent.send(signal.SIGTERM)
+        hear("STOPPING=1")
+        assert agent.wait() == 0
+    lines = [json.loads(line) for line in agent.stderr().splitlines()]
+    assert all({"time", "level", "message"} <= line.keys() for line in lines)
+    (refused,) = [line for line in lines if line["level"] == "error"]
+    assert refused["message"] == (
+        f"the settings stay as they were: {file}:9: unknown key receivers.slak; did you mean slack?"
+    )
+    assert "the settings were read again; a restart is needed for listen" in [line["message"] for line in lines]
+
+
+def _silence(manager: socket.socket) -> None:
+    """Fails unless nothing is heard for three ticks."""
+    manager.settimeout(3.0)
+    quiet = 0
+    while quiet < 1:
+        try:
+            manager.recv(4096)
+        except TimeoutError:
+            quiet += 1
+    manager.settimeout(60.0)
+
+
+@pytest.mark.e2e
+def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path: Path) -> None:
+    """``check-config`` says what is wrong where, shows what would be used without its secrets, and tells of a file too open."""
+    file = tmp_path / "hangwatch.toml"
+    file.write_text('listen = "nowhere"\n')
+    wrong = jobs.hangwatch("check-config", file)
+    assert (wrong.wait(), wrong.stderr()) == (2, wrong.stderr())
+    assert "is not HOST:PORT" in wrong.stderr()
+    file.write_text("stall_after = 3\n")
+    unknown = jobs.hangwatch("check-config", file)
+    assert unknown.wait() == 2
+    assert unknown.stderr() == f"hangwatch: {file}:1: unknown key stall_after; did you mean stall_after_s?\n"
+    file.write_text('[receivers]\nslack = ["https://hooks.slack.com/services/T0/B0/s3cret"]\n')
+    file.chmod(0o644)
+    good = jobs.hangwatch("check-config", file)
+    assert good.wait() == 0, good.stderr()
+    assert "can be used" in good.stdout()
+    assert "others may read it" in good.stdout()
+    shown = jobs.hangwatch("check-config", "--json", file)
+    assert shown.wait() == 0, shown.stderr()
+    assert "s3cret" not in shown.stdout()
+    assert json.loads(shown.stdout())["receivers"]["slack"] == ["https://hooks.slack.com"]

@@ -1,0 +1,184 @@
+"""An agent with everything around it: its server, its receivers, its actions, its disk, and the life of its process.
+
+The one wiring behind ``hangwatch run`` and ``hangwatch agent``; what differs between them is given as values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from hangwatch.agent.actions import Actor
+from hangwatch.agent.launch import end_job
+from hangwatch.agent.log import Voice
+from hangwatch.agent.reopening import find_left_open
+from hangwatch.agent.retention import sweep
+from hangwatch.agent.service_manager import ServiceManager
+from hangwatch.agent.settings import Receivers, Settings
+from hangwatch.agent.watch import Agent
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.access import read_token
+from hangwatch.outputs.handling import FILE as HANDLING
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.outputs.metrics_view import ReceiverMetrics
+from hangwatch.outputs.page import Page
+from hangwatch.outputs.push import Push, Target, parse_target
+from hangwatch.outputs.server import RunningServer, parse_listen, start_server
+from hangwatch.outputs.verdict import print_verdict
+
+#: How often the state directory is looked at for bundles that have to go; besides, after every incident.
+_SWEEP_PERIOD_S = 3600.0
+#: Settings that are read at the start alone.
+_FIXED = ("state_dir", "listen", "token_file", "logs")
+
+
+class Service:
+    """One agent's process. ``address`` is where it listens if the settings do not say; ``root`` the pid its jobs are under.
+
+    ``stop`` ends the job of an incident where that is more than its launcher and ranks. ``manager`` is told of our life.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state_dir: Path,
+        run_dir: Path,
+        console: Console,
+        *,
+        address: str,
+        root: Callable[[], int | None] | None = None,
+        stop: Callable[[Incident], Awaitable[str]] | None = None,
+        manager: ServiceManager | None = None,
+    ) -> None:
+        self.settings = settings
+        self.console = console
+        self.voice = Voice(console, settings.log)
+        self.manager = manager or ServiceManager()
+        self.metrics = Metrics()
+        self.push = Push(find_targets(settings.receivers))
+        self.token = read_token({"HANGWATCH_TOKEN_FILE": settings.token_file, **os.environ})
+        self.address = parse_listen(settings.listen or address)
+        self.actor = Actor(settings, self._complete, stop or self._end_job, self.voice.say)
+        self.agent = Agent(
+            run_dir=run_dir,
+            state_dir=state_dir,
+            announce=self.announce,
+            metrics=self.metrics,
+            root=root or (lambda: None),
+            stall_after_s=settings.patience_s,
+            receivers=self._receivers,
+            logs=settings.logs,
+            ticked=self.manager.alive,
+        )
+        self._server: RunningServer | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._sweep_now = asyncio.Event()
+
+    async def open(self) -> str:
+        """Take up what an agent before us has left, and listen. Returns the URL. Raises ``ServerError``."""
+        page = Page(self.agent.state_dir, self.agent.live)
+        self._server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
+        left = await asyncio.to_thread(find_left_open, self.agent.state_dir)
+        for bundle in await asyncio.to_thread(_recently_handled, self.agent.state_dir):
+            self.actor.recall(bundle)
+        for one in left.waiting:
+            self.actor.recall(one.path)
+        self.agent.reopening = left
+        self._sweeping = asyncio.create_task(self._sweep(), name="hangwatch sweep")
+        return self._server.url
+
+    async def close(self, *, over: bool) -> None:
+        """End everything. ``over``: the jobs have ended, and with them their incidents; else whoever comes next finds them."""
+        await self.agent.close(over=over)
+        await self.actor.settle()
+        await self.release()
+
+    async def release(self) -> None:
+        """Free what ``open`` took, also where the rest has failed."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        await self.push.close()
+        if self._server is not None:
+            await self._server.stop()
+
+    async def reload(self, settings: Settings) -> tuple[str, ...]:
+        """Work by other settings from now on. Returns the names of those that only a restart changes.
+
+        Raises ``PushError``; nothing has changed then.
+        """
+        targets = find_targets(settings.receivers)
+        before, self.settings = self.settings, settings
+        self.actor.settings = settings
+        self.voice.configure(settings.log)
+        self.agent.set_patience(settings.patience_s)
+        if settings.receivers != before.receivers:
+            old, self.push = self.push, Push(targets)
+            for told in self.agent.open_incidents():
+                self.push.tell(told.incident, told.path)
+            await old.close()
+        self._sweep_now.set()
+        return tuple(name for name in _FIXED if getattr(before, name) != getattr(settings, name))
+
+    async def announce(self, incident: Incident, path: Path | None) -> None:
+        """Tell whoever reads our output, the receivers, and act."""
+        self.push.tell(incident, path)
+        verdict = incident.verdict
+        fields = {"incident": incident.id, "job": incident.job.id, "kind": verdict.kind, "proven": verdict.proven}
+        cause = verdict.cause.id if verdict.cause is not None else "unknown"
+        where = {"severity": verdict.severity, "cause": cause, "bundle": None if path is None else str(path)}
+        if incident.ended_at is not None:
+            self.voice.say(f"incident {incident.id} is over: {_how_it_ended(incident)}", **fields, **where)
+            self._sweep_now.set()
+        elif self.voice.json:
+            self.voice.say(verdict.summary, **fields, **where, culprit_ranks=verdict.culprit_ranks)
+        else:
+            print_verdict(incident, self.console, bundle=path)
+        self.actor.consider(incident, path)
+
+    def _receivers(self) -> tuple[ReceiverMetrics, ...]:
+        return self.push.metrics()
+
+    async def _complete(self, incident: Incident) -> None:
+        for watch in self.agent.watches():
+            if watch.told is not None and watch.told.incident.id == incident.id:
+                await watch.completed()
+
+    async def _end_job(self, incident: Incident) -> str:
+        ranks = [identity for w in self.agent.watches() if w.job.id == incident.job.id for identity in w.ranks.values()]
+        ended = await end_job(ranks)
+        return ended.in_words()
+
+    async def _sweep(self) -> None:
+        while True:
+            self._sweep_now.clear()
+            removed = await asyncio.to_thread(sweep, self.agent.state_dir, self.settings.bundles)
+            if removed:
+                self.voice.say(f"removed {len(removed)} old incident(s) beyond the limits of bundles", removed=removed)
+            try:
+                await asyncio.wait_for(self._sweep_now.wait(), _SWEEP_PERIOD_S)
+            except asyncio.TimeoutError:
+                continue
+
+
+def find_targets(receivers: Receivers) -> tuple[Target, ...]:
+    """Who is told of incidents. Raises ``PushError`` for an address that is none."""
+    given = msgspec.structs.asdict(receivers)
+    return tuple(parse_target(kind, url) for kind, urls in given.items() for url in urls if url)
+
+
+def _recently_handled(state_dir: Path) -> list[Path]:
+    """Bundles about which something was done within the last hour, which counts for the limit."""
+    since_s = time.time() - 3600.0
+    found = state_dir.absolute().glob(f"incidents/*/{HANDLING}")
+    return [file.parent for file in found if file.stat().st_mtime >= since_s]
+
+
+def _how_it_ended(incident: Incident) -> str:
+    how = "the loss is well again" if incident.verdict.kind == "silent_failure" else "what was waited for has come"
+    return f"{how}, or the job has ended"

@@ -1,0 +1,75 @@
+"""What systemd is told of us: ready, reloading, stopping, and that we live. Standard library only.
+
+The protocol is sd_notify(3): one datagram to the unix socket in ``$NOTIFY_SOCKET`` (a leading ``@`` is an abstract one),
+lines ``NAME=VALUE``. Without that variable nobody asked, and nothing is sent. A manager that does not listen never holds
+us up: the socket does not block, and what cannot be sent is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+
+@dataclass(frozen=True)
+class ServiceManager:
+    """The other end. ``watchdog_s``: how long it waits for a sign of life before it restarts us, None where it does not."""
+
+    address: str = ""
+    watchdog_s: float | None = None
+
+    def ready(self, status: str) -> None:
+        """We do what we were started for; ``status`` is one line for ``systemctl status``."""
+        self._send("READY=1", f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """The configuration is being read again; ``ready`` ends that."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self) -> None:
+        """We were told to stop, and do."""
+        self._send("STOPPING=1")
+
+    def alive(self) -> None:
+        """A tick has come to its end."""
+        if self.watchdog_s is not None:
+            self._send("WATCHDOG=1")
+
+    def _send(self, *lines: str) -> None:
+        if not self.address:
+            return
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as end,
+        ):
+            end.setblocking(False)
+            end.sendto("\n".join(lines).encode(), self.address)
+
+
+def parse_service_manager(environ: Mapping[str, str], pid: int) -> ServiceManager:
+    """The manager that the environment of process ``pid`` names. The watchdog may be meant for another process."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    elif not address.startswith("/"):
+        address = ""
+    wanted, period_us = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
+    ours = not wanted or wanted == str(pid)
+    watchdog_s = (
+        int(period_us) / 1e6 if ours and period_us.isascii() and period_us.isdigit() and int(period_us) else None
+    )
+    return ServiceManager(address, watchdog_s if address else None)
+
+
+def take_service_manager(environ: MutableMapping[str, str] = os.environ) -> ServiceManager:
+    """The manager of this process; its variables are removed, so that no process that we start speaks for us."""
+    found = parse_service_manager(environ, os.getpid())
+    for name in _VARIABLES:
+        environ.pop(name, None)
+    return found

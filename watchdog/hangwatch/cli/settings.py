@@ -1,0 +1,76 @@
+"""The settings of ``run`` and ``agent``: their options, their file and the defaults made one value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import msgspec
+import typer
+
+from hangwatch.agent.config import read_config
+from hangwatch.agent.errors import UserError
+from hangwatch.agent.settings import Policy, Settings
+
+Config = Annotated[
+    Optional[Path],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
+    typer.Option(
+        "--config", metavar="FILE", help="Settings in TOML (see docs/operations.md); options come before them."
+    ),
+]
+StallAfter = Annotated[
+    Optional[float],  # noqa: UP045  # see above
+    typer.Option(
+        "--stall-after",
+        metavar="SECONDS",
+        help="Patience for what cannot be proven (default: learnt from the job, 30 s at least).",
+    ),
+]
+
+
+def combine(
+    config: Path | None,
+    *,
+    state_dir: Path | None,
+    listen: str | None,
+    stall_after: float | None,
+    alertmanager: list[str] | None,
+    webhook: list[str] | None,
+    slack: list[str] | None,
+    on_hang: str | None = None,
+    on_silent_failure: str | None = None,
+    log: list[str] | None = None,
+) -> Settings:
+    """The settings of a command: what an option says, else what the configuration says, else the default.
+
+    Raises ``UserError``.
+    """
+    settings = read_config(config) if config is not None else Settings()
+    given: dict[str, object] = {
+        "state_dir": str(state_dir) if state_dir is not None else None,
+        "listen": listen,
+        "stall_after_s": _check_patience(stall_after),
+        "on_hang": _with_action(settings.on_hang, on_hang, "--on-hang"),
+        "on_silent_failure": _with_action(settings.on_silent_failure, on_silent_failure, "--on-silent-failure"),
+        "logs": tuple(log) if log else None,
+    }
+    told = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
+    receivers = {kind: tuple(url for url in urls if url) for kind, urls in told.items() if urls}
+    given["receivers"] = msgspec.structs.replace(settings.receivers, **receivers)
+    return msgspec.structs.replace(settings, **{name: value for name, value in given.items() if value is not None})
+
+
+def _check_patience(stall_after_s: float | None) -> float | None:
+    if stall_after_s is not None and stall_after_s < 0:
+        raise UserError(f"--stall-after {stall_after_s:g} is negative; give the patience in seconds, for example 60")
+    return stall_after_s
+
+
+def _with_action(policy: Policy, action: str | None, option: str) -> Policy | None:
+    if action is None:
+        return None
+    try:
+        return Policy(**{**msgspec.structs.asdict(policy), "action": action})
+    except ValueError as error:
+        said = str(error).removeprefix("action: ").replace("for example", f"for example {option}")
+        raise UserError(f"{option} {said}") from None
