@@ -13,6 +13,7 @@ import msgspec
 from hangwatch.agent.children import add_child_stacks
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.pipes import PipedRecord, fetch_by_pipes
+from hangwatch.agent.secrecy import hide_secrets
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
@@ -22,7 +23,7 @@ from hangwatch.sources import source_lines
 from hangwatch.sources.flight_recorder import fetch_flight, progress_of
 from hangwatch.sources.flight_transport import ask_for_beats
 from hangwatch.sources.processes import sample_process
-from hangwatch.sources.redaction import redact_arguments
+from hangwatch.sources.redaction import redact_text
 from hangwatch.sources.stacks import sample_stacks
 
 #: Between two samples of a rank: long enough for the kernel's 10 ms ticks to tell busy from stuck.
@@ -176,7 +177,7 @@ async def capture_job(
                 handled_error=_redacted(beat.handled) if beat is not None else (),
             )
         )
-    return Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen)))
+    return hide_secrets(Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen))))
 
 
 async def _recorded(
@@ -198,7 +199,7 @@ async def _look_at_children(ranks: Sequence[RankIdentity], trail: Trail, began_n
 
 
 def _redacted(lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(" ".join(redact_arguments(line.split())) for line in lines)
+    return tuple(redact_text(line) for line in lines)
 
 
 def keep_recent(capture: Capture, window_s: float) -> Capture:
@@ -234,7 +235,7 @@ async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Sequence
         if isinstance(record, FlightRecord) and record.source == "pickle"
     }
     with_sites = (msgspec.structs.replace(r, flight=found.get(r.identity.pid, r.flight)) for r in capture.ranks)
-    return msgspec.structs.replace(capture, ranks=tuple(with_sites))
+    return hide_secrets(msgspec.structs.replace(capture, ranks=tuple(with_sites)))
 
 
 async def _fetch_records(

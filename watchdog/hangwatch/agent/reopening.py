@@ -6,7 +6,6 @@ processes that run now (pid and start time); it is over when none of them lives.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from hangwatch.model.capture import Capture, RankIdentity
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.archive import Archive
 from hangwatch.outputs.bundle import BundleError, read_bundle
-from hangwatch.sources.proc import is_same_start, read_stat
+from hangwatch.sources.proc import is_same_start, node_name, read_stat
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Reopening:
 
 def find_left_open(state_dir: Path) -> Reopening:
     """What is open in a state directory and belongs to this node. Bundles that cannot be read are left alone."""
-    node = os.uname().nodename
+    node = node_name()
     found = []
     for summary in Archive(state_dir).list():
         path = state_dir.absolute() / "incidents" / summary.id

@@ -16,6 +16,7 @@ from hangwatch.agent.document import asked_of_nodes, make_incident, missing
 from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.reopening import Hold, LeftOpen
+from hangwatch.agent.secrecy import secret_values
 from hangwatch.agent.silence import SilenceWatch
 from hangwatch.agent.suspicion import Suspector, read_pulse
 from hangwatch.agent.telemetry import TrainingTelemetry
@@ -27,6 +28,7 @@ from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
 from hangwatch.outputs.bundle import BundleError, write_bundle
 from hangwatch.sources.discovery import FoundJob
 from hangwatch.sources.node import NodeWatch
+from hangwatch.sources.redaction import hide_values
 
 log = logging.getLogger("hangwatch")
 
@@ -107,6 +109,9 @@ class JobWatch:
                 self.lost_since_s.pop(rank, None)
             else:
                 self.lost_since_s.setdefault(rank, now_s)
+        self.job = msgspec.structs.replace(
+            self.job, command=hide_values(self.job.command, secret_values(self.ranks.values()))
+        )
 
     def take_up(self, left: LeftOpen, now_s: float) -> None:
         """Go on with an incident of this very job that an agent before this one has told. Call it before ``meet``."""

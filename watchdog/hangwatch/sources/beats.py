@@ -16,6 +16,7 @@ import msgspec
 from hangwatch.model.beats import BEAT_VERSION, Beat
 from hangwatch.model.capture import Gap
 from hangwatch.sources.proc import read_small, read_stat
+from hangwatch.sources.redaction import redact_text
 
 _BEAT_LIMIT_BYTES = 4 << 20
 _PROBLEM_LIMIT_BYTES = 2000
@@ -121,5 +122,5 @@ def _pid_of(name: str) -> int | None:
 def _read_problem(path: str, pid: int) -> Gap:
     """What the probe could not do in a living process."""
     text = (read_small(path, _PROBLEM_LIMIT_BYTES, os.O_NOFOLLOW | os.O_NONBLOCK) or b"").decode(errors="replace")
-    reason = " ".join(text.split()) or "it failed and could not say why"
+    reason = redact_text(" ".join(text.split())) or "it failed and could not say why"
     return Gap("probe", f"in process {pid}: {reason}")

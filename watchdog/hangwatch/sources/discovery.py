@@ -17,6 +17,7 @@ import msgspec
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job, RankIdentity
 from hangwatch.sources.launchers import HANGWATCH
+from hangwatch.sources.proc import node_name
 from hangwatch.sources.process_table import KnownProcess, ProbedProcess, ProcessTable
 from hangwatch.sources.rank_environment import claim_rank
 from hangwatch.sources.redaction import redact_command
@@ -269,7 +270,7 @@ def _is_started_by(candidate: _Candidate, ancestor: _Candidate) -> bool:
 
 def _make_job(job_id: str, members: list[_Candidate]) -> FoundJob:
     """The job as a value. The newest members know its size; older ones beyond it are leftovers of a larger world."""
-    node = os.uname().nodename
+    node = node_name()
     newest = max(members, key=lambda member: member.order)
     world_size = newest.world_size
     if world_size is None and any(not member.placed and member.launcher == "plain" for member in members):

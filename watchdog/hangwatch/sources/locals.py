@@ -1,13 +1,15 @@
 """Local variables of a frame, from py-spy's ``repr`` of them to what may leave the machine: types and shapes.
 
-Pure; may import the standard library only. Read from py-spy 0.4.3 (``--locals``): strings in double quotes with quotes
-inside *not* escaped, containers cut with ``...``, objects ``<module.Type at 0x7f..>``, unreadable values ``?``,
-integers beyond 64 bits ``+bigint``.
+Pure; may import ``sources.redaction`` and the standard library. Read from py-spy 0.4.3 (``--locals``): strings in double
+quotes with quotes inside *not* escaped, containers cut with ``...``, objects ``<module.Type at 0x7f..>``, unreadable values
+``?``, integers beyond 64 bits ``+bigint``.
 """
 
 from __future__ import annotations
 
 import re
+
+from hangwatch.sources.redaction import redact_code
 
 MAX_DESCRIPTION_CHARS = 200
 _MAX_ITEMS = 8
@@ -138,7 +140,7 @@ class _Reader:
         if match is not None:
             self._at = match.end()
             key = match.group(1)
-            if self._after_string and key not in _PLAIN_KEYS:
+            if (self._after_string and key not in _PLAIN_KEYS) or redact_code(key) != key:
                 key = "str"
         else:
             key = self.read_value(depth + 1)

@@ -8,7 +8,6 @@ or a ``Gap``.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -20,6 +19,7 @@ from hangwatch.model.devices import NodeFacts
 from hangwatch.sources.fabric_ports import FabricPorts
 from hangwatch.sources.kernel_log import KernelLog
 from hangwatch.sources.nvml import Gpus
+from hangwatch.sources.proc import node_name
 from hangwatch.sources.rank_processes import RankProcess, read_rank_process, uses_nccl
 from hangwatch.sources.ras import Ras
 
@@ -79,7 +79,7 @@ class NodeWatch:
         asked = [s for s in self._sources if only is None or s.name in only]
         found = await asyncio.gather(*(self._call(s.name, partial(s.look, processes), LOOK_TIMEOUT_S) for s in asked))
         facts = [f for f in found if isinstance(f, NodeFacts)]
-        return merge_facts(os.uname().nodename, time.time_ns(), facts), tuple(f for f in found if isinstance(f, Gap))
+        return merge_facts(node_name(), time.time_ns(), facts), tuple(f for f in found if isinstance(f, Gap))
 
     async def _call(
         self, name: str, call: Callable[[], NodeFacts | Gap | None], timeout_s: float

@@ -97,6 +97,11 @@ def read_stat(pid: int) -> Stat | None:
     return None if data is None else parse_stat(data)
 
 
+def node_name() -> str:
+    """What this node is called: ``$HANGWATCH_NODE`` (a pod's host name is not the node's), else the host's name."""
+    return os.environ.get("HANGWATCH_NODE") or os.uname().nodename
+
+
 @lru_cache(maxsize=1)
 def boot_time_s() -> float:
     """When the machine started, seconds since the epoch, read once so that start times compare equal in one agent."""

@@ -1,10 +1,16 @@
-"""Command lines without their secrets. Pure; may import the standard library only."""
+"""Text of a job's without its secrets: command lines, messages, lines of code. Pure; may import the standard library only.
+
+Three nets, each for what the others miss: secrets by their own shape (tokens of known services, keys, JWTs, passwords in
+URLs), values that follow a name which says that they are secret, and the values of such variables in the environment of the
+rank itself, wherever they turn up. Code keeps its names: only literals are replaced in it.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 REDACTED = "***"
 MAX_COMMAND_CHARS = 2000
@@ -20,20 +26,37 @@ _SECRET_NAME = re.compile(
 _COUNTS = re.compile(
     r"(?:num|max|min|n|eos|bos|pad|unk|mask|special|add|image|video|per|new)[-_.](?:\w+[-_.])*tokens?$", re.IGNORECASE
 )
-#: Values that are secrets by their own shape, wherever they stand.
+#: Values that are secrets by their own shape, wherever they stand. Forty hexadecimal digits are a key of Weights & Biases, and
+#: a revision where they are part of a path.
 _SECRET_VALUE = re.compile(
-    r"(?:\bhf_[A-Za-z0-9]{8,}"
+    r"(?:\bhf_[A-Za-z0-9]{8,}|\bapi_org_[A-Za-z0-9]{16,}"
     r"|\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}"
     r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{16,}"
-    r"|\bxox[abprs]-[\w-]{8,}|\bAKIA[0-9A-Z]{12,}|\bnvapi-[\w-]{8,}"
+    r"|\bxox[a-z]-[\w-]{8,}|\bxapp-[\w-]{8,}|\b(?:AKIA|ASIA)[0-9A-Z]{12,}|\bnvapi-[\w-]{8,}|\bAIza[\w-]{30,}|\bya29\.[\w-]{16,}"
+    r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{16,}|\bdapi[0-9a-f]{32}"
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
-    r"|\b[0-9a-f]{40}\b)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|(?<![/\w.-])[0-9a-f]{40}(?![/\w]))",
+    re.DOTALL,
 )
-_URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@]+@", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@\"'{}]+@", re.IGNORECASE)
+#: A webhook's path is its password.
+_URL_PATH = re.compile(r"(https://(?:hooks\.slack\.com|discord(?:app)?\.com/api/webhooks)/)[^\s\"')]+")
 _QUERY_SECRET = re.compile(
     rf"([?&;\s\"'{{,](?:\w+[-_.])*{_SENSITIVE}\w*[\"']?\]?\s*[=:]\s*[\"']?)([^\s&;,\"'}}]+)", re.IGNORECASE
 )
-_BEARER = re.compile(r"\b(Bearer|Basic)\s+\S+", re.IGNORECASE)
+#: Not "basic training": what follows has to look encoded.
+_BEARER = re.compile(
+    r"\b(?:([Bb]earer|BEARER)\s+[^\s{}\"'$%<]{4,}|([Bb]asic|BASIC)\s+(?=[a-z+/]*[A-Z0-9=])[A-Za-z0-9+/]{8,}={0,2})"
+)
+#: In code: a name that says so, and a literal.
+_LITERAL = re.compile(r"([A-Za-z_][\w.-]*)([\"']?\]?\s*(?:=|:|,)\s*[rbuRBU]{0,2})([\"'])([^\"'{}]{4,})\3")
+#: What is a secret as a flag, and in code a name for anything.
+_PLAIN_NAMES = frozenset({"key", "pw"})
+#: Of the environment: shorter ones are too likely to be words; a path names where a secret is, and is none.
+_LEAST_VALUE_CHARS = 8
+_VARIABLES_LIMIT = 64
+_LONGEST_COUNT = 7
 
 
 def _names_secret(name: str) -> bool:
@@ -42,12 +65,57 @@ def _names_secret(name: str) -> bool:
     return bool(_SECRET_NAME.search(bare)) and not _COUNTS.search(bare)
 
 
-def _redact_text(text: str) -> str:
-    """One argument, secrets inside it replaced."""
+def _hide_shapes(text: str) -> str:
+    """What is secret by its own shape, replaced."""
     text = _URL_PASSWORD.sub(rf"\1{REDACTED}@", text)
-    text = _BEARER.sub(rf"\1 {REDACTED}", text)
-    text = _QUERY_SECRET.sub(rf"\1{REDACTED}", text)
+    text = _URL_PATH.sub(rf"\1{REDACTED}", text)
+    text = _BEARER.sub(lambda found: f"{found[1] or found[2]} {REDACTED}", text)
     return _SECRET_VALUE.sub(REDACTED, text)
+
+
+@lru_cache(maxsize=4096)
+def redact_text(text: str) -> str:
+    """A message or an argument, secrets inside it replaced."""
+
+    def hide(found: re.Match[str]) -> str:  # a small number is how many tokens there were
+        return found[0] if found[2].isdigit() and len(found[2]) <= _LONGEST_COUNT else found[1] + REDACTED
+
+    return _hide_shapes(_QUERY_SECRET.sub(hide, text))
+
+
+@lru_cache(maxsize=8192)
+def redact_code(text: str) -> str:
+    """A line of code: literals that are secrets by shape, or by the name they are given to. All else is as it was."""
+
+    def hide(found: re.Match[str]) -> str:
+        return (
+            f"{found[1]}{found[2]}{found[3]}{REDACTED}{found[3]}"
+            if _names_secret(found[1]) and found[1] not in _PLAIN_NAMES
+            else found[0]
+        )
+
+    return _hide_shapes(_LITERAL.sub(hide, text))
+
+
+def hide_values(text: str, values: Collection[str]) -> str:
+    """The text without these values, wherever they stand."""
+    for value in values:
+        if value in text:
+            text = text.replace(value, REDACTED)
+    return text
+
+
+def find_secret_values(environ: bytes) -> frozenset[str]:
+    """The values of variables in ``/proc/PID/environ`` whose names say that they are secret, or which are so by shape."""
+    found: list[str] = []
+    for item in environ.split(b"\0"):
+        name, _, value = item.decode(errors="replace").partition("=")
+        long = len(value) >= _LEAST_VALUE_CHARS and not value.startswith(("/", "."))
+        if long and len(value) < 4096 and (_names_secret(name) or _hide_shapes(value) == REDACTED):
+            found.append(value)
+        if len(found) >= _VARIABLES_LIMIT:
+            break
+    return frozenset(found)
 
 
 def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -66,7 +134,7 @@ def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
             continue
         if not separator and argument.startswith("-") and _names_secret(argument):
             hide_next = True
-        redacted.append(_redact_text(argument))
+        redacted.append(redact_text(argument))
     return tuple(redacted)
 
 

@@ -20,6 +20,7 @@ from hangwatch.model.collectives import FlightRecord, Operation
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from hangwatch.sources.blocks import SourceTree
 from hangwatch.sources.proc import read_link
+from hangwatch.sources.redaction import redact_code
 
 _FILE_LIMIT_BYTES = 4 << 20
 _TREE_LIMIT_BYTES = 512 << 10
@@ -122,13 +123,19 @@ class SourceLines:
                 tree = SourceTree(source) if len(source) <= _TREE_LIMIT_BYTES and _has_blocks(file) else None
                 for number, key in keys.items():
                     self._lines[key] = (
-                        Line(lines[number - 1].strip()[:_LINE_LIMIT_CHARS], tree.blocks_at(number) if tree else ())
+                        _make_line(lines[number - 1], tree.blocks_at(number) if tree else ())
                         if 0 < number <= len(lines)
                         else None
                     )
         except OSError:
             return {}
         return {number: line for number, key in keys.items() if (line := self._lines.get(key))}
+
+
+def _make_line(text: str, blocks: tuple[Block, ...]) -> Line:
+    """The line as it is kept: short, without secrets that somebody has written into it."""
+    hidden = (Block(one.kind, one.line, redact_code(one.text)) for one in blocks)
+    return Line(redact_code(text.strip())[:_LINE_LIMIT_CHARS], tuple(hidden))
 
 
 #: The lines read by this process, remembered for all who ask.

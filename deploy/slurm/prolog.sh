@@ -1,0 +1,14 @@
+#!/bin/bash
+# TaskProlog of slurm.conf, for a site that runs hangwatch.service on each node: every job step gets the probe, and nobody
+# changes a batch script. What a task prolog prints as "export NAME=value" becomes the task's environment.
+#   TaskProlog=/etc/slurm/hangwatch-prolog.sh
+# It never keeps a job from starting: where hangwatch does not work, nothing is printed.
+hangwatch=${HANGWATCH:-/opt/hangwatch/bin/hangwatch}
+[ -z "${HANGWATCH_OFF:-}" ] && [ -x "$hangwatch" ] || exit 0
+variables=$(timeout 10 "$hangwatch" env --json 2>/dev/null) || exit 0
+printf '%s' "$variables" | timeout 10 python3 -c '
+import json, sys
+for name, value in json.load(sys.stdin).items():
+    print(f"export {name}={value}")
+' 2>/dev/null
+exit 0
