@@ -10,10 +10,9 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
-import msgspec
-
+from hangwatch.agent.check import Check
+from hangwatch.agent.checks_node import check_clock, check_jobs, check_proc, check_ptrace, check_pyspy, check_seccomp
 from hangwatch.agent.directories import default_state_dir, prepare_state_dir, probe_environment, shared_run_dir
 from hangwatch.agent.errors import UserError
 from hangwatch.model.capture import Gap
@@ -25,27 +24,23 @@ from hangwatch.sources.node import NodeWatch
 from hangwatch.sources.stacks import sample_stacks
 
 
-class Check(msgspec.Struct, frozen=True):
-    """One finding. ``warning``: hangwatch works, but sees less."""
-
-    name: str
-    state: Literal["ok", "warning", "failed"]
-    says: str
-    repair: str = ""
-
-
 def run_checks(state_dir: Path | None, listen: str) -> list[Check]:
     """All checks, in the order in which one would repair."""
     checks: list[Callable[[], Check]] = [
         _python,
+        check_ptrace,
+        check_proc,
+        check_seccomp,
+        check_pyspy,
         _stacks,
         _torch,
         _probe,
         lambda: _state_dir(state_dir or default_state_dir()),
         _run_dir,
         lambda: _listen(listen),
+        check_clock,
     ]
-    return [check() for check in checks] + _hardware()
+    return [check() for check in checks] + check_jobs() + _hardware()
 
 
 def _python() -> Check:

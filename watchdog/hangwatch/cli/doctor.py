@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from hangwatch.agent.checks import Check, run_checks
+from hangwatch.agent.check import Check
+from hangwatch.agent.checks import run_checks
 from hangwatch.cli.common import Json, StateDir, print_json, stdout_console
 from hangwatch.outputs.sanitize import clean
 

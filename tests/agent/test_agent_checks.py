@@ -1,0 +1,73 @@
+"""What doctor says of machines that cannot be had here: every complaint has a repair of one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.agent.check import Check
+from hangwatch.agent.checks_node import (
+    check_clock,
+    check_proc,
+    check_ptrace,
+    check_pyspy,
+    check_seccomp,
+    judge_clock,
+    judge_probe,
+    judge_proc,
+    judge_ptrace,
+    judge_pyspy,
+    judge_recorder,
+    judge_seccomp,
+    judge_torch,
+)
+
+ALL, NONE = "CapEff:\t000001ffffffffff\n", "Name:\tx\nCapEff:\t00000000a80425fb\n"
+PROC = "22 27 0:21 / /proc rw,nosuid - proc proc rw{}\n30 27 0:5 / /dev rw - devtmpfs none rw"
+RANKS = {101: 0, 102: 1, 103: 2}
+
+
+@pytest.mark.parametrize(
+    ("check", "state", "says", "repair"),
+    [
+        (judge_ptrace(ALL, "1", 1000), "ok", "CAP_SYS_PTRACE", ""),
+        (judge_ptrace(NONE, "0", 1000), "ok", "this user", ""),
+        (judge_ptrace(NONE, "", 1000), "ok", "this user", ""),
+        (judge_ptrace(NONE, "1\n", 1000), "failed", "ptrace_scope is 1", "sysctl"),
+        (judge_ptrace(NONE, "3", 1000), "failed", "ptrace_scope is 3", "reboot"),
+        (judge_ptrace(NONE, "0", 0), "warning", "root without", "--cap-add=SYS_PTRACE"),
+        (judge_proc(PROC.format("")), "ok", "all", ""),
+        (judge_proc(PROC.format(",hidepid=0")), "ok", "all", ""),
+        (judge_proc(PROC.format(",hidepid=2")), "warning", "hidepid=2", "remount,hidepid=0"),
+        (judge_proc(PROC.format(",hidepid=invisible")), "warning", "hidepid=invisible", "CAP_SYS_PTRACE"),
+        (judge_seccomp("Seccomp:\t0\n", True), "ok", "no filter", ""),
+        (judge_seccomp("Seccomp:\t2\n", True), "ok", "lets us read", ""),
+        (judge_seccomp("Seccomp:\t2\n", False), "failed", "process_vm_readv", "profile"),
+        (judge_pyspy("py-spy 0.4.3"), "ok", "0.4.3", ""),
+        (judge_pyspy("py-spy 0.3.14"), "failed", "too old", "pip install"),
+        (judge_pyspy(""), "failed", "too old", "pip install"),
+        (judge_clock(0, 0x2001), "ok", "synchronised", ""),
+        (judge_clock(5, 0), "warning", "not synchronised", "timedatectl"),
+        (judge_clock(0, 0x40), "warning", "not synchronised", "timedatectl"),
+        (judge_clock(-1, 0), "ok", "may not be asked", ""),
+        (judge_probe(RANKS, [101, 102, 103]), "ok", "all 3", ""),
+        (judge_probe(RANKS, [102]), "warning", "rank(s) 0, 2", "hangwatch run"),
+        (judge_recorder(RANKS, {101: {}, 102: {"TORCH_FR_BUFFER_SIZE": "2000"}}), "ok", "on", ""),
+        (judge_recorder(RANKS, {102: {"TORCH_FR_BUFFER_SIZE": "0"}}), "warning", "rank 1", "unset TORCH_FR_BUFFER_SIZE"),
+        (judge_torch(RANKS, {101: "2.13.0+cpu", 102: "2.13.0+cpu"}), "ok", "2.13.0+cpu", ""),
+        (judge_torch(RANKS, {101: "2.13.0", 103: "2.3.1"}), "warning", "2.3.1 (rank 2)", "upgrade torch"),
+    ],
+)  # fmt: skip
+def test_each_machine_is_judged(check: Check, state: str, says: str, repair: str) -> None:
+    """State, reason and repair; what is well needs none, what is not has one line."""
+    assert check.state == state
+    assert says in check.says
+    assert repair in check.repair
+    assert bool(check.repair) == (state != "ok")
+    assert "\n" not in check.says + check.repair
+
+
+def test_this_machine_is_well() -> None:
+    """Where the suite runs, everything it takes to read stacks is there."""
+    states = {check.name: check.state for check in (check_ptrace(), check_proc(), check_seccomp(), check_pyspy())}
+    assert set(states.values()) == {"ok"}, states
+    assert check_clock().name == "clock"
