@@ -1,6 +1,6 @@
-"""What the agent costs beside a healthy job: CPU time and resident memory for 4 ranks at one tick a second.
+"""What the agent costs beside a healthy job: CPU time and resident memory for 8 ranks at one tick a second.
 
-Run: ``python benchmarks/agent_cost.py [SECONDS]``. Starts a real job of 4 ranks (Gloo, CPU) that takes a step each 50 ms
+Run: ``python benchmarks/agent_cost.py [SECONDS] [RANKS]``. Starts a real job of 8 ranks (Gloo, CPU) that takes a step each 50 ms
 under ``hangwatch run``, leaves out the first 10 s, and reads the agent's own CPU time (its children counted in) and
 memory from ``/proc`` at both ends of the time measured. Prints one JSON object.
 """
@@ -38,10 +38,19 @@ def _cpu_s(process: psutil.Process) -> float:
 def main() -> None:
     """Measure and print."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    ranks = int(sys.argv[2]) if len(sys.argv) > 2 else 8
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "steps.py"
         program.write_text(_PROGRAM)
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", str(program)]
+        launch = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(ranks),
+            str(program),
+        ]
         command = [sys.executable, "-m", "hangwatch", "run", "--state-dir", folder, "--", *launch]
         with (Path(folder) / "log").open("wb") as log:
             started = subprocess.Popen(
@@ -50,7 +59,7 @@ def main() -> None:
         try:
             agent = psutil.Process(started.pid)
             deadline = time.monotonic() + 60
-            while len([c for c in agent.children(recursive=True) if "RANK" in c.environ()]) < 4:
+            while len([c for c in agent.children(recursive=True) if "RANK" in c.environ()]) < ranks:
                 if time.monotonic() > deadline:
                     raise SystemExit("the job did not start")
                 time.sleep(0.2)
@@ -67,7 +76,7 @@ def main() -> None:
     print(
         json.dumps(
             {
-                "ranks": 4,
+                "ranks": ranks,
                 "seconds": round(took_s, 1),
                 "agent_cpu_share_of_one_core": round(used_s / took_s, 4),
                 "agent_rss_mb": round(peak_bytes / 2**20, 1),

@@ -22,7 +22,7 @@ from hangwatch.model.capture import Gap
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources import source_lines
 from hangwatch.sources.locals import describe_group, describe_local
-from hangwatch.sources.proc import read_small
+from hangwatch.sources.proc import inner_pid, read_small
 
 SOURCE = "stacks"
 _AT_ONCE = 4
@@ -92,6 +92,8 @@ async def sample_stacks(
 def parse_pyspy(data: bytes, *, at_ns: int, pid: int) -> StackSample:
     """Threads with Python frames, the main one first, locals reduced to descriptions. Raises ``StackFormatError``.
 
+    ``pid`` is the process's own, in its PID namespace: Python, and so py-spy, knows its threads by these.
+
     A frame whose line is not known has line 0. ``os_thread_id`` is 0 where py-spy does not know it (Python < 3.11,
     nonblocking); the main thread is then the one of that name, else the first that ``threading`` did not start.
     """
@@ -134,7 +136,7 @@ async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool) -
         code, output, message, at_ns = result
         if code == 0:
             try:
-                return parse_pyspy(output, at_ns=at_ns, pid=pid)
+                return parse_pyspy(output, at_ns=at_ns, pid=inner_pid(pid))
             except StackFormatError as error:
                 gap = Gap(SOURCE, f"process {pid}: {error}", hint="use py-spy 0.4 or newer: pip install -U py-spy")
         else:
