@@ -167,7 +167,7 @@ def main() -> None:
     """Soak, and say what has grown."""
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     period_s = float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+    with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         node = Node(folder)
         config = folder / "hangwatch.toml"

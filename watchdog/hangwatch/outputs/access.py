@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -20,12 +21,16 @@ from markupsafe import Markup
 from hangwatch.model.errors import PlainError
 from hangwatch.outputs.html.elements import NOTHING
 from hangwatch.outputs.html.shell import PAGE_POLICY, render_page
+from hangwatch.outputs.rates import Rate
 
 OPEN_PATHS = frozenset({"/metrics", "/healthz"})
 TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE")
 #: What the page to sign in is made of.
 _SIGN_IN = frozenset({"/login", "/static/style.css", "/static/icon.svg"})
 _LEAST_CHARACTERS = 16
+#: A page and all its parts are some ten requests; Prometheus asks every second at the most; a token is typed by hand.
+_REQUESTS_PER_S, _REQUESTS_AT_ONCE = 50.0, 300.0
+_SIGN_INS_PER_S, _SIGN_INS_AT_ONCE = 0.2, 10.0
 _HEADERS = {
     "Content-Security-Policy": PAGE_POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -82,6 +87,8 @@ class Access:
     def __init__(self, host: str, token: str | None) -> None:
         self._token = token
         self._local = is_loopback(host)
+        self._requests = Rate(_REQUESTS_PER_S, _REQUESTS_AT_ONCE)
+        self._sign_ins = Rate(_SIGN_INS_PER_S, _SIGN_INS_AT_ONCE)
         # Not the token itself: a cookie that leaks signs nobody in elsewhere, and holds over a restart of the agent.
         self._cookie = hmac.new((token or "").encode(), b"hangwatch page 1", hashlib.sha256).hexdigest()
 
@@ -93,6 +100,8 @@ class Access:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not self._requests.allows(request.remote or "", time.monotonic()):
+            return _say(429, "Too many requests.")
         refused = None if request.path in OPEN_PATHS else self._refuse(request)
         return refused if refused is not None else await handler(request)
 
@@ -120,6 +129,8 @@ class Access:
         return _same(request.cookies.get(_cookie_name(request), ""), self._cookie)
 
     async def _sign_in(self, request: web.Request) -> web.Response:
+        if not self._sign_ins.allows(request.remote or "", time.monotonic()):
+            return _say(429, "Too many tries. Wait a minute.")
         form = await request.post()
         if self._token is None or not _same(str(form.get("token", "")), self._token):
             return _sign_in_page(403, Markup('<p role="alert">That is not the token.</p>'))
