@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -69,11 +68,15 @@ class Node:
         return self.start(sys.executable, *launch, *program, env=self.probed)
 
     def end(self) -> None:
-        """Kill every session."""
+        """Kill what was started and all that came of it, also ranks, which torchrun gives sessions of their own."""
+        roots = [psutil.Process(process.pid) for process in self.started if process.poll() is None]
+        tree = [one for root in roots for one in (root, *root.children(recursive=True))]
+        for one in tree:
+            with contextlib.suppress(psutil.Error):
+                one.kill()
         for process in self.started:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        psutil.wait_procs(tree, timeout=10.0)
         self.started.clear()
 
     def incidents(self) -> set[str]:
