@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from watched_runs import captures_total, find_bundles, read_incident
 
 from hangwatch.demos import find_scenario
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle import read_bundle
+from hangwatch.outputs.handling import read_handling
 from support import SOURCE_ROOT, Job, JobRunner, wait_for
 
 _HANGWATCH = f"{sys.executable} -m hangwatch"
@@ -215,3 +218,51 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     assert shown.wait() == 0, shown.stderr()
     assert "s3cret" not in shown.stdout()
     assert json.loads(shown.stdout())["receivers"]["slack"] == ["https://hooks.slack.com"]
+
+
+@pytest.mark.e2e
+def test_the_agent_ends_a_job_that_hangs_once_its_stacks_are_saved(
+    jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
+) -> None:
+    """``on_hang = stop``: torchrun and its ranks are gone, nothing else is, and the bundle has every stack from before that."""
+    state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
+    file.write_text(
+        f'state_dir = "{state}"\nlisten = ":0"\n[on_hang]\naction = "stop"\nonly_proven = true\nmin_severity = "critical"\n'
+    )
+    bystander = jobs.start([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    agent = _start_agent(jobs, file, node)
+    job = _start_hanging_job(jobs, node)
+    pids = _pids(job)
+    assert job.wait(120.0) != 0, "torchrun was ended"
+    wait_for(lambda: not job.members(), 30.0, "all processes of the job to be gone")
+    ((_, bundle),) = _incidents(state, pids)
+    handling = read_handling(bundle)
+    wait_for(lambda: "process(es) ended" in read_handling(bundle).actions[0].outcome, 30.0, str(handling))
+    wait_for(lambda: _incidents(state, pids)[0][0].ended_at is not None, 30.0, "the incident to end")
+    _, capture = read_bundle(bundle)
+    assert all(rank.stacks and rank.stacks[-1].main is not None for rank in capture.ranks)
+    assert bystander.process.poll() is None
+    assert agent.process.poll() is None
+
+
+@pytest.mark.e2e
+def test_a_rehearsal_leaves_the_job_alone(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
+    """``dry_run``: it is said what would be done, and both ranks live on."""
+    state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
+    file.write_text(
+        f'state_dir = "{state}"\nlisten = ":0"\non_hang = {{ action = "stop", dry_run = true }}\n'
+        '[log]\nformat = "json"\n'
+    )
+    agent = jobs.hangwatch("agent", "--config", file, env=node)
+    agent.wait_for_output("watching this node")
+    job = _start_hanging_job(jobs, node)
+    pids = _pids(job)
+    ((incident, bundle),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
+    wait_for(lambda: bool(read_handling(bundle).actions), 60.0, "the rehearsal")
+    assert read_handling(bundle).actions[0].outcome == "would end the job (dry run)"
+    assert {process.pid for process in job.ranks().values()} == pids
+    told = [json.loads(line) for line in agent.stderr().splitlines()]
+    (said,) = [line for line in told if line.get("incident") == incident.id]
+    assert said["kind"] == "deadlock"
+    assert said["bundle"] == str(bundle)
+    assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in told]

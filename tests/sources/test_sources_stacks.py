@@ -241,3 +241,38 @@ def test_source_of_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     assert {place: line.text for place, line in found.items()} == {(str(tmp_path / "short.py"), 2): "y()"}
     (tmp_path / "short.py").write_text("changed = 1\nlonger\n")
     assert lines.read(os.getpid(), [(str(tmp_path / "short.py"), 2)])[str(tmp_path / "short.py"), 2].text == "longer"
+
+
+def test_values_are_kept_only_when_asked_for() -> None:
+    """Without being asked no value is kept; with it, all but what is secret by its name or its shape."""
+    data = msgspec.json.encode(
+        [
+            {
+                "frames": [
+                    {
+                        "name": "f",
+                        "filename": "train.py",
+                        "line": 3,
+                        "locals": [
+                            {"name": "steps", "repr": "1234"},
+                            {"name": "name", "repr": '"' + "x" * 500 + '"'},
+                            {"name": "hub_token", "repr": '"whatever"'},
+                            {"name": "held", "repr": '["hf_abcdefghijklmnop", 3]'},
+                        ],
+                    }
+                ],
+                "os_thread_id": 7,
+                "active": True,
+            }
+        ]
+    )
+    (plain,) = parse_pyspy(data, at_ns=1, pid=7).threads[0].frames
+    assert plain.values is None
+    (asked,) = parse_pyspy(data, at_ns=1, pid=7, with_values=True).threads[0].frames
+    assert asked.locals == plain.locals
+    assert asked.values == {
+        "steps": "1234",
+        "name": '"' + "x" * 199,
+        "hub_token": "***",
+        "held": '["***", 3]',
+    }

@@ -85,13 +85,15 @@ def _outdated(times_ns: Sequence[int], since_ns: int) -> int:
     return min(sum(at_ns < since_ns for at_ns in times_ns), max(0, len(times_ns) - 2))
 
 
-async def sample_ranks(ranks: Sequence[RankIdentity], trail: Trail, ledger: Ledger) -> tuple[Gap, ...]:
+async def sample_ranks(
+    ranks: Sequence[RankIdentity], trail: Trail, ledger: Ledger, *, with_values: bool = False
+) -> tuple[Gap, ...]:
     """One sample of every rank's process and stack into the trail."""
     by_pid = {r.pid: r for r in ranks}
     processes = {r.pid: sample_process(r, deep=True) for r in ranks}
     alive = [pid for pid, p in processes.items() if p.state not in {"gone", "Z"}]
     with ledger.look("stacks") as look:
-        stacks = await sample_stacks(alive)
+        stacks = await sample_stacks(alive, with_values=with_values)
         look.tried, look.failed = len(stacks), sum(isinstance(s, Gap) for s in stacks.values())
     gaps = []
     for pid, process in processes.items():
@@ -127,11 +129,12 @@ async def capture_job(
     interval_s: float = SAMPLE_INTERVAL_S,
     gaps: Sequence[Gap] = (),
     ledger: Ledger | None = None,
+    with_values: bool = False,
 ) -> Capture:
     """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
 
     ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
-    ``ledger`` is told how the sources fared.
+    ``ledger`` is told how the sources fared. ``with_values``: keep what locals hold, as the user has asked.
     """
     ledger = ledger if ledger is not None else Ledger()
     trail = trail if trail is not None else Trail()
@@ -139,11 +142,12 @@ async def capture_job(
     beats = reader.read()[0] if reader is not None else {}
     seen: list[Gap] = list(gaps)
     for _ in range(samples - 1):
-        await sample_ranks(ranks, trail, ledger)
+        await sample_ranks(ranks, trail, ledger, with_values=with_values)
         await asyncio.sleep(interval_s)
     # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
     found, records = await asyncio.gather(
-        sample_ranks(ranks, trail, ledger), _recorded(ledger, _fetch_records(ranks, beats, call_sites=False))
+        sample_ranks(ranks, trail, ledger, with_values=with_values),
+        _recorded(ledger, _fetch_records(ranks, beats, call_sites=False)),
     )
     seen += found
     late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}

@@ -101,11 +101,12 @@ def _in_flight(record: FlightRecord, hide: _Hide) -> FlightRecord:
 
 def _in_frame(frame: Frame, hide: _Hide) -> Frame:
     """The frame itself where nothing is hidden in it: there are thousands."""
-    if frame.source is None and not frame.blocks and not frame.locals:
+    if frame.source is None and not frame.blocks and not frame.locals and not frame.values:
         return frame
     source = hide(frame.source) if frame.source is not None else None
     blocks = tuple(Block(one.kind, one.line, hide(one.text)) for one in frame.blocks)
     held = {name: hide(said) for name, said in frame.locals.items()} if frame.locals is not None else None
-    if (source, blocks, held) == (frame.source, frame.blocks, frame.locals):
+    values = {name: hide(said) for name, said in frame.values.items()} if frame.values is not None else None
+    if (source, blocks, held, values) == (frame.source, frame.blocks, frame.locals, frame.values):
         return frame
-    return msgspec.structs.replace(frame, source=source, blocks=blocks, locals=held)
+    return msgspec.structs.replace(frame, source=source, blocks=blocks, locals=held, values=values)

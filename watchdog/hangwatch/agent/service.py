@@ -35,7 +35,7 @@ from hangwatch.outputs.verdict import print_verdict
 #: How often the state directory is looked at for bundles that have to go; besides, after every incident.
 _SWEEP_PERIOD_S = 3600.0
 #: Settings that are read at the start alone.
-_FIXED = ("state_dir", "listen", "token_file", "logs")
+_FIXED = ("state_dir", "listen", "token_file", "logs", "with_values")
 
 
 class Service:
@@ -72,6 +72,7 @@ class Service:
             metrics=self.metrics,
             root=root or (lambda: None),
             stall_after_s=settings.patience_s,
+            with_values=settings.with_values,
             receivers=self._receivers,
             logs=settings.logs,
             ticked=self.manager.alive,

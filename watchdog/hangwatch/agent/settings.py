@@ -91,7 +91,8 @@ class LogSettings(_Section, frozen=True):
 class Settings(_Section, frozen=True):
     """Everything that can be set. Empty texts mean the default, which differs from command to command or place to place.
 
-    ``stall_after_s``: the patience for what cannot be proven, 0 to learn it from the job. ``logs``: globs of files in which
+    ``stall_after_s``: the patience for what cannot be proven, 0 to learn it from the job. ``with_values``: keep what the
+    locals of a rank that hangs hold, which may be anything. ``logs``: globs of files in which
     jobs log what they do not log by themselves.
     """
 
@@ -99,6 +100,7 @@ class Settings(_Section, frozen=True):
     listen: str = ""
     token_file: str = ""
     stall_after_s: float = 0.0
+    with_values: bool = False
     logs: tuple[str, ...] = ()
     on_hang: Policy = Policy()
     on_silent_failure: Policy = Policy()

@@ -56,6 +56,7 @@ class JobWatch:
     stall_after_s: float | None = None
     reader: Beats | None = None
     ledger: Ledger = field(default_factory=Ledger)
+    with_values: bool = False
     ranks: dict[int, RankIdentity] = field(default_factory=dict)
     lost_since_s: dict[int, float] = field(default_factory=dict)
     suspector: Suspector = field(default_factory=Suspector)
@@ -184,7 +185,13 @@ class JobWatch:
         ranks = [self.ranks[r] for r in sorted(self.ranks)]
         with self.ledger.capture():
             return await capture_job(
-                self.job, ranks, reader=self.reader, trail=self.trail, gaps=self.gaps, ledger=self.ledger
+                self.job,
+                ranks,
+                reader=self.reader,
+                trail=self.trail,
+                gaps=self.gaps,
+                ledger=self.ledger,
+                with_values=self.with_values,
             )
 
     async def _with_hardware(self, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:

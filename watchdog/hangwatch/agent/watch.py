@@ -48,6 +48,7 @@ class Agent:
     metrics: Metrics
     root: Callable[[], int | None] = lambda: None
     stall_after_s: float | None = None
+    with_values: bool = False
     receivers: Callable[[], tuple[ReceiverMetrics, ...]] = tuple
     logs: tuple[str, ...] = ()
     ticked: Callable[[], None] = lambda: None
@@ -146,6 +147,7 @@ class Agent:
             if job_id not in self.jobs:
                 watch = JobWatch(job.job, self.state_dir, self.announce, self.stall_after_s, self._reader, self.ledger)
                 watch.training = TrainingTelemetry(self.logs)
+                watch.with_values = self.with_values
                 for one in self.reopening.take(job.ranks):
                     log.info("incident %s of job %s is open still", one.incident.id, job_id)
                     watch.take_up(one, now_s)

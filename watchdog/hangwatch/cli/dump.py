@@ -17,6 +17,7 @@ from hangwatch.agent.hardware import add_hardware
 from hangwatch.agent.nodeview import look_around
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr_console, stdout_console
+from hangwatch.cli.settings import WithValues
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.incident import DUMP_SUFFIX, Incident
 from hangwatch.outputs.bundle import write_bundle
@@ -37,6 +38,7 @@ def dump(
         typer.Option("--pid", metavar="PID", help="Only the jobs that these processes belong to (repeatable)."),
     ] = None,
     state_dir: StateDir = None,
+    with_values: WithValues = False,
     json: Json = False,
 ) -> None:
     """Capture every rank on this node and diagnose now. Exit status 0: no hang found, 1: a hang found, 2: nothing usable."""
@@ -50,7 +52,7 @@ def dump(
         raise UserError(f"no ranks of a distributed job found {whose}; is the job running here, and as this user?")
     incidents = []
     for job in jobs:
-        incident, capture = asyncio.run(_dump_job(job, reader, found.gaps))
+        incident, capture = asyncio.run(_dump_job(job, reader, found.gaps, with_values))
         path = write_bundle(state, incident, capture)
         incidents.append(incident)
         if json:
@@ -74,11 +76,21 @@ def _ancestors(pid: int) -> set[int]:
         return set()
 
 
-async def _dump_job(job: FoundJob, reader: NodeBeats, gaps: tuple[Gap, ...]) -> tuple[Incident, Capture]:
+async def _dump_job(
+    job: FoundJob, reader: NodeBeats, gaps: tuple[Gap, ...], with_values: bool
+) -> tuple[Incident, Capture]:
     detected_ns = time.time_ns()
     node = NodeWatch()
     await node.begin(job.ranks)
-    capture = await capture_job(job.job, job.ranks, reader=reader, samples=_SAMPLES, interval_s=_INTERVAL_S, gaps=gaps)
+    capture = await capture_job(
+        job.job,
+        job.ranks,
+        reader=reader,
+        samples=_SAMPLES,
+        interval_s=_INTERVAL_S,
+        gaps=gaps,
+        with_values=with_values,
+    )
     capture = await add_hardware(await add_call_sites(capture, reader), node)
     diagnosis = diagnose(capture, min_wait_s=_MIN_WAIT_S)
     incident = make_incident(

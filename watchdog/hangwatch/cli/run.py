@@ -24,7 +24,7 @@ from hangwatch.agent.service import Service
 from hangwatch.agent.settings import Settings
 from hangwatch.cli.common import StateDir, stderr_console
 from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook
-from hangwatch.cli.settings import Config, StallAfter, combine
+from hangwatch.cli.settings import Config, StallAfter, WithValues, combine
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.access import TOKEN_VARIABLES
 from hangwatch.sources.stacks import find_pyspy
@@ -57,6 +57,7 @@ def run(
         ),
     ] = None,
     stall_after: StallAfter = None,
+    with_values: WithValues = False,
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
@@ -81,6 +82,7 @@ def run(
         on_hang=on_hang,
         on_silent_failure=on_silent_failure,
         log=log,
+        with_values=with_values,
     )
     state = prepare_state_dir(Path(settings.state_dir) if settings.state_dir else default_state_dir())
     run_dir = make_run_dir()

@@ -28,6 +28,15 @@ StallAfter = Annotated[
 ]
 
 
+WithValues = Annotated[
+    bool,
+    typer.Option(
+        "--with-values",
+        help="Keep what local variables hold in the bundle, not only their types and shapes: they may be anything.",
+    ),
+]
+
+
 def combine(
     config: Path | None,
     *,
@@ -40,6 +49,7 @@ def combine(
     on_hang: str | None = None,
     on_silent_failure: str | None = None,
     log: list[str] | None = None,
+    with_values: bool = False,
 ) -> Settings:
     """The settings of a command: what an option says, else what the configuration says, else the default.
 
@@ -53,6 +63,7 @@ def combine(
         "on_hang": _with_action(settings.on_hang, on_hang, "--on-hang"),
         "on_silent_failure": _with_action(settings.on_silent_failure, on_silent_failure, "--on-silent-failure"),
         "logs": tuple(log) if log else None,
+        "with_values": with_values or None,
     }
     told = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
     receivers = {kind: tuple(url for url in urls if url) for kind, urls in told.items() if urls}

@@ -26,7 +26,8 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     ``tuple[Tensor, Tensor]``, ``None``, ``list[3]``, ``str(12)``. Only integers of torch's own frames
     (``src``, ``dst``), multiprocessing's ``exitcode`` and booleans of the training libraries' (``async_op``, ``has_labels``)
     keep their value, written ``int=3``, ``bool=True``. ``source`` is the text of the line, stripped; ``blocks`` are the blocks
-    around it within its function, outermost first, empty where the source was not read.
+    around it within its function, outermost first, empty where the source was not read. ``values`` are the locals as py-spy shows
+    them, cut and without known secrets; they are there only where the user has asked for them (``--with-values``).
     """
 
     function: str
@@ -35,6 +36,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str | None = None
     locals: dict[str, str] | None = None
     blocks: tuple[Block, ...] = ()
+    values: dict[str, str] | None = None
 
 
 class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):

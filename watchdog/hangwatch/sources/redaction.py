@@ -97,6 +97,11 @@ def redact_code(text: str) -> str:
     return _hide_shapes(_LITERAL.sub(hide, text))
 
 
+def hide_named(name: str, value: str) -> str:
+    """What a variable of this name holds; nothing of it where the name says that it is secret."""
+    return REDACTED if _names_secret(name) else redact_text(value)
+
+
 def hide_values(text: str, values: Collection[str]) -> str:
     """The text without these values, wherever they stand."""
     for value in values:

@@ -23,12 +23,14 @@ from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources import source_lines
 from hangwatch.sources.locals import describe_group, describe_local
 from hangwatch.sources.proc import inner_pid, read_small
+from hangwatch.sources.redaction import hide_named
 
 SOURCE = "stacks"
 _AT_ONCE = 4
 _OUTPUT_LIMIT_BYTES = 64 << 20
 FRAMES_LIMIT = 400
 _LOCALS_LIMIT = 64
+_VALUE_LIMIT_CHARS = 200
 #: Integers of torch's own frames are peers, tags and counts; booleans of these libraries are switches, not data.
 _INTEGER_PACKAGES = ("/torch/", "/deepspeed/")
 #: The status with which multiprocessing is about to end a process that it started; the name of its variable.
@@ -67,9 +69,11 @@ def find_pyspy() -> str | None:
 
 
 async def sample_stacks(
-    pids: Sequence[int], *, timeout_s: float = 3.0, with_locals: bool = True
+    pids: Sequence[int], *, timeout_s: float = 3.0, with_locals: bool = True, with_values: bool = False
 ) -> dict[int, StackSample | Gap]:
     """The stacks of several processes, each within ``timeout_s``, a few at once; a Gap for each that cannot be had.
+
+    ``with_values``: keep what locals hold, as the user has asked.
 
     The main thread's frames outside the standard library carry the text of their lines, of other threads the deepest do.
     """
@@ -81,7 +85,7 @@ async def sample_stacks(
 
     async def sample(pid: int) -> StackSample | Gap:
         async with slots:
-            return await _sample(program, pid, timeout_s, with_locals)
+            return await _sample(program, pid, timeout_s, with_locals, with_values)
 
     wanted = tuple(dict.fromkeys(pids))
     results = dict(zip(wanted, await asyncio.gather(*(sample(pid) for pid in wanted)), strict=True))
@@ -89,7 +93,7 @@ async def sample_stacks(
     return {**results, **await source_lines.shared.attach(seen)}
 
 
-def parse_pyspy(data: bytes, *, at_ns: int, pid: int) -> StackSample:
+def parse_pyspy(data: bytes, *, at_ns: int, pid: int, with_values: bool = False) -> StackSample:
     """Threads with Python frames, the main one first, locals reduced to descriptions. Raises ``StackFormatError``.
 
     ``pid`` is the process's own, in its PID namespace: Python, and so py-spy, knows its threads by these.
@@ -104,7 +108,7 @@ def parse_pyspy(data: bytes, *, at_ns: int, pid: int) -> StackSample:
     threads = [thread for thread in threads if thread.frames]
     main = _find_main(threads, pid)
     ordered = sorted(threads, key=lambda thread: thread is not main)
-    return StackSample(at_ns, tuple(_make_thread(thread, thread is main) for thread in ordered))
+    return StackSample(at_ns, tuple(_make_thread(thread, thread is main, with_values) for thread in ordered))
 
 
 def explain_failure(pid: int, message: str) -> Gap:
@@ -121,7 +125,7 @@ def explain_failure(pid: int, message: str) -> Gap:
     return Gap(SOURCE, f"py-spy could not read process {pid}: {'; '.join(reasons)[:300] or 'it gave no reason'}")
 
 
-async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool) -> StackSample | Gap:
+async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool, with_values: bool) -> StackSample | Gap:
     """One process, tried twice within the time."""
     arguments = ["dump", "--json", "--nonblocking", *(["--locals"] if with_locals else []), "--pid", str(pid)]
     deadline = time.monotonic() + timeout_s
@@ -136,7 +140,7 @@ async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool) -
         code, output, message, at_ns = result
         if code == 0:
             try:
-                return parse_pyspy(output, at_ns=at_ns, pid=inner_pid(pid))
+                return parse_pyspy(output, at_ns=at_ns, pid=inner_pid(pid), with_values=with_values)
             except StackFormatError as error:
                 gap = Gap(SOURCE, f"process {pid}: {error}", hint="use py-spy 0.4 or newer: pip install -U py-spy")
         else:
@@ -187,7 +191,7 @@ def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:
     return next((thread for thread in threads if thread.frames[-1].name != "_bootstrap"), None)
 
 
-def _make_thread(thread: _Thread, is_main: bool) -> ThreadStack:
+def _make_thread(thread: _Thread, is_main: bool, with_values: bool) -> ThreadStack:
     """One thread in our terms."""
     return ThreadStack(
         os_thread_id=thread.os_thread_id or 0,
@@ -196,7 +200,13 @@ def _make_thread(thread: _Thread, is_main: bool) -> ThreadStack:
         active=thread.active,
         owns_gil=thread.owns_gil,
         frames=tuple(
-            Frame(frame.name, frame.filename, max(frame.line, 0), locals=_describe(frame))
+            Frame(
+                frame.name,
+                frame.filename,
+                max(frame.line, 0),
+                locals=_describe(frame),
+                values=_keep_values(frame) if with_values else None,
+            )
             for frame in thread.frames[:FRAMES_LIMIT]
         ),
     )
@@ -207,6 +217,14 @@ def _describe(frame: _Frame) -> dict[str, str] | None:
     if frame.locals is None:
         return None
     return describe_locals(frame.filename, [(one.name, one.repr) for one in frame.locals if one.repr is not None])
+
+
+def _keep_values(frame: _Frame) -> dict[str, str] | None:
+    """The frame's locals as py-spy shows them, without what is known to be secret; None where it was not asked for them."""
+    if frame.locals is None:
+        return None
+    shown = ((one.name[:64], one.repr) for one in frame.locals[:_LOCALS_LIMIT] if one.repr is not None)
+    return {name: hide_named(name, text)[:_VALUE_LIMIT_CHARS] for name, text in shown}
 
 
 def describe_locals(file: str, held: Sequence[tuple[str, str]]) -> dict[str, str]:
