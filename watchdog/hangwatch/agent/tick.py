@@ -240,11 +240,13 @@ class JobWatch:
 
     async def completed(self) -> None:
         """Wait until the bundle of the incident that was told last is complete."""
-        if self._completing is not None:
-            await asyncio.wait({self._completing})
-            if error := self._completing.exception():
-                log.error("the bundle could not be completed", exc_info=error)
-            self._completing = None
+        task = self._completing  # others may wait for it as well
+        if task is not None:
+            await asyncio.wait({task})
+            if self._completing is task:
+                self._completing = None
+                if error := task.exception():
+                    log.error("the bundle could not be completed", exc_info=error)
 
     async def _complete(self, told: Told) -> None:
         """Add every rank's call sites and the node's hardware to a bundle: dearer, so it comes after it was told."""

@@ -85,6 +85,7 @@ class Agent:
         """The end of the watch, and with ``over`` of all jobs: incidents that are open are over. Else they stay open."""
         for watch in self.jobs.values():
             watch.training.stop()
+            await watch.completed()
             if over:
                 await watch.end(time.time_ns())
 
