@@ -81,7 +81,9 @@ class Case:
         parting = self.blame.parting
         # Of several faults at once, the one is shown whose parting is.
         parted = {r for side in parting.sides for r in side.ranks} if parting else set()
-        culprit = next(iter(sorted((r for r in culprits if r in self.views), key=lambda r: (r not in parted, r))), None)
+        # Of several culprits, where they are decides, and not their number.
+        seen = sorted((r for r in culprits if r in self.views), key=lambda r: (r not in parted, self._path(r), r))
+        culprit = next(iter(seen), None)
         alike = self._likeness(culprit) if culprit is not None else {}
         shown = sorted((r for r in others if r in self.views), key=lambda r: (r not in parted, -alike.get(r, 0), r))
         other = next(iter(shown), None)
@@ -90,6 +92,9 @@ class Case:
             rest = [r for r in culprits if r != culprit and r in self.views]
             other = next((r for r in rest if mine is None or r not in mine.ranks), None)
         return culprit, other
+
+    def _path(self, rank: int) -> tuple[tuple[str, int], ...]:
+        return tuple((f.file, f.line) for f in reversed(self.side_frames(rank)))
 
     def _likeness(self, culprit: int, last: int = 48) -> Mapping[int, int]:
         """In how many of a rank's last collectives each other rank has taken part as it did: ranks may have roles."""

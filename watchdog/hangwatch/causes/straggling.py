@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
@@ -134,14 +135,17 @@ def _longest_step_s(view: RankView) -> float | None:
 def straggler(case: Case) -> Hypothesis | None:
     """The rank came last to most of the operations before this one, or at least moves now."""
     busy = dict(_busy(case))
+    arrivals = _arrivals(case)
     for rank in case.blame.culprits:
         view = case.views.get(rank)
         if view is None or view.gone or view.motion.state == "stopped" or view.wait is not None:
             continue
-        late = _lateness_s(case, rank)
+        late = [seconds for arrival in arrivals if (seconds := arrival.late_s(rank)) is not None]
         often = sum(d > 0 for d in late) / len(late) if late else 0.0
         usual_s = sorted(late)[len(late) // 2] if late else 0.0
-        habit = len(late) >= 4 and often >= 0.8 and usual_s > 0.05
+        # Nobody is later to an operation than it has been since the one before: else its host's clock is another one.
+        steps_s = [(b - a) / 1e9 for a, b in pairwise(sorted(a.at_ns[rank] for a in arrivals if rank in a.at_ns))]
+        habit = len(late) >= 4 and often >= 0.8 and 0.05 < usual_s <= max(steps_s)
         if not habit and rank not in busy:
             continue
         evidence = (*at_process(case, rank), *at_stack(case, rank))
@@ -153,16 +157,30 @@ def straggler(case: Case) -> Hypothesis | None:
     return None
 
 
-def _lateness_s(case: Case, rank: int, last: int = 32) -> Sequence[float]:
-    """By how much the rank came after all others to the last operations they have in common; negative: it was not last."""
+@dataclass(frozen=True)
+class _Arrival:
+    """When the ranks came to one operation (ns), and the last two of them."""
+
+    at_ns: Mapping[int, int]
+    last: int
+    before_last: int
+
+    def late_s(self, rank: int) -> float | None:
+        """By how much a rank came after all others; negative: it was not last. None: it was not there."""
+        own = self.at_ns.get(rank)
+        return None if own is None else (own - (self.before_last if own == self.last else self.last)) / 1e9
+
+
+def _arrivals(case: Case, last: int = 32) -> tuple[_Arrival, ...]:
+    """The last operations before the pending one in its group, to which two ranks or more have come."""
     operation = case.operation
     if operation is None:
         return ()
     key = operation.group.key
     found = []
     for seq in range(operation.seq - 1, max(0, operation.seq - 1 - last), -1):
-        here = case.history.at(key, seq)
-        others = [o.created_ns for r, o in here.items() if r != rank]
-        if rank in here and others:
-            found.append((here[rank].created_ns - max(others)) / 1e9)
-    return found
+        at_ns = {rank: o.created_ns for rank, o in case.history.at(key, seq).items()}
+        if len(at_ns) > 1:
+            before_last, latest = sorted(at_ns.values())[-2:]
+            found.append(_Arrival(at_ns, latest, before_last))
+    return tuple(found)
