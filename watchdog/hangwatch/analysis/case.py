@@ -145,6 +145,8 @@ def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: fl
             return _seen_at_ns(capture, view) - view.frontier.created_ns >= min_wait_s * 1e9
         if view.wait is None:
             return False
+        if view.wait.kind == "collective" and view.capture.progress is not None and view.motion.frames_changed:
+            return False  # it goes from one to the next, and none of them is in flight by the recorder
         since = _still_since_ns(view)
         return since is None or capture.at_ns - since >= min_wait_s * 1e9
 
