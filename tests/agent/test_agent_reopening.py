@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import os
 import subprocess
 import sys
@@ -11,11 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 from bundles_on_disk import make_bundle, recorded_capture
+from rich.console import Console
 
 from hangwatch.agent.reopening import Hold, find_left_open
+from hangwatch.agent.service import Service
+from hangwatch.agent.settings import Settings
 from hangwatch.agent.suspicion import Pulse
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import RankIdentity
+from hangwatch.outputs.bundle import read_bundle
 
 NODE = os.uname().nodename
 
@@ -93,3 +99,23 @@ def test_trust_ends_with_the_first_move() -> None:
     assert hold.lasts(iter([pulse(4)]), 9.0)
     assert not hold.lasts([pulse(4)], 10.0)
     assert not hold.lasts([pulse(5)], 2.0)
+
+
+@pytest.mark.asyncio
+async def test_a_command_ends_what_others_left_and_says_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``hangwatch run`` in a folder of old incidents: the one whose processes are gone is over, and nobody is told."""
+    monkeypatch.delenv("HANGWATCH_LOG", raising=False)
+    gone = [RankIdentity(rank, 4_194_000 + rank, 1000.0, NODE) for rank in range(2)]
+    _, path = make_bundle(tmp_path, "gone", ended=False, identities=gone)
+    said = Console(file=io.StringIO())
+    service = Service(Settings(), tmp_path, tmp_path / "run", said, address="127.0.0.1:0", root=lambda: None)
+    await service.open()
+    try:
+        while read_bundle(path)[0].ended_at is None:  # type: ignore[union-attr]
+            await asyncio.sleep(0.01)
+    finally:
+        await service.close(over=True)
+    assert said.file.getvalue() == ""  # type: ignore[attr-defined]
+    assert service.agent.reopening.waiting == []

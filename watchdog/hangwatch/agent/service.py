@@ -78,21 +78,36 @@ class Service:
             ticked=self.manager.alive,
         )
         self._server: RunningServer | None = None
+        self._one_command = root is not None
         self._sweeping: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._sweep_now = asyncio.Event()
 
     async def open(self) -> str:
-        """Take up what an agent before us has left, and listen. Returns the URL. Raises ``ServerError``."""
+        """Listen, and see to what an agent before us has left. Returns the URL. Raises ``ServerError``."""
         page = Page(self.agent.state_dir, self.agent.live)
         self._server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
+        if self._one_command:
+            self._ending = asyncio.create_task(self._end_left(), name="hangwatch left open")
+        else:
+            await self._take_up()
+        self._sweeping = asyncio.create_task(self._sweep(), name="hangwatch sweep")
+        return self._server.url
+
+    async def _take_up(self) -> None:
+        """Find what an agent before us has left, before the first tick: what was told then is not told again."""
         left = await asyncio.to_thread(find_left_open, self.agent.state_dir)
         for bundle in await asyncio.to_thread(_recently_handled, self.agent.state_dir):
             self.actor.recall(bundle)
         for one in left.waiting:
             self.actor.recall(one.path)
         self.agent.reopening = left
-        self._sweeping = asyncio.create_task(self._sweep(), name="hangwatch sweep")
-        return self._server.url
+
+    async def _end_left(self) -> None:
+        """End what other commands have left open whose job is gone, quietly, and without holding up ours."""
+        left = await asyncio.to_thread(find_left_open, self.agent.state_dir)
+        for one in left.take_ended():
+            await one.as_told().close(self.agent.state_dir, _tell_nobody, time.time_ns())
 
     async def close(self, *, over: bool) -> None:
         """End everything. ``over``: the jobs have ended, and with them their incidents; else whoever comes next finds them."""
@@ -102,8 +117,9 @@ class Service:
 
     async def release(self) -> None:
         """Free what ``open`` took, also where the rest has failed."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        for task in (self._sweeping, self._ending):
+            if task is not None:
+                task.cancel()
         await self.push.close()
         if self._server is not None:
             await self._server.stop()
@@ -165,6 +181,10 @@ class Service:
                 await asyncio.wait_for(self._sweep_now.wait(), _SWEEP_PERIOD_S)
             except asyncio.TimeoutError:
                 continue
+
+
+async def _tell_nobody(incident: Incident, path: Path | None) -> None:
+    del incident, path
 
 
 def find_targets(receivers: Receivers) -> tuple[Target, ...]:
