@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from monitoring import webhook
-from watched_runs import captures_total, find_bundles, read_incident
+from watched_runs import captures_total, find_bundles, read_incident, torchrun
 
 from hangwatch.demos import find_scenario
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle import read_bundle
 from hangwatch.outputs.handling import read_handling
-from support import SOURCE_ROOT, Job, JobRunner, wait_for
+from support import JOBS, SOURCE_ROOT, Job, JobRunner, wait_for
 
 _HANGWATCH = f"{sys.executable} -m hangwatch"
 
@@ -266,3 +266,22 @@ def test_a_rehearsal_leaves_the_job_alone(jobs: JobRunner, node: dict[str, str |
     assert said["kind"] == "deadlock"
     assert said["bundle"] == str(bundle)
     assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in told]
+
+
+@pytest.mark.e2e
+def test_a_stall_that_recovers_is_closed_as_such(jobs: JobRunner, tmp_path: Path) -> None:
+    """A rank pauses for longer than the patience: an incident, which is over while the job still runs, and the job ends well."""
+    state = tmp_path / "state"
+    options = ("--state-dir", state, "--stall-after", "3", "--on-hang", f"exec:echo >> {tmp_path}/acted")
+    job = jobs.hangwatch(
+        "run", *options, "--", *torchrun(JOBS / "training.py", "--pause-s", "15", "--steps", "120", "--step-s", "0.1")
+    )
+    (bundle,) = wait_for(lambda: find_bundles(state), 120.0, "the incident", poll_s=0.1)
+    said = job.wait_for_output("is over: what was waited for has come", 120.0)
+    assert "step 120:" not in said
+    incident = read_incident(bundle)
+    assert incident.verdict.kind in {"stall", "straggler"}
+    assert incident.verdict.culprit_ranks == (1,)
+    assert incident.ended_at is not None
+    assert job.wait(120.0) == 0
+    assert find_bundles(state) == (bundle,)
