@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
-from hangwatch.sources.beats import BeatReader
+from hangwatch.sources.beats import BeatReader, remove_leftovers
 from hangwatch.sources.proc import read_stat
 
 
@@ -83,3 +83,22 @@ def test_problem_of_a_living_process_is_a_gap(run_dir: Path) -> None:
 def test_no_run_directory_is_no_beats(tmp_path: Path) -> None:
     """Before any probe has run there is nothing, and that is no failure."""
     assert BeatReader(tmp_path / "absent").read() == ({}, ())
+
+
+def test_what_the_dead_have_left_is_removed(run_dir: Path) -> None:
+    """All files of a pid that is gone, once none of them is fresh; those of the living, of the fresh and of strangers stay."""
+    folder = run_dir / "ranks"
+    dead, fresh, alive = 2**22 + 1, 2**22 + 2, os.getpid()
+    for pid in (dead, fresh, alive):
+        for ending in ("beat", "control", "server"):
+            file = folder / f"{pid}.{ending}"
+            file.write_text("x")
+            os.utime(file, (1000.0, 1000.0))
+    os.utime(folder / f"{fresh}.beat")
+    (folder / "notes.txt").write_text("x")
+    assert remove_leftovers(run_dir) == 3
+    left = {path.name for path in folder.iterdir()}
+    assert left == {"notes.txt"} | {
+        f"{pid}.{ending}" for pid in (fresh, alive) for ending in ("beat", "control", "server")
+    }
+    assert remove_leftovers(run_dir / "missing") == 0

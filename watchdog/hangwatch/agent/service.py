@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -31,9 +32,12 @@ from hangwatch.outputs.page import Page
 from hangwatch.outputs.push import Push, Target, parse_target
 from hangwatch.outputs.server import RunningServer, parse_listen, start_server
 from hangwatch.outputs.verdict import print_verdict
+from hangwatch.sources.beats import remove_leftovers
 
-#: How often the state directory is looked at for bundles that have to go; besides, after every incident.
-_SWEEP_PERIOD_S = 3600.0
+#: How often we look for bundles that have to go, and for files of ranks that have gone; besides, after every incident.
+_SWEEP_PERIOD_S = 300.0
+#: Threads for what may block: pages, bundles. Python's own number grows with the node's cores, and memory with it.
+_THREADS = 4
 #: Settings that are read at the start alone.
 _FIXED = ("state_dir", "listen", "token_file", "logs", "with_values")
 
@@ -85,6 +89,7 @@ class Service:
 
     async def open(self) -> str:
         """Listen, and see to what an agent before us has left. Returns the URL. Raises ``ServerError``."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "hangwatch"))
         page = Page(self.agent.state_dir, self.agent.live)
         self._server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
         if self._one_command:
@@ -175,6 +180,7 @@ class Service:
         while True:
             self._sweep_now.clear()
             removed = await asyncio.to_thread(sweep, self.agent.state_dir, self.settings.bundles)
+            await asyncio.to_thread(remove_leftovers, self.agent.run_dir)
             if removed:
                 self.voice.say(f"removed {len(removed)} old incident(s) beyond the limits of bundles", removed=removed)
             try:

@@ -6,8 +6,10 @@ changed is not decoded again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -102,6 +104,31 @@ class BeatReader:
         except (msgspec.MsgspecError, ValueError) as error:
             reason = f"{entry.name} {error}" if str(error).startswith("is in") else f"{entry.name} is broken: {error}"
             return signature, Gap("beat", reason, hint="use the same hangwatch in the job and in the agent")
+
+
+def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:
+    """Remove what processes that are gone have left in a run directory of ours; returns how many files. Never raises.
+
+    A killed rank cannot clean up. A process of another PID namespace may write here too, under a pid that nobody has in ours: so
+    what has a beat from within ``older_than_s`` stays, and everything of that pid with it.
+    """
+    by_pid: dict[int, list[os.DirEntry[str]]] = {}
+    removed = 0
+    try:
+        with os.scandir(run_dir / "ranks") as entries:
+            for entry in entries:
+                if (pid := _pid_of(entry.name)) is not None:
+                    by_pid.setdefault(pid, []).append(entry)
+    except OSError:
+        return 0
+    oldest_s = time.time() - older_than_s
+    for pid, files in by_pid.items():
+        with contextlib.suppress(OSError):
+            if read_stat(pid) is None and all(one.stat(follow_symlinks=False).st_mtime < oldest_s for one in files):
+                for one in files:
+                    os.unlink(one.path)  # noqa: PTH108  # a path of scandir's
+                    removed += 1
+    return removed
 
 
 def _is_plain_file(entry: os.DirEntry[str], uid: int | None) -> bool:
