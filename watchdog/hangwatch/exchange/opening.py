@@ -1,0 +1,89 @@
+"""Which exchange is meant by an option, and the way to it. May import the exchanges and the standard library."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+from hangwatch.exchange.protocol import Exchange, ExchangeError
+
+_REPAIR = "give local, tcp, tcp:PORT, or redis://[:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
+
+
+@dataclass(frozen=True)
+class ExchangeChoice:
+    """``kind``: one exchange for all jobs of the node (``local``, ``redis``), or one beside each job's rank 0 (``tcp``)."""
+
+    kind: Literal["local", "tcp", "redis"]
+    url: str = ""
+    port: int | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is one for all jobs."""
+        return self.kind != "tcp"
+
+
+def parse_exchange(text: str) -> ExchangeChoice:
+    """The value of ``--exchange``. Raises ``ExchangeError`` for one that is none."""
+    if text == "local":
+        return ExchangeChoice("local")
+    if text.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
+        return ExchangeChoice("redis", url=text.replace("valkey", "redis", 1))
+    kind, _, port = text.partition(":")
+    if kind != "tcp" or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
+        raise ExchangeError(f"--exchange {text} names no exchange; {_REPAIR}")
+    return ExchangeChoice("tcp", port=int(port) if port else None)
+
+
+def open_exchange(choice: ExchangeChoice, master: str = "") -> Exchange:
+    """The exchange; of kind tcp it is kept at the host of ``master`` (``HOST:PORT``, where the job's ranks meet).
+
+    Raises ``ExchangeError`` where what it needs is not installed. It is connected to when it is used.
+    """
+    if choice.kind == "local":
+        from hangwatch.exchange.local import LocalExchange
+
+        return LocalExchange()
+    if choice.kind == "redis":
+        from hangwatch.exchange.redis import RedisExchange
+
+        return RedisExchange(choice.url)
+    from hangwatch.exchange.tcpstore import DEFAULT_PORT, TcpStoreExchange
+
+    host = master.rpartition(":")[0].strip("[]")
+    if not host:
+        raise ExchangeError(
+            "where the ranks meet is not known (no MASTER_ADDR), so there is no place for the exchange tcp"
+        )
+    return TcpStoreExchange(host, choice.port or DEFAULT_PORT, hosting=is_own_address(host))
+
+
+def is_own_address(host: str) -> bool:
+    """Whether a host's name or address is this one's: only then a socket can be bound to it."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as trial:
+                trial.bind(address)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def own_address(endpoint: tuple[str, int] | None) -> str:
+    """The address by which this node is known on its way to the exchange; empty where there is none. Sends nothing."""
+    if endpoint is None:
+        return ""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(*endpoint, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.connect(address)
+            return str(trial.getsockname()[0])
+    except OSError:
+        return ""

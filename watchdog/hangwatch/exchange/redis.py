@@ -1,0 +1,183 @@
+"""The exchange in a Redis or Valkey server. May import the protocol, the redis client (an extra) and the standard library.
+
+Every key is of one channel, expires by itself and has the channel for its hash tag, so that a cluster keeps it in one place::
+
+    hangwatch:{CHANNEL}:nodes         set: the nodes that have a digest, or had one
+    hangwatch:{CHANNEL}:digest:NODE   string
+    hangwatch:{CHANNEL}:lease         string: the holder (redis-py's Lock: SET NX PX, scripts to keep and release it)
+    hangwatch:{CHANNEL}:notice        string, and the channel of the same name for those who await one
+    hangwatch:{CHANNEL}:blob:NAME     string
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from hangwatch.exchange.protocol import ExchangeError
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.asyncio.client import PubSub
+    from redis.asyncio.lock import Lock
+
+_TIMEOUT_S = 2.0
+_AWAIT_S = 5.0
+#: What is got at once: a few hundred captures in one answer would be held twice in memory.
+_GOT_AT_ONCE = 64
+_T = TypeVar("_T")
+
+
+def _ready(answer: Awaitable[_T] | _T) -> Awaitable[_T]:
+    """The client's annotations are of its blocking twin, too."""
+    return cast("Awaitable[_T]", answer)
+
+
+class RedisExchange:
+    """A client of one server, shared by all jobs of this node."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import redis.asyncio as client
+        except ImportError as error:
+            raise ExchangeError("the Redis client is not installed: pip install 'hangwatch[redis]'") from error
+        try:
+            self._redis: Redis[Any] = client.from_url(
+                url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, retry=None, retry_on_error=[]
+            )
+        except ValueError as error:
+            raise ExchangeError(f"{_without_password(url)} is no address of a Redis server: {error}") from error
+        place = self._redis.connection_pool.connection_kwargs
+        self._endpoint = (str(place["host"]), int(place.get("port", 6379))) if "host" in place else None
+        self._locks: dict[str, Lock] = {}
+        self._pubsubs: dict[str, PubSub] = {}
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """See ``Exchange``; None for a server behind a unix socket."""
+        return self._endpoint
+
+    async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
+        """See ``Exchange``."""
+        expiry_ms = int(expiry_s * 1000)
+        with _one_line():
+            batch = self._redis.pipeline(transaction=False)
+            batch.set(_key(channel, "digest", node), digest, px=expiry_ms)
+            batch.sadd(_key(channel, "nodes"), node)
+            batch.pexpire(_key(channel, "nodes"), expiry_ms)
+            await batch.execute()
+
+    async def read(self, channel: str) -> Mapping[str, bytes]:
+        """See ``Exchange``."""
+        with _one_line():
+            members = await _ready(self._redis.smembers(_key(channel, "nodes")))
+            nodes = sorted(name.decode() for name in members)
+            if not nodes:
+                return {}
+            digests = await self._redis.mget([_key(channel, "digest", node) for node in nodes])
+            gone = [node for node, digest in zip(nodes, digests, strict=True) if digest is None]
+            if gone:  # whoever publishes again is added again
+                await _ready(self._redis.srem(_key(channel, "nodes"), *gone))
+        return {node: digest for node, digest in zip(nodes, digests, strict=True) if digest is not None}
+
+    async def hold(self, channel: str, holder: str, expiry_s: float) -> bool:
+        """See ``Exchange``."""
+        from redis.exceptions import LockError
+
+        with _one_line():
+            lock = self._locks.get(channel)
+            if lock is None:
+                lock = self._locks[channel] = self._redis.lock(
+                    _key(channel, "lease"), timeout=expiry_s, blocking=False, thread_local=False
+                )
+            if lock.local.token == holder.encode():
+                with contextlib.suppress(LockError):
+                    await lock.reacquire()
+                    return True
+            return bool(await lock.acquire(blocking=False, token=holder))
+
+    async def release(self, channel: str, holder: str) -> None:
+        """See ``Exchange``."""
+        from redis.exceptions import LockError
+
+        lock = self._locks.get(channel)
+        if lock is not None and lock.local.token == holder.encode():
+            with _one_line(), contextlib.suppress(LockError):
+                await lock.release()
+
+    async def post(self, channel: str, notice: bytes, expiry_s: float) -> None:
+        """See ``Exchange``."""
+        with _one_line():
+            batch = self._redis.pipeline(transaction=False)
+            batch.set(_key(channel, "notice"), notice, px=int(expiry_s * 1000))
+            batch.publish(_key(channel, "notice"), b"")
+            await batch.execute()
+
+    async def notice(self, channel: str) -> bytes | None:
+        """See ``Exchange``."""
+        with _one_line():
+            found: bytes | None = await self._redis.get(_key(channel, "notice"))
+        return found
+
+    async def await_notice(self, channel: str) -> None:
+        """See ``Exchange``."""
+        with _one_line():
+            pubsub = self._pubsubs.get(channel)
+            if pubsub is None:
+                pubsub = self._pubsubs[channel] = self._redis.pubsub(ignore_subscribe_messages=True)
+            try:
+                if not pubsub.subscribed:
+                    await pubsub.subscribe(_key(channel, "notice"))
+                await pubsub.get_message(ignore_subscribe_messages=True, timeout=_AWAIT_S)
+            except BaseException:
+                # Half an answer may have been read: another connection is needed.
+                self._pubsubs.pop(channel, None)
+                with contextlib.suppress(Exception):  # it is given up, whatever it says
+                    await pubsub.aclose()
+                raise
+
+    async def put(self, channel: str, name: str, data: bytes, expiry_s: float) -> None:
+        """See ``Exchange``."""
+        with _one_line():
+            await self._redis.set(_key(channel, "blob", name), data, px=int(expiry_s * 1000))
+
+    async def get(self, channel: str, names: Collection[str]) -> Mapping[str, bytes]:
+        """See ``Exchange``."""
+        found: dict[str, bytes] = {}
+        wanted = list(names)
+        with _one_line():
+            for start in range(0, len(wanted), _GOT_AT_ONCE):
+                part = wanted[start : start + _GOT_AT_ONCE]
+                values = await self._redis.mget([_key(channel, "blob", name) for name in part])
+                found |= {name: data for name, data in zip(part, values, strict=True) if data is not None}
+        return found
+
+    async def close(self) -> None:
+        """See ``Exchange``."""
+        for pubsub in self._pubsubs.values():
+            with contextlib.suppress(Exception):  # it is given up, whatever it says
+                await pubsub.aclose()
+        with contextlib.suppress(Exception):  # the same
+            await self._redis.aclose()
+
+
+def _key(channel: str, *parts: str) -> str:
+    return ":".join((f"hangwatch:{{{channel}}}", *parts))
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """The client's many exceptions as ours."""
+    from redis.exceptions import RedisError
+
+    try:
+        yield
+    except (RedisError, OSError, asyncio.TimeoutError) as error:
+        raise ExchangeError(f"Redis: {' '.join(str(error).split()) or type(error).__name__}") from error
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -1,0 +1,255 @@
+"""The exchange in torch's TCPStore, hosted beside rank 0. May import the protocol, torch (only once it is used) and the stdlib.
+
+The store knows no expiry and no clocks, so both are made of what its readers observe: every value carries a count and how long
+it is good for, and a value that has not changed for that long, on the reader's own monotonic clock, is gone. The lease is such a
+value, and compare_set decides between those who take it at one time. Keys::
+
+    CHANNEL/slots, CHANNEL/slot/N    how many nodes have ever been there, and their names
+    CHANNEL/node/NODE                that the node has a slot
+    CHANNEL/digest/NODE, CHANNEL/lease, CHANNEL/notice, CHANNEL/blob/NAME
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import queue
+import struct
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from hangwatch.exchange.protocol import ExchangeError
+
+#: Above 1024, below the range that connections are given ports of, and of no service on IANA's list.
+DEFAULT_PORT = 29717
+_TIMEOUT_S = 3.0
+_POLL_S = 0.25
+_HEADER = struct.Struct(">IQ")  # good for so many ms, and a count: whoever writes the same again has written
+_T = TypeVar("_T")
+
+
+@dataclass
+class _Worker:
+    """A thread that speaks with the store: its calls block, and one whose host is cut off blocks for many minutes.
+
+    It is no thread of an executor, which would be awaited when the process ends.
+    """
+
+    calls: queue.SimpleQueue[Callable[[], None] | None] = field(default_factory=queue.SimpleQueue)
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self._work, name="hangwatch-exchange", daemon=True).start()
+
+    def _work(self) -> None:
+        while (call := self.calls.get()) is not None:
+            call()
+
+    async def do(self, call: Callable[[], _T]) -> _T:
+        """The result of a call, made in the thread."""
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[_T] = loop.create_future()
+
+        def settle(value: _T | None, error: BaseException | None) -> None:
+            if not result.done():
+                result.set_exception(error) if error is not None else result.set_result(value)  # type: ignore[arg-type]
+
+        def work() -> None:
+            try:
+                value, error = call(), None
+            except (RuntimeError, ValueError, TypeError, OSError) as raised:
+                value, error = None, raised
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(settle, value, error)
+
+        self.calls.put(work)
+        return await asyncio.wait_for(result, _TIMEOUT_S + 1.0)
+
+
+@dataclass
+class _Seen:
+    """A value as it was when it was seen to change last."""
+
+    value: bytes
+    since_s: float
+
+
+class TcpStoreExchange:
+    """A client of the store at ``host``; where ``hosting``, the store is kept here, if nobody on this host keeps it already."""
+
+    def __init__(
+        self, host: str, port: int = DEFAULT_PORT, *, hosting: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        try:
+            import torch.distributed  # noqa: F401  # a clear word now, and not at the first call
+        except ImportError as error:
+            raise ExchangeError("the exchange tcp needs torch where the agent runs: pip install torch") from error
+        self._host, self._port, self._hosting, self._clock = host, port, hosting, clock
+        self._worker = _Worker()
+        self._store: Any = None
+        #: A store that is kept here is closed when nobody holds it any more.
+        self._server: Any = None
+        self._counts = itertools.count(time.time_ns())
+        self._slots: list[str] = []
+        self._named: set[tuple[str, str]] = set()
+        self._names: dict[str, list[str]] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._leases: dict[str, bytes] = {}
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """See ``Exchange``."""
+        return (self._host, self._port)
+
+    async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
+        """See ``Exchange``."""
+        value = self._sealed(digest, expiry_s)
+
+        def call(store: Any) -> None:
+            _set(store, f"{channel}/digest/{node}", value)
+            if (channel, node) in self._named:
+                return
+            if not store.check([f"{channel}/node/{node}"]):
+                store.set(f"{channel}/node/{node}", b"1")
+                slot = store.add(f"{channel}/slots", 1)
+                store.set(f"{channel}/slot/{slot}", node.encode())
+            self._named.add((channel, node))
+
+        await self._do(call)
+
+    async def read(self, channel: str) -> Mapping[str, bytes]:
+        """See ``Exchange``."""
+
+        def call(store: Any) -> dict[str, bytes]:
+            names = self._names.setdefault(channel, [])
+            count = store.add(f"{channel}/slots", 0)
+            while len(names) < count and store.check([f"{channel}/slot/{len(names) + 1}"]):
+                names.append(store.get(f"{channel}/slot/{len(names) + 1}").decode())
+            keys = [f"{channel}/digest/{name}" for name in names]
+            return dict(zip(names, store.multi_get(keys) if keys else (), strict=True))
+
+        found = await self._do(call)
+        opened = {name: self._opened(f"{channel}/digest/{name}", value) for name, value in found.items()}
+        return {name: digest for name, digest in opened.items() if digest is not None}
+
+    async def hold(self, channel: str, holder: str, expiry_s: float) -> bool:
+        """See ``Exchange``."""
+        key, mine = f"{channel}/lease", self._sealed(holder.encode(), expiry_s)
+        own = self._leases.get(channel)
+
+        def current(store: Any) -> bytes:
+            return store.get(key) if store.check([key]) else b""
+
+        found = await self._do(current)
+        if found != own and self._opened(key, found) not in {None, holder.encode()}:
+            self._leases.pop(channel, None)
+            return False
+        result: bytes = await self._do(lambda store: store.compare_set(key, found, mine))
+        if result != mine:
+            self._leases.pop(channel, None)
+            return False
+        self._leases[channel] = mine
+        return True
+
+    async def release(self, channel: str, holder: str) -> None:
+        """See ``Exchange``."""
+        own = self._leases.pop(channel, None)
+        if own is not None and _HEADER.size < len(own) and own[_HEADER.size :] == holder.encode():
+            free = self._sealed(b"", 0.0)
+            await self._do(lambda store: store.compare_set(f"{channel}/lease", own, free))
+
+    async def post(self, channel: str, notice: bytes, expiry_s: float) -> None:
+        """See ``Exchange``."""
+        value = self._sealed(notice, expiry_s)
+        await self._do(lambda store: _set(store, f"{channel}/notice", value))
+
+    async def notice(self, channel: str) -> bytes | None:
+        """See ``Exchange``."""
+        return (await self._got({f"{channel}/notice": ""})).get("")
+
+    async def await_notice(self, channel: str) -> None:
+        """See ``Exchange``: the store is asked again and again, as it wakes nobody."""
+        before = await self.notice(channel)
+        for _ in range(int(5.0 / _POLL_S)):
+            await asyncio.sleep(_POLL_S)
+            if await self.notice(channel) != before:
+                return
+
+    async def put(self, channel: str, name: str, data: bytes, expiry_s: float) -> None:
+        """See ``Exchange``."""
+        value = self._sealed(data, expiry_s)
+        await self._do(lambda store: _set(store, f"{channel}/blob/{name}", value))
+
+    async def get(self, channel: str, names: Collection[str]) -> Mapping[str, bytes]:
+        """See ``Exchange``."""
+        return await self._got({f"{channel}/blob/{name}": name for name in names})
+
+    async def close(self) -> None:
+        """See ``Exchange``."""
+        self._worker.calls.put(self._forget)
+        self._worker.calls.put(None)
+
+    def _forget(self) -> None:
+        """Close the connection, in its own thread."""
+        self._store = self._server = None
+
+    async def _got(self, wanted: Mapping[str, str]) -> dict[str, bytes]:
+        """The values of keys that are there and good, by the names that ``wanted`` gives them."""
+
+        def call(store: Any) -> dict[str, bytes]:
+            there = [key for key in wanted if store.check([key])]
+            return dict(zip(there, store.multi_get(there) if there else (), strict=True))
+
+        found = await self._do(call)
+        opened = {wanted[key]: self._opened(key, value) for key, value in found.items()}
+        return {name: data for name, data in opened.items() if data is not None}
+
+    def _sealed(self, data: bytes, expiry_s: float) -> bytes:
+        return _HEADER.pack(int(expiry_s * 1000), next(self._counts)) + data
+
+    def _opened(self, key: str, value: bytes) -> bytes | None:
+        """What a value holds; None where there is none, or it has not changed for as long as it was good for."""
+        if len(value) < _HEADER.size:
+            return None
+        now_s = self._clock()
+        seen = self._seen.get(key)
+        if seen is None or seen.value[: _HEADER.size] != value[: _HEADER.size]:
+            seen = self._seen[key] = _Seen(value[: _HEADER.size], now_s)
+        expiry_ms, _ = _HEADER.unpack_from(value)
+        return value[_HEADER.size :] if now_s - seen.since_s < expiry_ms / 1000 else None
+
+    async def _do(self, call: Callable[[Any], _T]) -> _T:
+        """A call with the store, connected to where it is not. One that fails or hangs gives the connection up."""
+        try:
+            return await self._worker.do(lambda: call(self._connected()))
+        except (RuntimeError, ValueError, TypeError, OSError, asyncio.TimeoutError, asyncio.CancelledError) as error:
+            self._worker.calls.put(None)  # if it is stuck it ends when its call does
+            self._worker = _Worker()
+            self._store = None
+            self._named.clear()
+            self._names.clear()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            first = (str(error).splitlines() or [""])[0].strip() or f"no answer within {_TIMEOUT_S:g} s"
+            raise ExchangeError(f"the store at {self._host}:{self._port}: {first[:160]}") from error
+
+    def _connected(self) -> Any:
+        if self._store is None:
+            from torch.distributed import TCPStore
+
+            limit = timedelta(seconds=_TIMEOUT_S)
+            if self._hosting and self._server is None:
+                with contextlib.suppress(RuntimeError):  # another agent of this host keeps it
+                    self._server = TCPStore(self._host, self._port, None, True, limit, False)
+            self._store = TCPStore(self._host, self._port, None, False, limit, False)
+        return self._store
+
+
+def _set(store: Any, key: str, value: bytes) -> None:
+    """Set a key, and return when it is set: the store answers questions, and no ``set``."""
+    store.set(key, value)
+    store.check([key])
