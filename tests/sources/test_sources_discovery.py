@@ -20,6 +20,8 @@ from support import Job, JobRunner, wait_for
 
 PROGRAM = Path(__file__).resolve().parent / "rank_program.py"
 HANGING = Path(__file__).resolve().parent.parent / "fixtures" / "hanging.py"
+#: Ranks that meet at a loopback address are of this host alone, whatever port another one uses.
+HERE = f"{os.uname().nodename}:29765"
 PLAIN = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29765"}
 
 SPAWN = """
@@ -139,26 +141,26 @@ def test_plain_environment(stand: Stand) -> None:
     """Two processes started by hand with RANK are one job, named by where they meet."""
     stand.start("zero", "torch", RANK="0", **PLAIN)
     stand.start("one", "torch", RANK="1", **PLAIN)
-    found = {job: ranks for job, ranks in pids(find_ranks()).items() if job == "127.0.0.1:29765"}
-    assert found == {"127.0.0.1:29765": {0: stand.pid("zero"), 1: stand.pid("one")}}
+    found = {job: ranks for job, ranks in pids(find_ranks()).items() if job == HERE}
+    assert found == {HERE: {0: stand.pid("zero"), 1: stand.pid("one")}}
 
 
 def test_wrappers_are_no_ranks(stand: Stand) -> None:
     """A shell above the rank, and a Python wrapper without torch, give way to what they run."""
     inner = " ".join(stand.command("shelled", "torch"))
     shell = stand.jobs.start(["sh", "-c", f"{inner}; true"], env={"RANK": "0", "LOCAL_RANK": "0", **PLAIN})
-    assert pids(find_ranks(shell.pid)) == {"127.0.0.1:29765": {0: stand.pid("shelled")}} or stand.pid("shelled")
-    assert pids(find_ranks(shell.pid)) == {"127.0.0.1:29765": {0: stand.pid("shelled")}}
+    assert pids(find_ranks(shell.pid)) == {HERE: {0: stand.pid("shelled")}} or stand.pid("shelled")
+    assert pids(find_ranks(shell.pid)) == {HERE: {0: stand.pid("shelled")}}
     wrapper = stand.start("wrapper", start=[stand.child("wrapped", "torch")], RANK="0", LOCAL_RANK="0", **PLAIN)
     stand.pid("wrapped")
-    assert pids(find_ranks(wrapper.pid)) == {"127.0.0.1:29765": {0: stand.pid("wrapped")}}
+    assert pids(find_ranks(wrapper.pid)) == {HERE: {0: stand.pid("wrapped")}}
 
 
 def test_rank_before_it_has_loaded_torch(stand: Stand) -> None:
     """A rank that a launcher placed is one before its first import; a tool that merely inherited RANK is none."""
     placed = stand.start("placed", RANK="1", LOCAL_RANK="1", **PLAIN)
     tool = stand.start("tool", RANK="0", **PLAIN)
-    assert pids(find_ranks(placed.pid)) == {"127.0.0.1:29765": {1: placed.pid}}
+    assert pids(find_ranks(placed.pid)) == {HERE: {1: placed.pid}}
     assert pids(find_ranks(tool.pid)) == {}
 
 
@@ -218,7 +220,7 @@ def test_exec_is_noticed(stand: Stand, tmp_path: Path) -> None:
     assert pids(finder.find(job.pid)) == {}
     (tmp_path / "go").write_text("\n")
     stand.pid("late")
-    assert pids(finder.find(job.pid)) == {"127.0.0.1:29765": {1: job.pid}}
+    assert pids(finder.find(job.pid)) == {HERE: {1: job.pid}}
 
 
 def test_root_restricts_and_remembers(stand: Stand) -> None:
@@ -230,13 +232,13 @@ def test_root_restricts_and_remembers(stand: Stand) -> None:
     stranger = stand.start("stranger", "torch", RANK="1", LOCAL_RANK="1", **PLAIN)
     middle, leaf = stand.pid("middle"), stand.pid("leaf")
     finder = RankFinder()
-    assert pids(finder.find(root.pid)) == {"127.0.0.1:29765": {0: leaf}}
+    assert pids(finder.find(root.pid)) == {HERE: {0: leaf}}
     os.kill(middle, signal.SIGKILL)
     wait_for(lambda: psutil.Process(leaf).ppid() != middle, what="the leaf to lose its parent")
-    assert pids(finder.find(root.pid)) == {"127.0.0.1:29765": {0: leaf}}
+    assert pids(finder.find(root.pid)) == {HERE: {0: leaf}}
     both = finder.find(root.pid, {stranger.pid: make_beat(stranger.pid, 1)})
-    assert pids(both) == {"127.0.0.1:29765": {0: leaf, 1: stranger.pid}}
-    assert pids(finder.find(stranger.pid)) == {"127.0.0.1:29765": {1: stranger.pid}}
+    assert pids(both) == {HERE: {0: leaf, 1: stranger.pid}}
+    assert pids(finder.find(stranger.pid)) == {HERE: {1: stranger.pid}}
 
 
 @pytest.mark.parametrize("ticks", [0, 1])
@@ -251,12 +253,8 @@ def test_beat_of_another_start_is_ignored(stand: Stand, ticks: int) -> None:
 def test_initialized_rank_is_believed_over_the_environment(stand: Stand) -> None:
     """A program that numbers its ranks itself is known by what it told torch."""
     job = stand.start("own", "torch", RANK="0", **PLAIN)
-    assert pids(find_ranks(job.pid, {job.pid: make_beat(job.pid, 4, world_size=8)})) == {
-        "127.0.0.1:29765": {4: job.pid}
-    }
-    assert pids(find_ranks(job.pid, {job.pid: make_beat(job.pid, 4, initialized=False)})) == {
-        "127.0.0.1:29765": {0: job.pid}
-    }
+    assert pids(find_ranks(job.pid, {job.pid: make_beat(job.pid, 4, world_size=8)})) == {HERE: {4: job.pid}}
+    assert pids(find_ranks(job.pid, {job.pid: make_beat(job.pid, 4, initialized=False)})) == {HERE: {0: job.pid}}
 
 
 def test_mpi_processes_need_torch(stand: Stand) -> None:

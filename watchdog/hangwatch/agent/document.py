@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
+from hangwatch.analysis.case import Case
 from hangwatch.analysis.views import RankView
 from hangwatch.causes.diagnosis import Diagnosis
 from hangwatch.model.capture import Capture
@@ -98,6 +99,16 @@ def make_incident(
             **asked_of_nodes(capture),
         },
         missing=missing(capture),
+    )
+
+
+def of_this_node(incident: Incident, case: Case, node: str) -> Incident:
+    """The incident as another node, ``node``, has told of it, with the ranks of this one: ``case`` is of its own capture."""
+    where = f"bundle: it holds the ranks of this node alone; the whole is in that of {node}"
+    return msgspec.structs.replace(
+        incident,
+        ranks=tuple(_entry(view) for view in case.views.values()),
+        missing=tuple(dict.fromkeys((*incident.missing, *missing(case.capture), where))),
     )
 
 

@@ -17,7 +17,9 @@ def job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobM
     return JobMetrics(
         id=watch.job.id,
         ranks=tuple(_rank_metrics(watch, rank, beats, now_ns) for rank in sorted(watch.ranks)),
-        incidents=tuple(_incident_metrics(t) for t in (watch.standing, watch.silence.standing) if t is not None),
+        incidents=tuple(
+            _incident_metrics(t) for t in (watch.standing, watch.silence.standing) if t is not None and not t.heard
+        ),
         launcher=watch.job.launcher,
         world_size=watch.job.world_size,
         patience_s=watch.patience.stall_s,

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from hangwatch.agent.actions import Actor
+from hangwatch.agent.actions import Actor, policy_for
 from hangwatch.agent.launch import end_job
 from hangwatch.agent.log import Voice
 from hangwatch.agent.reopening import find_left_open
@@ -23,6 +23,7 @@ from hangwatch.agent.retention import sweep
 from hangwatch.agent.service_manager import ServiceManager
 from hangwatch.agent.settings import Receivers, Settings
 from hangwatch.agent.watch import Agent
+from hangwatch.exchange.opening import parse_exchange
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.access import read_token
 from hangwatch.outputs.handling import FILE as HANDLING
@@ -39,7 +40,7 @@ _SWEEP_PERIOD_S = 300.0
 #: Threads for what may block: pages, bundles. Python's own number grows with the node's cores, and memory with it.
 _THREADS = 4
 #: Settings that are read at the start alone.
-_FIXED = ("state_dir", "listen", "token_file", "logs", "with_values")
+_FIXED = ("state_dir", "listen", "token_file", "logs", "with_values", "exchange", "job")
 
 
 class Service:
@@ -80,6 +81,9 @@ class Service:
             receivers=self._receivers,
             logs=settings.logs,
             ticked=self.manager.alive,
+            hear=self.hear,
+            exchange=parse_exchange(settings.exchange) if settings.exchange else None,
+            job=settings.job or None,
         )
         self._server: RunningServer | None = None
         self._one_command = root is not None
@@ -150,6 +154,16 @@ class Service:
     async def announce(self, incident: Incident, path: Path | None) -> None:
         """Tell whoever reads our output, the receivers, and act."""
         self.push.tell(incident, path)
+        self._say(incident, path)
+        self.actor.consider(incident, path)
+
+    async def hear(self, incident: Incident, path: Path | None) -> None:
+        """The same for an incident of which another node tells the receivers, and for which it runs commands."""
+        self._say(incident, path)
+        if incident.ended_at is not None or policy_for(self.settings, incident.verdict)[1].kind == "stop":
+            self.actor.consider(incident, path)
+
+    def _say(self, incident: Incident, path: Path | None) -> None:
         verdict = incident.verdict
         fields = {"incident": incident.id, "job": incident.job.id, "kind": verdict.kind, "proven": verdict.proven}
         cause = verdict.cause.id if verdict.cause is not None else "unknown"
@@ -161,7 +175,6 @@ class Service:
             self.voice.say(verdict.summary, **fields, **where, culprit_ranks=verdict.culprit_ranks)
         else:
             print_verdict(incident, self.console, bundle=path)
-        self.actor.consider(incident, path)
 
     def _receivers(self) -> tuple[ReceiverMetrics, ...]:
         return self.push.metrics()
@@ -170,6 +183,7 @@ class Service:
         for watch in self.agent.watches():
             if watch.told is not None and watch.told.incident.id == incident.id:
                 await watch.completed()
+                await watch.await_others()
 
     async def _end_job(self, incident: Incident) -> str:
         ranks = [identity for w in self.agent.watches() if w.job.id == incident.job.id for identity in w.ranks.values()]

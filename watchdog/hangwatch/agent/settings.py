@@ -93,7 +93,8 @@ class Settings(_Section, frozen=True):
 
     ``stall_after_s``: the patience for what cannot be proven, 0 to learn it from the job. ``with_values``: keep what the
     locals of a rank that hangs hold, which may be anything. ``logs``: globs of files in which
-    jobs log what they do not log by themselves.
+    jobs log what they do not log by themselves. ``exchange``: what agents of several nodes share (``exchange.opening``); ``job``:
+    the name of jobs that their environment does not name.
     """
 
     state_dir: str = ""
@@ -102,6 +103,8 @@ class Settings(_Section, frozen=True):
     stall_after_s: float = 0.0
     with_values: bool = False
     logs: tuple[str, ...] = ()
+    exchange: str = ""
+    job: str = ""
     on_hang: Policy = Policy()
     on_silent_failure: Policy = Policy()
     receivers: Receivers = Receivers()

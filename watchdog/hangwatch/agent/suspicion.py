@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.analysis.patience import SUSPECT_FLOOR_S, Cadence
 from hangwatch.model.beats import Beat
+from hangwatch.model.digest import group_key
 
 #: Looks of one suspicion come at 1, 2, 4 .. times this, up to the longest: each costs the node some milliseconds.
 FIRST_SPACING_S = 1.0
@@ -24,18 +25,18 @@ QUIET_S = 1.0
 class Pulse:
     """What one rank's beat says now: how far it is in each group, and what it has in flight.
 
-    ``in_flight`` maps a group to (sequence number enqueued, seconds unmoved). ``marks`` are all its counters.
+    ``in_flight`` maps a group (``Group.key``) to (sequence number enqueued, seconds unmoved). ``marks`` are all its counters.
     """
 
     rank: int
-    in_flight: Mapping[tuple[str, tuple[int, ...]], tuple[int, float]]
+    in_flight: Mapping[str, tuple[int, float]]
     marks: tuple[tuple[str, int, int], ...]
 
 
 def read_pulse(rank: int, beat: Beat, now_ns: int) -> Pulse:
     """The pulse of one rank. A beat's age counts as unmoved: nothing newer is known."""
     age_s = beat.age_s(now_ns)
-    in_flight = {(g.name, g.ranks): (g.enqueued, g.unmoved_s + age_s) for g in beat.groups if g.in_flight}
+    in_flight = {group_key(g.name, g.ranks): (g.enqueued, g.unmoved_s + age_s) for g in beat.groups if g.in_flight}
     marks = tuple((g.name, g.enqueued, g.completed) for g in beat.groups)
     return Pulse(rank, in_flight, marks)
 
@@ -74,11 +75,15 @@ class Suspicion:
 
 @dataclass
 class Suspector:
-    """Turns pulses into suspicions, and learns the job's cadence from waits that end by themselves."""
+    """Turns pulses into suspicions, and learns the job's cadence from waits that end by themselves.
+
+    ``skew_s``: pulses of one update may be of moments so far apart.
+    """
 
     cadence: Cadence = field(default_factory=Cadence)
     silence: Cadence = field(default_factory=Cadence)
     current: Suspicion | None = None
+    skew_s: float = 0.0
     _last: dict[int, Pulse] = field(default_factory=dict)
     _quiet_s: float = 0.0
     _limit_s: float | None = None
@@ -149,7 +154,7 @@ class Suspector:
         if pulses and all(p.in_flight for p in pulses):
             # All in flight and unmoved: if they are not in the same place, it is a deadlock whatever the cadence.
             places = {tuple(sorted((k, v[0]) for k, v in p.in_flight.items())) for p in pulses}
-            if len(places) > 1:
+            if len(places) > 1 and min(max(s for _, s in p.in_flight.values()) for p in pulses) >= self.skew_s:
                 threshold_s = SUSPECT_FLOOR_S
         if longest >= threshold_s:
             return "an operation is in flight and does not move", longest

@@ -8,11 +8,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hangwatch.agent.capture import Beats, Trail, add_call_sites, capture_job, keep_recent
-from hangwatch.agent.document import asked_of_nodes, make_incident, missing
+from hangwatch.agent.document import asked_of_nodes, make_incident, missing, of_this_node
 from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.reopening import Hold, LeftOpen
@@ -20,15 +21,20 @@ from hangwatch.agent.secrecy import secret_values
 from hangwatch.agent.silence import SilenceWatch
 from hangwatch.agent.suspicion import Suspector, read_pulse
 from hangwatch.agent.telemetry import TrainingTelemetry
-from hangwatch.agent.told import Announce, Told, keep
+from hangwatch.agent.told import Announce, Told, keep, tell_nobody
+from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import Patience, fixed_patience
 from hangwatch.causes.diagnosis import Diagnosis, diagnose
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
+from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle import BundleError, write_bundle
 from hangwatch.sources.discovery import FoundJob
 from hangwatch.sources.node import NodeWatch
 from hangwatch.sources.redaction import hide_values
+
+if TYPE_CHECKING:
+    from hangwatch.agent.fleet import JobFleet
 
 log = logging.getLogger("hangwatch")
 
@@ -36,6 +42,8 @@ log = logging.getLogger("hangwatch")
 MIN_WAIT_S = 0.5
 #: Of how many ranks, at the most, call sites are fetched before a verdict is told.
 SITES_LIMIT = 8
+#: Digests of one look around are of moments so far apart: each is written once a second, and read once a second.
+DIGEST_SKEW_S = 2.5
 #: A process that is gone while its launcher is still at it: so long it may take the launcher to end the others.
 LOST_GRACE_S = 1.5
 #: So many times its patience an agent that was started anew takes until it may say that a hang it was told of is none.
@@ -47,7 +55,8 @@ class JobWatch:
     """One job under watch: its ranks, what is suspected, and the incident there may be; ``silence`` has that of its training.
 
     ``stall_after_s``: the user's patience, None to learn it from the job. ``announce`` is called once an incident when
-    its bundle is on disk, and again when it ends or its kind changes.
+    its bundle is on disk, and again when it ends or its kind changes; ``hear`` is, where another node tells of one. ``fleet``
+    is this node's part among the nodes of the job, None where it is by itself; ``master`` is where the job's ranks meet.
     """
 
     job: Job
@@ -66,6 +75,10 @@ class JobWatch:
     told: Told | None = None
     looks: int = 0
     gaps: tuple[Gap, ...] = ()
+    hear: Announce = tell_nobody
+    fleet: JobFleet | None = None
+    master: str = ""
+    replaced_s: float | None = None
     silence: SilenceWatch = field(init=False)
     _completing: asyncio.Task[None] | None = None
     _hold: Hold | None = None
@@ -93,11 +106,13 @@ class JobWatch:
 
     def meet(self, found: FoundJob | None, now_s: float) -> None:
         """Take in which ranks exist now. A restarted rank replaces the one before; a vanished one is kept as lost."""
-        self.job = found.job if found is not None else self.job
+        if found is not None:
+            self.job, self.master = found.job, found.master
         here = {r.rank: r for r in found.ranks} if found is not None else {}
         restarted = any(r in self.ranks and self.ranks[r].pid != i.pid for r, i in here.items())
         if restarted:
             # A new incarnation of the job: nothing of the old one speaks for it.
+            self.replaced_s = min(self.lost_since_s.values(), default=now_s)
             self.ranks.clear()
             self.lost_since_s.clear()
             self.suspector = Suspector(cadence=self.suspector.cadence)
@@ -127,8 +142,9 @@ class JobWatch:
 
     @property
     def over(self) -> bool:
-        """Whether every rank that was ever seen is gone."""
-        return bool(self.ranks) and len(self.lost_since_s) == len(self.ranks)
+        """Whether every rank that was ever seen is gone, and no other node may ask for them any more."""
+        gone = bool(self.ranks) and len(self.lost_since_s) == len(self.ranks)
+        return gone and not (self.fleet is not None and self.fleet.lingers)
 
     async def tick(self, beats: Mapping[int, Beat], now_s: float) -> float | None:
         """One tick. Returns the seconds after which to tick again at the latest, None for the usual period."""
@@ -137,20 +153,31 @@ class JobWatch:
             await self.end(now_ns)
             return None
         self.training.update(self.ranks, beats, now_ns)
-        await self.silence.update(self.job, self.training.series, self.ranks, self.reader, now_ns)
+        if self.fleet is None or 0 in self.ranks or not (self.fleet.leads or self.fleet.follows):
+            # Training speaks through rank 0: of all nodes that hear it, its own one tells.
+            await self.silence.update(self.job, self.training.series, self.ranks, self.reader, now_ns)
         alone = {pid for pid, beat in beats.items() if beat.alone}  # they wait for nobody, and may rest as they like
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s and i.pid not in alone]
         pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in alive if i.pid in beats]
         lost = any(now_s - since >= LOST_GRACE_S for since in self.lost_since_s.values())
-        suspicion = self.suspector.update(
-            pulses, unprobed=len(pulses) < len(alive), lost=lost, now_s=now_s, limit_s=self.stall_after_s
-        )
+        unprobed = len(pulses) < len(alive)
+        leads = self.fleet is not None and self.fleet.leads
+        self.suspector.skew_s = DIGEST_SKEW_S if leads else 0.0
+        if self.fleet is not None and leads:
+            await self.fleet.lead()
+            there, some_unprobed, some_lost = self.fleet.look_around()
+            pulses, unprobed, lost = [*pulses, *there], unprobed or some_unprobed, lost or some_lost
+        suspicion = self.suspector.update(pulses, unprobed=unprobed, lost=lost, now_s=now_s, limit_s=self.stall_after_s)
+        if self.fleet is not None and self.fleet.follows:
+            # What its own ranks teach is kept for when it has to lead.
+            await self.fleet.follow()
+            return None
         if self._hold is not None and not self._hold.lasts(pulses, now_s):
             self._hold = None
         if suspicion is None:
             self.trail = Trail()
             await self._recover(now_ns)
-            return self.suspector.soonest_s()
+            return None if leads else self.suspector.soonest_s()
         if now_s >= suspicion.next_look_s:
             await self._look(now_ns)
             self.suspector.looked(time.monotonic(), self.patience.stall_s)
@@ -175,13 +202,54 @@ class JobWatch:
                 await self._recover(time.time_ns())
             return
         if self.standing is not None:
-            if self.standing.incident.verdict.kind == "straggler" and kind != "straggler":
+            if self.standing.partial and self.fleet is not None and self.fleet.leads:
+                self._make_whole(diagnosis)
+            if self._says_more(diagnosis):
                 await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=True)
             return
         await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=False)
 
+    def _says_more(self, diagnosis: Diagnosis) -> bool:
+        """Whether a diagnosis takes the place of what was told: what moved stands now, or whose node is lost is known."""
+        told = self.told.incident.verdict if self.told is not None else None
+        verdict = diagnosis.verdict
+        if told is None or verdict.kind == told.kind:
+            return False
+        silent = {rank for node in diagnosis.case.capture.silent for rank in node.ranks}
+        lost = verdict.kind == "rank_lost" and silent.issuperset({*verdict.culprit_ranks, *told.culprit_ranks})
+        return told.kind == "straggler" or (told.kind == "stall" and lost)
+
+    def _make_whole(self, diagnosis: Diagnosis) -> None:
+        """Whoever told of the incident is gone, and the whole bundle with it, perhaps: this is the whole now."""
+        if self.told is None:
+            return
+        told = self.told.incident
+        entries = make_incident(diagnosis, detected_ns=diagnosis.case.capture.at_ns, confirmed_ns=None, id=told.id)
+        incident = msgspec.structs.replace(told, job=entries.job, ranks=entries.ranks, missing=entries.missing)
+        self.told = keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
+
+    async def adopt(self, incident: Incident, capture: Capture, node: str) -> None:
+        """Keep an incident that another node, ``node``, has told of, with a bundle of this node's own ranks."""
+        diagnosis = Diagnosis(incident.verdict, case := build_case(capture), None, None)
+        known = self.told is not None and self.told.incident.id == incident.id
+        incident = of_this_node(incident, case, node)
+        if not known and (self.state_dir / "incidents" / incident.id).exists():
+            self.told = Told(incident, diagnosis, None)  # nodes that share a home: the whole bundle is there already
+        elif not known or (self.told is not None and self.told.path is not None):
+            self.told = keep(self.state_dir, incident, diagnosis, self._judged(capture))
+        else:
+            self.told = Told(incident, diagnosis, None)
+        self.told.heard = self.told.partial = True
+        await self.hear(self.told.incident, self.told.path)
+
     async def capture(self) -> Capture:
-        """Look closely at all ranks now."""
+        """Look closely at all ranks now, those of other nodes with them where this one leads."""
+        if self.fleet is not None and self.fleet.leads:
+            return await self.fleet.gather(self.look_here())
+        return await self.look_here()
+
+    async def look_here(self) -> Capture:
+        """Look closely at the ranks of this node now."""
         ranks = [self.ranks[r] for r in sorted(self.ranks)]
         with self.ledger.capture():
             return await capture_job(
@@ -203,7 +271,11 @@ class JobWatch:
         together = case.blame.shape == "together" and (diagnosis.waited_s or 0.0) >= patience.stall_s
         if kind == "deadlock" or (kind in {"healthy", "straggler"} and not together):
             return diagnosis
-        capture = await add_hardware(case.capture, self.node, OF_THE_LOST if kind == "rank_lost" else None)
+        only = tuple(OF_THE_LOST) if kind == "rank_lost" else None
+        if self.fleet is not None and self.fleet.leads:
+            capture = await self.fleet.add_hardware(case.capture, lambda c: self.hardware_here(c, only), only)
+        else:
+            capture = await self.hardware_here(case.capture, only)
         if capture is case.capture:
             return diagnosis
         return diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
@@ -214,9 +286,23 @@ class JobWatch:
         if blame.shape != "cycle" and (blame.parting is None or not blame.parting.mismatch):
             return diagnosis
         wanted = {r for r in diagnosis.case.representatives() if r is not None} | set(blame.component[:SITES_LIMIT])
-        capture = await add_call_sites(diagnosis.case.capture, self.reader, sorted(wanted))
+        capture = await self._add_sites(diagnosis.case.capture, sorted(wanted))
         again = diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
         return again if again.verdict.kind == diagnosis.verdict.kind else diagnosis
+
+    async def _add_sites(self, capture: Capture, ranks: list[int] | None) -> Capture:
+        if self.fleet is not None and self.fleet.leads:
+            return await self.fleet.add_sites(capture, lambda c: self.sites_here(c, ranks), ranks)
+        return await self.sites_here(capture, ranks)
+
+    async def sites_here(self, capture: Capture, ranks: list[int] | None) -> Capture:
+        """The capture with the call sites of those of ``ranks`` (None: all) that are on this node."""
+        wanted = [r for r in self.ranks if ranks is None or r in ranks]
+        return await add_call_sites(capture, self.reader, wanted)
+
+    async def hardware_here(self, capture: Capture, only: tuple[str, ...] | None) -> Capture:
+        """The capture with what this node says of its hardware."""
+        return await add_hardware(capture, self.node, only)
 
     async def _tell(self, diagnosis: Diagnosis, detected_ns: int, *, same: bool) -> None:
         since = self.suspector.current
@@ -230,9 +316,14 @@ class JobWatch:
             id=self.told.incident.id if same and self.told is not None else None,
         )
         self.told = keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
+        leading = self.fleet is not None and self.fleet.leads
+        if self.fleet is not None and leading:  # first, so that whoever takes over goes on with this one
+            await self.fleet.spread(self.told, announced=False)
         await self.completed()
         self._completing = asyncio.create_task(self._complete(self.told))  # begins when this has been told
         await self.announce(self.told.incident, self.told.path)
+        if self.fleet is not None and leading:
+            await self.fleet.spread(self.told, announced=True)
 
     def _judged(self, capture: Capture) -> Capture:
         """The capture with the samples by which ``diagnose`` has judged motion."""
@@ -252,9 +343,9 @@ class JobWatch:
         """Add every rank's call sites and the node's hardware to a bundle: dearer, so it comes after it was told."""
         if told.path is None:
             return
-        capture = await add_call_sites(told.diagnosis.case.capture, self.reader)
+        capture = await self._add_sites(told.diagnosis.case.capture, None)
         if not capture.nodes:
-            capture = await add_hardware(capture, self.node)
+            capture = await self.hardware_here(capture, None)
         incident = msgspec.structs.replace(
             told.incident,
             captured={**told.incident.captured, **asked_of_nodes(capture), "call_sites": True},
@@ -266,9 +357,17 @@ class JobWatch:
             log.warning("%s", error)
             return
         told.incident = incident
+        if self.fleet is not None and self.fleet.leads:
+            await self.fleet.spread(told, announced=True, complete=True)
+
+    async def await_others(self) -> None:
+        """Before the job is ended here: let the node that has told of the incident see all it needs."""
+        if self.told is not None and self.told.heard and self.fleet is not None:
+            await self.fleet.await_completion(self.told)
 
     async def end(self, at_ns: int) -> None:
         """The job is over, and so are its incidents."""
+        await self.leave_fleet()
         await self.close(at_ns)
         await self.silence.close(at_ns)
 
@@ -280,5 +379,17 @@ class JobWatch:
     async def close(self, at_ns: int) -> None:
         """The hang is over: what was waited for has come, or the job has ended."""
         await self.completed()
-        if self.standing is not None:
-            await self.standing.close(self.state_dir, self.announce, at_ns)
+        told = self.standing
+        if told is None:
+            return
+        await told.close(self.state_dir, self.hear if told.heard else self.announce, at_ns)
+        if self.fleet is not None and self.fleet.leads:
+            await self.fleet.spread(told, announced=True)
+
+    async def leave_fleet(self) -> None:
+        """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this."""
+        fleet, self.fleet = self.fleet, None
+        if fleet is not None:
+            last = await fleet.leave()
+            if self.told is not None:
+                self.told.heard = not last

@@ -28,6 +28,10 @@ class Told:
     diagnosis: Diagnosis
     path: Path | None
     active: bool = True
+    #: Another node has told of it, and will tell of its end.
+    heard: bool = False
+    #: Its bundle holds the ranks of this node alone.
+    partial: bool = False
 
     async def close(self, state_dir: Path, announce: Announce, at_ns: int) -> None:
         """The incident is over: its bundle and those who were told of it learn so."""
@@ -39,6 +43,11 @@ class Told:
             except BundleError as error:
                 log.warning("%s", error)
         await announce(self.incident, self.path)
+
+
+async def tell_nobody(incident: Incident, path: Path | None) -> None:
+    """An ``Announce`` for what is no news to anybody here."""
+    del incident, path
 
 
 def keep(state_dir: Path, incident: Incident, diagnosis: Diagnosis, capture: Capture) -> Told:

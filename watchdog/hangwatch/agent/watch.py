@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hangwatch.agent.fleets import Fleets
 from hangwatch.agent.health import Ledger
 from hangwatch.agent.live import live_view
 from hangwatch.agent.published import job_metrics
 from hangwatch.agent.reopening import Reopening
 from hangwatch.agent.telemetry import TrainingTelemetry
 from hangwatch.agent.tick import JobWatch
-from hangwatch.agent.told import Announce, Told
+from hangwatch.agent.told import Announce, Told, tell_nobody
 from hangwatch.causes import registry
+from hangwatch.exchange.opening import ExchangeChoice
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.model.live import LiveView
@@ -40,6 +42,8 @@ class Agent:
     every incident, when it is confirmed, when its kind changes, and when it is over. ``receivers`` are those who are told
     elsewhere, for the metrics. ``logs`` are globs of files that the job writes. ``ticked`` is called after every tick that
     came to its end. ``reopening`` holds what an agent before this one has left open.
+    ``exchange`` is what agents of several nodes share, None where there is one node; ``hear`` is told of incidents that another
+    node tells of. ``job`` names jobs that their environment does not name.
     """
 
     run_dir: Path
@@ -53,6 +57,9 @@ class Agent:
     logs: tuple[str, ...] = ()
     ticked: Callable[[], None] = lambda: None
     reopening: Reopening = field(default_factory=Reopening)
+    hear: Announce = tell_nobody
+    exchange: ExchangeChoice | None = None
+    job: str | None = None
     jobs: dict[str, JobWatch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
@@ -60,13 +67,18 @@ class Agent:
     tick_sum_s: float = 0.0
     last_tick_s: float | None = None
     _reader: NodeBeats = field(init=False)
-    _finder: RankFinder = field(default_factory=RankFinder)
+    _finder: RankFinder = field(init=False)
+    _fleets: Fleets | None = None
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _checked: frozenset[int] = frozenset()
     _beats: Mapping[int, Beat] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Open the sources."""
+        """Open the sources. Raises ``ExchangeError`` where the exchange cannot be."""
         self._reader = NodeBeats(self.run_dir)
+        self._finder = RankFinder(self.job)
+        if self.exchange is not None:
+            self._fleets = Fleets(self.exchange, self._wake.set)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""
@@ -76,10 +88,15 @@ class Agent:
             self.tick_sum_s += time.monotonic() - started_s
             pause_s = TICK_S if soonest_s is None else min(TICK_S, soonest_s)
             pause_s = max(0.02, pause_s - (time.monotonic() - started_s if soonest_s is None else 0.0))
-            try:
-                await asyncio.wait_for(stop.wait(), pause_s)
-            except asyncio.TimeoutError:
-                continue
+            await self._pause(stop, pause_s)
+
+    async def _pause(self, stop: asyncio.Event, pause_s: float) -> None:
+        """Wait until it is time, until told to stop, or until another node asks for something."""
+        reasons = [asyncio.ensure_future(event.wait()) for event in (stop, self._wake)]
+        await asyncio.wait(reasons, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+        for reason in reasons:
+            reason.cancel()
+        self._wake.clear()
 
     async def close(self, *, over: bool = True) -> None:
         """The end of the watch, and with ``over`` of all jobs: incidents that are open are over. Else they stay open."""
@@ -88,6 +105,10 @@ class Agent:
             await watch.completed()
             if over:
                 await watch.end(time.time_ns())
+            elif watch.fleet is not None:
+                await watch.fleet.pause()
+        if self._fleets is not None:
+            await self._fleets.close()
 
     def set_patience(self, stall_after_s: float | None) -> None:
         """Another patience from now on, for all jobs."""
@@ -97,7 +118,7 @@ class Agent:
 
     def open_incidents(self) -> tuple[Told, ...]:
         """The incidents that were told and are not over."""
-        return tuple(told for watch in self.jobs.values() for told in watch.all_told if told.active)
+        return tuple(told for watch in self.jobs.values() for told in watch.all_told if told.active and not told.heard)
 
     async def guarded_tick(self) -> float | None:
         """One tick, its failure counted (``hangwatch_agent_errors_total``) and logged."""
@@ -121,7 +142,7 @@ class Agent:
             found = self._finder.find(self.root(), beats)
             look.tried, look.failed = 1, bool(found.gaps)
         self._reader.follow(self._finder.probed())
-        self._meet(found, gaps, now_s)
+        await self._meet(found, gaps, now_s)
         for one in self.reopening.take_ended():
             await one.as_told().close(self.state_dir, self.announce, time.time_ns())
         self._check_stacks()
@@ -131,7 +152,8 @@ class Agent:
             before, looks = {told.incident.id for told in watch.all_told}, watch.looks
             soonest.append(await watch.tick(beats, time.monotonic()))
             looked = looked or watch.looks > looks
-            self.totals.update(t.incident.verdict.kind for t in watch.all_told if t.incident.id not in before)
+            told = (t.incident for t in watch.all_told if not t.heard)
+            self.totals.update(incident.verdict.kind for incident in told if incident.id not in before)
             if watch.over:
                 watch.training.stop()
                 del self.jobs[watch.job.id]
@@ -142,11 +164,12 @@ class Agent:
         self.metrics.update(self._view(beats))
         return min((s for s in soonest if s is not None), default=None)
 
-    def _meet(self, found: Discovery, gaps: tuple[Gap, ...], now_s: float) -> None:
+    async def _meet(self, found: Discovery, gaps: tuple[Gap, ...], now_s: float) -> None:
         here = {job.job.id: job for job in found.jobs}
         for job_id, job in here.items():
             if job_id not in self.jobs:
                 watch = JobWatch(job.job, self.state_dir, self.announce, self.stall_after_s, self._reader, self.ledger)
+                watch.hear = self.hear
                 watch.training = TrainingTelemetry(self.logs)
                 watch.with_values = self.with_values
                 for one in self.reopening.take(job.ranks):
@@ -154,8 +177,9 @@ class Agent:
                     watch.take_up(one, now_s)
                 self.jobs[job_id] = watch
         for job_id, watch in self.jobs.items():
-            watch.gaps = (*gaps, *found.gaps, *watch.training.gaps)
             watch.meet(here.get(job_id), now_s)
+            apart = await self._fleets.meet(watch) if self._fleets is not None else ()
+            watch.gaps = (*gaps, *found.gaps, *watch.training.gaps, *apart)
 
     def _check_stacks(self) -> None:
         """Find out of every new rank whether its stacks could be read: whoever is alerted of it can mend it before a hang."""

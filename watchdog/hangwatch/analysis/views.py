@@ -18,7 +18,8 @@ class RankView:
     """A rank at the end of its capture.
 
     ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait`` is what
-    the main thread waits for by its stack; ``frames`` is the main thread, deepest first, empty where unseen.
+    the main thread waits for by its stack; ``frames`` is the main thread, deepest first, empty where unseen. ``silent``: its
+    node is lost, and the rank with it as far as anybody can tell.
     """
 
     capture: RankCapture
@@ -27,6 +28,7 @@ class RankView:
     motion: Motion
     frames: tuple[Frame, ...]
     threads: tuple[ThreadStack, ...]
+    silent: bool = False
 
     @property
     def rank(self) -> int:
@@ -49,7 +51,7 @@ class RankView:
 
         A thread without a known wait that hangs on a futex may be in a wait we do not recognise, and is not elsewhere.
         """
-        if self.motion.state in {"lost", "stopped"}:
+        if self.motion.state in {"lost", "stopped"} or self.silent:
             return True
         if self.wait is not None or not self.frames:
             return False
@@ -91,8 +93,8 @@ class RankView:
     @property
     def state(self) -> str:
         """One word for the document: lost, stopped, waiting, stuck, busy or unknown."""
-        if self.motion.state in {"lost", "stopped"}:
-            return self.motion.state
+        if self.motion.state in {"lost", "stopped"} or self.silent:
+            return "lost" if self.silent else self.motion.state
         if self.wait is not None and (self.frontier is not None or self.wait.kind not in {"backward", "device"}):
             return "waiting"
         unseen = not self.frames and self.motion.state == "unknown"
@@ -191,4 +193,6 @@ def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
 
 def view_ranks(capture: Capture, since_ns: int = 0) -> Mapping[int, RankView]:
     """All ranks of the capture, by global rank."""
-    return {c.rank: view_rank(c, since_ns) for c in sorted(capture.ranks, key=lambda c: c.rank)}
+    silent = {rank for node in capture.silent for rank in node.ranks}
+    views = {c.rank: view_rank(c, since_ns) for c in sorted(capture.ranks, key=lambda c: c.rank)}
+    return {r: replace(v, silent=True) if r in silent else v for r, v in views.items()}

@@ -18,7 +18,8 @@ from hangwatch.model.collectives import Group, Operation
 from hangwatch.model.text import format_ranks
 
 Reason = Literal[
-    "absent", "mismatch", "sizes", "queued", "gone", "stopped", "unseen", "peer", "elsewhere", "creation", "possible"
+    "absent", "mismatch", "sizes", "queued", "gone", "silent", "stopped", "unseen", "peer", "elsewhere", "creation",
+    "possible",
 ]  # fmt: skip
 
 
@@ -51,6 +52,7 @@ class Edge:
             "sizes": f"which {has} brought tensors of other sizes",
             "queued": f"which {has} it queued behind another operation",
             "gone": f"whose process{'es are' if many else ' is'} gone",
+            "silent": f"whose node{'s are' if many else ' is'} silent",
             "stopped": f"whose process{'es are' if many else ' is'} stopped",
             "unseen": f"which {is_} not on this node or never started",
             "peer": "the other side, which does not meet it",
@@ -116,6 +118,8 @@ def _why_awaited(
         return "mismatch", theirs
     if other is None:
         return "unseen", None
+    if other.silent:  # also where it has joined: whether its half of the transfer has left it nobody can tell
+        return "silent", None
     if other.motion.state in {"lost", "stopped"} and (theirs is None or not theirs.completed):
         # Even if it had joined: its half of the transfer is not served any more.
         return ("gone" if other.gone else "stopped"), None
@@ -199,8 +203,8 @@ def _p2p_edges(
     opposite = {"send": "recv", "recv": "send"}.get(op)
 
     def why(other: RankView | None) -> _Finding | None:
-        if other is None:
-            return "unseen", None
+        if other is None or other.silent:
+            return "unseen" if other is None else "silent", None
         recorded = next((o for o in other.pending if o.p2p and o.op == opposite and o.peer == view.rank), None)
         if recorded is not None:
             return ("queued", recorded) if _held_back(recorded, other) else None
@@ -246,6 +250,8 @@ def _create_apart(view: RankView, other: RankView) -> bool:
 def _whereabouts(other: RankView | None) -> Reason:
     if other is None:
         return "unseen"
+    if other.silent:
+        return "silent"
     return "gone" if other.gone else "stopped" if other.motion.state == "stopped" else "elsewhere"
 
 

@@ -31,6 +31,8 @@ _SEVERITY: Mapping[str, Severity] = {
     "silent_failure": "warning",
     "healthy": "info",
 }
+#: Waits this long are enough where a node is silent, however long it has been.
+_SILENT_WAIT_S = 30.0
 #: How many runners-up stay visible, and from which confidence on.
 _ALTERNATIVES = 3
 _ALTERNATIVE_FLOOR = 0.15
@@ -76,8 +78,7 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     if blame.shape == "held":
         long = patience is None or (waited_s is not None and waited_s >= patience.held_s)
         return "stall" if long else "healthy"
-    lost = any(r in case.views and case.views[r].gone for r in blame.culprits)
-    if lost:
+    if any(r in case.views and case.views[r].gone for r in blame.culprits) or _node_lost(case, waited_s):
         return "rank_lost"
     if blame.proof is not None:
         return "deadlock"
@@ -89,6 +90,12 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     if still or waited_s >= patience.busy_s:
         return "stall"
     return "straggler" if blame.culprits else "healthy"
+
+
+def _node_lost(case: Case, waited_s: float | None) -> bool:
+    """Whether a culprit's node is silent, and others have waited about as long: a short wait is of a job that goes on."""
+    silent = [n.silent_s for n in case.capture.silent if not set(n.ranks).isdisjoint(case.blame.culprits)]
+    return bool(silent) and waited_s is not None and waited_s >= min(min(silent) / 2, _SILENT_WAIT_S)
 
 
 def _transfer_stands(case: Case) -> bool:

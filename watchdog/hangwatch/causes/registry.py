@@ -16,6 +16,7 @@ from hangwatch.causes import (
     groups,
     lost,
     nobody,
+    nodes,
     nonfinite,
     parted,
     sharded,
@@ -32,6 +33,7 @@ from hangwatch.causes.hypothesis import Hypothesis, Rule, TrainingRule
 RULES: tuple[Rule, ...] = (
     stuck.debugger,
     lost.stopped,
+    nodes.node_lost,
     lost.died,
     lost.raised,
     failing.failed_and_ending,

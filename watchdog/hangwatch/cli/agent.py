@@ -19,7 +19,7 @@ from hangwatch.agent.service_manager import ServiceManager, take_service_manager
 from hangwatch.agent.settings import Settings
 from hangwatch.cli.common import StateDir, stderr_console
 from hangwatch.cli.receivers import Alertmanager, Slack, Webhook
-from hangwatch.cli.settings import Config, StallAfter, combine
+from hangwatch.cli.settings import Config, ExchangeOption, JobOption, StallAfter, combine
 from hangwatch.outputs.push import PushError
 
 log = logging.getLogger("hangwatch")
@@ -40,6 +40,8 @@ def agent(
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
+    exchange: ExchangeOption = None,
+    job: JobOption = None,
 ) -> None:
     """Watch every job on this node. SIGHUP reads the configuration again, SIGTERM ends the watch and no job."""
 
@@ -52,6 +54,8 @@ def agent(
             alertmanager=alertmanager,
             webhook=webhook,
             slack=slack,
+            exchange=exchange,
+            job=job,
         )
 
     manager = take_service_manager()

@@ -24,7 +24,7 @@ from hangwatch.agent.service import Service
 from hangwatch.agent.settings import Settings
 from hangwatch.cli.common import StateDir, stderr_console
 from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook
-from hangwatch.cli.settings import Config, StallAfter, WithValues, combine
+from hangwatch.cli.settings import EXCHANGE_VARIABLE, Config, ExchangeOption, JobOption, StallAfter, WithValues, combine
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.access import TOKEN_VARIABLES
 from hangwatch.sources.stacks import find_pyspy
@@ -61,6 +61,8 @@ def run(
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
+    exchange: ExchangeOption = None,
+    job: JobOption = None,
     log: Annotated[
         Optional[list[str]],  # noqa: UP045  # see above
         typer.Option(
@@ -79,6 +81,8 @@ def run(
         alertmanager=alertmanager,
         webhook=webhook,
         slack=slack,
+        exchange=exchange,
+        job=job,
         on_hang=on_hang,
         on_silent_failure=on_silent_failure,
         log=log,
@@ -112,9 +116,12 @@ class _Run:
         try:
             url = await service.open()
             # The addresses of receivers and the page's token are secrets, and no business of the job's.
-            secrets = {*TARGET_VARIABLES.values(), *TOKEN_VARIABLES}
+            secrets = {*TARGET_VARIABLES.values(), *TOKEN_VARIABLES, EXCHANGE_VARIABLE}
             inherited = {name: value for name, value in environ.items() if name not in secrets}
-            process = start_command(self.command, {**inherited, **probe_environment(service.agent.run_dir, environ)})
+            named = {"HANGWATCH_JOB": service.settings.job} if service.settings.job else {}
+            process = start_command(
+                self.command, {**inherited, **named, **probe_environment(service.agent.run_dir, environ)}
+            )
             self.pid = process.pid
             pass_signals(process, asyncio.get_running_loop())
             service.voice.say(

@@ -37,6 +37,25 @@ WithValues = Annotated[
 ]
 
 
+#: It may hold a password, too.
+EXCHANGE_VARIABLE = "HANGWATCH_EXCHANGE"
+ExchangeOption = Annotated[
+    Optional[str],  # noqa: UP045  # see above
+    typer.Option(
+        "--exchange",
+        metavar="local|tcp[:PORT]|redis://...",
+        envvar=EXCHANGE_VARIABLE,
+        help="What the agents of several nodes share: torch's store beside rank 0 (tcp), or a Redis server.",
+    ),
+]
+JobOption = Annotated[
+    Optional[str],  # noqa: UP045  # see above
+    typer.Option(
+        "--job", metavar="ID", help="The job's name, the same on all its nodes, where its environment has none."
+    ),
+]
+
+
 def combine(
     config: Path | None,
     *,
@@ -50,6 +69,8 @@ def combine(
     on_silent_failure: str | None = None,
     log: list[str] | None = None,
     with_values: bool = False,
+    exchange: str | None = None,
+    job: str | None = None,
 ) -> Settings:
     """The settings of a command: what an option says, else what the configuration says, else the default.
 
@@ -64,6 +85,8 @@ def combine(
         "on_silent_failure": _with_action(settings.on_silent_failure, on_silent_failure, "--on-silent-failure"),
         "logs": tuple(log) if log else None,
         "with_values": with_values or None,
+        "exchange": exchange or None,
+        "job": job or None,
     }
     told = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
     receivers = {kind: tuple(url for url in urls if url) for kind, urls in told.items() if urls}

@@ -1,4 +1,4 @@
-"""The exchange: what agents of one job ask of the place they share. May import the standard library only.
+"""The exchange: what agents of one job ask of the place they share. May import the model and the standard library.
 
 A *channel* is one incarnation of one job: what is kept under it is never seen by another. Values are bytes that the exchange does
 not look into. No time of day passes through it, so clocks that differ do no harm: an expiry is counted where it is kept, or by
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from hangwatch.model.errors import PlainError
 
-class ExchangeError(Exception):
+
+class ExchangeError(PlainError):
     """The exchange cannot be used now, or was named wrongly: one line with the reason, and the repair where there is one."""
 
 

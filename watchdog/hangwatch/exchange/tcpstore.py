@@ -24,6 +24,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from hangwatch.exchange.protocol import ExchangeError
+from hangwatch.exchange.waiting import wait_within
 
 #: Above 1024, below the range that connections are given ports of, and of no service on IANA's list.
 DEFAULT_PORT = 29717
@@ -67,7 +68,7 @@ class _Worker:
                 loop.call_soon_threadsafe(settle, value, error)
 
         self.calls.put(work)
-        return await asyncio.wait_for(result, _TIMEOUT_S + 1.0)
+        return await wait_within(result, _TIMEOUT_S + 1.0)
 
 
 @dataclass

@@ -73,13 +73,27 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.identity.rank
 
 
+class SilentNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node that is lost: its agent has been silent for ``silent_s`` seconds, and its host does not answer at ``address``.
+
+    ``answered_before``: it did answer while its agent was there, so that this says something.
+    """
+
+    node: str
+    ranks: tuple[int, ...]
+    silent_s: float
+    address: str = ""
+    answered_before: bool = False
+
+
 class Capture(msgspec.Struct, frozen=True):
     """All ranks of one job that could be seen, and what could not. ``at_ns``: wall clock at its end.
 
     Ranks that were there and are gone are still in ``ranks``, with a last process sample of state ``gone``; ranks that
     never appeared are absent (compare ``job.world_size``). ``nodes``: what the nodes say of their hardware, where they were
     asked; empty where nothing called for it. ``training`` is what training has said of itself; it is there where the look
-    was for its sake, because the job runs and learns nothing.
+    was for its sake, because the job runs and learns nothing. ``silent``: nodes that are lost; their ranks
+    are in ``ranks``, as they were known last.
     """
 
     job: Job
@@ -88,3 +102,4 @@ class Capture(msgspec.Struct, frozen=True):
     gaps: tuple[Gap, ...] = ()
     nodes: tuple[NodeFacts, ...] = ()
     training: TrainingSeries | None = None
+    silent: tuple[SilentNode, ...] = ()

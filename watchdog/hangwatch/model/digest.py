@@ -68,8 +68,9 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
     """One node's ranks of one job.
 
     ``node`` is its name for people, ``agent`` names the process that wrote this, ``count`` grows by one each time. ``address``
-    is where the node is reached, empty where not known. ``replaced_age_s``: how long ago the agent saw the job's processes here
-    replaced by new ones, None: never. ``leaving``: the agent ends, this is its last word. ``at_ns`` is the node's own wall clock.
+    is where the node is reached, empty where not known. ``replaced_age_s``: how long ago the
+    processes ended that were the job's here before these, None: there were none. ``leaving``: the agent ends, this is its
+    last word. ``at_ns`` is the node's own wall clock.
     """
 
     version: int

@@ -28,7 +28,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
+from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity, SilentNode
 from hangwatch.model.collectives import FlightRecord, GroupProgress
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.errors import PlainError
@@ -56,6 +56,7 @@ class _CaptureFile(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
     gaps: tuple[Gap, ...]
     nodes: tuple[NodeFacts, ...] = ()
+    silent: tuple[SilentNode, ...] = ()
 
 
 class _TrainingFile(msgspec.Struct, frozen=True):
@@ -122,7 +123,10 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
     if capture is not None:
         at_ns = capture.at_ns
         ranks = tuple(rank.rank for rank in capture.ranks)
-        yield "capture.json", encode(_CaptureFile(capture.job, at_ns, ranks, capture.gaps, capture.nodes))
+        yield (
+            "capture.json",
+            encode(_CaptureFile(capture.job, at_ns, ranks, capture.gaps, capture.nodes, capture.silent)),
+        )
         for rank in capture.ranks:
             place = f"ranks/{rank.rank}"
             yield (
@@ -184,7 +188,9 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
         ranks = [_read_rank(path / "ranks" / str(rank), rank, header.at_ns, gaps) for rank in header.ranks]
         found = tuple(rank for rank in ranks if rank is not None)
         training = _read_training(path, header.at_ns, gaps)
-        return incident, Capture(header.job, header.at_ns, found, header.gaps + tuple(gaps), header.nodes, training)
+        return incident, Capture(
+            header.job, header.at_ns, found, header.gaps + tuple(gaps), header.nodes, training, header.silent
+        )
     if incident is None:
         reason = "; ".join(gap.reason for gap in gaps)
         raise BundleError(f"{path} holds no incident that can be read: {reason}; give the folder of another incident")

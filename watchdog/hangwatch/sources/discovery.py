@@ -29,10 +29,11 @@ _PROBE_HINT = 'start the job with "hangwatch run -- ...", or with the environmen
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """A job with its ranks on this node, in order of rank."""
+    """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not told."""
 
     job: Job
     ranks: tuple[RankIdentity, ...]
+    master: str = ""
 
 
 class Discovery(msgspec.Struct, frozen=True):
@@ -56,6 +57,7 @@ class _Candidate(msgspec.Struct, frozen=True):
     initialized: bool
     firm: bool
     placed: bool
+    master: str = ""
 
     @property
     def order(self) -> tuple[int, bool, bool, bool, float, int]:
@@ -65,9 +67,13 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class RankFinder:
-    """Finds ranks again and again, every second, remembering the processes it has seen."""
+    """Finds ranks again and again, every second, remembering the processes it has seen.
 
-    def __init__(self) -> None:
+    ``job``: the name of jobs that their environment does not name; then there can be one of these at a time.
+    """
+
+    def __init__(self, job: str | None = None) -> None:
+        self._job = job
         self._table = ProcessTable()
         self._spawned: dict[tuple[int, int], int] = {}
         self._spawn_looked_s = -1e9
@@ -106,7 +112,7 @@ class RankFinder:
         if claim is not None and launched_by is not None:
             inherited = (launched_by.environ or {}).get("RANK")
             if launcher in {"mpirun", "srun"} and inherited is not None:
-                claim = claim_rank(process.environ or {}, inherited)
+                claim = claim_rank(process.environ or {}, inherited, host=os.uname().nodename)
             elif claim.by == "env" and claim.local_rank is None and inherited == str(claim.rank) and beat is None:
                 return None  # a helper of the launcher, with the RANK of the pod around both
         placed = launcher != "plain" or (claim is not None and claim.local_rank is not None)
@@ -123,7 +129,7 @@ class RankFinder:
         named = claim.job_id if claim else f"pid-{process.pid}" if alone else None
         return _Candidate(
             process=process,
-            job_id=named or f"pid-{launched_by.pid if launched_by else process.parent}",
+            job_id=named or self._job or f"pid-{launched_by.pid if launched_by else process.parent}",
             rank=rank,
             world_size=(beat.world_size if beat else None) or (claim.world_size if claim else None),
             local_rank=claim.local_rank if claim else beat.local_rank if beat else None,
@@ -133,6 +139,7 @@ class RankFinder:
             initialized=initialized,
             firm=firm,
             placed=placed,
+            master=claim.master if claim is not None else "",
         )
 
     def _origin(self, process: KnownProcess) -> tuple[str, str, KnownProcess | None]:
@@ -281,7 +288,7 @@ def _make_job(job_id: str, members: list[_Candidate]) -> FoundJob:
         if world_size is None or m.rank < world_size or m.restart == newest.restart
     )
     job = Job(id=job_id, world_size=world_size, nodes=(node,), launcher=newest.launcher, command=newest.command)
-    return FoundJob(job, ranks)
+    return FoundJob(job, ranks, newest.master)
 
 
 def _spawn_gaps(spawned: Iterable[_Candidate]) -> tuple[Gap, ...]:

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from hangwatch.sources.launchers import is_python_program, name_launcher
+from hangwatch.sources.pods import pod_variables
 from hangwatch.sources.proc import Stat, inner_pid, read_link, read_stat, read_whole, start_time_s, view_of
 from hangwatch.sources.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
 
@@ -88,7 +89,9 @@ class KnownProcess:
         if environ is None:
             return
         self.environ = parse_environ(environ)
-        self.claim = claim_rank(self.environ)
+        if "KUBERNETES_SERVICE_HOST" in self.environ:
+            self.environ |= pod_variables(self.pid)
+        self.claim = claim_rank(self.environ, host=os.uname().nodename)
         self.probed = self._find_probe(self.environ.get(RUN_DIR_VARIABLE, ""))
 
     def _find_probe(self, folder: str) -> ProbedProcess | None:

@@ -6,6 +6,7 @@ Intel MPI (PMI), PMIx, and Slurm.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 import msgspec
@@ -19,6 +20,7 @@ _NAMES = frozenset(
         "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
         "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
         "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMIX_RANK",
+        "HANGWATCH_JOB", "KUBERNETES_SERVICE_HOST",
         "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID",
     }
 )  # fmt: skip
@@ -28,7 +30,8 @@ _LONGEST_VALUE = 1024
 class RankClaim(msgspec.Struct, frozen=True):
     """A process's claim to a rank. ``by`` is who gave it: env (RANK itself), mpirun or srun.
 
-    ``job_id`` is None where the environment names no job. ``elastic`` says that torchrun's own variables are there.
+    ``job_id`` is None where the environment names no job. ``elastic`` says that torchrun's own variables are there. ``master`` is
+    where the ranks meet, ``HOST:PORT`` as they were told it.
     """
 
     rank: int
@@ -38,6 +41,7 @@ class RankClaim(msgspec.Struct, frozen=True):
     restart: int = 0
     job_id: str | None = None
     elastic: bool = False
+    master: str = ""
 
 
 def parse_environ(data: bytes) -> dict[str, str]:
@@ -55,11 +59,11 @@ def pick_variables(data: bytes, names: Collection[str], longest: int) -> dict[st
     return found
 
 
-def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None) -> RankClaim | None:
+def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None, *, host: str = "") -> RankClaim | None:
     """The rank a process has by its environment; None without one.
 
     ``inherited_rank`` is the RANK its MPI or Slurm launcher itself has (a pod's or an outer job's): an equal one in the
-    process says nothing about it, and the launcher's own variable decides.
+    process says nothing about it, and the launcher's own variable decides. ``host`` is this node's name, for ``identify_job``.
     """
     rank = _number(environ, "RANK")
     mpi = _first_number(environ, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -73,7 +77,8 @@ def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None) ->
             world_size=_number(environ, "WORLD_SIZE"),
             local_rank=_number(environ, "LOCAL_RANK"),
             restart=restart,
-            job_id=identify_job(environ),
+            job_id=identify_job(environ, host),
+            master=_master(environ),
             elastic=elastic,
         )
     if mpi is not None:
@@ -82,7 +87,8 @@ def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None) ->
             by="mpirun",
             world_size=_first_number(environ, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"),
             local_rank=_first_number(environ, "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK"),
-            job_id=identify_job(environ),
+            job_id=identify_job(environ, host),
+            master=_master(environ),
         )
     slurm = _number(environ, "SLURM_PROCID")
     # The batch script itself has SLURM_PROCID=0 too, and is no task of any step.
@@ -92,26 +98,48 @@ def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None) ->
             by="srun",
             world_size=_first_number(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
             local_rank=_number(environ, "SLURM_LOCALID"),
-            job_id=identify_job(environ),
+            job_id=identify_job(environ, host),
+            master=_master(environ),
         )
     return None
 
 
-def identify_job(environ: Mapping[str, str]) -> str | None:
+def identify_job(environ: Mapping[str, str], host: str = "") -> str | None:
     """A name for the job, equal on all its ranks and nodes; None where the environment gives none.
 
-    torchrun's run id, if it is one; else where the ranks meet, within the Slurm job if there is one (the port is needed:
-    a batch script may run two jobs side by side); else the Slurm job and step.
+    What its owner has named it (``HANGWATCH_JOB``); else torchrun's run id, if it is one; else where the ranks meet, within
+    the Slurm job if there is one (the port is needed: a batch script may run two jobs side by side); else the Slurm job and
+    step; else the job that the pod's labels name. Ranks that meet at a loopback address are of ``host`` alone, and are named so.
     """
+    if environ.get("HANGWATCH_JOB"):
+        return environ["HANGWATCH_JOB"]
     run_id = environ.get("TORCHELASTIC_RUN_ID", "")
     if run_id and run_id != "none":
         return run_id
-    address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
     slurm, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
-    meeting = f"{address}:{port}" if address and port else None
+    meeting = _meeting(environ, host)
     if slurm:
         return f"slurm-{slurm}/{meeting}" if meeting else f"slurm-{slurm}.{step}" if step else f"slurm-{slurm}"
-    return meeting
+    pod = environ.get(POD_JOB)
+    return pod or meeting
+
+
+#: Ours: where ``pods`` leaves what the labels of a rank's pod say.
+POD_JOB = "HANGWATCH_POD_JOB"
+_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1|0\.0\.0\.0|::", re.IGNORECASE)
+
+
+def _meeting(environ: Mapping[str, str], host: str) -> str | None:
+    """Where the ranks meet, by a name that is this job's alone in a fleet."""
+    address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
+    if not address or not port:
+        return None
+    return f"{host}:{port}" if host and _LOOPBACK.fullmatch(address) else f"{address}:{port}"
+
+
+def _master(environ: Mapping[str, str]) -> str:
+    """Where the ranks meet, as they were told."""
+    return _meeting(environ, "") or ""
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

@@ -1,0 +1,186 @@
+"""Several nodes, one verdict: recorded hangs, their ranks spread over nodes that share an exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from servers import RedisServer
+from simulated import Node, run_until, spread_ranks
+
+from hangwatch.agent import fleet_link, fleet_members
+from hangwatch.analysis.patience import fixed_patience
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.exchange.local import LocalExchange
+from hangwatch.exchange.protocol import Exchange, ExchangeError
+from hangwatch.exchange.redis import RedisExchange
+from support import JobRunner, find_free_port
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "causes"))
+from recorded import load
+
+pytestmark = pytest.mark.asyncio
+#: Hangs that are proven, so that nobody has to be patient in a test.
+PROVEN = ("rank_conditional", "group_order", "skipped_step")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same life, five times as fast."""
+    monkeypatch.setattr(fleet_link, "PERIOD_S", 0.2)
+    monkeypatch.setattr(fleet_link, "HURRIED_S", 0.05)
+    monkeypatch.setattr(fleet_link, "LEASE_S", 1.0)
+    monkeypatch.setattr(fleet_link, "ALONE_S", 1.0)
+    monkeypatch.setattr(fleet_link, "_ASK_SILENT_S", 0.8)
+    monkeypatch.setattr(fleet_members, "SILENT_S", 1.6)
+
+
+def make_nodes(name: str, count: int, folder: Path, exchange: Callable[[int], Exchange]) -> list[Node]:
+    """A recorded hang on so many nodes."""
+    whole = load(name)
+    spread = spread_ranks(whole, count)
+    return [Node(f"n{n}", exchange(n), folder / f"n{n}", whole, ranks) for n, ranks in spread.items()]
+
+
+async def end(nodes: list[Node]) -> None:
+    """End all agents."""
+    for node in nodes:
+        await node.watch.end(0)
+
+
+def leader(nodes: list[Node]) -> Node:
+    """Who holds the lease."""
+    return next(node for node in nodes if node.fleet.leads)
+
+
+@pytest.mark.parametrize("name", PROVEN)
+async def test_one_verdict_for_the_whole_job(name: str, tmp_path: Path) -> None:
+    """It is that of all ranks seen at once; one node tells, and each has a bundle under the same id, with its own ranks in it."""
+    shared = LocalExchange()
+    nodes = make_nodes(name, 2, tmp_path, lambda _: shared)
+    await run_until(nodes, lambda: all(node.bundles for node in nodes))
+    expected = diagnose(load(name), patience=fixed_patience(5.0), min_wait_s=0.5).verdict
+    first = leader(nodes)
+    assert [len(node.told) for node in nodes] == [int(node is first) for node in nodes]
+    assert [len(node.heard) for node in nodes] == [int(node is not first) for node in nodes]
+    documents = [node.bundles[0] for node in nodes]
+    assert len({document.id for document in documents}) == 1
+    for node, document in zip(nodes, documents, strict=True):
+        verdict = document.verdict
+        assert (verdict.kind, verdict.culprit_ranks) == (expected.kind, expected.culprit_ranks)
+        assert (verdict.cause and verdict.cause.id) == (expected.cause and expected.cause.id)
+        ranks = {entry.rank for entry in document.ranks}
+        assert ranks == (set(node.ranks) if node is not first else {r.rank for r in load(name).ranks})
+        assert set(first.bundles[0].job.nodes) == {"n0", "n1"} or document.job.nodes
+    await end(nodes)
+
+
+async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
+    """The holder dies in the middle of one: it stays open under its id, nobody is told twice, and the next one ends it."""
+    shared = LocalExchange()
+    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
+    await run_until(nodes, lambda: all(node.bundles for node in nodes))
+    first = leader(nodes)
+    second = next(node for node in nodes if node is not first)
+    await first.die()
+    await run_until([second], lambda: second.fleet.leads and second.watch.told and not second.watch.told.heard)
+    assert second.told == []
+    assert second.watch.told is not None
+    assert second.watch.told.incident.id == first.told[0].id
+    second.reader.moving = True
+    await run_until([second], lambda: second.told)
+    assert [(one.id, one.ended_at is not None) for one in second.told] == [(first.told[0].id, True)]
+    await end([second])
+
+
+class Failing(LocalExchange):
+    """An exchange that can be out of reach."""
+
+    down = False
+
+    async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
+        """Fail, or do as it should."""
+        if self.down:
+            raise ExchangeError("cut by a test")
+        await super().publish(channel, node, digest, expiry_s)
+
+
+async def test_without_the_exchange_each_goes_on_by_itself(tmp_path: Path) -> None:
+    """Then its incident says that it was out of reach; and it is one fleet again when the exchange is back."""
+    exchanges = [Failing(), Failing()]
+    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda n: exchanges[n])
+    exchanges[1]._kept = exchanges[0]._kept
+    for node in nodes:
+        node.reader.moving = True
+    await run_until(nodes, lambda: any(node.fleet.leads for node in nodes))
+    for exchange in exchanges:
+        exchange.down = True
+    await run_until(nodes, lambda: all(not n.fleet.leads and not n.fleet.follows for n in nodes))
+    for node in nodes:
+        assert any("out of reach since" in str(gap) and "cut by a test" in str(gap) for gap in node.fleet.gaps)
+    assert not any(node.told for node in nodes)
+    for exchange in exchanges:
+        exchange.down = False
+    await run_until(nodes, lambda: sum(n.fleet.leads for n in nodes) == 1 and sum(n.fleet.follows for n in nodes) == 1)
+    assert all(node.fleet.gaps == () for node in nodes)
+    await end(nodes)
+
+
+async def test_a_silent_node_is_lost_only_where_its_host_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agent and ranks silent: with a host that answers nobody claims that the node is lost, with one that does not it is."""
+    up = {"there": True}
+
+    async def does_answer(address: str) -> bool:
+        return address != "10.0.0.2" or up["there"]
+
+    monkeypatch.setattr(fleet_link, "does_answer", does_answer)
+    shared = LocalExchange()
+    nodes = make_nodes("tensor_parallel", 3, tmp_path, lambda _: shared)
+    for number, node in enumerate(nodes):
+        object.__setattr__(node.fleet.writer, "address", f"10.0.0.{number}")
+        node.reader.moving = True
+    await run_until(nodes, lambda: any(len(n.fleet.link.members.members) == 2 for n in nodes))
+    await asyncio.sleep(0.3)
+    await nodes[2].die()
+    rest = nodes[:2]
+    await run_until(rest, lambda: any(n.fleet.leads for n in rest))
+    await run_until(rest, lambda: leader(rest).fleet.link.members.members["n2"].answers is True)
+    assert not any(node.told for node in rest)
+    up["there"] = False
+    await run_until(rest, lambda: leader(rest).fleet.link.members.members["n2"].answers is False)
+    for node in rest:
+        node.reader.moving = False
+    await run_until(rest, lambda: leader(rest).told)
+    verdict = leader(rest).told[0].verdict
+    assert verdict.kind == "rank_lost"
+    assert not verdict.proven
+    assert verdict.culprit_ranks == nodes[2].ranks
+    assert verdict.cause is not None
+    assert verdict.cause.id == "node-lost"
+    await end(rest)
+
+
+async def test_redis_is_restarted_in_the_middle_of_an_incident(jobs: JobRunner, tmp_path: Path) -> None:
+    """It comes back with nothing in it: the incident is the same, nobody is told of it again, and one node leads."""
+    server = RedisServer(jobs, find_free_port())
+    server.start()
+    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: RedisExchange(server.url))
+    await run_until(nodes, lambda: all(node.bundles for node in nodes))
+    known = leader(nodes).told[0].id
+    server.kill()
+    await run_until(nodes, lambda: all(not n.fleet.leads and not n.fleet.follows for n in nodes))
+    assert all("Redis" in str(node.fleet.gaps[0]) for node in nodes)
+    server.start()
+    await run_until(nodes, lambda: sum(n.fleet.leads for n in nodes) == 1 and sum(n.fleet.follows for n in nodes) == 1)
+    assert [one.id for node in nodes for one in node.told] == [known]
+    assert {document.id for node in nodes for document in node.bundles} == {known}
+    for node in nodes:
+        node.reader.moving = True
+    await run_until(nodes, lambda: all(node.watch.standing is None for node in nodes))
+    assert [one.id for node in nodes for one in node.told if one.ended_at is not None] == [known]
+    await end(nodes)
+    for node in nodes:
+        await node.exchange.close()

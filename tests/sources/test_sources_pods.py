@@ -1,0 +1,49 @@
+"""The job that a pod's labels name, as Kubernetes' downward API writes them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangwatch.sources.pods import name_job, parse_labels
+from hangwatch.sources.rank_environment import POD_JOB, identify_job
+
+#: As pkg/fieldpath FormatMap (Kubernetes 1.31) writes it: sorted, one a line, quoted by strconv.Quote.
+LABELS = """app="train"
+batch.kubernetes.io/job-name="llama-worker-0"
+training.kubeflow.org/job-name="llama"
+training.kubeflow.org/replica-index="0"
+"""
+
+
+def test_the_surest_label_names_the_job() -> None:
+    """Kubeflow's own before the Job that its operator made, and with the namespace, since names are of one only."""
+    assert name_job(parse_labels(LABELS), "team-a") == "team-a/llama"
+    assert name_job({"jobset.sigs.k8s.io/jobset-name": "js"}, "") == "js"
+    assert name_job({"app": "train"}, "team-a") is None
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_labels_or_none(text: str) -> None:
+    """Nothing is raised."""
+    assert all(isinstance(value, str) for value in parse_labels(text).values())
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "127.1.2.3", "::1", "0.0.0.0"])  # noqa: S104  # nothing is bound
+def test_ranks_that_meet_at_a_loopback_address_are_of_their_host(address: str) -> None:
+    """Every node has one of these, and they are different jobs."""
+    environ = {"MASTER_ADDR": address, "MASTER_PORT": "29500"}
+    assert identify_job(environ, "node7") == "node7:29500"
+    assert identify_job({**environ, "MASTER_ADDR": "10.0.0.1"}, "node7") == "10.0.0.1:29500"
+
+
+def test_a_name_given_by_its_owner_comes_first() -> None:
+    """Then the launcher's own, then Slurm's, then the pod's, then where the ranks meet."""
+    environ = {"HANGWATCH_JOB": "mine", "TORCHELASTIC_RUN_ID": "run", "SLURM_JOB_ID": "7", POD_JOB: "ns/pod"}
+    environ |= {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1"}
+    order = []
+    for name in ("HANGWATCH_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", POD_JOB, "MASTER_ADDR"):
+        order.append(identify_job(environ))
+        del environ[name]
+    assert [*order, identify_job(environ)] == ["mine", "run", "slurm-7/10.0.0.1:1", "ns/pod", "10.0.0.1:1", None]

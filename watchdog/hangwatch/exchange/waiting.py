@@ -1,0 +1,27 @@
+"""Waiting with a limit. May import the standard library only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+async def wait_within(work: Awaitable[_T], limit_s: float) -> _T:
+    """The result of ``work``; ``asyncio.TimeoutError`` where it takes longer, and then it is cancelled.
+
+    ``asyncio.wait_for`` before Python 3.12 loses a cancellation that comes in the moment the work is done (cpython#86296): a task
+    that waits in a loop then never ends.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=limit_s)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not task.done():
+        task.cancel()
+        raise asyncio.TimeoutError
+    return task.result()
