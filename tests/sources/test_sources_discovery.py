@@ -15,13 +15,13 @@ import pytest
 
 from hangwatch.model.beats import Beat
 from hangwatch.sources.discovery import Discovery, FoundJob, RankFinder, find_ranks
-from hangwatch.sources.proc import read_stat
+from hangwatch.sources.proc import node_name, read_stat
 from support import Job, JobRunner, wait_for
 
 PROGRAM = Path(__file__).resolve().parent / "rank_program.py"
 HANGING = Path(__file__).resolve().parent.parent / "fixtures" / "hanging.py"
 #: Ranks that meet at a loopback address are of this host alone, whatever port another one uses.
-HERE = f"{os.uname().nodename}:29765"
+HERE = f"{node_name()}:29765"
 PLAIN = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29765"}
 
 SPAWN = """

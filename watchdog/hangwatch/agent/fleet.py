@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import time
 import uuid
 from collections.abc import Callable, Coroutine
@@ -33,6 +32,7 @@ from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.digest import DigestRank, encode_digest
+from hangwatch.sources.proc import node_name
 
 if TYPE_CHECKING:
     from hangwatch.agent.tick import JobWatch
@@ -63,7 +63,7 @@ def name_node() -> str:
             boot = file.read(8)
     except OSError:
         boot = "0"
-    return f"{os.uname().nodename}.{boot}"
+    return f"{node_name()}.{boot}"
 
 
 def name_channel(job_id: str, master: str, world_size: int | None) -> str:
@@ -100,7 +100,7 @@ class JobFleet:
     def __post_init__(self) -> None:
         """Take up the link."""
         agent = uuid.uuid4().hex[:16]
-        self.writer = Writer(os.uname().nodename, agent, own_address(self.exchange.endpoint))
+        self.writer = Writer(node_name(), agent, own_address(self.exchange.endpoint))
         self.link = Link(
             self.exchange, self.channel, self.name, f"{self.name}/{agent}", self._write, self.wake, self.watch.ledger
         )

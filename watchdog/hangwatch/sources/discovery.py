@@ -112,7 +112,7 @@ class RankFinder:
         if claim is not None and launched_by is not None:
             inherited = (launched_by.environ or {}).get("RANK")
             if launcher in {"mpirun", "srun"} and inherited is not None:
-                claim = claim_rank(process.environ or {}, inherited, host=os.uname().nodename)
+                claim = claim_rank(process.environ or {}, inherited, host=node_name())
             elif claim.by == "env" and claim.local_rank is None and inherited == str(claim.rank) and beat is None:
                 return None  # a helper of the launcher, with the RANK of the pod around both
         placed = launcher != "plain" or (claim is not None and claim.local_rank is not None)

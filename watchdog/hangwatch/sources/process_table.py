@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from hangwatch.sources.launchers import is_python_program, name_launcher
 from hangwatch.sources.pods import pod_variables
-from hangwatch.sources.proc import Stat, inner_pid, read_link, read_stat, read_whole, start_time_s, view_of
+from hangwatch.sources.proc import Stat, inner_pid, node_name, read_link, read_stat, read_whole, start_time_s, view_of
 from hangwatch.sources.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
 
 _YOUNG_S = 10.0
@@ -91,7 +91,7 @@ class KnownProcess:
         self.environ = parse_environ(environ)
         if "KUBERNETES_SERVICE_HOST" in self.environ:
             self.environ |= pod_variables(self.pid)
-        self.claim = claim_rank(self.environ, host=os.uname().nodename)
+        self.claim = claim_rank(self.environ, host=node_name())
         self.probed = self._find_probe(self.environ.get(RUN_DIR_VARIABLE, ""))
 
     def _find_probe(self, folder: str) -> ProbedProcess | None:
