@@ -23,9 +23,9 @@ from hangwatch.agent.fleet_digest import Looked, Writer, make_digest, note_look
 from hangwatch.agent.fleet_inquiry import ANSWER_S, Inquiry
 from hangwatch.agent.fleet_link import EXPIRY_S, Link
 from hangwatch.agent.fleet_members import Member
-from hangwatch.agent.fleet_merge import merge, shorten
+from hangwatch.agent.fleet_merge import merge, shift, shorten
 from hangwatch.agent.fleet_pack import pack
-from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, Record, WireError, decode, encode
+from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, Question, Record, WireError, decode, encode
 from hangwatch.agent.suspicion import Pulse
 from hangwatch.exchange.opening import own_address
 from hangwatch.exchange.protocol import Exchange, ExchangeError
@@ -197,10 +197,8 @@ class JobFleet:
         question = await self.inquiry.ask("sites", ranks=tuple(ranks) if ranks is not None else None)
         capture = await own(capture)
         asked = {self._elsewhere[r][0].name for r in ranks if r in self._elsewhere} if ranks is not None else None
-        answers = await self.inquiry.collect(question, asked)
-        flights = {
-            r.rank: (r.identity.pid, r.flight) for a in answers.values() for r in a.ranks if r.flight is not None
-        }
+        answers = await self._gathered(question, asked)
+        flights = {r.rank: (r.identity.pid, r.flight) for a in answers for r in a.ranks if r.flight is not None}
         found = []
         for rank in capture.ranks:
             pid, flight = flights.get(rank.rank, (None, None))
@@ -214,13 +212,18 @@ class JobFleet:
         """The capture with what all nodes say of their hardware, this one's by ``own``."""
         question = await self.inquiry.ask("hardware", only=only)
         capture = await own(capture)
-        for answer in (await self.inquiry.collect(question)).values():
+        for answer in await self._gathered(question):
             capture = msgspec.structs.replace(
                 capture,
                 nodes=(*capture.nodes, *answer.nodes),
                 gaps=tuple(dict.fromkeys((*capture.gaps, *answer.gaps))),
             )
         return capture
+
+    async def _gathered(self, question: Question, among: set[str] | None = None) -> list[Capture]:
+        """The answers, their times on this node's clock."""
+        answers, members = await self.inquiry.collect(question, among), self.link.members.members
+        return [shift(a, members[name].offset_ns if name in members else 0) for name, a in answers.items()]
 
     async def spread(self, told: Told, *, announced: bool, complete: bool = False) -> None:
         """Let the others know of the incident, as it is now."""
