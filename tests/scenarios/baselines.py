@@ -114,7 +114,7 @@ class _Dumper:
         self._since = time.monotonic()
 
     def wait(self) -> None:
-        wait_for(self._done, 90.0, "the job to hang or end", poll_s=0.25)
+        wait_for(self._done, 240.0, "the job to hang or end", poll_s=0.25)
         asyncio.run(self._write(self._reader.read()[0]))
 
     def _done(self) -> bool:
@@ -122,8 +122,8 @@ class _Dumper:
         marks = sorted((pid, g.name, g.enqueued, g.completed) for pid, beat in beats.items() for g in beat.groups)
         if marks != self._marks:
             self._marks, self._since = marks, time.monotonic()
-        # A rank that is still importing moves nothing either.
-        begun = any(beat.groups for beat in beats.values()) or time.monotonic() - self._since > 4 * _STILL_S
+        # A rank that is still importing moves nothing either; beside other jobs that may take a minute.
+        begun = any(beat.groups for beat in beats.values()) or time.monotonic() - self._since > 10 * _STILL_S
         return (begun and time.monotonic() - self._since > _STILL_S) or self._job.process.poll() is not None
 
     async def _write(self, beats: Mapping[int, Beat]) -> None:
