@@ -21,7 +21,6 @@ ENLARGED = 24
 #: Truths that are not met, and why. An entry that is met by now makes its test fail: take it out then.
 BLAMED_WRONGLY = {
     "batch-without-counterpart": "whom a batch of sends and receives waits for is seen nowhere on Gloo",
-    "rendezvous-at-the-old-port": "ranks that were told different ports are taken for two jobs",
 }
 NOT_SEEN = {
     "died-and-others-linger": "nobody is in a wait for others any more, so there is no incident",

@@ -241,6 +241,22 @@ def test_root_restricts_and_remembers(stand: Stand) -> None:
     assert pids(finder.find(stranger.pid)) == {HERE: {1: stranger.pid}}
 
 
+def test_a_leftover_port_makes_no_job_of_its_own(stand: Stand) -> None:
+    """Ranks of one world that one process has started are one job, whatever port one of them was told; others stay apart."""
+    world = PLAIN | {"WORLD_SIZE": "3"}
+    rank0, rank1 = (stand.child(f"rank{r}", "torch", **world, RANK=str(r)) for r in range(2))
+    stale = stand.child("rank2", "torch", **world | {"MASTER_PORT": "29766"}, RANK="2")
+    starter = stand.start("starter", start=(rank0, rank1, stale))
+    stand.start("alone", "torch", **world | {"MASTER_PORT": "29767"}, RANK="2")
+    wanted = {r: stand.pid(f"rank{r}") for r in range(3)}
+    together = only(RankFinder().find(root=starter.pid))
+    assert {r.rank: r.pid for r in together.ranks} == wanted
+    assert {r.rank: r.meeting_port for r in together.ranks} == {0: 29765, 1: 29765, 2: 29766}
+    # Without a root there may be others' jobs between them: names alone decide.
+    everywhere = pids(find_ranks())
+    assert [sorted(everywhere[f"{node_name()}:{port}"]) for port in (29765, 29766, 29767)] == [[0, 1], [2], [2]]
+
+
 @pytest.mark.parametrize("ticks", [0, 1])
 def test_beat_of_another_start_is_ignored(stand: Stand, ticks: int) -> None:
     """A beat left by an earlier process with this pid says nothing; one of this process gives it its rank."""

@@ -42,12 +42,13 @@ class Blame:
 
 def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
     """The smaller side by what the stacks show, for ranks whose operations nobody recorded; all of them on a tie."""
-    sides: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    sides: dict[tuple[str, str, int | None, int | None], list[int]] = defaultdict(list)
     for rank in component:
         wait = views[rank].wait if rank in views else None
         created = views[rank].capture.groups_created if wait is not None and wait.kind == "group_creation" else None
         name = f"{wait.op} {wait.group}" if wait is not None else ""
-        sides[(wait.kind, name, created) if wait else ("", "", None)].append(rank)
+        port = views[rank].capture.identity.meeting_port if wait is not None and wait.kind == "initialization" else None
+        sides[(wait.kind, name, created, port) if wait else ("", "", None, None)].append(rank)
     ordered = sorted(sides.values(), key=len, reverse=True)
     if len(ordered) > 2 and len(ordered[0]) == len(ordered[1]):
         # Each in an operation of its own: ranks that are in one loop may well be, a step apart. Who has left it is not.
@@ -174,7 +175,11 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
         view = views[rank]
         wait = view.wait
         unrecorded = view.frontier is None and wait is not None
-        if unrecorded and wait is not None and (wait.kind in {"backward", "work", "store"} or not wait.exact):
+        if (
+            unrecorded
+            and wait is not None
+            and (wait.kind in {"backward", "work", "store", "initialization"} or not wait.exact)
+        ):
             return None
         if unrecorded and wait is not None and wait.kind == "collective" and not wait.default_group:
             return None

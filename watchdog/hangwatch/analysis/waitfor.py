@@ -185,7 +185,8 @@ def _companies(views: Iterable[RankView]) -> list[list[RankView]]:
         else:
             creates = wait.kind == "group_creation" and view.rank in wait.peers
             shared = (wait.kind, wait.op, wait.exact, wait.peers, wait.group, creates)
-            state = (view.capture.groups_created, view.motion.state == "stuck")
+            port = view.capture.identity.meeting_port if wait.kind == "initialization" else None
+            state = (view.capture.groups_created, view.motion.state == "stuck", port)
             found.setdefault((*shared, *state), {}).setdefault(None, []).append(view)
     return [
         company
@@ -273,6 +274,8 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
 
     def joined(other: RankView) -> bool:
         if wait.kind == "initialization":
+            if None not in (ports := {v.capture.identity.meeting_port for v in (view, other)}) and len(ports) > 1:
+                return False
             return bool(other.capture.progress) or (other.wait is not None and other.wait.kind == "initialization")
         alike = other.wait is not None and other.wait.kind == wait.kind and other.wait.op == wait.op
         return alike and other.motion.state != "stopped" and not _create_apart(view, other)

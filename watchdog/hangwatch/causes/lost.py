@@ -180,6 +180,14 @@ def init_missing(case: Case) -> Hypothesis | None:
         )
     evidence += at_stack(case, waiting[0])
     said = f"Ranks {format_ranks(waiting)} wait in init_process_group; rank {format_ranks(case.blame.culprits)} is not there."
+    told = {
+        r: v.capture.identity.meeting_port for r in (waiting[0], case.blame.culprits[0]) if (v := case.views.get(r))
+    }
+    if len(set(told.values())) > 1 and None not in told.values():
+        evidence += tuple(
+            Evidence(r, "process", f"was told to meet the others at port {port}") for r, port in told.items()
+        )
+        said = f"{said[:-1]}: it was told another port to meet at."
     started = case.capture.job.world_size
     if announced is not None and started is not None and (announced[1].world_size or 0) > started:
         said = f"{said[:-1]}: {announced[1].world_size} ranks were announced, and the launcher started {started}."

@@ -36,7 +36,10 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which process a rank is. ``start_time`` (seconds since the epoch) guards against reused pids."""
+    """Which process a rank is. ``start_time`` (seconds since the epoch) guards against reused pids.
+
+    ``meeting_port``: the port that it was told to meet the others at (``MASTER_PORT``). The host may go by several names.
+    """
 
     rank: int
     pid: int
@@ -44,6 +47,7 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     local_rank: int | None = None
     restart: int = 0
+    meeting_port: int | None = None
 
 
 class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):

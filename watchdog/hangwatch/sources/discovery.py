@@ -90,6 +90,8 @@ class RankFinder:
         jobs: dict[str, list[_Candidate]] = {}
         for candidate in [*chosen, *spawned]:
             jobs.setdefault(candidate.job_id, []).append(candidate)
+        if root is not None:
+            jobs = _put_together(jobs)
         found = tuple(_make_job(job_id, members) for job_id, members in sorted(jobs.items()))
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
 
@@ -275,6 +277,32 @@ def _is_started_by(candidate: _Candidate, ancestor: _Candidate) -> bool:
     return candidate.local_rank is not None and ancestor.local_rank is None and _key(candidate) != _key(ancestor)
 
 
+def _put_together(jobs: dict[str, list[_Candidate]]) -> dict[str, list[_Candidate]]:
+    """Parts of one job that were told different places to meet: one process started them all, and they make up one world.
+
+    A leftover port on one rank makes it a job of its own by name, and nothing else.
+    """
+    found: dict[str, list[_Candidate]] = {}
+    for job_id, members in sorted(jobs.items(), key=lambda item: (-len(item[1]), item[0])):
+        whole = next((name for name, others in found.items() if _are_parts(others, members)), job_id)
+        found.setdefault(whole, []).extend(members)
+    return found
+
+
+def _are_parts(ours: list[_Candidate], theirs: list[_Candidate]) -> bool:
+    both = [*ours, *theirs]
+    worlds, ranks = {c.world_size for c in both}, {c.rank for c in both}
+    parents = {c.process.parent for c in both}
+    size = next(iter(worlds))
+    alike = len(worlds) == len(parents) == 1 and all(c.master for c in both)
+    return alike and size is not None and len(ranks) == len(both) <= size
+
+
+def _port(master: str) -> int | None:
+    port = master.rpartition(":")[2]
+    return int(port) if port.isdigit() else None
+
+
 def _make_job(job_id: str, members: list[_Candidate]) -> FoundJob:
     """The job as a value. The newest members know its size; older ones beyond it are leftovers of a larger world."""
     node = node_name()
@@ -283,7 +311,7 @@ def _make_job(job_id: str, members: list[_Candidate]) -> FoundJob:
     if world_size is None and any(not member.placed and member.launcher == "plain" for member in members):
         world_size = max((m.world_size for m in members if m.world_size is not None), default=None)
     ranks = tuple(
-        RankIdentity(m.rank, m.process.pid, m.process.start_time, node, m.local_rank, m.restart)
+        RankIdentity(m.rank, m.process.pid, m.process.start_time, node, m.local_rank, m.restart, _port(m.master))
         for m in sorted(members, key=lambda member: member.rank)
         if world_size is None or m.rank < world_size or m.restart == newest.restart
     )
