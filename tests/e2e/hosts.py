@@ -5,6 +5,7 @@ Needs root and a kernel with network namespaces; everything is removed again, al
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from support import Job, JobRunner, wait_for
 
 #: ``SKF_AD_OFF + SKF_AD_RANDOM`` (linux/filter.h), ``TC_ACT_SHOT`` and ``TC_ACT_UNSPEC`` (linux/pkt_cls.h).
 _RANDOM, _DROP, _PASS = 2**32 - 0x1000 + 56, 2, 2**32 - 1
+_NETWORKS = itertools.count()
 _INIT = 'hostname "$0"; mount --bind "$1" /etc/hosts; ip link set lo up; sleep infinity & while :; do wait; done'
 
 
@@ -41,6 +43,13 @@ def why_not() -> str | None:
 
 def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+
+
+def kill(job: Job) -> None:
+    """End a command of a host without a word: it is a child of the one that went there."""
+    for process in psutil.Process(job.pid).children():
+        process.kill()
+    job.process.wait()
 
 
 @dataclass
@@ -123,7 +132,7 @@ class Network:
 @contextmanager
 def make_hosts(runner: JobRunner, count: int) -> Iterator[Network]:
     """So many hosts, ``n0`` and so on, at 10.77.0.1 and so on."""
-    tag = f"hw{os.getpid() % 100000}"
+    tag = f"hw{os.getpid() % 100000}{next(_NETWORKS)}"  # links go a while after their namespace
     homes = Path(tempfile.mkdtemp(prefix="hw-", dir="/tmp"))
     spaces: list[str] = []
     inits: list[subprocess.Popen[bytes]] = []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hosts import Host, Network, make_hosts, why_not
+from hosts import Host, Network, kill, make_hosts, why_not
 from watched_runs import find_bundles, read_incident
 
 from hangwatch.agent.directories import probe_environment
@@ -130,15 +129,16 @@ def test_redis_agents_and_the_lease_holder_fail_and_one_incident_remains(cluster
     """Agents, Redis and the network fail in a healthy job: nothing is told. Then a rank hangs: every node names it, one
     receiver is told once, and the incident goes on under its id when the one who told is killed."""
     redis = start_redis(cluster)
+    assert redis.job is not None
     cluster.start_receiver()
     for number in range(NODES):
         cluster.start_agent(number)
     cluster.start_job()
 
-    cluster.agents[1].send(signal.SIGKILL)
+    kill(cluster.agents[1])
     cluster.wait_for_steps(200)
     cluster.start_agent(1)
-    redis.kill()
+    kill(redis.job)
     cluster.agents[0].wait_for_output("the exchange is out of reach")
     cluster.wait_for_steps(140)
     redis.start()
@@ -163,7 +163,7 @@ def test_redis_agents_and_the_lease_holder_fail_and_one_incident_remains(cluster
         assert incident.verdict.divergence.culprit.function == "read_licence"
     wait_for(cluster.alerts, 30.0, "the alert")
     leader = cluster.leader(found)
-    cluster.agents[leader].send(signal.SIGKILL)
+    kill(cluster.agents[leader])
     others = [number for number in range(NODES) if number != leader]
     wait_for(lambda: any(len(cluster.incidents(n)[0].ranks) == NODES - 1 for n in others), 60.0, "another to take over")
     assert [incident.id for n in others for incident in cluster.incidents(n)] == [found[0].id] * 2
@@ -202,7 +202,7 @@ def test_torch_store_beside_rank_0(cluster: Cluster) -> None:
     found = cluster.wait_for_incidents(range(NODES))
     assert len({incident.id for incident in found}) == 1
     assert all(incident.verdict.culprit_ranks == (1,) for incident in found)
-    cluster.agents[0].send(signal.SIGKILL)
+    kill(cluster.agents[0])
     for number in (1, 2):
         cluster.agents[number].wait_for_output("the exchange is out of reach")
         assert len(cluster.incidents(number)) == 1
