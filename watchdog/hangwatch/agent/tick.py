@@ -46,6 +46,8 @@ SITES_LIMIT = 8
 DIGEST_SKEW_S = 2.5
 #: A process that is gone while its launcher is still at it: so long it may take the launcher to end the others.
 LOST_GRACE_S = 1.5
+#: Looks that did not bring the captures of ranks to be blamed, before these are named by their digests alone.
+UNANSWERED_LOOKS = 3
 #: So many times its patience an agent that was started anew takes until it may say that a hang it was told of is none.
 HOLD_FACTOR = 1.5
 
@@ -74,6 +76,7 @@ class JobWatch:
     training: TrainingTelemetry = field(default_factory=TrainingTelemetry)
     told: Told | None = None
     looks: int = 0
+    unanswered: int = 0
     gaps: tuple[Gap, ...] = ()
     hear: Announce = tell_nobody
     fleet: JobFleet | None = None
@@ -201,6 +204,8 @@ class JobWatch:
             if not diagnosis.case.graph.edges:
                 await self._recover(time.time_ns())
             return
+        if self.waits_for_answers(diagnosis):
+            return
         if self.standing is not None:
             if self.standing.partial and self.fleet is not None and self.fleet.leads:
                 self._make_whole(diagnosis)
@@ -208,6 +213,18 @@ class JobWatch:
                 await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=True)
             return
         await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=False)
+
+    def waits_for_answers(self, diagnosis: Diagnosis) -> bool:
+        """Whether an unproven verdict names ranks of which there is no capture, and the next look may bring one: a node that is
+        slow to answer is not to blame for what others do."""
+        named = set(diagnosis.verdict.culprit_ranks)
+        unseen = {r.rank for r in diagnosis.case.capture.ranks if not (r.processes or r.stacks)}
+        sure = diagnosis.verdict.proven or diagnosis.verdict.kind == "rank_lost"
+        if self.fleet is None or sure or named.isdisjoint(unseen):
+            self.unanswered = 0
+            return False
+        self.unanswered += 1
+        return self.unanswered <= UNANSWERED_LOOKS
 
     def _says_more(self, diagnosis: Diagnosis) -> bool:
         """Whether a diagnosis takes the place of what was told: what moved stands now, or whose node is lost is known."""
