@@ -14,7 +14,7 @@ from pathlib import Path
 import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent.parent / "watchdog")]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent / "watchdog")]
 
 with atheris.instrument_imports(include=["hangwatch"]):
     from readers import READERS, SEEDS

@@ -17,8 +17,12 @@ from hangwatch.sources.dumps.contents import Aside, Content
 from hangwatch.sources.dumps.decode import UnknownContentError, decode_content
 from hangwatch.sources.dumps.gathering import gather
 from hangwatch.sources.dumps.pyspy_text import parse_pyspy_text
+from hangwatch.sources.kernel_log import parse_line, parse_records
 from hangwatch.sources.pickles import FlightFormatError, load_pickle
+from hangwatch.sources.ras_json import RasFormatError, parse_status_json
+from hangwatch.sources.ras_text import parse_status_text
 from hangwatch.sources.stacks import StackFormatError
+from ras_server import rank, report_json, report_text
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 _TYPED = (FlightFormatError, StackFormatError, UnknownContentError, ArchiveError)
@@ -60,12 +64,27 @@ def read_job(data: bytes) -> None:
     gather(files, job="job", total=None, progress=lambda _done, _total: None)
 
 
+def read_ras(data: bytes) -> None:
+    """What answers at the port of NCCL's RAS may be anything."""
+    for parse in (parse_status_json, parse_status_text):
+        with contextlib.suppress(RasFormatError):
+            parse(data, "127.0.0.1:28028")
+
+
+def read_kernel_log(data: bytes) -> None:
+    """Records of ``/dev/kmsg``, and lines of a log file: anybody on the machine may write into it."""
+    list(parse_records(data.split(b"\0"), 0))
+    parse_line(data.decode(errors="replace"), 0)
+
+
 READERS: dict[str, Callable[[bytes], None]] = {
     "pickle": read_pickle,
     "content": read_content,
     "text": read_text,
     "archive": read_archive,
     "job": read_job,
+    "ras": read_ras,
+    "kernel": read_kernel_log,
 }
 
 
@@ -98,4 +117,9 @@ SEEDS: dict[str, Callable[[], Iterable[bytes]]] = {
     "text": _texts,
     "archive": _archives,
     "job": lambda: [b"\xff\xfe\xfd".join(_dumps()[:3])],
+    "ras": lambda: [
+        report_json([rank(n, 10 + n, {"AllReduce": 7}) for n in range(2)]),
+        report_text("1 rank is missing\n"),
+    ],
+    "kernel": lambda: [(FIXTURES / "kernel" / "oom_kill.kmsg").read_bytes().replace(b"\n", b"\n\0")],
 }

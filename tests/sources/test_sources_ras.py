@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ras_server import missing, rank, report_json, report_text, serve
 
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.devices import NodeFacts
@@ -14,6 +13,7 @@ from hangwatch.sources.rank_processes import RankProcess
 from hangwatch.sources.ras import Ras, RasError, map_ranks, parse_address
 from hangwatch.sources.ras_json import RasFormatError, parse_status_json
 from hangwatch.sources.ras_text import parse_status_text
+from ras_server import missing, rank, report_json, report_text, serve
 from support import find_free_port
 
 #: Rank N has pid 100 + N outside, and 10 + N in its own pid namespace.
