@@ -146,6 +146,10 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Hypothesis | Non
             f"function, it seems, and is in the next turn already."
         )
         return Hypothesis(RANK_CONDITIONAL, 0.55, said, at_fork(case, replace(fork, block=None)))
+    own = case.blame.waiting and fork.only == fork.mine.rank
+    if block is None and own and loop.visited is False and loop.block.kind == "while":
+        said = f"Rank {loop.inside.rank} is in `{loop.block.text}`, where rank {loop.past.rank} has never called a collective."
+        return Hypothesis(RANK_CONDITIONAL, 0.58, said, at_fork(case, fork))
     if block is None and loop.keyed:
         more = f"`{loop.block.text}`, with a collective in each, than rank {loop.past.rank}"
         said = f"Rank {loop.inside.rank} has more turns of {more}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import package_of
 from hangwatch.causes.forks import Fork, Side, find_fork, of_the_turn
 from hangwatch.causes.frames import bare, is_program, site
 from hangwatch.causes.hypothesis import Hypothesis
@@ -111,13 +112,20 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
         return Hypothesis(SKIPPED, 0.8, said, at_fork(case, fork))
     around = loop.frame.blocks
     guards = [b for b in around[around.index(loop.block) + 1 :] if b.kind == "guard"]
-    unsynced = next((b for b in around if b.kind == "with" and "no_sync" in b.text), None)
-    below = (b for f in loop.inside.tail[:-1] if is_program(f) for b in f.blocks)
-    unsynced = unsynced or next((b for b in below if b.kind == "with" and "no_sync" in b.text), None)
+    below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
+    inner = [*around[around.index(loop.block) + 1 :], *(b for f in below if f != loop.frame for b in f.blocks)]
+    unsynced = next((b for b in inner if b.kind == "with" and "no_sync" in b.text), None)
     if not guards and unsynced is not None:
         said = (
             f"Rank {past} is an operation ahead at the end of the loop: it may have had fewer batches, or one more of them "
             f"under `{unsynced.text}` (line {unsynced.line}), without the collective."
+        )
+        return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+    caught = next((b for b in inner if b.kind == "try"), None)
+    if not guards and caught is not None and package_of(loop.frame) is None:
+        said = (
+            f"Rank {past} is a turn ahead at the end of the loop: it may have had fewer batches, or left a turn by an exception "
+            f"that the `try` in line {caught.line} caught."
         )
         return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
     if not guards:
