@@ -12,7 +12,7 @@ from hangwatch.causes.frames import site
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork, at_stack
-from hangwatch.causes.sites import first_difference
+from hangwatch.causes.sites import first_difference, is_new_place
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
@@ -52,6 +52,8 @@ def inversion(case: Case) -> Hypothesis | None:
         confidence = 0.88 if _both_used(case, one, other, fronts) else 0.5
     elif fork.relation == "branch" and fork.sure and case.blame.waiting and fork.only in case.blame.waiting:
         confidence = 0.45  # the culprits have come past something, in whatever order
+    elif any(is_new_place(case, r, site(case.views[r].frames)) for r in (one, other)):
+        confidence = 0.45  # a place that no collective was ever called from has had no order
     elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
         confidence = 0.7
     else:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
+from hangwatch.causes.expressions import is_called_in_part
 from hangwatch.causes.forks import CONDITIONS, Fork, Side, find_fork, of_the_turn
 from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, site, where
 from hangwatch.causes.groups import in_point_to_point
@@ -27,7 +28,6 @@ MISMATCH = known("collective-mismatch")
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
 )
-_SHORT = re.compile(r"\b(?:any|all|next)\(")
 _CHECKPOINTS = "torch/distributed/checkpoint/"
 _NOT_SAVES = ("torch/utils/checkpoint.py", "activation_checkpointing", "checkpoint_wrapper.py")
 
@@ -89,13 +89,7 @@ def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
     for side, other in ((fork.theirs, fork.mine), (fork.mine, fork.theirs)):
         frames = [f for f in side.tail if is_program(f)]
         for callee, frame in pairwise(frames):
-            text, name = frame.source or "", re.escape(bare(callee))
-            if callee.function.endswith("<genexpr>"):
-                partly = _SHORT.search(text) is not None
-            else:
-                partly = (
-                    re.search(rf"\b(?:and|or)\b.*\b{name}\(|\b{name}\(.*\bif\b|\belse\b.*\b{name}\(", text) is not None
-                )
+            partly = is_called_in_part(frame.source or "", bare(callee))
             if partly and not any((f.file, f.line) == (frame.file, frame.line) for f in other.path):
                 return side, frame
     return None

@@ -6,6 +6,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import package_of
 from hangwatch.causes.forks import Fork, Side, find_fork, of_the_turn
 from hangwatch.causes.frames import bare, is_program, site
+from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.loops import loop_of
@@ -26,6 +27,9 @@ def skipped(case: Case) -> Hypothesis | None:
         return None
     if fork.relation == "loop":
         return _skipped_turn(case, fork)
+    mine = case.views.get(fork.mine.rank)
+    if mine is not None and in_point_to_point(mine):
+        return None  # it is no operation of all that it has come to
     if fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank and _usual(case, fork):
         said = (
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
