@@ -16,6 +16,7 @@ from hangwatch.sources.dumps.archives import ArchiveError, read_compressed, read
 from hangwatch.sources.dumps.contents import Aside, Content
 from hangwatch.sources.dumps.decode import UnknownContentError, decode_content
 from hangwatch.sources.dumps.gathering import gather
+from hangwatch.sources.dumps.limits import bounded_memory
 from hangwatch.sources.dumps.pyspy_text import parse_pyspy_text
 from hangwatch.sources.kernel_log import parse_line, parse_records
 from hangwatch.sources.pickles import FlightFormatError, load_pickle
@@ -30,8 +31,8 @@ _LIMIT_BYTES = 1 << 24
 
 
 def read_pickle(data: bytes) -> None:
-    """The unpickler alone."""
-    with contextlib.suppress(*_TYPED):
+    """The unpickler alone, within the bound that readers of files have."""
+    with contextlib.suppress(*_TYPED), bounded_memory(len(data)):
         load_pickle(data)
 
 

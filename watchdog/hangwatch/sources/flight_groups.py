@@ -15,7 +15,7 @@ from hangwatch.model.collectives import Group
 
 DEFAULT_GROUP = "default_pg"
 _UNDEFINED = "undefined"
-_RANKS = re.compile(r"\s*\[\s*(\d{1,7}(?:\s*,\s*\d{1,7})*)?\s*,?\s*\]\s*")
+_RANKS = re.compile(r"\s*\[\s*(\d{1,7}(?:\s*,\s*\d{1,7})*)?\s*,?\s*\]\s*", re.ASCII)
 _MAX_RANKS_CHARS = 1 << 20
 
 
