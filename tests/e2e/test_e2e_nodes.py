@@ -105,10 +105,6 @@ class Cluster:
         file = self.folder / "alerts"
         return file.read_text().splitlines() if file.exists() else []
 
-    def leader(self, incidents: Sequence[Incident]) -> int:
-        """The node whose bundle is the whole."""
-        return next(number for number, incident in enumerate(incidents) if len(incident.ranks) == NODES)
-
 
 @pytest.fixture
 def cluster(jobs: JobRunner, tmp_path: Path) -> Iterator[Cluster]:
@@ -125,9 +121,11 @@ def start_redis(cluster: Cluster) -> RedisServer:
     return server
 
 
-def test_redis_agents_and_the_lease_holder_fail_and_one_incident_remains(cluster: Cluster) -> None:
-    """Agents, Redis and the network fail in a healthy job: nothing is told. Then a rank hangs: every node names it, one
-    receiver is told once, and the incident goes on under its id when the one who told is killed."""
+def test_agents_redis_and_the_network_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
+    """In a healthy job an agent is killed and comes back, then Redis, then a fifth of all packets is lost: nothing is told.
+
+    Then a rank hangs: every node names it under one id, and one receiver is told.
+    """
     redis = start_redis(cluster)
     assert redis.job is not None
     cluster.start_receiver()
@@ -162,11 +160,6 @@ def test_redis_agents_and_the_lease_holder_fail_and_one_incident_remains(cluster
         assert incident.verdict.divergence.culprit is not None
         assert incident.verdict.divergence.culprit.function == "read_licence"
     wait_for(cluster.alerts, 30.0, "the alert")
-    leader = cluster.leader(found)
-    kill(cluster.agents[leader])
-    others = [number for number in range(NODES) if number != leader]
-    wait_for(lambda: any(len(cluster.incidents(n)[0].ranks) == NODES - 1 for n in others), 60.0, "another to take over")
-    assert [incident.id for n in others for incident in cluster.incidents(n)] == [found[0].id] * 2
     assert len(cluster.alerts()) == 1
     assert json.loads(cluster.alerts()[0])
 

@@ -112,4 +112,4 @@ def test_a_silent_failure_is_stopped_only_where_that_was_asked_for(runner: JobRu
     assert verdict.cause is not None
     assert verdict.cause.id == run.cause
     assert (bundle / "training.json").is_file()
-    assert "--on-silent-failure stop" in job.stderr()
+    assert "on-silent-failure stop: " in job.stderr()
