@@ -19,11 +19,11 @@ GOLDEN = Path(__file__).parent / "golden"
 BUNDLE = Path("/var/lib/hangwatch/incidents/20260528-202637-7c1f")
 
 
-def shown(incident: Incident, width: int = 80, **options: object) -> str:
+def shown(incident: Incident, width: int = 80, bundle: Path | None = BUNDLE, **options: object) -> str:
     """What a console of this width gets."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, **options)  # type: ignore[arg-type]
-    print_verdict(incident, console, bundle=BUNDLE)
+    print_verdict(incident, console, bundle=bundle)
     return stream.getvalue()
 
 
@@ -112,8 +112,10 @@ def test_a_thousand_waits_do_not_bury_the_cause() -> None:
     """Long lists are cut with the number left out."""
     incident = hang_incident()
     waits = tuple(f"rank {rank} waits" for rank in range(1000))
-    text = shown(msgspec.structs.replace(incident, verdict=msgspec.structs.replace(incident.verdict, waits=waits)))
+    incident = msgspec.structs.replace(incident, verdict=msgspec.structs.replace(incident.verdict, waits=waits))
+    text = shown(incident)
     assert "and 988 more, in incident.json" in text
+    assert "and 988 more, with --format json" in shown(incident, bundle=None)
     assert "rank 12 waits" not in text
 
 

@@ -31,18 +31,19 @@ def print_verdict(incident: Incident, console: Console, *, bundle: Path | None =
     Colour follows the console (none where it is no terminal or NO_COLOR is set). Text from the job is shown without
     control characters and never read as markup.
     """
-    emit(console, _Page(console).lines(incident, bundle))
+    emit(console, _Page(console, bundle).lines(incident))
 
 
 class _Page:
-    """One rendering: the console's width and the lines so far."""
+    """One rendering: the console's width and the lines so far. ``bundle``: where the whole document is, None if nowhere."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, bundle: Path | None) -> None:
         self.console = console
+        self.bundle = bundle
         self.width = min(console.width, _MAX_WIDTH)
         self.page: list[Text] = []
 
-    def lines(self, incident: Incident, bundle: Path | None) -> list[Text]:
+    def lines(self, incident: Incident) -> list[Text]:
         verdict = incident.verdict
         self.head(incident)
         self.listing("Why it can never resolve", [verdict.proof] if verdict.proof else [], mark="")
@@ -56,8 +57,8 @@ class _Page:
             self.cause(verdict.cause)
         self.alternatives(verdict.alternatives)
         self.listing("Not seen", list(incident.missing))
-        if bundle is not None:
-            self.page += [Text(), Text.assemble(("Bundle ", "bold"), say(str(bundle)))]
+        if self.bundle is not None:
+            self.page += [Text(), Text.assemble(("Bundle ", "bold"), say(str(self.bundle)))]
         return self.page
 
     def head(self, incident: Incident) -> None:
@@ -92,7 +93,8 @@ class _Page:
         for item in items[:_MAX_ITEMS]:
             self.add(say(item), mark=mark)
         if len(items) > _MAX_ITEMS:
-            self.add(say(f"and {len(items) - _MAX_ITEMS} more, in incident.json"), mark=mark)
+            where = "in incident.json" if self.bundle is not None else "with --format json"
+            self.add(say(f"and {len(items) - _MAX_ITEMS} more, {where}"), mark=mark)
 
     def operation(self, collective: Collective) -> None:
         number = f", sequence number {collective.seq}" if collective.seq is not None else ""
