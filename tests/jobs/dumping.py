@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -22,6 +23,7 @@ def main() -> None:
     if rank != 1:
         dist.all_reduce(torch.ones(2), group=pair)
     work = dist.all_gather([torch.ones(4) for _ in range(3)], torch.ones(4), async_op=True) if rank != 1 else None
+    time.sleep(4.0)  # who dumps has waited: an operation that has only just begun is no hang
     for form, data in (
         ("pickle", c10d._dump_fr_trace(includeCollectives=True, includeStackTraces=True, onlyActive=False)),
         ("json", c10d._dump_fr_trace_json(includeCollectives=True)),
