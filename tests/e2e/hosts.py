@@ -20,8 +20,6 @@ import psutil
 
 from support import Job, JobRunner, wait_for
 
-#: ``SKF_AD_OFF + SKF_AD_RANDOM`` (linux/filter.h), ``TC_ACT_SHOT`` and ``TC_ACT_UNSPEC`` (linux/pkt_cls.h).
-_RANDOM, _DROP, _PASS = 2**32 - 0x1000 + 56, 2, 2**32 - 1
 _NETWORKS = itertools.count()
 _INIT = 'hostname "$0"; mount --bind "$1" /etc/hosts; ip link set lo up; sleep infinity & while :; do wait; done'
 
@@ -30,7 +28,7 @@ def why_not() -> str | None:
     """Why there can be no such hosts here; None where there can."""
     if os.geteuid() != 0:
         return "hosts of their own need root (network namespaces)"
-    missing = [tool for tool in ("ip", "tc", "unshare", "nsenter") if shutil.which(tool) is None]
+    missing = [tool for tool in ("ip", "unshare", "nsenter") if shutil.which(tool) is None]
     if missing:
         return f"hosts of their own need {', '.join(missing)} (Debian: iproute2, util-linux)"
     name = f"hwtry{os.getpid()}"
@@ -90,20 +88,6 @@ class Host:
     def mend(self) -> None:
         """Bring its link up again."""
         _ip("link", "set", self.outer, "up")
-
-    def lose(self, share: float) -> None:
-        """Let its link lose so much of what comes and goes, at random; 0: nothing.
-
-        By a classic packet filter, which any kernel with traffic control has: one random number, and a comparison.
-        """
-        subprocess.run(["tc", "qdisc", "del", "dev", self.outer, "clsact"], check=False, capture_output=True)
-        if share > 0:
-            subprocess.run(["tc", "qdisc", "add", "dev", self.outer, "clsact"], check=True, capture_output=True)
-            limit = int(share * 2**32)
-            program = f"4,32 0 0 {_RANDOM},53 1 0 {limit},6 0 0 {_DROP},6 0 0 {_PASS}"
-            for way in ("ingress", "egress"):
-                command = ["tc", "filter", "add", "dev", self.outer, way, "bpf", "da", "bytecode", program]
-                subprocess.run(command, check=True, capture_output=True)
 
     def processes(self) -> list[psutil.Process]:
         """All that runs on it, below its first process."""

@@ -121,8 +121,8 @@ def start_redis(cluster: Cluster) -> RedisServer:
     return server
 
 
-def test_agents_redis_and_the_network_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
-    """In a healthy job an agent is killed and comes back, then Redis, then a fifth of all packets is lost: nothing is told.
+def test_agents_and_redis_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
+    """In a healthy job an agent is killed and comes back, then Redis: nothing is told.
 
     Then a rank hangs: every node names it under one id, and one receiver is told.
     """
@@ -141,11 +141,6 @@ def test_agents_redis_and_the_network_fail_and_nobody_is_blamed(cluster: Cluster
     cluster.wait_for_steps(140)
     redis.start()
     cluster.agents[0].wait_for_output("the exchange is back")
-    for host in cluster.nodes:
-        host.lose(0.2)
-    cluster.wait_for_steps(5)  # a lost packet costs a connection seconds
-    for host in cluster.nodes:
-        host.lose(0.0)
     assert not any(cluster.incidents(number) for number in range(NODES))
 
     cluster.hang(2)
