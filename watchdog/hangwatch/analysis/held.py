@@ -21,13 +21,13 @@ _LOCK_FILES = {
     "/portalocker/": ("acquire", "__enter__", "lock"),
 }
 #: System calls on a file that return at once where its storage answers.
-_FILE_CALLS = frozenset(
+FILE_CALLS = frozenset(
     {
         "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "open", "openat", "openat2",
         "stat", "lstat", "newfstatat", "statx", "getdents64", "fsync", "fdatasync", "flock", "rename", "unlink", "unlinkat",
     }
 )  # fmt: skip
-_DEVICES = ("/dev/pts/", "/dev/tty", "/dev/console")
+_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 def find_lock_file(frames: Sequence[Frame]) -> Frame | None:
@@ -39,6 +39,11 @@ def find_lock_file(frames: Sequence[Frame]) -> Frame | None:
     return None
 
 
+def is_terminal(path: str) -> bool:
+    """Whether a path is that of a terminal: whoever reads it waits for a person."""
+    return path.startswith(_TERMINALS)
+
+
 def is_held(view: RankView) -> bool:
     """Whether a rank stands still behind a file: in state D in its last samples, at a lock file, or in a call on a path."""
     if view.motion.state != "stuck" or view.wait is not None or view.frontier is not None or not view.capture.processes:
@@ -47,8 +52,8 @@ def is_held(view: RankView) -> bool:
         return True
     samples = view.capture.processes[-2:]
     path = samples[-1].blocked_on or ""
-    on_file = path.startswith("/") and not path.startswith(_DEVICES)
-    return all(s.state == "D" for s in samples) or (on_file and samples[-1].syscall in _FILE_CALLS)
+    on_file = path.startswith("/") and not is_terminal(path)
+    return all(s.state == "D" for s in samples) or (on_file and samples[-1].syscall in FILE_CALLS)
 
 
 def all_held(views: Mapping[int, RankView], world: Sequence[int]) -> bool:

@@ -99,9 +99,10 @@ def _first_of_run(case: Case, key: GroupKey, seq: int, one: int, other: int) -> 
 
 def is_new_place(case: Case, rank: int, place: Site | None) -> bool:
     """Whether a rank is at a place that no collective of any rank has been issued from, as far as call sites were recorded."""
-    recorded = [o for r in case.views for o in case.history.of(r) if o.frames and o.completed]
-    own = sum(o.frames is not None for o in case.history.of(rank))
-    return place is not None and own > 2 and all(_site(o) != place for o in recorded)
+    if place is None or sum(o.frames is not None for o in case.history.of(rank)) <= 2:
+        return False
+    # Lazily: of a large job's records most are never looked at.
+    return all(_site(o) != place for r in case.views for o in case.history.of(r) if o.frames and o.completed)
 
 
 @dataclass(frozen=True)

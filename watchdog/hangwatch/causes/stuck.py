@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.held import find_lock_file
+from hangwatch.analysis.held import FILE_CALLS, find_lock_file, is_terminal
 from hangwatch.analysis.places import user_frame
 from hangwatch.analysis.views import RankView
 from hangwatch.causes.frames import calls
@@ -33,15 +33,18 @@ _FILE_CHANNELS = re.compile(
     r"pipe_read|pipe_write|pipe_wait|fifo|nfs|rpc_|fuse|request_wait|lustre|ceph|cifs|smb|gpfs|folio|io_schedule|wait_on_page|jbd2|xfs_|ext4_|flock|fcntl_setlk|posix_lock"
 )
 _SOCKET_CHANNELS = re.compile(r"sk_wait|wait_woken|inet_|unix_stream|tcp_")
-_CALLS = frozenset(
-    {
-        "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "open", "openat", "openat2",
-        "stat", "lstat", "newfstatat", "statx", "getdents64", "fsync", "fdatasync", "flock", "close", "unlink", "unlinkat",
-        "rename", "mkdir", "access", "faccessat", "faccessat2", "sendfile", "copy_file_range", "fallocate", "ftruncate",
-    }
-)  # fmt: skip
+_CALLS = FILE_CALLS | {
+    "access",
+    "close",
+    "copy_file_range",
+    "faccessat",
+    "faccessat2",
+    "fallocate",
+    "ftruncate",
+    "mkdir",
+    "sendfile",
+}
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
-_TERMINAL = re.compile(r"/dev/(?:pts/|tty|console)")
 #: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
 STALE_BEAT_S = 2.0
 
@@ -70,7 +73,7 @@ def debugger(case: Case) -> Hypothesis | None:
             return Hypothesis(
                 DEBUGGER, 0.95 if reading else 0.7, said, (*at_stack(case, rank, asking), *at_process(case, rank))
             )
-        if last is not None and last.syscall in {"read", "readv"} and _TERMINAL.match(last.blocked_on or ""):
+        if last is not None and last.syscall in {"read", "readv"} and is_terminal(last.blocked_on or ""):
             said = f"Rank {rank} reads from its terminal and waits for somebody to type."
             return Hypothesis(DEBUGGER, 0.92, said, (*at_process(case, rank), *at_stack(case, rank)))
     return None
