@@ -2,8 +2,9 @@
 
 One real agent (a job's watch and its part in the fleet) in a process of its own, a real redis-server, and a process that
 speaks for all other nodes: their digests each second with all that a look adds, their asking for the lease and the notice, and
-their captures when asked (a recorded hang's, of real shape). After some healthy seconds one rank is in another operation than
-all others.
+their captures when asked (a recorded hang's, of real shape). These are made before the hang: in a fleet each node makes its own
+at the same time, and here one process would have to make a thousand. After some healthy seconds one rank is in another
+operation than all others.
 """
 
 from __future__ import annotations
@@ -28,10 +29,9 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "causes"), str(ROOT / 
 
 from simulated import Node  # noqa: E402
 
-from hangwatch.agent.fleet import name_channel  # noqa: E402
+from hangwatch.agent.fleet import FEWEST_OPERATIONS, OPERATIONS_IN_ALL, name_channel  # noqa: E402
 from hangwatch.agent.fleet_link import EXPIRY_S  # noqa: E402
 from hangwatch.agent.fleet_merge import shift, shorten  # noqa: E402
-from hangwatch.agent.fleet_pack import pack  # noqa: E402
 from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, decode, encode  # noqa: E402
 from hangwatch.exchange.redis import RedisExchange  # noqa: E402
 from hangwatch.model.capture import Capture, Job, RankCapture  # noqa: E402
@@ -44,6 +44,7 @@ from hangwatch.model.digest import (  # noqa: E402
     DigestRank,
     encode_digest,
 )
+from hangwatch.model.packing import Packed, pack  # noqa: E402
 from recorded import load  # noqa: E402
 
 RANKS = 8
@@ -92,14 +93,19 @@ def make_entry(rank: int, *, waits: bool, steps: int, still_s: float) -> DigestR
     )
 
 
-def capture_of(node: int, world: int, culprit: int, began_ns: int) -> Capture:
-    """A node's capture, as of now."""
+def capture_of(node: int, world: int, culprit: int, began_ns: int, at_ns: int) -> Capture:
+    """A node's capture as of ``at_ns``."""
     recorded = load("rank_conditional")
-    now_ns = time.time_ns()
-    moved = shift(recorded, now_ns - recorded.at_ns)
+    moved = shift(recorded, at_ns - recorded.at_ns)
     ranks = range(node * RANKS, (node + 1) * RANKS)
     made = tuple(make_rank(moved.ranks[r % 2], r, world, culprit, began_ns) for r in ranks)
-    return Capture(Job("benchmark", world), now_ns, made)
+    return Capture(Job("benchmark", world), at_ns, made)
+
+
+def prepare(node: int, world: int, culprit: int, began_ns: int) -> Packed:
+    """A node's answer, short of the number of the question."""
+    operations = max(FEWEST_OPERATIONS, OPERATIONS_IN_ALL // world)
+    return pack(shorten(capture_of(node, world, culprit, began_ns, began_ns + 10**9), operations))
 
 
 def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
@@ -117,17 +123,13 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
         "3@cccccccccccccccccccccccc",
     ]
     groups = tuple(DigestGroup(k, label) for k, label in zip(keys, ("default_pg", "tp", "dp", "pp"), strict=True))
-    began_ns, answered, count, sizes = 0, "", 0, []
-    while True:
+    began_ns, answered, count, sizes = pipe.recv(), "", 0, []
+    prepared = {node: prepare(node, world, culprit, began_ns) for node in range(1, nodes)}
+    pipe.send("ready")
+    while not pipe.poll():
         started = time.monotonic()
-        if pipe.poll():
-            order = pipe.recv()
-            if order == "stop":
-                pipe.send(sizes)
-                return
-            began_ns = order
         count += 1
-        hung = began_ns > 0
+        hung = time.time_ns() > began_ns
         still_s = (time.time_ns() - began_ns) / 1e9 if hung else 0.01
         batch = client.pipeline(transaction=False)
         for node in range(1, nodes):
@@ -152,42 +154,48 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
         if notice is not None and notice.question is not None and notice.question.id != answered:
             answered = notice.question.id
             for node in range(1, nodes):
-                if notice.question.ranks is not None and not {r // RANKS for r in notice.question.ranks} & {node}:
-                    continue
-                capture = capture_of(node, world, culprit, began_ns or time.time_ns())
-                short = notice.question.operations or OPERATIONS
-                capture = shorten(capture, short)
-                data = encode(Answer(WIRE_VERSION, answered, pack(capture)))
-                sizes.append(len(data))
-                client.set(f"{key}:blob:{answered}/node{node}.0", data, px=60_000)
+                wanted = notice.question.ranks
+                if wanted is None or {r // RANKS for r in wanted} & {node}:
+                    data = encode(Answer(WIRE_VERSION, answered, prepared[node]))
+                    sizes.append(len(data))
+                    client.set(f"{key}:blob:{answered}/node{node}.0", data, px=60_000)
         period_s = 0.2 if hung else 1.0
         time.sleep(max(0.0, period_s - (time.monotonic() - started)))
+    pipe.recv()
+    pipe.send(sizes)
 
 
 async def lead(nodes: int, url: str, crowd: Connection, folder: Path) -> tuple[float, float, float, str]:
     """The agent with the lease: CPU seconds a healthy second, seconds to the verdict, CPU seconds of that, and what it says."""
     world = nodes * RANKS
     culprit = world - 3
-    capture = capture_of(0, world, culprit, time.time_ns())
+    # As long as it takes to prepare, to meet all nodes, and to be healthy.
+    began_ns = time.time_ns() + int((HEALTHY_S + 10.0 + 0.06 * nodes) * 1e9)
+    crowd.send(began_ns)
+    capture = capture_of(0, world, culprit, began_ns, time.time_ns())
+    while not crowd.poll():
+        await asyncio.sleep(0.1)
+    crowd.recv()
     node = Node("node0.0", RedisExchange(url), folder, msgspec.structs.replace(capture), tuple(range(RANKS)))
     node.reader.moving = True
     while len(node.fleet.link.members.members) < nodes - 1:
         await node.tick()
         await asyncio.sleep(0.5)
-    cpu, began = time.process_time(), time.monotonic()
-    while time.monotonic() - began < HEALTHY_S:
+    while time.time_ns() < began_ns - (HEALTHY_S + 0.5) * 1e9:
         await node.tick()
         await asyncio.sleep(1.0)
+    cpu, began = time.process_time(), time.monotonic()
+    while time.time_ns() < began_ns:
+        await node.tick()
+        await asyncio.sleep(min(1.0, max(0.0, (began_ns - time.time_ns()) / 1e9)))
     round_s = (time.process_time() - cpu) / (time.monotonic() - began)
-    began_ns, cpu, began = time.time_ns(), time.process_time(), time.monotonic()
-    own = capture_of(0, world, culprit, began_ns)
-    node.reader.capture, node.reader.began_s, node.reader.moving = own, began, False
+    cpu, began = time.process_time(), time.monotonic()
+    node.reader.capture, node.reader.began_s, node.reader.moving = capture, began, False
 
     async def look() -> Capture:
-        return capture_of(0, world, culprit, began_ns)
+        return capture_of(0, world, culprit, began_ns, time.time_ns())
 
     node.watch.look_here = look  # type: ignore[method-assign]
-    crowd.send(began_ns)
     while not node.told and time.monotonic() - began < 90.0:
         await node.tick()
         await asyncio.sleep(0.1)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangwatch.agent.fleet_merge import shift
-from hangwatch.agent.fleet_pack import Commons, Packed, pack, unpack
 from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, WireError, decode, encode
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import Group, GroupProgress
+from hangwatch.model.packing import Commons, Packed, pack, unpack
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "causes"))
 from recorded import NAMES, load

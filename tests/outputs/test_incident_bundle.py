@@ -102,10 +102,8 @@ def test_a_bundle_has_the_documented_files_for_its_owner_alone(tmp_path: Path) -
     finally:
         os.umask(old)
     found = {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
-    files = {"incident.json", "capture.json", "stacks.txt", "stacks.speedscope.json", "report.html"} | {
-        f"ranks/{rank}/{name}.json" for rank in (0, 1) for name in ("stacks", "flight_recorder", "process")
-    }
-    assert found == dict.fromkeys(files, 0o600) | dict.fromkeys(["ranks", "ranks/0", "ranks/1"], 0o700)
+    texts = {"incident.json", "capture.json", "ranks.jsonl", "stacks.jsonl", "stacks.txt"}
+    assert found == dict.fromkeys(texts | {"stacks.speedscope.json", "report.html"}, 0o600)
     assert [stat.S_IMODE(place.stat().st_mode) for place in (folder, folder.parent)] == [0o700, 0o700]
     assert folder == tmp_path / "deep" / "state" / "incidents" / hang_incident().id
 
@@ -131,44 +129,89 @@ def test_a_path_that_is_no_utf8_is_stored_all_the_same(tmp_path: Path) -> None:
     assert read.job.id == "job-\\udcff"
 
 
+def change_line(file: Path, number: int, content: bytes) -> bytes:
+    """Put something else in the place of a line; returns what it was."""
+    lines = file.read_bytes().splitlines()
+    before, lines[number] = lines[number], content
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    return before
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"capture_at_ns": "x"}'])
-def test_a_broken_file_of_a_rank_is_a_gap(tmp_path: Path, content: bytes) -> None:
-    """Damage to one rank's flight record costs that record and nothing else."""
+def test_a_broken_line_of_a_rank_is_a_gap(tmp_path: Path, content: bytes) -> None:
+    """Damage to one rank's line costs that rank and nothing else."""
     folder = write_bundle(tmp_path, hang_incident(), hang_capture())
-    (folder / "ranks" / "1" / "flight_recorder.json").write_bytes(content)
+    change_line(folder / "ranks.jsonl", 1, content)
     incident, capture = read_bundle(folder)
     assert incident == hang_incident()
-    assert capture.ranks[0] == hang_capture().ranks[0]
-    assert capture.ranks[1].flight is None
-    assert capture.ranks[1].stacks == hang_capture().ranks[1].stacks
-    (gap,) = set(capture.gaps) - set(hang_capture().gaps)
-    assert (gap.source, gap.rank) == ("bundle", 1)
-    assert gap.reason.startswith("flight_recorder.json is damaged")
+    assert capture.ranks == hang_capture().ranks[:1]
+    first, second = [gap for gap in capture.gaps if gap not in hang_capture().gaps]
+    assert first.reason.startswith("line 2 of ranks.jsonl is damaged")
+    assert second == Gap("bundle", "ranks.jsonl has no line of it that can be read", 1)
 
 
-def test_a_rank_without_identity_is_a_gap(tmp_path: Path) -> None:
-    """A missing process.json, or a FIFO in its place, takes the rank out and says so."""
+def test_a_broken_stack_costs_those_who_stood_in_it(tmp_path: Path) -> None:
+    """All else of such a rank is there, and the gap says whose stacks are not."""
     folder = write_bundle(tmp_path, hang_incident(), hang_capture())
-    (folder / "ranks" / "0" / "process.json").unlink()
-    os.mkfifo(folder / "ranks" / "0" / "process.json")
-    (folder / "ranks" / "1" / "process.json").unlink()
+    line = msgspec.json.decode((folder / "ranks.jsonl").read_bytes().splitlines()[1])
+    ((_, (place, *_)), *_) = line["stacks"]
+    change_line(folder / "stacks.jsonl", place, b"?")
+    _, capture = read_bundle(folder)
+    assert capture.ranks[1].flight == hang_capture().ranks[1].flight
+    assert capture.ranks[1].stacks != hang_capture().ranks[1].stacks
+    assert Gap("bundle", "stacks.jsonl lacks stacks of it, or is of another capture", 1) in capture.gaps
+
+
+def test_what_ranks_have_in_common_is_written_once(tmp_path: Path) -> None:
+    """A bundle of a thousand ranks in one group is not a thousand lists of a thousand ranks, nor as many stacks."""
+    world = Group("0", tuple(range(1000)), "default_pg")
+    frames = tuple(Frame(f"function_{k}", "train.py", k) for k in range(40))
+    thread = ThreadStack(1, "MainThread", True, True, False, frames)
+    ranks = tuple(
+        RankCapture(
+            RankIdentity(rank, rank + 1, 1.0),
+            stacks=(StackSample(1, (thread,)),),
+            flight=FlightRecord(
+                1, "json", "2.10", tuple(Operation(k, world, k, "all_reduce", False, 1) for k in range(9)), ()
+            ),
+        )
+        for rank in world.ranks
+    )
+    capture = Capture(Job("j", 1000), 1, ranks)
+    folder = write_bundle(tmp_path, hang_incident(), capture)
+    assert read_bundle(folder)[1] == capture
+    sizes = {name: (folder / name).stat().st_size for name in ("ranks.jsonl", "stacks.jsonl", "capture.json")}
+    assert sizes["ranks.jsonl"] < 2_000_000
+    assert sizes["stacks.jsonl"] < 10_000
+    assert sizes["capture.json"] < 20_000
+
+
+def test_ranks_that_cannot_be_opened_are_a_gap(tmp_path: Path) -> None:
+    """A FIFO in the place of the ranks is not waited for, and neither is a missing file."""
+    folder = write_bundle(tmp_path, hang_incident(), hang_capture())
+    (folder / "ranks.jsonl").unlink()
+    os.mkfifo(folder / "ranks.jsonl")
+    (folder / "stacks.jsonl").unlink()
     _, capture = read_bundle(folder)
     assert capture.ranks == ()
     assert [str(gap) for gap in capture.gaps[1:]] == [
-        "bundle of rank 0: process.json is not a regular file",
-        "bundle of rank 1: process.json is missing",
+        "bundle: stacks.jsonl is missing",
+        "bundle: ranks.jsonl is not a regular file",
+        "bundle of rank 0: ranks.jsonl has no line of it that can be read",
+        "bundle of rank 1: ranks.jsonl has no line of it that can be read",
     ]
 
 
-def test_ranks_of_two_captures_are_never_mixed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["ranks.jsonl", "stacks.jsonl"])
+def test_ranks_of_two_captures_are_never_mixed(tmp_path: Path, name: str) -> None:
     """A file that an interrupted update left behind is a gap and no evidence."""
     folder = write_bundle(tmp_path, hang_incident(), hang_capture())
-    old = (folder / "ranks" / "1" / "stacks.json").read_bytes()
+    old = (folder / name).read_bytes()
     write_bundle(tmp_path, hang_incident(), msgspec.structs.replace(hang_capture(), at_ns=AT_NS + 7))
-    (folder / "ranks" / "1" / "stacks.json").write_bytes(old)
+    (folder / name).write_bytes(old)
     _, capture = read_bundle(folder)
-    assert capture.ranks[1].stacks == ()
-    assert Gap("bundle", "stacks.json belongs to another capture", 1) in capture.gaps
+    assert all(rank.stacks == () for rank in capture.ranks)
+    assert any("another capture" in gap.reason and gap.rank == 1 for gap in capture.gaps)
 
 
 def test_a_broken_document_leaves_the_capture_readable(tmp_path: Path) -> None:

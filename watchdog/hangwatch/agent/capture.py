@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -224,22 +224,25 @@ def keep_recent(capture: Capture, window_s: float) -> Capture:
     return msgspec.structs.replace(capture, ranks=ranks)
 
 
-async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Sequence[int] | None = None) -> Capture:
-    """The capture with call sites in the flight records of ``ranks`` (None: of all); its own samples are kept.
+async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Collection[int]) -> Capture:
+    """The capture with call sites in the flight records of ``ranks``, which are on this node; all else is kept.
 
     Call sites need the rank's GIL for a moment, and CPU time of its own that must not pass for motion: so they are asked
     for after the samples, and only of ranks that are found to hang.
     """
     beats = reader.read()[0] if reader is not None else {}
-    asked = [r.identity for r in capture.ranks if ranks is None or r.rank in ranks]
-    records = await _fetch_records(asked, beats, call_sites=True)
+    here = [r for r in capture.ranks if r.rank in ranks]
+    records = await _fetch_records([r.identity for r in here], beats, call_sites=True)
     found = {
         pid: await source_lines.shared.attach_to_record(pid, record)
         for pid, record in records.items()
         if isinstance(record, FlightRecord) and record.source == "pickle"
     }
-    with_sites = (msgspec.structs.replace(r, flight=found.get(r.identity.pid, r.flight)) for r in capture.ranks)
-    return hide_secrets(msgspec.structs.replace(capture, ranks=tuple(with_sites)))
+    with_sites = tuple(msgspec.structs.replace(r, flight=found.get(r.identity.pid, r.flight)) for r in here)
+    # What other nodes have sent they have been through themselves: their processes' environments are not to be read here.
+    hidden = hide_secrets(msgspec.structs.replace(capture, ranks=with_sites))
+    changed = {r.rank: r for r in hidden.ranks}
+    return msgspec.structs.replace(hidden, ranks=tuple(changed.get(r.rank, r) for r in capture.ranks))
 
 
 async def _fetch_records(

@@ -24,7 +24,6 @@ from hangwatch.agent.fleet_inquiry import ANSWER_S, Inquiry
 from hangwatch.agent.fleet_link import EXPIRY_S, Link
 from hangwatch.agent.fleet_members import Member
 from hangwatch.agent.fleet_merge import merge, shift, shorten
-from hangwatch.agent.fleet_pack import pack
 from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, Question, Record, WireError, decode, encode
 from hangwatch.agent.suspicion import Pulse
 from hangwatch.exchange.opening import own_address
@@ -32,6 +31,7 @@ from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.digest import DigestRank, encode_digest
+from hangwatch.model.packing import pack
 from hangwatch.sources.proc import node_name
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ _AGAIN_S = 30.0
 #: So long a node whose ranks are all gone stays with the others, who may be waiting for them.
 LINGER_S = 60.0
 #: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
-_OPERATIONS = 200_000
-_FEWEST_OPERATIONS = 24
+OPERATIONS_IN_ALL = 200_000
+FEWEST_OPERATIONS = 24
 
 _Elsewhere = dict[int, tuple[Member, DigestRank]]
 
@@ -180,7 +180,7 @@ class JobFleet:
     async def gather(self, own: Coroutine[None, None, Capture]) -> Capture:
         """A capture of all nodes at once; ``own`` makes this node's."""
         elsewhere = self._elsewhere
-        each = max(_FEWEST_OPERATIONS, _OPERATIONS // max(1, len(elsewhere)))
+        each = max(FEWEST_OPERATIONS, OPERATIONS_IN_ALL // max(1, len(elsewhere)))
         question = await self.inquiry.ask("look", operations=each if each < 2000 else None)
         capture = await own
         self._note(capture)

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from hangwatch.agent.fleet_link import Link
-from hangwatch.agent.fleet_pack import Commons, unpack
 from hangwatch.agent.fleet_wire import Answer, Question, QuestionKind, decode
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture
+from hangwatch.model.packing import Commons, unpack
 
 log = logging.getLogger("hangwatch")
 

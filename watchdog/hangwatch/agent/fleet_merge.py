@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from hangwatch.agent.fleet_members import Member
+from hangwatch.analysis.lanes import condense
 from hangwatch.model.capture import Capture, Gap, RankCapture, SilentNode
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Ledger, Operations
 from hangwatch.model.digest import Digest, DigestRank
@@ -57,22 +58,22 @@ def _shift_flight(flight: FlightRecord, by_ns: int) -> FlightRecord:
 
 
 def shorten(capture: Capture, operations: int | None) -> Capture:
-    """The capture with so many of each rank's last operations, None for all."""
-    if operations is None:
-        return capture
+    """The capture with so many of each rank's last operations, None for all, as columns: whoever diagnoses a large job has
+    no time to build them all."""
     ranks = tuple(
         _replace(r, flight=_shorten_flight(r.flight, operations)) if r.flight is not None else r for r in capture.ranks
     )
     return _replace(capture, ranks=ranks)
 
 
-def _shorten_flight(flight: FlightRecord, operations: int) -> FlightRecord:
-    if len(flight.operations) <= operations or isinstance(flight.operations, Ledger):
+def _shorten_flight(flight: FlightRecord, most: int | None) -> FlightRecord:
+    operations = flight.operations
+    if isinstance(operations, Ledger):
         return flight
     # What has not completed is never left out, however old it is.
-    start = len(flight.operations) - operations
-    kept = tuple(o for at, o in enumerate(flight.operations) if at >= start or not o.completed)
-    return _replace(flight, operations=kept, whole=False)
+    start = len(operations) - most if most is not None else 0
+    kept = tuple(o for at, o in enumerate(operations) if at >= start or not o.completed)
+    return _replace(flight, operations=condense(kept), whole=flight.whole and len(kept) == len(operations))
 
 
 def merge(

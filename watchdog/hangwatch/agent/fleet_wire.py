@@ -7,8 +7,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from hangwatch.agent.fleet_pack import Packed
 from hangwatch.model.incident import Incident
+from hangwatch.model.packing import Packed
 
 WIRE_VERSION = 1
 #: What one node may send: some ten times what its ranks ever had to tell.

@@ -20,9 +20,7 @@ from hangwatch.sources.dumps.gathering import Progress, gather
 #: Where the files tell when they were written, an operation younger than this was no wait yet: a step may take two seconds.
 MIN_WAIT_S = 2.5
 #: The files of a bundle that are read again, below its folder.
-_BUNDLE_FILE = re.compile(
-    r"(?P<root>(?:.*/)?)(?P<name>incident\.json|capture\.json|ranks/\d{1,7}/(?:stacks|flight_recorder|process)\.json)"
-)
+_BUNDLE_FILE = re.compile(r"(?P<root>(?:.*/)?)(?P<name>(?:incident|capture)\.json|(?:ranks|stacks)\.jsonl)")
 _HEADS = frozenset({"incident.json", "capture.json"})
 _REASONS = 3
 
@@ -87,7 +85,6 @@ def _read_found_bundle(path: Path, bundles: Mapping[str, Mapping[str, Content]],
         with tempfile.TemporaryDirectory(prefix="hangwatch-") as folder:
             for name, content in files.items():
                 place = Path(folder, name)  # one of a few fixed names, whatever the archive calls it
-                place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(read_content(content))
             before, capture = read_bundle(Path(folder))
         return Evidence(capture, before)

@@ -123,5 +123,5 @@ class SilenceWatch:
             confirmed_ns=time.time_ns(),
             id=standing.incident.id if standing is not None else None,
         )
-        self.told = keep(self.state_dir, incident, diagnosis, capture)
+        self.told = await keep(self.state_dir, incident, diagnosis, capture)
         await self.announce(self.told.incident, self.told.path)

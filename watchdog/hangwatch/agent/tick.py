@@ -192,7 +192,7 @@ class JobWatch:
         self.trail.trim(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.held_s) * 1e9))
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
         capture, _ = await asyncio.gather(self.capture(), self.node.begin(alive))
-        diagnosis = diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
+        diagnosis = await self._diagnose(capture, patience)
         if self.standing is None or self.standing.incident.verdict.kind == "straggler":
             diagnosis = await self._with_hardware(diagnosis, patience)
         kind = diagnosis.verdict.kind
@@ -208,11 +208,19 @@ class JobWatch:
             return
         if self.standing is not None:
             if self.standing.partial and self.fleet is not None and self.fleet.leads:
-                self._make_whole(diagnosis)
+                await self._make_whole(diagnosis)
             if self._says_more(diagnosis):
                 await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=True)
             return
         await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=False)
+
+    async def _diagnose(self, capture: Capture, patience: Patience, before: Diagnosis | None = None) -> Diagnosis:
+        """The diagnosis; of thousands of ranks it takes seconds, in which beats, the lease and the page go on.
+
+        ``before``: that of the same capture, some of whose ranks tell more now.
+        """
+        case = before.case if before is not None else None
+        return await asyncio.to_thread(diagnose, capture, patience=patience, min_wait_s=MIN_WAIT_S, before=case)
 
     def waits_for_answers(self, diagnosis: Diagnosis) -> bool:
         """Whether an unproven verdict names ranks of which there is no capture, and the next look may bring one: a node that is
@@ -236,14 +244,14 @@ class JobWatch:
         lost = verdict.kind == "rank_lost" and silent.issuperset({*verdict.culprit_ranks, *told.culprit_ranks})
         return told.kind == "straggler" or (told.kind == "stall" and lost)
 
-    def _make_whole(self, diagnosis: Diagnosis) -> None:
+    async def _make_whole(self, diagnosis: Diagnosis) -> None:
         """Whoever told of the incident is gone, and the whole bundle with it, perhaps: this is the whole now."""
         if self.told is None:
             return
         told = self.told.incident
         entries = make_incident(diagnosis, detected_ns=diagnosis.case.capture.at_ns, confirmed_ns=None, id=told.id)
         incident = msgspec.structs.replace(told, job=entries.job, ranks=entries.ranks, missing=entries.missing)
-        self.told = keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
+        self.told = await keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
 
     async def adopt(self, incident: Incident, capture: Capture, node: str) -> None:
         """Keep an incident that another node, ``node``, has told of, with a bundle of this node's own ranks."""
@@ -253,7 +261,7 @@ class JobWatch:
         if not known and (self.state_dir / "incidents" / incident.id).exists():
             self.told = Told(incident, diagnosis, None)  # nodes that share a home: the whole bundle is there already
         elif not known or (self.told is not None and self.told.path is not None):
-            self.told = keep(self.state_dir, incident, diagnosis, self._judged(capture))
+            self.told = await keep(self.state_dir, incident, diagnosis, self._judged(capture))
         else:
             self.told = Told(incident, diagnosis, None)
         self.told.heard = self.told.partial = True
@@ -295,16 +303,16 @@ class JobWatch:
             capture = await self.hardware_here(case.capture, only)
         if capture is case.capture:
             return diagnosis
-        return diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
+        return await self._diagnose(capture, patience, before=diagnosis)
 
     async def _with_call_sites(self, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
         """The same diagnosis with the call sites of both sides, where ranks parted: their history tells why."""
         blame = diagnosis.case.blame
         if blame.shape != "cycle" and (blame.parting is None or not blame.parting.mismatch):
             return diagnosis
-        wanted = {r for r in diagnosis.case.representatives() if r is not None} | set(blame.component[:SITES_LIMIT])
+        wanted = {r for r in diagnosis.case.representatives if r is not None} | set(blame.component[:SITES_LIMIT])
         capture = await self._add_sites(diagnosis.case.capture, sorted(wanted))
-        again = diagnose(capture, patience=patience, min_wait_s=MIN_WAIT_S)
+        again = await self._diagnose(capture, patience, before=diagnosis)
         return again if again.verdict.kind == diagnosis.verdict.kind else diagnosis
 
     async def _add_sites(self, capture: Capture, ranks: list[int] | None) -> Capture:
@@ -332,7 +340,7 @@ class JobWatch:
             onset_ns=onset_ns,
             id=self.told.incident.id if same and self.told is not None else None,
         )
-        self.told = keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
+        self.told = await keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
         leading = self.fleet is not None and self.fleet.leads
         if self.fleet is not None and leading:  # first, so that whoever takes over goes on with this one
             await self.fleet.spread(self.told, announced=False)
@@ -369,7 +377,7 @@ class JobWatch:
             missing=tuple(dict.fromkeys((*told.incident.missing, *missing(capture)))),
         )
         try:
-            write_bundle(self.state_dir, incident, self._judged(capture))
+            await asyncio.to_thread(write_bundle, self.state_dir, incident, self._judged(capture))
         except BundleError as error:
             log.warning("%s", error)
             return

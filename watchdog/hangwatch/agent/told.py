@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Told:
         self.incident = ended(self.incident, at_ns)
         if self.path is not None:
             try:
-                write_bundle(state_dir, self.incident, None)
+                await asyncio.to_thread(write_bundle, state_dir, self.incident, None)
             except BundleError as error:
                 log.warning("%s", error)
         await announce(self.incident, self.path)
@@ -50,11 +51,11 @@ async def tell_nobody(incident: Incident, path: Path | None) -> None:
     del incident, path
 
 
-def keep(state_dir: Path, incident: Incident, diagnosis: Diagnosis, capture: Capture) -> Told:
+async def keep(state_dir: Path, incident: Incident, diagnosis: Diagnosis, capture: Capture) -> Told:
     """Write the bundle, before anybody is told; where it cannot be written, the incident says so."""
     path: Path | None = None
     try:
-        path = write_bundle(state_dir, incident, capture)
+        path = await asyncio.to_thread(write_bundle, state_dir, incident, capture)
     except BundleError as error:
         log.warning("%s", error)
         incident = msgspec.structs.replace(incident, missing=(*incident.missing, f"bundle: {error}"))

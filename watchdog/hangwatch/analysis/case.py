@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from hangwatch.analysis.alignment import History
 from hangwatch.analysis.blame import Blame, assign_blame
@@ -17,6 +18,9 @@ from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import SourceLine
 from hangwatch.model.stacks import Frame
+
+#: So many of a rank's last collectives are compared with the others', and so many operations in all.
+_FEWEST_ALIKE, _MOST_ALIKE, _COMPARED = 8, 48, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class Case:
                 return own.frames
         return self.views[rank].frames if rank in self.views else ()
 
+    @cached_property
     def representatives(self) -> tuple[int | None, int | None]:
         """One culprit and one of the others, whose lines are shown: on a tie, two ranks of different sides."""
         culprits, others = self.blame.culprits, self.blame.waiting
@@ -96,19 +101,21 @@ class Case:
     def _path(self, rank: int) -> tuple[tuple[str, int], ...]:
         return tuple((f.file, f.line) for f in reversed(self.side_frames(rank)))
 
-    def _likeness(self, culprit: int, last: int = 48) -> Mapping[int, int]:
+    def _likeness(self, culprit: int) -> Mapping[int, int]:
         """In how many of a rank's last collectives each other rank has taken part as it did: ranks may have roles."""
         alike: Counter[int] = Counter()
+        # In a large job fewer tell as much: there are as many more ranks in each role.
+        last = max(_FEWEST_ALIKE, min(_MOST_ALIKE, _COMPARED // len(self.world)))
         for own in self.history.of(culprit)[-last:]:
             if not own.p2p:
                 role = (own.op, own.input_sizes, own.output_sizes)
-                here = self.history.at(own.group.key, own.seq)
-                alike.update(r for r, o in here.items() if (o.op, o.input_sizes, o.output_sizes) == role)
+                here = self.history.at(own.group.key, own.seq).kinds()
+                alike.update(r for r, o in here if (o.op, o.input_sizes, o.output_sizes) == role)
         return alike
 
     def lines(self) -> tuple[SourceLine | None, SourceLine | None]:
         """The user's lines on both sides."""
-        culprit, other = self.representatives()
+        culprit, other = self.representatives
         return source_lines(
             self.side_frames(culprit) if culprit is not None else (),
             self.side_frames(other) if other is not None else (),
@@ -128,13 +135,17 @@ def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]
     return tuple(sorted(set(range(size)) | {c.rank for c in capture.ranks}))
 
 
-def build_case(capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: float | None = None) -> Case:
+def build_case(
+    capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: float | None = None, before: Case | None = None
+) -> Case:
     """Analyse a capture. Operations in flight for less than ``min_wait_s`` seconds are no waits yet.
 
     ``motion_window_s``: how far back a rank must not have moved to be called stuck (None: as far as samples reach).
+    ``before``: the case of the same capture, with the same window, when some of its ranks told less; what is known of the
+    others is not found out again.
     """
     since_ns = 0 if motion_window_s is None else int(capture.at_ns - motion_window_s * 1e9)
-    views = view_ranks(capture, since_ns)
+    views = view_ranks(capture, since_ns, before.views if before is not None else {})
     history = History(capture.ranks)
     world = world_of(capture, views)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from hangwatch.analysis.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.motion import Motion, read_motion, still_since_ns
@@ -191,8 +192,15 @@ def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
     )
 
 
-def view_ranks(capture: Capture, since_ns: int = 0) -> Mapping[int, RankView]:
-    """All ranks of the capture, by global rank."""
+def view_ranks(
+    capture: Capture, since_ns: int = 0, known: Mapping[int, RankView] = MappingProxyType({})
+) -> Mapping[int, RankView]:
+    """All ranks of the capture, by global rank. Views that are ``known`` stand where they are of the very same rank capture."""
     silent = {rank for node in capture.silent for rank in node.ranks}
-    views = {c.rank: view_rank(c, since_ns) for c in sorted(capture.ranks, key=lambda c: c.rank)}
+
+    def view(one: RankCapture) -> RankView:
+        found = known.get(one.rank)
+        return found if found is not None and found.capture is one else view_rank(one, since_ns)
+
+    views = {c.rank: view(c) for c in sorted(capture.ranks, key=lambda c: c.rank)}
     return {r: replace(v, silent=True) if r in silent else v for r, v in views.items()}

@@ -51,14 +51,17 @@ class Diagnosis:
     onset_ns: int | None
 
 
-def diagnose(capture: Capture, *, patience: Patience | None = None, min_wait_s: float = 0.0) -> Diagnosis:
+def diagnose(
+    capture: Capture, *, patience: Patience | None = None, min_wait_s: float = 0.0, before: Case | None = None
+) -> Diagnosis:
     """Diagnose a capture.
 
     ``patience``: how long what cannot be proven may last; None when a person asks about a job that hangs, and whatever
     stands still counts. ``min_wait_s``: operations younger than this are no waits yet.
+    ``before``: the case of the same capture, with the same patience, when some of its ranks told less.
     """
     window_s = patience.motion_window_s if patience is not None else None
-    case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s)
+    case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before)
     silent = diagnose_training(capture.training, capture.job.world_size)
     if silent is not None:  # whoever looked did so for that, at ranks in the middle of their steps
         return Diagnosis(silent.verdict, case, None, silent.onset_ns)
@@ -225,7 +228,7 @@ def _collective(case: Case) -> Collective | None:
 
 
 def _divergence(case: Case) -> Divergence | None:
-    one, other = case.representatives()
+    one, other = case.representatives
     difference = first_difference(case, one, other) if one is not None and other is not None else None
     if difference is not None and one is not None and other is not None:
         return _silent_divergence(case, difference, one, other)

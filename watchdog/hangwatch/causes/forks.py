@@ -98,7 +98,7 @@ def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, 
 
 def find_fork(case: Case) -> Fork | None:
     """The fork between the culprits' side and the others', at the first operation that was issued from two places."""
-    one, other = case.representatives()
+    one, other = case.representatives
     return fork_of(case, one, other) if one is not None and other is not None else None
 
 

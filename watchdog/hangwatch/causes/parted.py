@@ -239,7 +239,7 @@ def mismatch(case: Case) -> Hypothesis | None:
     wrong_pair = parting is not None and parting.mismatch
     if not wrong_pair and (case.blame.shape != "cycle" or _in_store(case)):
         return None
-    one, other = case.representatives()
+    one, other = case.representatives
     shown = tuple(r for r in (one, other) if r is not None)
     evidence = at_recorder(case, shown) + tuple(e for r in shown for e in at_stack(case, r))
     if parting is not None and wrong_pair:

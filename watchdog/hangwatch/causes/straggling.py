@@ -27,6 +27,8 @@ LONG_S = 240.0
 UNHEARD_OF = 8.0
 UNHEARD_OF_FLOOR_S = 3.0
 _STEPS_ON_RECORD = 8
+#: So many operations before the pending one tell of a habit; in a large job fewer, so that so many arrivals are read in all.
+_FEWEST_ARRIVALS, _MOST_ARRIVALS, _ARRIVALS_IN_ALL = 8, 32, 1 << 16
 _COMPILERS = frozenset(
     {"nvcc", "cicc", "ptxas", "cc1plus", "cc1", "g++", "gcc", "clang", "clang++", "ninja", "c++", "ld", "hipcc"}
 )
@@ -171,15 +173,16 @@ class _Arrival:
         return None if own is None else (own - (self.before_last if own == self.last else self.last)) / 1e9
 
 
-def _arrivals(case: Case, last: int = 32) -> tuple[_Arrival, ...]:
+def _arrivals(case: Case) -> tuple[_Arrival, ...]:
     """The last operations before the pending one in its group, to which two ranks or more have come."""
     operation = case.operation
     if operation is None:
         return ()
     key = operation.group.key
+    last = max(_FEWEST_ARRIVALS, min(_MOST_ARRIVALS, _ARRIVALS_IN_ALL // len(case.world)))
     found = []
     for seq in range(operation.seq - 1, max(0, operation.seq - 1 - last), -1):
-        at_ns = {rank: o.created_ns for rank, o in case.history.at(key, seq).items()}
+        at_ns = dict(case.history.at(key, seq).created_ns())
         if len(at_ns) > 1:
             before_last, latest = sorted(at_ns.values())[-2:]
             found.append(_Arrival(at_ns, latest, before_last))

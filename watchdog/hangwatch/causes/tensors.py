@@ -16,7 +16,7 @@ DTYPES = known("dtype-mismatch")
 def tensors(case: Case) -> Hypothesis | None:
     """One operation by name and place in the program, and yet the sides brought different sizes or types."""
     parting = case.blame.parting
-    one, other = case.representatives()
+    one, other = case.representatives
     if parting is None or one is None or other is None:
         return None
     here = case.history.at(parting.group.key, parting.seq)

@@ -91,7 +91,7 @@ async def _dump_job(
         gaps=gaps,
         with_values=with_values,
     )
-    capture = await add_hardware(await add_call_sites(capture, reader), node)
+    capture = await add_hardware(await add_call_sites(capture, reader, [r.rank for r in job.ranks]), node)
     diagnosis = diagnose(capture, min_wait_s=_MIN_WAIT_S)
     incident = make_incident(
         diagnosis,

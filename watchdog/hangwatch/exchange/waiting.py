@@ -19,9 +19,15 @@ async def wait_within(work: Awaitable[_T], limit_s: float) -> _T:
     try:
         await asyncio.wait({task}, timeout=limit_s)
     except asyncio.CancelledError:
-        task.cancel()
+        _end(task)
         raise
     if not task.done():
-        task.cancel()
+        _end(task)
         raise asyncio.TimeoutError
     return task.result()
+
+
+def _end(task: asyncio.Future[_T]) -> None:
+    task.cancel()
+    # What it fails with while it is ended is nobody's business any more.
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

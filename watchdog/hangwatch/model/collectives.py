@@ -159,6 +159,14 @@ class Ledger(msgspec.Struct, frozen=True):
         for kind, record, seq, created_ns, state in zip(places, records, seqs, created, self.states, strict=True):
             yield _called(kinds[kind], record, seq, created_ns, state)
 
+    def kind_at(self, place: int) -> Operation:
+        """A call of the same kind as the one at a place (from 0); its numbers and times are another's."""
+        return self.kinds[memoryview(self.kind).cast("I")[place]]
+
+    def created_ns_at(self, place: int) -> int:
+        """When the operation at a place (from 0) was enqueued."""
+        return int(memoryview(self.created_ns).cast("q")[place])
+
     def in_flight(self) -> tuple[Operation, ...]:
         """Those that have not completed, found without building the others."""
         states = self.states

@@ -6,6 +6,7 @@ Analysis, causes and outputs all speak of ranks and lines, and must speak of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from zlib import crc32
 
@@ -42,6 +43,7 @@ def format_members(ranks: Sequence[int], limit_chars: int = 40) -> str:
     return f"{ordered[0]}..{ordered[-1]}, {len(ordered)} ranks, {crc32(text.encode()):08x}"
 
 
+@lru_cache(maxsize=1 << 14)
 def short_path(file: str) -> str:
     """A file as people name it: ``torch/x.py`` inside site-packages or the standard library, else two components.
 

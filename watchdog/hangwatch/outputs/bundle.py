@@ -2,18 +2,20 @@
 
 May import the model and the other outputs. Layout, JSON of the model's own structs where nothing else is said::
 
-    STATE_DIR/incidents/ID/incident.json                   the contract: hangwatch.model.incident, written last
-                          /capture.json                    job, time, ranks, gaps, and what the nodes say of their hardware
-                          /stacks.txt                      the merged tree of the last main-thread stacks
-                          /stacks.speedscope.json          the same and each rank's own, for speedscope
-                          /report.html                     all of it for people, in one file
-                          /training.json                   what training said of itself, where that is the matter
-                          /ranks/RANK/stacks.json          samples in order of time
-                          /ranks/RANK/flight_recorder.json flight record and progress
-                          /ranks/RANK/process.json         identity, process samples, beat age, errors in the log
+    STATE_DIR/incidents/ID/incident.json           the contract: hangwatch.model.incident, written last
+                          /capture.json            job, time, ranks, groups, gaps, and what the nodes say of their hardware
+                          /ranks.jsonl             a line a rank: identity, processes, flight record, progress, errors in
+                                                   its log, stack samples in order of time
+                          /stacks.jsonl            a line a stack, deepest frame first: those that the ranks refer to
+                          /stacks.txt              the merged tree of the last main-thread stacks
+                          /stacks.speedscope.json  the same and each rank's own, for speedscope
+                          /report.html             all of it for people, in one file
+                          /training.json           what training said of itself, where that is the matter
 
-Every file of a rank bears the time of its capture: a writer that was killed half-way leaves files of two captures side
-by side, and ranks seen at different times must never be compared.
+Ranks of one program stand in the same few stacks, and every operation names a group that may have thousands of members: each
+stack and group is there once, and a line of a rank has its place in the table (``model.packing``; a group's name is its place).
+Lines and tables bear the time of their capture: a writer that was killed half-way leaves files of two captures side by side,
+and what was seen at different times must never be compared.
 """
 
 from __future__ import annotations
@@ -22,21 +24,20 @@ import datetime
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity, SilentNode
-from hangwatch.model.collectives import FlightRecord, GroupProgress
+from hangwatch.model.capture import Capture, Gap, Job, RankCapture, SilentNode
+from hangwatch.model.collectives import Group
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
-from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import StackSample
+from hangwatch.model.packing import Frames, PackedGroup, PackedRank, PackedStack, Packer, unpack_groups, unpack_rank
 from hangwatch.model.telemetry import TrainingSeries, to_plain
-from hangwatch.outputs.files import encode, write_files
+from hangwatch.outputs.files import encode, encode_line, write_files
 from hangwatch.outputs.report import render_report
 from hangwatch.outputs.speedscope import encode_speedscope
 from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
@@ -57,6 +58,7 @@ class _CaptureFile(msgspec.Struct, frozen=True):
     gaps: tuple[Gap, ...]
     nodes: tuple[NodeFacts, ...] = ()
     silent: tuple[SilentNode, ...] = ()
+    groups: tuple[PackedGroup, ...] = ()
 
 
 class _TrainingFile(msgspec.Struct, frozen=True):
@@ -64,26 +66,17 @@ class _TrainingFile(msgspec.Struct, frozen=True):
     training: TrainingSeries
 
 
-class _StacksFile(msgspec.Struct, frozen=True):
+class _RankLine(msgspec.Struct, frozen=True):
+    rank: int
     capture_at_ns: int
-    samples: tuple[StackSample, ...]
+    seen: RankCapture
+    stacks: tuple[PackedStack, ...]
 
 
-class _FlightFile(msgspec.Struct, frozen=True):
+class _StackLine(msgspec.Struct, frozen=True):
+    stack: int
     capture_at_ns: int
-    flight: FlightRecord | None
-    progress: tuple[GroupProgress, ...] | None
-
-
-class _ProcessFile(msgspec.Struct, frozen=True):
-    capture_at_ns: int
-    identity: RankIdentity
-    processes: tuple[ProcessSample, ...]
-    beat_age_s: float | None
-    log_error: tuple[str, ...]
-    groups_created: int | None = None
-    thread_error: tuple[str, ...] = ()
-    handled_error: tuple[str, ...] = ()
+    frames: Frames
 
 
 def is_incident_id(text: str) -> bool:
@@ -119,42 +112,37 @@ def write_bundle(state_dir: Path, incident: Incident, capture: Capture | None) -
     return folder
 
 
-def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iterator[tuple[str, bytes]]:
+def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iterator[tuple[str, Iterable[bytes]]]:
     if capture is not None:
-        at_ns = capture.at_ns
+        packer = Packer(encode_line)
+        yield "ranks.jsonl", _rank_lines(capture, packer)
+        # Only now the tables are whole.
+        yield "stacks.jsonl", _stack_lines(capture.at_ns, packer.frames)
         ranks = tuple(rank.rank for rank in capture.ranks)
-        yield (
-            "capture.json",
-            encode(_CaptureFile(capture.job, at_ns, ranks, capture.gaps, capture.nodes, capture.silent)),
+        header = _CaptureFile(
+            capture.job, capture.at_ns, ranks, capture.gaps, capture.nodes, capture.silent, packer.groups
         )
-        for rank in capture.ranks:
-            place = f"ranks/{rank.rank}"
-            yield (
-                f"{place}/process.json",
-                encode(
-                    _ProcessFile(
-                        at_ns,
-                        rank.identity,
-                        rank.processes,
-                        rank.beat_age_s,
-                        rank.log_error,
-                        rank.groups_created,
-                        rank.thread_error,
-                        rank.handled_error,
-                    )
-                ),
-            )
-            yield f"{place}/stacks.json", encode(_StacksFile(at_ns, rank.stacks))
-            yield f"{place}/flight_recorder.json", encode(_FlightFile(at_ns, rank.flight, rank.progress))
+        yield "capture.json", [encode(header)]
         if capture.training is not None:
-            yield "training.json", encode(to_plain(_TrainingFile(at_ns, capture.training)))
+            yield "training.json", [encode(to_plain(_TrainingFile(capture.at_ns, capture.training)))]
         tree = merge_main_stacks(capture)
-        yield "stacks.txt", _text(render_tree(tree))
-        yield "stacks.speedscope.json", encode_speedscope(incident, capture)
-        yield "report.html", _text(render_report(incident, capture, tree))
+        yield "stacks.txt", [_text(render_tree(tree))]
+        yield "stacks.speedscope.json", [encode_speedscope(incident, capture)]
+        yield "report.html", [_text(render_report(incident, capture, tree))]
     else:
-        yield "report.html", _text(render_report(incident, _stored(folder)))
-    yield "incident.json", encode(incident)
+        yield "report.html", [_text(render_report(incident, _stored(folder)))]
+    yield "incident.json", [encode(incident)]
+
+
+def _rank_lines(capture: Capture, packer: Packer) -> Iterator[bytes]:
+    for rank in capture.ranks:
+        packed = packer.pack(rank)
+        yield encode_line(_RankLine(rank.rank, capture.at_ns, packed.rank, packed.stacks)) + b"\n"
+
+
+def _stack_lines(at_ns: int, stacks: Iterable[bytes]) -> Iterator[bytes]:
+    for place, frames in enumerate(stacks):
+        yield b'{"stack":%d,"capture_at_ns":%d,"frames":%s}\n' % (place, at_ns, frames)
 
 
 def _stored(folder: Path) -> Capture | None:
@@ -185,8 +173,7 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
     incident = _read(path / "incident.json", Incident, gaps)
     header = _read(path / "capture.json", _CaptureFile, gaps)
     if header is not None:
-        ranks = [_read_rank(path / "ranks" / str(rank), rank, header.at_ns, gaps) for rank in header.ranks]
-        found = tuple(rank for rank in ranks if rank is not None)
+        found = tuple(_read_ranks(path, header, gaps))
         training = _read_training(path, header.at_ns, gaps)
         return incident, Capture(
             header.job, header.at_ns, found, header.gaps + tuple(gaps), header.nodes, training, header.silent
@@ -208,36 +195,63 @@ def _read_training(path: Path, at_ns: int, gaps: list[Gap]) -> TrainingSeries | 
     return found.training if found is not None else None
 
 
-def _read_rank(place: Path, rank: int, at_ns: int, gaps: list[Gap]) -> RankCapture | None:
-    process = _read(place / "process.json", _ProcessFile, gaps, rank)
-    stacks = _read(place / "stacks.json", _StacksFile, gaps, rank)
-    flight = _read(place / "flight_recorder.json", _FlightFile, gaps, rank)
-    if process is None:  # without its identity a rank is nobody; the gap says so
-        return None
-    if process.capture_at_ns != at_ns or process.identity.rank != rank:
-        gaps.append(Gap("bundle", "process.json belongs to another capture or rank", rank))
-        return None
-    if stacks is not None and stacks.capture_at_ns != at_ns:
-        gaps.append(Gap("bundle", "stacks.json belongs to another capture", rank))
-        stacks = None
-    if flight is not None and flight.capture_at_ns != at_ns:
-        gaps.append(Gap("bundle", "flight_recorder.json belongs to another capture", rank))
-        flight = None
-    return RankCapture(
-        identity=process.identity,
-        processes=process.processes,
-        stacks=stacks.samples if stacks is not None else (),
-        flight=flight.flight if flight is not None else None,
-        progress=flight.progress if flight is not None else None,
-        beat_age_s=process.beat_age_s,
-        log_error=process.log_error,
-        groups_created=process.groups_created,
-        thread_error=process.thread_error,
-        handled_error=process.handled_error,
-    )
+def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[RankCapture]:
+    """The ranks that the header names, as far as their lines and what these refer to can be read."""
+    try:
+        groups = unpack_groups(header.groups)
+    except ValueError as error:
+        gaps.append(Gap("bundle", f"capture.json {error}"))
+        return
+    stacks: dict[int, Frames] = {}
+    for stack in _read_lines(path / "stacks.jsonl", _StackLine, gaps):
+        if stack.capture_at_ns == header.at_ns:
+            stacks[stack.stack] = stack.frames
+    lines = {line.rank: line for line in _read_lines(path / "ranks.jsonl", _RankLine, gaps)}
+    for rank in header.ranks:
+        line = lines.get(rank)
+        if line is None:
+            gaps.append(Gap("bundle", "ranks.jsonl has no line of it that can be read", rank))
+        elif line.capture_at_ns != header.at_ns or line.seen.rank != rank:
+            gaps.append(Gap("bundle", "its line in ranks.jsonl belongs to another capture or rank", rank))
+        else:
+            yield from _unpack(line, groups, stacks, gaps)
 
 
-def _read(file: Path, shape: type[_T], gaps: list[Gap], rank: int | None = None) -> _T | None:
+def _unpack(
+    line: _RankLine, groups: Sequence[Group], stacks: Mapping[int, Frames], gaps: list[Gap]
+) -> Iterator[RankCapture]:
+    kept = tuple(sample for sample in line.stacks if stacks.keys() >= set(sample.frames))
+    if len(kept) < len(line.stacks):
+        gaps.append(Gap("bundle", "stacks.jsonl lacks stacks of it, or is of another capture", line.rank))
+    try:
+        yield unpack_rank(PackedRank(line.seen, kept), groups, stacks)
+    except ValueError as error:
+        gaps.append(Gap("bundle", f"its line in ranks.jsonl {error}", line.rank))
+
+
+def _read_lines(file: Path, shape: type[_T], gaps: list[Gap]) -> Iterator[_T]:
+    """The file's lines as far as they can be read; the first that cannot is a gap. Only regular files are opened."""
+    decoder = msgspec.json.Decoder(shape)
+    damaged = None
+    try:
+        if not file.exists():
+            damaged = f"{file.name} is missing"
+        elif not file.is_file():
+            damaged = f"{file.name} is not a regular file"
+        else:
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    try:
+                        yield decoder.decode(line)
+                    except _UNDECODABLE as error:
+                        damaged = damaged or f"line {number} of {file.name} is damaged: {error}"
+    except OSError as error:
+        damaged = f"{file.name} cannot be read: {error.strerror or error}"
+    if damaged is not None:
+        gaps.append(Gap("bundle", damaged))
+
+
+def _read(file: Path, shape: type[_T], gaps: list[Gap]) -> _T | None:
     """The file's value, or None and a gap. Only regular files are opened: reading a FIFO would never end."""
     try:
         if not file.exists():
@@ -251,7 +265,7 @@ def _read(file: Path, shape: type[_T], gaps: list[Gap], rank: int | None = None)
         reason = f"{file.name} cannot be read: {error.strerror or error}"
     except _UNDECODABLE as error:
         reason = f"{file.name} is damaged: {error}"
-    gaps.append(Gap("bundle", reason, rank))
+    gaps.append(Gap("bundle", reason))
     return None
 
 

@@ -12,11 +12,15 @@ import msgspec
 
 def encode(value: object) -> bytes:
     """Readable JSON (indent 2). Lone surrogates, as in paths that are no UTF-8, become the text ``\\udcXX``."""
+    return msgspec.json.format(encode_line(value), indent=2) + b"\n"
+
+
+def encode_line(value: object) -> bytes:
+    """The same on one line, without its end."""
     try:
-        plain = msgspec.json.encode(value)
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        plain = msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
-    return msgspec.json.format(plain, indent=2) + b"\n"
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
 
 
 def _encodable(value: object) -> object:
@@ -29,8 +33,8 @@ def _encodable(value: object) -> object:
     return value
 
 
-def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
-    """Write all of ``contents`` (path below ``folder``, bytes) or, when one of them fails, none; files are 0600.
+def write_files(folder: Path, contents: Iterable[tuple[str, Iterable[bytes]]]) -> None:
+    """Write all of ``contents`` (name within ``folder``, its parts) or, when one of them fails, none; files are 0600.
 
     All are staged beside their place before the first is put there, so a full disk is met while nothing has changed.
     They are put in place in the order given; the last one is flushed to disk, then so is the folder.
@@ -40,13 +44,10 @@ def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     """
     staged: list[tuple[Path, Path]] = []
     try:
-        for relative, data in contents:
-            target = folder / relative
-            for parent in reversed(Path(relative).parents):
-                (folder / parent).mkdir(mode=0o700, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-            staged.append((temporary, target))
-            _write(temporary, data)
+        for name, parts in contents:
+            temporary = folder / f".{name}.{os.getpid()}.tmp"
+            staged.append((temporary, folder / name))
+            _write(temporary, parts)
         if staged:
             _flush(staged[-1][0])
         while staged:
@@ -61,13 +62,13 @@ def write_files(folder: Path, contents: Iterable[tuple[str, bytes]]) -> None:
         _flush(folder)
 
 
-def _write(file: Path, data: bytes) -> None:
+def _write(file: Path, parts: Iterable[bytes]) -> None:
     # O_NOFOLLOW and O_EXCL: in a folder that others could once write, a planted link must not be written through.
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
+            stream.writelines(parts)
     except OSError as error:
         error.filename = error.filename or str(file)
         raise

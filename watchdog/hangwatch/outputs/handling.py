@@ -49,7 +49,7 @@ def read_handling(bundle: Path) -> Handling:
 
 def _write(bundle: Path, handling: Handling) -> None:
     try:
-        write_files(bundle, [(FILE, encode(handling))])
+        write_files(bundle, [(FILE, [encode(handling)])])
     except OSError as error:
         log.warning("cannot write %s to %s: %s", FILE, bundle, error.strerror or error)
 
