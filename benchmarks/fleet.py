@@ -33,6 +33,7 @@ from hangwatch.agent.fleet import FEWEST_OPERATIONS, OPERATIONS_IN_ALL, name_cha
 from hangwatch.agent.fleet_link import EXPIRY_S  # noqa: E402
 from hangwatch.agent.fleet_merge import shift, shorten  # noqa: E402
 from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, decode, encode  # noqa: E402
+from hangwatch.agent.service import collect_less_often  # noqa: E402
 from hangwatch.exchange.redis import RedisExchange  # noqa: E402
 from hangwatch.model.capture import Capture, Job, RankCapture  # noqa: E402
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation  # noqa: E402
@@ -167,6 +168,7 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
 
 async def lead(nodes: int, url: str, crowd: Connection, folder: Path) -> tuple[float, float, float, str]:
     """The agent with the lease: CPU seconds a healthy second, seconds to the verdict, CPU seconds of that, and what it says."""
+    collect_less_often()
     world = nodes * RANKS
     culprit = world - 3
     # As long as it takes to prepare, to meet all nodes, and to be healthy.
