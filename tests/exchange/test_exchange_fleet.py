@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from servers import RedisServer
 from simulated import Node, run_until, spread_ranks
 
-from hangwatch.agent import fleet_link, fleet_members
+from hangwatch.agent import fleet, fleet_link, fleet_members
+from hangwatch.agent.reopening import LeftOpen
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.exchange.local import LocalExchange
@@ -94,6 +96,47 @@ async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
     await run_until([second], lambda: second.told)
     assert [(one.id, one.ended_at is not None) for one in second.told] == [(first.told[0].id, True)]
     await end([second])
+
+
+async def test_one_that_was_not_there_goes_on_with_the_incident(tmp_path: Path) -> None:
+    """Its agent was started when all who know of the incident were gone: it takes it up under its id, and tells of its end."""
+    shared = LocalExchange()
+    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
+    await run_until(nodes, lambda: all(node.bundles for node in nodes))
+    known = leader(nodes).told[0].id
+    for node in nodes:
+        await node.die()
+    late = Node(nodes[1].name, shared, tmp_path / "late", nodes[1].whole, nodes[1].ranks)
+    await run_until([late], lambda: late.fleet.leads and late.watch.standing and not late.watch.standing.heard)
+    assert [document.id for document in late.bundles] == [known]
+    assert late.told == []
+    late.reader.moving = True
+    await run_until([late], lambda: late.told)
+    assert [(one.id, one.ended_at is not None) for one in late.told] == [(known, True)]
+    await end([late])
+
+
+async def test_one_that_comes_back_learns_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agent died in the middle of an incident, and is started again when the others have long forgotten its end."""
+    monkeypatch.setattr(fleet, "FORGOTTEN_S", 1.0)
+    shared = LocalExchange()
+    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
+    await run_until(nodes, lambda: all(node.bundles for node in nodes))
+    first = leader(nodes)
+    second = next(node for node in nodes if node is not first)
+    await first.die()
+    second.reader.moving = True
+    await run_until([second], lambda: second.told)
+    shared._kept = {place: kept for place, kept in shared._kept.items() if place[0] not in {"notice", "blob"}}
+    back = Node(first.name, shared, first.state_dir, first.whole, first.ranks)
+    back.reader.moving = True
+    identities = tuple(back.watch.ranks.values())
+    left = LeftOpen(first.told[0], first.whole, first.state_dir / "incidents" / first.told[0].id, identities)
+    back.watch.take_up(left, time.monotonic())
+    assert back.watch.standing is not None
+    await run_until([second, back], lambda: back.watch.standing is None)
+    assert [(document.id, document.ended_at is not None) for document in back.bundles] == [(first.told[0].id, True)]
+    await end([second, back])
 
 
 class Failing(LocalExchange):

@@ -47,6 +47,8 @@ _POLL_S = 0.1
 _NOTICE_S = 120.0
 _CAPTURE_S = 60.0
 _AGAIN_S = 30.0
+#: An incident that nobody has put up for so long is over, for all that whoever leads can see.
+FORGOTTEN_S = 90.0
 #: So long a node whose ranks are all gone stays with the others, who may be waiting for them.
 LINGER_S = 60.0
 #: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
@@ -93,6 +95,7 @@ class JobFleet:
     _record: Record | None = None
     _revision: int = 0
     _spread_s: float = 0.0
+    _known_s: float | None = None
     _elsewhere: _Elsewhere = field(default_factory=dict)
     _gone_since_s: float | None = None
     _left: bool = False
@@ -145,12 +148,18 @@ class JobFleet:
     async def lead(self) -> None:
         """Take up the incident that the one before has left, and keep it known."""
         await self._read_record()
-        watch, now_s = self.watch, self.link.clock()
+        watch, record, now_s = self.watch, self._record, self.link.clock()
+        self._known_s = now_s
+        if record is not None and record.incident.ended_at is None:
+            if watch.told is not None and watch.told.incident.id == record.incident.id:
+                if not watch.told.active:  # it has ended while the others could not be told
+                    await self.spread(watch.told, announced=True)
+            elif watch.standing is None:  # whoever has told of it is gone, and this agent was not there then
+                await watch.adopt(record.incident, await watch.look_here(), record.node)
         told = watch.told
         if told is not None and told.active and told.heard:
             told.heard = False
-            record = self._record
-            if record is None or not record.announced:
+            if record is None or record.incident.id != told.incident.id or not record.announced:
                 await watch.announce(told.incident, told.path)
             await self.spread(told, announced=True)
         elif told is not None and now_s - self._spread_s >= _AGAIN_S and told.active:
@@ -160,17 +169,18 @@ class JobFleet:
         """Answer what is asked, and keep what is told."""
         await self._answer()
         await self._read_record()
-        record, watch = self._record, self.watch
-        if record is None:
+        record, watch, told = self._record, self.watch, self.watch.told
+        incident = record.incident if record is not None and record.incident.ended_at is None else None
+        mine = told is not None and record is not None and told.incident.id == record.incident.id
+        if mine or watch.standing is None or self._known_s is None:
+            self._known_s = self.link.clock()
+        # Another one has taken its place, or whoever leads knows of none: an agent that comes back may have missed the end.
+        gone = incident is not None or self.link.clock() - self._known_s >= FORGOTTEN_S
+        if told is not None and told.active and (incident is None if mine else gone):
+            tell = watch.hear if told.heard or mine else watch.announce
+            await told.close(watch.state_dir, tell, _ended_ns())
+        if record is None or incident is None:
             return
-        told, incident = watch.told, record.incident
-        mine = told is not None and told.incident.id == incident.id
-        if incident.ended_at is not None:
-            if told is not None and mine and told.active:
-                await told.close(watch.state_dir, watch.hear, _ended_ns())
-            return
-        if told is not None and told.active and not mine:
-            await told.close(watch.state_dir, watch.hear if told.heard else watch.announce, _ended_ns())
         if told is not None and mine:
             told.heard = True  # also where it was ours, and another has taken over
             if told.incident.verdict == incident.verdict:
