@@ -95,6 +95,15 @@ def test_no_innocent_rank_is_named_when_dumps_are_hidden(fault: str, data: st.Da
         assert set(found.culprits) == seen
 
 
+@pytest.mark.parametrize("fault", TRUTH)
+def test_one_dump_of_many_is_a_hang_that_nobody_is_known_to_have_caused(fault: str) -> None:
+    """Its rank has waited for longer than any work takes; of those it waits for there is only their absence to tell."""
+    verdict = diagnose(look({"_dump_13": megatron(fault)[13]})).verdict
+    assert (verdict.kind, verdict.proven, verdict.waiting_ranks) == ("stall", False, (13,))
+    assert verdict.cause is not None
+    assert verdict.cause.id == "unknown"
+
+
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.3", "2.7", "2.9", "2.10"])
 @pytest.mark.parametrize(
     "name", ["nccl_trace_rank_{}", "comm_lib_trace_rank_{}", "_dump_{}", "host_{}", "a/rank{}/fr.pkl"]

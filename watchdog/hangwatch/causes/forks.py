@@ -289,7 +289,7 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
     # Whoever is at the earlier line has been held up there, by something the other did not do.
     held, rank = (other, theirs.rank) if ahead else (own, mine.rank)
     behind = theirs if ahead else mine
-    condition = next((b for b in _before_loop(held) if b.kind in CONDITIONS), None) or _left_early(behind)
+    condition = next((b for b in _before_loop(held) if b.kind in CONDITIONS), None) or _guard_come_past(behind)
     return Fork(mine, theirs, "branch", condition, rank) if condition is not None else None
 
 
@@ -313,7 +313,7 @@ def returns(block: Block) -> bool:
     return block.kind == "guard" and not block.text.endswith((" raise", " continue", " break"))
 
 
-def _left_early(side: Side) -> Block | None:
+def _guard_come_past(side: Side) -> Block | None:
     """The last ``if ..: return`` a side has come past in the functions below the fork, outside any loop.
 
     Whoever is through with the call already may have left it there. A check that raises is none: that would have ended it.

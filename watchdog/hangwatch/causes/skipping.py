@@ -51,7 +51,7 @@ def skipped(case: Case) -> Hypothesis | None:
         if not early.by and own is not None and not of_the_turn(own, side.path):
             confidence = 0.4  # once before is no habit, and it came by a condition of its own
         return Hypothesis(SKIPPED, confidence, said, at_fork(case, fork))
-    if (fork.relation == "order" or _left_early(fork)) and _passed_by(case, fork):
+    if (fork.relation == "order" or _may_have_left(fork)) and _passed_by(case, fork):
         said = (
             f"Rank {fork.mine.rank} is past the place rank {fork.theirs.rank} is at without the operation there, which it has "
             f"called together with the others before."
@@ -78,7 +78,7 @@ def _own_loop(side: Side, other: Side) -> bool:
     return own or unread or any(b.kind in LOOPS for f in below for b in f.blocks)
 
 
-def _left_early(fork: Fork) -> bool:
+def _may_have_left(fork: Fork) -> bool:
     """Whether the others are past a guard by which the culprit may have left the function they are in."""
     return fork.block is not None and fork.block.kind == "guard" and not fork.sure and fork.only == fork.theirs.rank
 
