@@ -87,10 +87,10 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
         return "deadlock"
     still = _stands_still(case) and (_transfer_stands(case) or _long(waited_s, patience))
     if patience is None:
-        # Whoever is waited for may be at work where nobody looked, but no work takes that long.
-        unseen = bool(blame.culprits) and case.views.keys().isdisjoint(blame.culprits)
-        stalled = still or (unseen and _long(waited_s, None))
-        return "stall" if stalled else "straggler" if blame.culprits else "healthy"
+        if blame.culprits and not still and not any(v.capture.processes for v in case.views.values()):
+            # Records alone tell of no rank whether it moves, be it one that left none: they are kept of jobs that hang.
+            still = case.views.keys().isdisjoint(blame.culprits)
+        return "stall" if still else "straggler" if blame.culprits else "healthy"
     if waited_s is None or waited_s < patience.stall_s:
         return "healthy"
     if still or waited_s >= patience.busy_s:
