@@ -120,6 +120,7 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
         "## What was said of what\n\nRows: the true cause; what was named first, and how often. *nothing*: no incident.",
         _table(("true cause", "said"), [(f"`{true}`", _said(true, said)) for true, said in results.confusion.items()]),
         "## Hangs",
+        *_without_us(results, entries),
         _hangs(results, described),
         "## Controls",
         _controls(results, described),
@@ -175,12 +176,30 @@ def _hangs(results: Results, described: Mapping[str, str]) -> str:
     head = ("scenario", "hangwatch says", "after", "against the truth")
     if not baselines:
         return _table(head, lines)
-    said = (
-        f"Beside it, what there is without hangwatch: the first error that any rank printed when the time limit of"
+    return _table((*head, "torch's time limit", "torchfrtrace"), lines)
+
+
+def _without_us(results: Results, entries: Sequence[Entry]) -> tuple[str, ...]:
+    """What there is without hangwatch: how it was asked, and how often it told."""
+    if not results.baselines:
+        return ()
+    truths = {entry.scenario.name: entry.scenario.truth for entry in entries}
+    told = [(b, truth) for b in results.baselines if (truth := truths.get(b.name)) is not None]
+    count = len(told)
+    named = [(b.timeout_names, truth) for b, truth in told if b.timeout_names is not None]
+    right = sum(rank in truth.culprits for rank, truth in named)
+    failed = sum(b.timeout_says is not None for b, _ in told)
+    says = Counter(b.analyzer_says.partition(":")[0] for b, _ in told)
+    ends = ", ".join(f"*{what}* ({often})" for what, often in says.most_common())
+    return (
+        "Beside each hang stands what there is without hangwatch: the first error that any rank printed when the time limit of"
         f" collectives was {TIMEOUT_S:g} s (Gloo's default is 1,800 s, NCCL's 600 s) and the rank that torchrun called the"
-        f" first to fail; and the last line of torch's analyzer `torchfrtrace`, given every rank's flight recorder."
+        " first to fail; and the last line of torch's analyzer `torchfrtrace`, given every rank's flight recorder.",
+        f"Of {count} hangs, {failed} ended in an error of some rank; for {len(named)} of"
+        f" them torchrun named a rank, which was one of the culprits in {right}. The analyzer ended with"
+        f" {ends}. It is made for NCCL: Gloo (torch 2.13) writes"
+        " its groups under an empty name, where the analyzer cannot find them.",
     )
-    return said + "\n\n" + _table((*head, "torch's time limit", "torchfrtrace"), lines)
 
 
 def _beside(baseline: Baseline | None) -> tuple[str, str]:
