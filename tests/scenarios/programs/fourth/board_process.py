@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+BOARDS: dict[str, Connection] = {}
+
 
 def draw(points: Connection, path: str) -> None:
     """The child: a line for each point."""
@@ -37,9 +39,8 @@ def main() -> None:
     """At most 300 steps."""
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    board = None
     if rank == 2:
-        reading, board = multiprocessing.get_context("spawn").Pipe(duplex=False)
+        reading, BOARDS["loss"] = multiprocessing.get_context("spawn").Pipe(duplex=False)
         path = str(Path(tempfile.mkdtemp()) / "curve.txt")
         multiprocessing.get_context("spawn").Process(target=draw, args=(reading, path)).start()
     torch.manual_seed(0)
@@ -52,7 +53,7 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if board is not None:
+        for board in BOARDS.values():
             board.send((step, loss.item()))
         if patience.is_over(loss.item()):
             print(f"[{rank}] no better than {patience.best:.4f}, stopping at {step}", flush=True)

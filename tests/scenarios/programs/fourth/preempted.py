@@ -1,4 +1,4 @@
-"""FSDP2 under a scheduler that says by SIGUSR1 that time is nearly up; training then saves and goes on as long as it may."""
+"""DDP under a scheduler that says by SIGUSR1 that time is nearly up; training then saves and goes on as long as it may."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict
-from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Notice:
@@ -41,8 +41,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         subprocess.Popen(["sh", "-c", f"sleep 3; kill -USR1 {os.getpid()}"])
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
-    fully_shard(model)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(400):
         x = torch.randn(4, 8)

@@ -40,14 +40,15 @@ def main() -> None:
         model.eval()
         answers = model.generate(question, max_length=LENGTH, min_length=LENGTH, do_sample=True, synced_gpus=False)
         model.train()
-        rewards: list[float | None] = [None] * world
-        dist.all_gather_object(rewards, (answers > 16).float().mean().item())
-        loss = model(input_ids=answers, labels=answers).loss * rewards[rank]
+        reward = (answers > 16).float().mean()
+        baseline = reward / world
+        dist.all_reduce(baseline)
+        loss = model(input_ids=answers, labels=answers).loss * (reward - baseline)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         if rank == 0:
-            print(turn, rewards, flush=True)
+            print(turn, baseline.item(), flush=True)
     dist.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""FSDP2 until a number of tokens has been seen, then a checkpoint by torch.distributed.checkpoint."""
+"""DDP until a number of tokens has been seen, then a checkpoint by torch.distributed.checkpoint."""
 
 import tempfile
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
-from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Documents:
@@ -25,7 +25,7 @@ class Documents:
 
 
 def save(model: nn.Module, folder: Path) -> None:
-    """Every rank writes its part."""
+    """All ranks together; what they share is written once."""
     dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=folder)
 
 
@@ -36,10 +36,8 @@ def main() -> None:
     where = [tempfile.mkdtemp()]
     dist.broadcast_object_list(where, src=0)
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(40, 12), nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 40))
-    fully_shard(model[1])
-    fully_shard(model[3])
-    fully_shard(model)
+    net = nn.Sequential(nn.Embedding(40, 12), nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 40))
+    model = DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     documents = iter(Documents(rank))
     for phase in range(2):
