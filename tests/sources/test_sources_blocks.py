@@ -72,6 +72,20 @@ def test_a_function_forgets_what_is_around_it() -> None:
     assert _at(3) == []
 
 
+def test_a_comprehension_is_a_loop() -> None:
+    """Where what it calls can be called nowhere but in it, and it goes through all there is."""
+
+    def blocks(line: str) -> list[str]:
+        return [block.text for block in SourceTree(line).blocks_at(1)]
+
+    assert blocks("losses = [model(row) for row in self.data]") == ["for row in self.data:"]
+    assert blocks("total = sum(model(x) for _, x in enumerate(data))") == ["for _, x in enumerate(data):"]
+    assert blocks("found = {k: read(k) for k in names}") == ["for k in names:"]
+    assert blocks("found = [row for row in read()]") == []
+    assert blocks("found = [model(row) for row in read()]") == []
+    assert blocks("found = any(model(row) for row in data)") == []
+
+
 @given(st.text(max_size=200), st.integers(-2, 30))
 def test_any_text_has_an_answer(source: str, line: int) -> None:
     """Files that are no Python, or of a newer one, have no blocks and do no harm."""

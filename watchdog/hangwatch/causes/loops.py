@@ -12,6 +12,9 @@ from hangwatch.causes.turns import Steps, batch_loop, inside, steps_of
 from hangwatch.model.stacks import Block, Frame
 
 _TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+#: ``accelerate/data_loader.py`` (1.15): ``even_batches`` is true unless the user says otherwise.
+_EVEN_LOADERS = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
 _FIXED = re.compile(r" in range\(\d+\):$")
 _EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
 
@@ -118,9 +121,16 @@ class Loop:
     def keyed(self) -> bool:
         """Whether the loop goes over names, and not over batches: its variable is a string."""
         target = self.block.text.partition(" in ")[0].removeprefix("for ")
-        names = re.findall(r"[A-Za-z_]\w*", target)
+        names = _NAME.findall(target)
         told = [(self.frame.locals or {}).get(name, "") for name in names]
         return self.block.kind == "for" and any(t.startswith("str(") for t in told)
+
+    @property
+    def shared_evenly(self) -> bool:
+        """Whether the loop goes over what gives every rank as many batches: accelerate's loaders, torch's sampler."""
+        known = self.frame.locals or {}
+        over = _NAME.findall(self.block.text.partition(" in ")[2]) if self.block.kind == "for" else []
+        return "DistributedSampler" in known.values() or any(known.get(name) in _EVEN_LOADERS for name in over)
 
     @property
     def mid_turn(self) -> bool:

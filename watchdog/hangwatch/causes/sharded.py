@@ -11,6 +11,7 @@ from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
+from hangwatch.causes.turns import begins_again
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
@@ -103,6 +104,8 @@ def sharded_forward(case: Case) -> Hypothesis | None:
     sharding = _under_sharding(behind.tail)
     if sharding is None or _module(behind.tail) is None or _generation(behind.path) is not None:
         return None
+    if behind.at is not None and begins_again(case, behind.rank, behind.at):
+        return None  # it is in the forward of another step
     said = (
         f"Rank {behind.rank} still gathers shards in a forward that rank {ahead.rank} is through with: it runs more "
         f"modules than the other."

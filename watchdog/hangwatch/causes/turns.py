@@ -70,6 +70,25 @@ class Steps:
         return count
 
 
+def begins_again(case: Case, rank: int, frame: Frame) -> bool:
+    """Whether the last operation of a rank is the first of another call from the line of ``frame``: the same as the one that the
+    row of operations from that line has begun with."""
+
+    def path_of(operation: Operation) -> tuple[tuple[str, str, int], ...]:
+        return tuple((f.file, bare(f), f.line) for f in operation.frames or ())
+
+    here = (frame.file, bare(frame), frame.line)
+    row: list[Operation] = []
+    for operation in reversed(case.history.of(rank)):
+        if here not in path_of(operation):
+            break
+        row.append(operation)
+    if len(row) < 2:
+        return False
+    last, first = row[0], row[-1]
+    return path_of(last) == path_of(first) and (last.op, last.input_sizes) == (first.op, first.input_sizes)
+
+
 def steps_of(case: Case, rank: int, path: tuple[Frame, ...], other: int) -> Steps:
     """The steps of a rank that parted from ``other`` at ``path``. Without call sites nothing comes before."""
     operations = case.history.of(rank)

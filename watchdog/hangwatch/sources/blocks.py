@@ -16,6 +16,11 @@ _TEXT_LIMIT_CHARS = 200
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 #: ``ast.TryStar`` (``except*``) came with Python 3.11 and has the same fields.
 _TRIES: tuple[type[ast.Try], ...] = (ast.Try, *((vars(ast)["TryStar"],) if "TryStar" in vars(ast) else ()))
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+#: What is called to be gone through, and calls nothing of the program's in turn.
+_PLAIN = frozenset({"range", "enumerate", "zip", "len", "sorted", "reversed", "items", "keys", "values"})
+#: What goes through all that it is given.
+_EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sorted", "frozenset"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -48,8 +53,29 @@ class SourceTree:
             for kind, header, text, suite in self._suites(statement):
                 if _within(suite, line):
                     return [*found, Block(kind, header, _one_line(text)), *self._descend(suite, line)]
-            return found
+            return [*found, *self._comprehensions(statement, line)]
         return []
+
+    def _comprehensions(self, statement: ast.stmt, line: int) -> Iterator[Block]:
+        """The loops of comprehensions around a line, as ``for``; where a call in it can be nowhere else than in the loop."""
+        suites = [suite for _, _, _, suite in self._suites(statement)]
+        inner = {id(node) for suite in suites for one in suite for node in ast.walk(one)}
+        # What `any` or `next` goes through may end before its data does.
+        whole = {
+            id(a) for n in ast.walk(statement) if isinstance(n, ast.Call) and _is_plain(n, _EXHAUST) for a in n.args
+        }
+        for node in ast.walk(statement):
+            if id(node) in inner or not isinstance(node, _COMPREHENSIONS):
+                continue
+            if isinstance(node, ast.GeneratorExp) and id(node) not in whole:
+                continue
+            repeated = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+            first = node.generators[0]
+            spanned = any(one.lineno <= line <= (one.end_lineno or one.lineno) for one in repeated)
+            if spanned and any(map(_calls, repeated)) and not _calls(first.iter):
+                yield Block(
+                    "for", node.lineno, _one_line(f"for {self._text(first.target)} in {self._text(first.iter)}:")
+                )
 
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
         """An ``if`` that leaves: past it, its condition was false."""
@@ -109,6 +135,16 @@ class SourceTree:
 def _spans(statement: ast.stmt, line: int) -> bool:
     """Whether the line is one of the statement's."""
     return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+
+
+def _calls(node: ast.expr) -> bool:
+    """Whether an expression calls anything that may call the program."""
+    return any(not _is_plain(one, _PLAIN) for one in ast.walk(node) if isinstance(one, ast.Call))
+
+
+def _is_plain(call: ast.Call, names: frozenset[str]) -> bool:
+    """Whether a function or method of one of these names is called."""
+    return (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")) in names
 
 
 def _within(suite: Sequence[ast.stmt], line: int) -> bool:
