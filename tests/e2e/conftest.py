@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from cluster import NODES, Cluster
+from hosts import make_hosts
 from watched_runs import WatchedRuns
+
+from support import JobRunner
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +20,11 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     runs = WatchedRuns(tmp_path_factory.mktemp("watched"), [p["run"] for p in parameters if "run" in p])
     yield runs
     runs.end()
+
+
+@pytest.fixture
+def cluster(jobs: JobRunner, tmp_path: Path) -> Iterator[Cluster]:
+    """Hosts and a folder; the exchange is a Redis unless a test says otherwise."""
+    with make_hosts(jobs, NODES + 1) as network:
+        (tmp_path / "job").mkdir()
+        yield Cluster(network, jobs, tmp_path / "job")

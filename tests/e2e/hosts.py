@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,9 @@ import psutil
 
 from support import Job, JobRunner, wait_for
 
+#: ``SKF_AD_OFF + SKF_AD_RANDOM`` (linux/filter.h), ``TC_ACT_SHOT`` and ``TC_ACT_UNSPEC`` (linux/pkt_cls.h).
+_RANDOM, _DROP, _PASS = 2**32 - 0x1000 + 56, 2, 2**32 - 1
+_CLOCK = Path(__file__).with_name("other_clock.c")
 _NETWORKS = itertools.count()
 _INIT = 'hostname "$0"; mount --bind "$1" /etc/hosts; ip link set lo up; sleep infinity & while :; do wait; done'
 
@@ -28,9 +32,9 @@ def why_not() -> str | None:
     """Why there can be no such hosts here; None where there can."""
     if os.geteuid() != 0:
         return "hosts of their own need root (network namespaces)"
-    missing = [tool for tool in ("ip", "unshare", "nsenter") if shutil.which(tool) is None]
+    missing = [tool for tool in ("ip", "tc", "unshare", "nsenter", "cc") if shutil.which(tool) is None]
     if missing:
-        return f"hosts of their own need {', '.join(missing)} (Debian: iproute2, util-linux)"
+        return f"hosts of their own need {', '.join(missing)} (Debian: iproute2, util-linux, gcc)"
     name = f"hwtry{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if made.returncode != 0:
@@ -52,7 +56,7 @@ def kill(job: Job) -> None:
 
 @dataclass
 class Host:
-    """One host. ``home`` is its own, short enough for the sockets in it."""
+    """One host. ``home`` is its own, short enough for the sockets in it; ``environment`` is that of all its commands."""
 
     name: str
     address: str
@@ -61,6 +65,7 @@ class Host:
     namespace: str
     outer: str
     pid: int = 0
+    environment: dict[str, str] = field(default_factory=dict)
 
     def inside(self) -> tuple[str, ...]:
         """What a command begins with that runs on this host."""
@@ -69,7 +74,7 @@ class Host:
     def start(self, *command: str, env: Mapping[str, str | None] | None = None) -> Job:
         """Start a command on this host."""
         own = {"TMPDIR": str(self.home / "tmp"), "GLOO_SOCKET_IFNAME": "eth0", "HANGWATCH_STATE_DIR": str(self.state)}
-        return self.runner.start((*self.inside(), *command), {**own, **(env or {})})
+        return self.runner.start((*self.inside(), *command), {**own, **self.environment, **(env or {})})
 
     @property
     def state(self) -> Path:
@@ -88,6 +93,31 @@ class Host:
     def mend(self) -> None:
         """Bring its link up again."""
         _ip("link", "set", self.outer, "up")
+
+    def lose(self, share: float) -> None:
+        """Let its link lose so much of what comes and goes, at random; 0: nothing.
+
+        By a classic packet filter, which any kernel with traffic control has: one random number, and a comparison.
+        """
+        subprocess.run(["tc", "qdisc", "del", "dev", self.outer, "clsact"], check=False, capture_output=True)
+        if share > 0:
+            subprocess.run(["tc", "qdisc", "add", "dev", self.outer, "clsact"], check=True, capture_output=True)
+            program = f"4,32 0 0 {_RANDOM},53 1 0 {int(share * 2**32)},6 0 0 {_DROP},6 0 0 {_PASS}"
+            for way in ("ingress", "egress"):
+                command = ["tc", "filter", "add", "dev", self.outer, way, "bpf", "da", "bytecode", program]
+                subprocess.run(command, check=True, capture_output=True)
+
+    def set_clock(self, ahead_s: int) -> None:
+        """Have all that is started from now on see a time of day that is so far ahead, and the machine booted as much later.
+
+        Namespaces have no time of day of their own, so it is told by a library of ours.
+        """
+        library = self.home / "other_clock.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, _CLOCK], check=True, capture_output=True)
+        self.environment |= {"LD_PRELOAD": str(library), "CLOCK_AHEAD_S": str(ahead_s)}
+        stat, own = Path("/proc/stat").read_text(), self.home / "stat"
+        own.write_text(re.sub(r"^btime (\d+)", lambda at: f"btime {int(at[1]) + ahead_s}", stat, flags=re.MULTILINE))
+        subprocess.run([*self.inside(), "mount", "--bind", own, "/proc/stat"], check=True, capture_output=True)
 
     def processes(self) -> list[psutil.Process]:
         """All that runs on it, below its first process."""
@@ -175,4 +205,7 @@ def _only_child(pid: int) -> int | None:
         # ``ip netns exec`` becomes what it runs
         return None
     child = children[0]
-    return child.pid if any(c.name() == "sleep" for c in child.children()) else None
+    try:
+        return child.pid if any(c.name() == "sleep" for c in child.children()) else None
+    except psutil.NoSuchProcess:  # one of the short commands before it
+        return None

@@ -1,6 +1,7 @@
-"""Training on several nodes that goes on until a file says that a rank is to stop: ``FOLDER/hang-RANK`` or ``FOLDER/end``.
+"""Training on several nodes that goes on until a file says otherwise: ``FOLDER/hang-RANK``, ``FOLDER/fail-RANK``, ``FOLDER/end``.
 
-Run by torchrun with any number of nodes. A rank that is to hang waits in a read that nobody answers.
+Run by torchrun with any number of nodes. A rank that is to hang waits in a read that nobody answers; one that is to fail does so
+once, so that it trains when it is started again.
 """
 
 import os
@@ -13,7 +14,7 @@ import torch.distributed as dist
 
 
 def read_licence(folder: Path, rank: int) -> None:
-    """Hang where the test says so: nobody ever writes into the pipe."""
+    """Hang where the test says so: nobody writes into the pipe, unless the test does."""
     if (folder / f"hang-{rank}").exists():
         pipe = folder / f"pipe-{rank}"
         if not pipe.exists():
@@ -28,11 +29,15 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    (folder / f"pid-{rank}").write_text(str(os.getpid()))
     step = 0
+    (folder / f"step-{rank}").write_text(str(step))
+    (folder / f"life-{rank}").write_text(f"{os.getpid()} {dist.get_world_size()}")
     while True:
         step += 1
         read_licence(folder, rank)
+        if (folder / f"fail-{rank}").exists():
+            (folder / f"fail-{rank}").unlink()
+            raise RuntimeError("uncorrectable memory error")
         ending = torch.tensor([float((folder / "end").exists())])
         dist.all_reduce(ending)
         if ending.item():
