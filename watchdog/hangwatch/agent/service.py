@@ -19,6 +19,7 @@ from rich.console import Console
 from hangwatch.agent.actions import Actor, policy_for
 from hangwatch.agent.launch import end_job
 from hangwatch.agent.log import Voice
+from hangwatch.agent.memory import bound_heaps, give_back
 from hangwatch.agent.reopening import find_left_open
 from hangwatch.agent.retention import sweep
 from hangwatch.agent.service_manager import ServiceManager
@@ -68,6 +69,7 @@ class Service:
         stop: Callable[[Incident], Awaitable[str]] | None = None,
         manager: ServiceManager | None = None,
     ) -> None:
+        bound_heaps()
         self.settings = settings
         self.console = console
         self.voice = Voice(console, settings.log)
@@ -203,6 +205,7 @@ class Service:
             self._sweep_now.clear()
             removed = await asyncio.to_thread(sweep, self.agent.state_dir, self.settings.bundles)
             await asyncio.to_thread(remove_leftovers, self.agent.run_dir)
+            await asyncio.to_thread(give_back)
             if removed:
                 self.voice.say(f"removed {len(removed)} old incident(s) beyond the limits of bundles", removed=removed)
             try:
