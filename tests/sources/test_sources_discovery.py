@@ -95,6 +95,21 @@ def only(found: Discovery) -> FoundJob:
     return found.jobs[0]
 
 
+def test_a_job_of_which_only_zombies_are_left_is_over(stand: Stand) -> None:
+    """Whoever started the ranks does not ask how they ended: the first zombie is a rank still, the last one is no job."""
+    ranks = [PLAIN | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in (0, 1)]
+    started = [{"command": stand.command(f"rank{rank}"), "env": ranks[rank]} for rank in (0, 1)]
+    above = stand.start("above", start=started)
+    finder = RankFinder()
+    both = {rank: stand.pid(f"rank{rank}") for rank in (0, 1)}
+    assert pids(finder.find(above.pid)) == {HERE: both}
+    for left in ({HERE: both}, {}):
+        gone = psutil.Process(both[1] if left else both[0])
+        gone.kill()
+        wait_for(lambda gone=gone: gone.status() == psutil.STATUS_ZOMBIE, what="a zombie")
+        assert pids(finder.find(above.pid)) == left
+
+
 def test_torchrun_with_loader_workers(jobs: JobRunner, tmp_path: Path) -> None:
     """Under torchrun the ranks are its workers, not itself, and not the DataLoader's worker that inherits RANK."""
     job = jobs.torchrun(HANGING, "dataloader", str(tmp_path), "--api-key", "hunter2")

@@ -90,6 +90,8 @@ class RankFinder:
         jobs: dict[str, list[_Candidate]] = {}
         for candidate in [*chosen, *spawned]:
             jobs.setdefault(candidate.job_id, []).append(candidate)
+        # A zombie among the living is a rank that was lost; a job of zombies alone is over.
+        jobs = {job_id: members for job_id, members in jobs.items() if any(m.process.lives() for m in members)}
         if root is not None:
             jobs = _put_together(jobs)
         found = tuple(_make_job(job_id, members) for job_id, members in sorted(jobs.items()))

@@ -70,6 +70,11 @@ class KnownProcess:
         """Parent's pid when it was first seen."""
         return self.stat.parent
 
+    def lives(self) -> bool:
+        """Whether it has not ended: in a container whose first process buries nobody, a zombie stays for as long as that does."""
+        stat = read_stat(self.pid)
+        return stat is not None and (stat.state not in {"Z", "X"} or stat.threads > 1)
+
     def look(self, now_s: float) -> None:
         """Read its command line and environment if they may have changed since."""
         young = time.time() - self.start_time < _YOUNG_S
