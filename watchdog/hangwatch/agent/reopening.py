@@ -20,6 +20,11 @@ from hangwatch.outputs.bundle import BundleError, read_bundle
 from hangwatch.sources.proc import is_same_start, node_name, read_stat
 
 
+def is_same_process(one: RankIdentity, other: RankIdentity) -> bool:
+    """Whether both are one process: pids are given away again. Two agents may read start times a second apart."""
+    return one.pid == other.pid and abs(one.start_time - other.start_time) < 2.0
+
+
 @dataclass(frozen=True)
 class LeftOpen:
     """An open incident on disk, its capture, and the ranks of it that were on this node."""
@@ -38,7 +43,7 @@ class LeftOpen:
         """Whether these processes are its ranks: all that both know are the same, and there is one at least."""
         now = {identity.rank: identity for identity in ranks}
         both = [(one, now[one.rank]) for one in self.here if one.rank in now]
-        return bool(both) and all(a.pid == b.pid and abs(a.start_time - b.start_time) < 2.0 for a, b in both)
+        return bool(both) and all(is_same_process(a, b) for a, b in both)
 
     def lives(self) -> bool:
         """Whether any of its ranks still runs."""

@@ -16,7 +16,7 @@ from hangwatch.agent.capture import Beats, Trail, add_call_sites, capture_job, k
 from hangwatch.agent.document import asked_of_nodes, make_incident, missing, of_this_node
 from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
 from hangwatch.agent.health import Ledger
-from hangwatch.agent.reopening import Hold, LeftOpen
+from hangwatch.agent.reopening import Hold, LeftOpen, is_same_process
 from hangwatch.agent.secrecy import secret_values
 from hangwatch.agent.silence import SilenceWatch
 from hangwatch.agent.suspicion import Suspector, read_pulse
@@ -112,7 +112,7 @@ class JobWatch:
         if found is not None:
             self.job, self.master = found.job, found.master
         here = {r.rank: r for r in found.ranks} if found is not None else {}
-        restarted = any(r in self.ranks and self.ranks[r].pid != i.pid for r, i in here.items())
+        restarted = any(r in self.ranks and not is_same_process(self.ranks[r], i) for r, i in here.items())
         if restarted:
             # A new incarnation of the job: nothing of the old one speaks for it.
             self.replaced_s = min(self.lost_since_s.values(), default=now_s)

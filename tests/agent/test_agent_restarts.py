@@ -1,0 +1,34 @@
+"""A job that is started again begins anew for its watch, also where the kernel gave a rank the pid that it had before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hangwatch.agent.tick import JobWatch
+from hangwatch.agent.told import tell_nobody
+from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.sources.discovery import FoundJob
+
+JOB = Job("job", 2)
+
+
+def _found(*ranks: tuple[int, float]) -> FoundJob:
+    return FoundJob(JOB, tuple(RankIdentity(rank, pid, start, "node-0") for rank, (pid, start) in enumerate(ranks)))
+
+
+@pytest.mark.parametrize(
+    ("rank1", "anew"),
+    [((101, 1000.0), False), ((101, 1000.6), False), ((101, 1060.0), True), ((102, 1060.0), True)],
+    ids=["the same", "a clock that was set", "its pid again", "another pid"],
+)
+def test_another_process_is_another_incarnation(tmp_path: Path, rank1: tuple[int, float], anew: bool) -> None:
+    """Nothing of the process before speaks for the one that has its rank and perhaps its pid now."""
+    watch = JobWatch(JOB, tmp_path, tell_nobody)
+    watch.meet(_found((100, 1000.0), (101, 1000.0)), 1.0)
+    before = watch.suspector
+    watch.meet(_found((100, 1000.0), rank1), 61.0)
+    assert (watch.suspector is not before) == anew
+    assert (watch.ranks[1].pid, watch.ranks[1].start_time) == rank1
+    assert watch.lost_since_s == {}
