@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangwatch.agent.check import Check
+from hangwatch.agent.checks_exchange import check_exchange, judge_redis, judge_store
 from hangwatch.agent.checks_node import (
     check_clock,
     check_proc,
@@ -55,6 +56,19 @@ RANKS = {101: 0, 102: 1, 103: 2}
         (judge_recorder(RANKS, {102: {"TORCH_FR_BUFFER_SIZE": "0"}}), "warning", "rank 1", "unset TORCH_FR_BUFFER_SIZE"),
         (judge_torch(RANKS, {101: "2.13.0+cpu", 102: "2.13.0+cpu"}), "ok", "2.13.0+cpu", ""),
         (judge_torch(RANKS, {101: "2.13.0", 103: "2.3.1"}), "warning", "2.3.1 (rank 2)", "upgrade torch"),
+        (check_exchange(""), "ok", "none is set", ""),
+        (check_exchange("local"), "ok", "local", ""),
+        (check_exchange("carrier-pigeon"), "failed", "names no exchange", "correct --exchange"),
+        (check_exchange("http://:s3cret@h:1"), "failed", "http://h:1 names no exchange", "correct --exchange"),
+        (check_exchange("redis://:s3c/ret@h:1"), "failed", "redis://h:1 is no address", "correct --exchange"),
+        (judge_redis("redis://h:1", "Redis: Connection refused"), "failed", "refused", "redis-cli -u redis://h:1 ping"),
+        (judge_redis("redis://h:1", "Redis: Authentication required."), "failed", "required", "redis://:PASSWORD@"),
+        (judge_redis("redis://h:1", "Redis: No permissions to access a key"), "failed", "a key", "ACL SETUSER"),
+        (judge_redis("redis://h:1", "Redis: HELLO must be already authenticated"), "failed", "HELLO", "PASSWORD"),
+        (judge_redis("rediss://h:1", "Redis: [SSL] record layer failure"), "failed", "SSL", "redis:// for one without"),
+        (judge_store(29717, {"n0": (False, "")}), "ok", "n0:29717 answers", ""),
+        (judge_store(29717, {"n0": (True, "refused")}), "ok", "will keep the store at port 29717", ""),
+        (judge_store(29717, {"n0": (False, "refused")}), "failed", "n0:29717", "open port 29717"),
     ],
 )  # fmt: skip
 def test_each_machine_is_judged(check: Check, state: str, says: str, repair: str) -> None:

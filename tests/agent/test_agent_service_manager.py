@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from pathlib import Path
@@ -9,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from hangwatch.agent.service_manager import ServiceManager, parse_service_manager, take_service_manager
+from hangwatch.agent.told import tell_nobody
+from hangwatch.agent.watch import Agent
+from hangwatch.outputs.metrics import Metrics
+from hangwatch.sources.discovery import Discovery, RankFinder
 
 
 def _heard(end: socket.socket) -> list[bytes]:
@@ -57,3 +62,20 @@ def test_nobody_is_told_where_nobody_asked(tmp_path: Path) -> None:
         for _ in range(2000):
             manager.alive()
         assert 0 < len(_heard(end)) < 2000
+
+
+def test_an_agent_whose_ticks_fail_gives_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tick that comes to its end is a sign, one that fails is none and is counted: the manager starts such an agent anew."""
+    signs: list[str] = []
+    agent = Agent(tmp_path, tmp_path, tell_nobody, Metrics(), os.getpid, ticked=lambda: signs.append("alive"))
+
+    def fail(*_: object) -> Discovery:
+        raise RuntimeError("no /proc today")
+
+    asyncio.run(agent.guarded_tick())
+    with monkeypatch.context() as broken:
+        broken.setattr(RankFinder, "find", fail)
+        asyncio.run(agent.guarded_tick())
+    assert (signs, agent.counts["errors"]) == (["alive"], 1)
+    asyncio.run(agent.guarded_tick())
+    assert len(signs) == 2

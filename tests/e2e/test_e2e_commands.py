@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -141,7 +142,7 @@ def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None
     assert {name: check.state for name, check in checks.items() if name not in hardware} == {
         "platform": "ok", "ptrace": "ok", "/proc": "ok", "seccomp": "ok", "py-spy": "ok", "stacks (py-spy)": "ok",
         "torch": "ok", "probe": "ok", "state directory": "ok",
-        "run directory": "ok", "metrics address": "ok",
+        "run directory": "ok", "metrics address": "ok", "exchange": "ok",
     }  # fmt: skip
     assert all(check.says for check in checks.values())
 
@@ -155,6 +156,35 @@ def test_doctor_names_what_is_broken(jobs: JobRunner, tmp_path: Path) -> None:
     failed = [c for c in msgspec.json.decode(job.stdout(), type=list[Check]) if c.state == "failed"]
     assert [c.name for c in failed] == ["state directory"]
     assert "--state-dir" in failed[0].repair
+
+
+@pytest.mark.e2e
+def test_doctor_tries_what_the_agent_is_told_to_use(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
+    """With the agent's settings: a port that a stranger has and an exchange that is not there are named, with their repairs."""
+    file = tmp_path / "hangwatch.toml"
+    settings = (f'state_dir = "{tmp_path / "state"}"', f'listen = ":{free_port}"')
+    file.write_text("\n".join((*settings, f'exchange = "redis://:s3cret@127.0.0.1:{free_port}"')))
+    with socket.create_server(("127.0.0.1", free_port)):
+        job = jobs.hangwatch("doctor", "--config", file, "--json")
+        assert job.wait() == 1, job.stderr()
+    failed = {c.name: c for c in msgspec.json.decode(job.stdout(), type=list[Check]) if c.state == "failed"}
+    assert failed.keys() == {"metrics address", "exchange"}
+    assert f"port {free_port} on 127.0.0.1 is in use" in failed["metrics address"].says
+    assert failed["metrics address"].repair == "choose another with --listen 127.0.0.1:0"
+    assert f"redis://127.0.0.1:{free_port} cannot be used" in failed["exchange"].says
+    assert failed["exchange"].repair
+    assert "s3cret" not in job.stdout()
+
+
+@pytest.mark.e2e
+def test_doctor_knows_an_agent_by_its_port(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
+    """Where our own agent listens already nothing is wrong."""
+    agent = jobs.hangwatch("agent", "--state-dir", tmp_path / "state", "--listen", ":0", env=node)
+    said = agent.wait_for_output("watching this node")
+    port = said.partition("http://127.0.0.1:")[2].partition("/")[0]
+    job = jobs.hangwatch("doctor", "--json", "--state-dir", tmp_path / "state", "--listen", f":{port}", env=node)
+    assert job.wait() == 0, job.stdout()
+    assert f"an agent listens on :{port} already" in job.stdout()
 
 
 @pytest.mark.e2e

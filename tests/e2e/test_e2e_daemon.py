@@ -208,16 +208,29 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     unknown = jobs.hangwatch("check-config", file)
     assert unknown.wait() == 2
     assert unknown.stderr() == f"hangwatch: {file}:1: unknown key stall_after; did you mean stall_after_s?\n"
-    file.write_text('[receivers]\nslack = ["https://hooks.slack.com/services/T0/B0/s3cret"]\n')
+    file.write_text('exchange = "redish://:s3cret@h"\n')
+    nowhere = jobs.hangwatch("check-config", file)
+    assert nowhere.wait() == 2
+    assert nowhere.stderr().startswith("hangwatch: --exchange redish://h names no exchange; ")
+    file.write_text(f'token_file = "{tmp_path / "token"}"\n')
+    (tmp_path / "token").write_text("short")
+    weak = jobs.hangwatch("check-config", file)
+    assert weak.wait() == 2
+    assert "openssl rand -hex 16" in weak.stderr()
+    file.write_text(
+        'exchange = "rediss://:s3cret@h?password=s3cret"\n'
+        '[receivers]\nslack = ["https://hooks.slack.com/services/T0/B0/s3cret"]\n'
+    )
     file.chmod(0o644)
     good = jobs.hangwatch("check-config", file)
     assert good.wait() == 0, good.stderr()
     assert "can be used" in good.stdout()
-    assert "others may read it" in good.stdout()
+    assert "the password of the exchange, and others may read it" in good.stdout()
     shown = jobs.hangwatch("check-config", "--json", file)
     assert shown.wait() == 0, shown.stderr()
     assert "s3cret" not in shown.stdout()
     assert json.loads(shown.stdout())["receivers"]["slack"] == ["https://hooks.slack.com"]
+    assert json.loads(shown.stdout())["exchange"] == "rediss://h"
 
 
 @pytest.mark.e2e

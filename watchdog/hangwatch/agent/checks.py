@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import importlib.util
 import os
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hangwatch.agent.check import Check
+from hangwatch.agent.checks_exchange import check_exchange
 from hangwatch.agent.checks_node import check_clock, check_jobs, check_proc, check_ptrace, check_pyspy, check_seccomp
 from hangwatch.agent.directories import default_state_dir, prepare_state_dir, probe_environment, shared_run_dir
 from hangwatch.agent.errors import UserError
@@ -24,7 +26,7 @@ from hangwatch.sources.node import NodeWatch
 from hangwatch.sources.stacks import sample_stacks
 
 
-def run_checks(state_dir: Path | None, listen: str) -> list[Check]:
+def run_checks(state_dir: Path | None, listen: str, exchange: str = "") -> list[Check]:
     """All checks, in the order in which one would repair."""
     checks: list[Callable[[], Check]] = [
         _python,
@@ -39,6 +41,7 @@ def run_checks(state_dir: Path | None, listen: str) -> list[Check]:
         _run_dir,
         lambda: _listen(listen),
         check_clock,
+        lambda: check_exchange(exchange),
     ]
     return [check() for check in checks] + check_jobs() + _hardware()
 
@@ -138,7 +141,25 @@ def _listen(listen: str) -> Check:
         await server.stop()
         return server.url
 
+    name = "metrics address"
     try:
-        return Check("metrics address", "ok", f"{asyncio.run(attempt())} can be listened on")
+        return Check(name, "ok", f"{asyncio.run(attempt())} can be listened on")
     except ServerError as error:
-        return Check("metrics address", "failed", str(error), "choose another with --listen 127.0.0.1:0")
+        said, _, repair = str(error).partition("; ")
+        if _is_agent(listen):
+            return Check(name, "ok", f"an agent listens on {listen} already")
+        return Check(name, "failed", said, repair or "choose another with --listen 127.0.0.1:0")
+
+
+def _is_agent(listen: str) -> bool:
+    """Whether who listens there is hangwatch."""
+    host, port = parse_listen(listen)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # where it is asked, and not listened on
+    asked = http.client.HTTPConnection(host, port, timeout=2.0)
+    try:
+        asked.request("GET", "/healthz")
+        return b'"last_tick_age_s"' in asked.getresponse().read(4096)
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asked.close()

@@ -11,6 +11,8 @@ import typer
 from hangwatch.agent.config import read_config
 from hangwatch.agent.settings import Receivers, Settings
 from hangwatch.cli.common import Json, print_json, stdout_console
+from hangwatch.exchange.opening import hide_password, parse_exchange
+from hangwatch.outputs.access import read_token
 from hangwatch.outputs.push import parse_target
 from hangwatch.outputs.server import parse_listen
 
@@ -27,15 +29,18 @@ def check_config(
         return
     console = stdout_console()
     console.print(f"{file}: can be used", markup=False, highlight=False, soft_wrap=True)
-    if settings.receivers != Receivers() and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        said = (
-            "it holds addresses of receivers, which are secrets, and others may read it; chmod 600, or 640 for a group"
-        )
+    holds = _secrets(settings)
+    if holds and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        said = f"it holds {holds}, and others may read it; chmod 600, or 640 for a group"
         console.print(f"{file}: {said}", markup=False, highlight=False, soft_wrap=True)
 
 
 def check_addresses(settings: Settings) -> None:
-    """Refuse addresses that no server could use. Raises ``ServerError`` or ``PushError``."""
+    """Refuse addresses and a token that nobody could use. Raises what they raise, one line each (``PlainError``)."""
+    if settings.exchange:
+        parse_exchange(settings.exchange)
+    if settings.token_file:
+        read_token({"HANGWATCH_TOKEN_FILE": settings.token_file})
     if settings.listen:
         parse_listen(settings.listen)
     for kind in settings.receivers.__struct_fields__:
@@ -43,12 +48,20 @@ def check_addresses(settings: Settings) -> None:
             parse_target(kind, url)
 
 
+def _secrets(settings: Settings) -> str:
+    """What of the settings is secret, in words; empty where nothing is."""
+    found = ["addresses of receivers, which are secrets"] if settings.receivers != Receivers() else []
+    if hide_password(settings.exchange) != settings.exchange:
+        found.append("the password of the exchange")
+    return " and ".join(found)
+
+
 def _without_secrets(settings: Settings) -> dict[str, object]:
-    """All settings as they would be used; of receivers only how they may be shown."""
+    """All settings as they would be used; of receivers and exchange only how they may be shown."""
     import msgspec
 
     shown = {
         kind: [parse_target(kind, url).shown for url in getattr(settings.receivers, kind)]
         for kind in settings.receivers.__struct_fields__
     }
-    return {**msgspec.to_builtins(settings), "receivers": shown}
+    return {**msgspec.to_builtins(settings), "receivers": shown, "exchange": hide_password(settings.exchange)}

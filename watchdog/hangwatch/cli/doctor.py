@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Optional
 
 import typer
 from rich.text import Text
@@ -10,18 +11,26 @@ from rich.text import Text
 from hangwatch.agent.check import Check
 from hangwatch.agent.checks import run_checks
 from hangwatch.cli.common import Json, StateDir, print_json, stdout_console
+from hangwatch.cli.settings import Config, ExchangeOption, combine
 from hangwatch.outputs.sanitize import clean
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("--", "yellow"), "failed": ("no", "red")}
 
 
 def doctor(
+    config: Config = None,
     state_dir: StateDir = None,
     json: Json = False,
-    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="The address to try.")] = "127.0.0.1:0",
+    listen: Annotated[
+        Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
+        typer.Option("--listen", metavar="HOST:PORT", help="The address to try (default: a free loopback port)."),
+    ] = None,
+    exchange: ExchangeOption = None,
 ) -> None:
-    """Check this machine. Exit status 0: all that is needed works; 1: something does not."""
-    checks = run_checks(state_dir, listen)
+    """Check this machine, with the agent's settings where --config names them. Status 0: all that is needed works, 1: not."""
+    settings = combine(config, state_dir=state_dir, listen=listen, exchange=exchange)
+    where = Path(settings.state_dir) if settings.state_dir else None
+    checks = run_checks(where, settings.listen or "127.0.0.1:0", settings.exchange)
     if json:
         print_json(checks)
     else:

@@ -24,6 +24,19 @@ class ExchangeChoice:
         """Whether it is one for all jobs."""
         return self.kind != "tcp"
 
+    @property
+    def shown(self) -> str:
+        """What may be shown of it: no password."""
+        if self.kind == "redis":
+            return hide_password(self.url)
+        return self.kind if self.port is None else f"{self.kind}:{self.port}"
+
+
+def hide_password(url: str) -> str:
+    """An address without who and what may be in it: user, password, options."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
+
 
 def parse_exchange(text: str) -> ExchangeChoice:
     """The value of ``--exchange``. Raises ``ExchangeError`` for one that is none."""
@@ -33,7 +46,7 @@ def parse_exchange(text: str) -> ExchangeChoice:
         return ExchangeChoice("redis", url=text.replace("valkey", "redis", 1))
     kind, _, port = text.partition(":")
     if kind != "tcp" or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
-        raise ExchangeError(f"--exchange {text} names no exchange; {_REPAIR}")
+        raise ExchangeError(f"--exchange {hide_password(text)} names no exchange; {_REPAIR}")
     return ExchangeChoice("tcp", port=int(port) if port else None)
 
 

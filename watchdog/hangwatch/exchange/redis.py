@@ -1,4 +1,4 @@
-"""The exchange in a Redis or Valkey server. May import the protocol, the redis client (an extra) and the standard library.
+"""The exchange in a Redis or Valkey server. May import its siblings, the redis client (an extra) and the standard library.
 
 Every key is of one channel, expires by itself and has the channel for its hash tag, so that a cluster keeps it in one place::
 
@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Awaitable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from hangwatch.exchange.opening import hide_password
 from hangwatch.exchange.protocol import ExchangeError
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class RedisExchange:
                 url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, retry=None, retry_on_error=[]
             )
         except ValueError as error:
-            raise ExchangeError(f"{_without_password(url)} is no address of a Redis server: {error}") from error
+            # What the client says of it may be a part of the password.
+            repair = "write redis://[:PASSWORD@]HOST[:PORT][/DB], special characters of the password as %XX"
+            raise ExchangeError(f"{hide_password(url)} is no address of a Redis server; {repair}") from error
         place = self._redis.connection_pool.connection_kwargs
         self._endpoint = (str(place["host"]), int(place.get("port", 6379))) if "host" in place else None
         self._locks: dict[str, Lock] = {}
@@ -176,8 +179,3 @@ def _one_line() -> Iterator[None]:
         yield
     except (RedisError, OSError, asyncio.TimeoutError) as error:
         raise ExchangeError(f"Redis: {' '.join(str(error).split()) or type(error).__name__}") from error
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
