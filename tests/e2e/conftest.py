@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cluster import NODES, Cluster
 from hosts import make_hosts
-from watched_runs import WatchedRuns
+from watched_runs import WatchedRuns, torchrun
 
-from support import JobRunner
+from support import JOBS, LONG_S, JobRunner
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +28,13 @@ def cluster(jobs: JobRunner, tmp_path: Path) -> Iterator[Cluster]:
     with make_hosts(jobs, NODES + 1) as network:
         (tmp_path / "job").mkdir()
         yield Cluster(network, jobs, tmp_path / "job")
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The output of ``training.py`` without us."""
+    runner = JobRunner(tmp_path_factory.mktemp("undisturbed"))
+    job = runner.start(torchrun(JOBS / "training.py"))
+    assert job.wait(LONG_S) == 0, job.stderr()
+    yield job.stdout()
+    runner.end_all()

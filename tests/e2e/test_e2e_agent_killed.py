@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -15,16 +15,6 @@ from support import JOBS, Job, JobRunner, is_alive, wait_for
 
 #: The launcher's status is written by a shell above it: once its agent is gone, nobody else can ask for it.
 _SHELL = ("sh", "-c", '"$@"; echo $? > "$0"')
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The output of the same training without us."""
-    runner = JobRunner(tmp_path_factory.mktemp("undisturbed"))
-    job = runner.start(torchrun(JOBS / "training.py"))
-    assert job.wait(120.0) == 0, job.stderr()
-    yield job.stdout()
-    runner.end_all()
 
 
 def _launched(job: Job) -> bool:
