@@ -1,0 +1,88 @@
+"""What is published: the archives hold all that is needed, and stand beside PyPI's ``watchdog`` in a clean environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import hangwatch
+from support import LONG_S, JobRunner
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _build(source: Path, kind: str, folder: Path) -> Path:
+    """The archive of that kind, made without the network: the builder is the suite's own."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder]
+    told = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    (archive,) = folder.iterdir()
+    return archive
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive."""
+    return _build(ROOT, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, made of the source archive as pip does."""
+    unpacked = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(unpacked, filter="data")
+    (source,) = unpacked.iterdir()
+    return _build(source, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_source_archive_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """Nothing is lost on the way: modules, the pages of the causes, the probe's folder, the licence, and no tests."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert names == set(zipfile.ZipFile(_build(ROOT, "wheel", tmp_path)).namelist())
+    pages = {path.name for path in (ROOT / "docs" / "causes").glob("*.md")}
+    assert pages == {name.rpartition("/")[2] for name in names if name.startswith("hangwatch/causes/pages/")}
+    assert "hangwatch/probe/site/sitecustomize.py" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"hangwatch"}
+
+
+def test_the_version_stands_in_one_place(sdist: Path, wheel: Path) -> None:
+    """Archives have the package's own, and so have the images that the manifests name."""
+    assert wheel.name.startswith(f"hangwatch-{hangwatch.__version__}-")
+    assert sdist.name == f"hangwatch-{hangwatch.__version__}.tar.gz"
+    for file in (ROOT / "deploy" / "kubernetes").glob("*/kustomization.yaml"):
+        assert set(re.findall(r'newTag: "(.*)"', file.read_text())) == {hangwatch.__version__}
+
+
+@pytest.mark.e2e
+def test_the_wheel_runs_beside_the_other_watchdog(jobs: JobRunner, wheel: Path, tmp_path: Path) -> None:
+    """Installed where PyPI's ``watchdog`` is, both are imported, and ``hangwatch demo`` finds its hang."""
+    home = tmp_path / "clean"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    python, tools = home / "bin" / "python", [sys.executable, "-m", "pip", "--python", home / "bin" / "python"]
+    installed = subprocess.run([*tools, "install", "--quiet", "--no-index", "--no-deps", wheel], check=False)
+    assert installed.returncode == 0
+    # What it depends on is the suite's. Of a folder that is named this way only the packages are seen, not that ours is
+    # installed there for development.
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "suite.pth").write_text(sysconfig.get_path("purelib"))
+    code = "import watchdog.observers, hangwatch.probe; print(watchdog.__file__); print(hangwatch.__file__)"
+    told = jobs.start([python, "-c", code], env={"PYTHONPATH": None})
+    assert told.wait(LONG_S) == 0, told.stderr()
+    other, ours = map(Path, told.stdout().split())
+    assert not other.is_relative_to(ROOT / "watchdog")
+    assert ours == site / "hangwatch" / "__init__.py"
+    state = {"PYTHONPATH": None, "HANGWATCH_STATE_DIR": str(tmp_path / "state")}
+    demo = jobs.start([home / "bin" / "hangwatch", "demo", "group-order"], env=state)
+    assert demo.wait(LONG_S) == 0, demo.stdout() + demo.stderr()
+    assert "As it should be" in demo.stdout() + demo.stderr()
+    assert os.listdir(tmp_path / "state" / "incidents") != []  # noqa: PTH208
