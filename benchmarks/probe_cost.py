@@ -1,5 +1,6 @@
 """What the probe costs a rank: CPU time of its thread, and all_reduce throughput with and without it.
 
+The probe does nothing when an operation is called: what a call bears is its part of the beats that were written meanwhile.
 Two Gloo ranks on this machine, run again and again, with and without the probe in turn (ABBA, so that a drift of the
 machine falls on both). Each run measures small (16 floats: latency) and large (256 Ki floats: bandwidth) all_reduce.
 The thread's CPU time is the kernel's (``/proc/self/task/TID/schedstat``, nanoseconds) over the measured time.
@@ -38,8 +39,11 @@ probe = [thread.native_id for thread in threading.enumerate() if thread.name == 
 def cpu_ns():
     return int(open(f"/proc/self/task/{probe[0]}/schedstat").read().split()[0]) if probe else 0
 
-result = {}
-cpu_before, wall_before = cpu_ns(), time.perf_counter()
+def beats():
+    return json.load(open(f"{os.environ['HANGWATCH_RUN_DIR']}/ranks/{os.getpid()}.beat"))["counter"] if probe else 0
+
+result = {"calls": 0}
+cpu_before, beats_before, wall_before = cpu_ns(), beats(), time.perf_counter()
 for name, tensor in tensors.items():
     # As many as fill the time on rank 0, agreed on beforehand: both must make the same number of calls.
     began = time.perf_counter()
@@ -51,7 +55,11 @@ for name, tensor in tensors.items():
     for _ in range(int(count)):
         dist.all_reduce(tensor)
     result[name] = int(count) / (time.perf_counter() - began)
-result["cpu_share"] = (cpu_ns() - cpu_before) / 1e9 / (time.perf_counter() - wall_before) if probe else None
+    result["calls"] += 200 + int(count)
+used_ns = cpu_ns() - cpu_before
+result["cpu_share"] = used_ns / 1e9 / (time.perf_counter() - wall_before) if probe else None
+result["us_per_beat"] = used_ns / 1e3 / max(1, beats() - beats_before) if probe else None
+result["ns_per_call"] = used_ns / result["calls"] if probe else None
 dist.barrier()
 dist.destroy_process_group()
 print(json.dumps(result))
@@ -101,6 +109,8 @@ def main() -> None:
         "pairs": options.pairs,
         "seconds": options.seconds,
         "probe_cpu_share": {"median": statistics.median(shares), "largest": max(shares)},
+        "probe_us_per_beat": round(statistics.median(run["us_per_beat"] for run in runs[True]), 1),
+        "probe_ns_per_all_reduce": round(statistics.median(run["ns_per_call"] for run in runs[True]), 1),
         "all_reduce": {
             size: {
                 "with_per_s": round(statistics.median(run[size] for run in runs[True]), 1),
