@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
 from hangwatch.sources.beats import BeatReader, remove_leftovers
 from hangwatch.sources.proc import read_stat
+from support import wait_for
 
 
 @pytest.fixture
@@ -86,17 +89,19 @@ def test_no_run_directory_is_no_beats(tmp_path: Path) -> None:
 
 
 def test_what_the_dead_have_left_is_removed(run_dir: Path) -> None:
-    """All files of a pid that is gone, once none of them is fresh; those of the living, of the fresh and of strangers stay."""
+    """All files of a pid that is gone or a zombie, once none of them is fresh; those of the living and of strangers stay."""
     folder = run_dir / "ranks"
-    dead, fresh, alive = 2**22 + 1, 2**22 + 2, os.getpid()
-    for pid in (dead, fresh, alive):
+    dead, fresh, alive, zombie = 2**22 + 1, 2**22 + 2, os.getpid(), subprocess.Popen(["true"])
+    wait_for(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_ZOMBIE, what="a zombie")
+    for pid in (dead, fresh, alive, zombie.pid):
         for ending in ("beat", "control", "server"):
             file = folder / f"{pid}.{ending}"
             file.write_text("x")
             os.utime(file, (1000.0, 1000.0))
     os.utime(folder / f"{fresh}.beat")
     (folder / "notes.txt").write_text("x")
-    assert remove_leftovers(run_dir) == 3
+    assert remove_leftovers(run_dir) == 6
+    zombie.wait()
     left = {path.name for path in folder.iterdir()}
     assert left == {"notes.txt"} | {
         f"{pid}.{ending}" for pid in (fresh, alive) for ending in ("beat", "control", "server")

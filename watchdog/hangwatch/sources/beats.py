@@ -17,7 +17,7 @@ import msgspec
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
 from hangwatch.model.capture import Gap
-from hangwatch.sources.proc import read_small, read_stat
+from hangwatch.sources.proc import is_zombie, read_small, read_stat
 from hangwatch.sources.redaction import redact_text
 
 _BEAT_LIMIT_BYTES = 4 << 20
@@ -124,11 +124,17 @@ def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:
     oldest_s = time.time() - older_than_s
     for pid, files in by_pid.items():
         with contextlib.suppress(OSError):
-            if read_stat(pid) is None and all(one.stat(follow_symlinks=False).st_mtime < oldest_s for one in files):
+            if _has_ended(pid) and all(one.stat(follow_symlinks=False).st_mtime < oldest_s for one in files):
                 for one in files:
                     os.unlink(one.path)  # noqa: PTH108  # a path of scandir's
                     removed += 1
     return removed
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether nobody has this pid, or a zombie that may stay for as long as its parent does."""
+    process = read_stat(pid)
+    return process is None or is_zombie(process)
 
 
 def _is_plain_file(entry: os.DirEntry[str], uid: int | None) -> bool:

@@ -97,6 +97,11 @@ def read_stat(pid: int) -> Stat | None:
     return None if data is None else parse_stat(data)
 
 
+def is_zombie(stat: Stat) -> bool:
+    """Whether the process has ended and nobody has asked how. Its main thread alone may have ended, and others run."""
+    return stat.state in {"Z", "X"} and stat.threads <= 1
+
+
 def node_name() -> str:
     """What this node is called: ``$HANGWATCH_NODE`` (a pod's host name is not the node's), else the host's name."""
     return os.environ.get("HANGWATCH_NODE") or os.uname().nodename

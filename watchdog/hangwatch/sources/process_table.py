@@ -16,7 +16,17 @@ from typing import NamedTuple
 
 from hangwatch.sources.launchers import is_python_program, name_launcher
 from hangwatch.sources.pods import pod_variables
-from hangwatch.sources.proc import Stat, inner_pid, node_name, read_link, read_stat, read_whole, start_time_s, view_of
+from hangwatch.sources.proc import (
+    Stat,
+    inner_pid,
+    is_zombie,
+    node_name,
+    read_link,
+    read_stat,
+    read_whole,
+    start_time_s,
+    view_of,
+)
 from hangwatch.sources.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
 
 _YOUNG_S = 10.0
@@ -73,7 +83,7 @@ class KnownProcess:
     def lives(self) -> bool:
         """Whether it has not ended: in a container whose first process buries nobody, a zombie stays for as long as that does."""
         stat = read_stat(self.pid)
-        return stat is not None and (stat.state not in {"Z", "X"} or stat.threads > 1)
+        return stat is not None and not is_zombie(stat)
 
     def look(self, now_s: float) -> None:
         """Read its command line and environment if they may have changed since."""
