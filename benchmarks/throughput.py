@@ -111,7 +111,7 @@ class Training:
             self._job = runner.start(launch)
         # Both ways for us, so that neither side waits for the other to open it, or sees an end of it.
         self._commands = [os.open(folder / f"{rank}.in", os.O_RDWR) for rank in range(ranks)]
-        self._results = [(folder / f"{rank}.out").open("r+") for rank in range(ranks)]
+        self._results = [os.fdopen(os.open(folder / f"{rank}.out", os.O_RDWR)) for rank in range(ranks)]
         wait_for(lambda: len(self._job.ranks()) == ranks, LONG_S, "the ranks to start", poll_s=0.2)
         self.block(1, 1)  # they are at work from the moment they answer
 
