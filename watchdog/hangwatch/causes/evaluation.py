@@ -11,6 +11,7 @@ from hangwatch.causes.forks import Side, find_fork
 from hangwatch.causes.frames import bare, calls, site, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
+from hangwatch.causes.loops import EVEN_LOADERS
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
 from hangwatch.causes.turns import steps_of
@@ -67,6 +68,12 @@ def tuple_labels(case: Case) -> Hypothesis | None:
             return Hypothesis(
                 TUPLE_LABELS, 0.92, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown)
             )
+        if (told := _at_other_elements(side, other)) is not None:
+            said = (
+                f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {told}, and they are at "
+                f"different elements: the number of tensors in it differs between the ranks, or did in a turn before."
+            )
+            return Hypothesis(TUPLE_LABELS, 0.86, said, at_fork(case, replace(fork, block=None)))
         gathered = _container_in_midst(case, side, other) if not fork.ranked else None
         if gathered is not None:
             container, confidence = gathered
@@ -87,6 +94,21 @@ def tuple_labels(case: Case) -> Hypothesis | None:
     return None
 
 
+def _at_other_elements(side: Side, other: Side) -> str | None:
+    """The container that a side gathers, where the other does so from the same line and is at another depth of its own."""
+    mine, theirs = ([bare(f) for f in one.path if _OPERATIONS in f.file] for one in (side, other))
+    gathers = [f for f in side.path if _OPERATIONS in f.file and bare(f) in _GATHERS]
+    told = _gathered(gathers)
+    if not gathers or not theirs or mine == theirs or site(side.path) != site(other.path):
+        return None
+    return told if _NESTED_LOCAL.match(told) else None
+
+
+def _gathered(gathers: Sequence[Frame]) -> str:
+    """What the outermost call that is given it gathers."""
+    return next((t for f in reversed(gathers) for n in _GATHERED if (t := (f.locals or {}).get(n))), "")
+
+
 def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, float] | None:
     """The container that a side gathers with accelerate, and how sure it is that the other has left in the midst of that call.
 
@@ -94,7 +116,7 @@ def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, float
     then whether the call had begun; of one that is built anew in each turn it may have been the turn before.
     """
     outer = [f for f in side.path if _OPERATIONS in f.file and bare(f) in _GATHERS]
-    told = next((t for f in reversed(outer) for n in _GATHERED if (t := (f.locals or {}).get(n))), "")
+    told = _gathered(outer)
     here = site(side.path)
     if not outer or not _NESTED_LOCAL.match(told) or here is None or site(other.path) == here:
         return None
@@ -105,9 +127,7 @@ def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, float
     if length:
         return (told, 0.85) if steps.run_length() % length else None
     # Accelerate's own loaders bring as many batches to every rank.
-    even = any(
-        "DataLoaderShard" in t or "DataLoaderDispatcher" in t for f in side.path for t in (f.locals or {}).values()
-    )
+    even = any(name in t for f in side.path for t in (f.locals or {}).values() for name in EVEN_LOADERS)
     return told, 0.83 if even else 0.6
 
 

@@ -14,7 +14,7 @@ from hangwatch.model.stacks import Block, Frame
 _TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 #: ``accelerate/data_loader.py`` (1.15): ``even_batches`` is true unless the user says otherwise.
-_EVEN_LOADERS = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
+EVEN_LOADERS = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
 _FIXED = re.compile(r" in range\(\d+\):$")
 _EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
 
@@ -130,7 +130,7 @@ class Loop:
         """Whether the loop goes over what gives every rank as many batches: accelerate's loaders, torch's sampler."""
         known = self.frame.locals or {}
         over = _NAME.findall(self.block.text.partition(" in ")[2]) if self.block.kind == "for" else []
-        return "DistributedSampler" in known.values() or any(known.get(name) in _EVEN_LOADERS for name in over)
+        return "DistributedSampler" in known.values() or any(known.get(name) in EVEN_LOADERS for name in over)
 
     @property
     def mid_turn(self) -> bool:
