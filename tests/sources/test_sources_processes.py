@@ -127,6 +127,22 @@ def test_lock_of_a_file_names_who_has_it(jobs: JobRunner, tmp_path: Path, call: 
     assert told.startswith(f"{lock} held by {owner.pid} ")
 
 
+def test_who_looks_again_and_again_for_a_lock_is_told_whose_it_is(jobs: JobRunner, tmp_path: Path) -> None:
+    """SQLite sleeps in between: the file it has open, and the process that has locked that, are told all the same."""
+    take = (
+        "import sqlite3, sys, time; db = sqlite3.connect(sys.argv[1], timeout=600.0, isolation_level=None);"
+        "db.execute('BEGIN EXCLUSIVE'); print('locked', flush=True); time.sleep(600)"
+    )
+    file = tmp_path / "runs.db"
+    owner = jobs.start([sys.executable, "-c", take, file])
+    wait_for(lambda: "locked" in owner.stdout())
+    waiting = jobs.start([sys.executable, "-c", take, file])
+    told = wait_for(lambda: sample_process(identify(waiting.pid), deep=True).blocked_on)
+    assert told.startswith(f"{file} held by {owner.pid} ")
+    wait_for_sample(identify(owner.pid), syscall="clock_nanosleep")
+    assert sample_process(identify(owner.pid), deep=True).blocked_on is None, "it sleeps, and has the lock itself"
+
+
 def test_event_loop_names_the_connections_it_watches(jobs: JobRunner) -> None:
     """What asyncio waits for is told, and not the socket by which it is woken."""
     port = find_free_port()

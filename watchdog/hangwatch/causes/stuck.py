@@ -44,6 +44,7 @@ _CALLS = FILE_CALLS | {
     "mkdir",
     "sendfile",
 }
+_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
 #: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
 STALE_BEAT_S = 2.0
@@ -134,6 +135,8 @@ def _io_confidence(samples: Sequence[ProcessSample]) -> float | None:
         return 0.88
     if last.state not in {"S", "D"} or len({s.wait_channel for s in samples[-2:]}) > 1:
         return None
+    if all(s.syscall in _SLEEPS and " held by " in (s.blocked_on or "") for s in samples[-2:]):
+        return 0.8  # it looks again and again whether somebody's lock on a file it has open is gone
     on_socket = (last.blocked_on or "").startswith("socket:")
     if last.syscall in _SOCKET_CALLS or on_socket:
         return 0.8

@@ -24,6 +24,8 @@ THREADS = known("thread-stall")
 _LOCKING = re.compile(
     r"(?:^|[\s=(])(?P<called>\w[\w.]*)\.acquire\(|^(?:async )?with\s+(?P<held>\w[\w.]*)\s*(?:\(|:|,| as )"
 )
+#: ``importlib/_bootstrap.py``: each module has a lock, which is held while its code runs.
+_IMPORT, _IMPORT_LOCK = "<frozen importlib._bootstrap>", "a module's import"
 #: Where a thread waits for another one of its process, by file of the standard library.
 _HANDOVERS = {
     "threading.py": ("wait", "wait_for", "join", "_wait_for_tstate_lock", "acquire"),
@@ -62,9 +64,8 @@ def lock_deadlock(case: Case) -> Hypothesis | None:
             for t in shown[:2]
         )
         if holder is not None:
-            said = (
-                f"Rank {rank}'s main thread waits for {wanted}, inside whose `with` its thread {_name(holder)} rests."
-            )
+            inside = "inside whose `with`" if wanted != _IMPORT_LOCK else "and inside such an import"
+            said = f"Rank {rank}'s main thread waits for {wanted}, {inside} its thread {_name(holder)} rests."
         elif own:
             said = f"Rank {rank}'s main thread takes {wanted}, which it holds already further up, and waits for itself."
         else:
@@ -158,6 +159,8 @@ def _lock_taken(thread: ThreadStack) -> str | None:
     frame = thread.frames[0] if thread.frames else None
     if frame is None or thread.active:
         return None
+    if frame.file == _IMPORT and bare(frame) == "acquire":
+        return _IMPORT_LOCK
     if is_interpreter(frame):
         return "the handler's lock" if bare(frame) == "acquire" and frame.file.endswith("logging/__init__.py") else None
     found = _LOCKING.search(frame.source or "")
@@ -166,6 +169,8 @@ def _lock_taken(thread: ThreadStack) -> str | None:
 
 def _holds(frames: Sequence[Frame], lock: str) -> bool:
     """Whether the frames are inside a ``with`` of a lock that is written like this one; ``self.x`` is ``other.x``."""
+    if lock == _IMPORT_LOCK:  # whoever runs a module's code has it
+        return any(f.file == _IMPORT and bare(f) == "_load_unlocked" for f in frames)
     last = lock.rpartition(".")[2]
     for frame in frames:
         for block in frame.blocks:

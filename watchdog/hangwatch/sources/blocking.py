@@ -13,6 +13,7 @@ from pathlib import Path
 from hangwatch.sources.proc import read_link, read_small, read_stat, read_whole
 from hangwatch.sources.sockets import TcpSocket, read_descriptors, read_tcp_sockets
 from hangwatch.sources.syscalls import (
+    ASLEEP,
     AT_FDCWD,
     LOCKING,
     ON_DESCRIPTOR,
@@ -41,7 +42,8 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
     """What the call waits for: a path, ``pipe:[INODE]``, ``socket:[INODE]``, a terminal; None where it is no such call.
 
     A pipe is followed by the processes among ``relatives`` that hold its other end (``pipe:[7] from 12 cat``), a TCP
-    socket by its remote end (``socket:[7] to 10.0.0.1:29500``), a locked file by who has the lock (``/x held by 12 cat``).
+    socket by its remote end (``socket:[7] to 10.0.0.1:29500``), a locked file by who has the lock (``/x held by 12 cat``). Of a
+    process that sleeps it is a file it has open, on which another one has a lock to write: SQLite and HDF5 look again and again.
     """
     if call is None:
         return None
@@ -52,6 +54,8 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
     if call.name in ON_DESCRIPTOR and call.arguments:
         on = _describe_descriptor(pid, as_descriptor(call.arguments[0]), relatives)
         return on + _describe_owner(pid) if on is not None and call.name in LOCKING else on
+    if call.name in ASLEEP:
+        return _describe_held_file(pid)
     if call.name in ON_POLL and len(call.arguments) > 1:
         descriptors = _polled_descriptors(pid, call.arguments[0], call.arguments[1])
         described = (_describe_descriptor(pid, descriptor, relatives) for descriptor in descriptors)
@@ -148,6 +152,42 @@ def _describe_owner(pid: int) -> str:
         return ""
     stat = read_stat(int(owner))
     return f" held by {owner} {stat.name}" if stat is not None else f" held by {owner}"
+
+
+def _describe_held_file(pid: int) -> str | None:
+    """A file that the process has open and another one has locked for itself (proc_locks(5)), and who that is.
+
+    The file itself is never asked for anything: its file system may be the one that does not answer.
+    """
+    held: dict[tuple[str, str], str] = {}
+    for line in (read_whole("/proc/locks", _LOCKS_LIMIT_BYTES) or b"").decode().splitlines():
+        fields = line.split()  # 1: POSIX ADVISORY WRITE 4242 fd:00:2531452 0 EOF
+        if len(fields) > 5 and fields[1] != "->" and fields[3] == "WRITE" and fields[4] not in {"0", "-1", str(pid)}:
+            device, _, inode = fields[5].rpartition(":")
+            held[device, inode] = fields[4]
+    if not held:
+        return None
+    devices = _devices_of_mounts(pid)
+    for number, link in read_descriptors(pid):
+        told = dict(
+            line.partition(b":")[::2] for line in (read_small(f"/proc/{pid}/fdinfo/{number}", 512) or b"").splitlines()
+        )
+        device = devices.get(told.get(b"mnt_id", b"").strip().decode(), "")
+        owner = held.get((device, told.get(b"ino", b"").strip().decode()))
+        if owner is not None and link.startswith("/"):
+            stat = read_stat(int(owner)) if owner.isdigit() else None
+            return f"{link} held by {owner} {stat.name}" if stat is not None else f"{link} held by {owner}"
+    return None
+
+
+def _devices_of_mounts(pid: int) -> dict[str, str]:
+    """The device of each mount by its number, as ``/proc/locks`` writes it (proc_pid_mountinfo(5): ``36 35 253:0 ..``)."""
+    found = {}
+    for line in (read_whole(f"/proc/{pid}/mountinfo", _LOCKS_LIMIT_BYTES) or b"").decode(errors="replace").splitlines():
+        mount, _, device = line.split(" ", 3)[:3]
+        major, _, minor = device.partition(":")
+        found[mount] = f"{int(major):02x}:{int(minor):02x}"
+    return found
 
 
 def _access_mode(pid: int, descriptor: int) -> bool | None:

@@ -54,6 +54,8 @@ ON_DESCRIPTOR = frozenset(
 )  # fmt: skip
 #: Of these, the ones that wait for a lock on the file.
 LOCKING = frozenset({"flock", "fcntl"})
+#: A process that sleeps may look again and again whether a lock is free.
+ASLEEP = frozenset({"nanosleep", "clock_nanosleep"})
 #: The first argument is a descriptor that watches others.
 ON_EPOLL = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})
 #: The first argument is an array of descriptors to be polled, the second its length.
