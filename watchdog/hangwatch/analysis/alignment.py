@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hangwatch.analysis.lanes import first_after, first_difference, lanes_of
 from hangwatch.analysis.signatures import Signature, signature
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import Group, Lane, Ledger, Operation, Operations
+from hangwatch.model.collectives import Group, Lane, Ledger, Operation, Operations, first_record_id
 
 GroupKey = str
 
@@ -69,7 +69,7 @@ def mixed_groups(capture: RankCapture) -> frozenset[GroupKey]:
     if flight is None or flight.source == "status":
         return frozenset()
     newest = _newest(flight.operations)
-    complete = bool(flight.operations) and flight.operations[0].record_id == 0
+    complete = first_record_id(flight.operations) == 0
     known = (p for p in flight.progress if p.group.key in newest or (complete and not flight.dropped))
     return frozenset(p.group.key for p in known if p.enqueued > newest.get(p.group.key, 0))
 

@@ -199,6 +199,13 @@ def _called(kind: Operation, record_id: int, seq: int, created_ns: int, state: i
 Operations = tuple[Operation, ...] | Ledger
 
 
+def first_record_id(operations: Operations) -> int | None:
+    """The record id of the oldest operation on record; None where there is none."""
+    if isinstance(operations, Ledger):
+        return int(memoryview(operations.records).cast("q")[0]) if operations.records else None
+    return operations[0].record_id if operations else None
+
+
 def in_flight(operations: Operations) -> tuple[Operation, ...]:
     """The operations that have not completed."""
     return operations.in_flight() if isinstance(operations, Ledger) else tuple(o for o in operations if not o.completed)
