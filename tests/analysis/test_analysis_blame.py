@@ -33,6 +33,17 @@ def test_one_rank_in_another_operation_is_the_culprit_and_proven() -> None:
     assert blame.proof is not None
 
 
+@pytest.mark.parametrize("unseen", [0, 1, 3])
+def test_a_rank_that_nobody_saw_is_not_blamed_for_what_others_were_seen_to_do(unseen: int) -> None:
+    """All wait for it, too, as its node has no agent: the one that was seen in another operation is named all the same."""
+    others = (operation(1, WORLD4, 2, done=False),)
+    odd = (operation(1, WORLD4, 2, "barrier", done=False),)
+    seen = world(*(rank(r, odd if r == 2 else others, WAITING) for r in range(4) if r != unseen))
+    blame = build_case(msgspec.structs.replace(seen, job=msgspec.structs.replace(seen.job, world_size=4))).blame
+    assert blame.culprits == (2,)
+    assert blame.proof is not None
+
+
 def test_blame_passes_through_groups_to_the_root() -> None:
     """0 waits for 1 in one group, 1 for 2 in another, 2 is stuck reading: only 2 is named, and nothing is proven."""
     first, second = Group("1", (0, 1)), Group("2", (1, 2))

@@ -11,7 +11,7 @@ from hangwatch.analysis.alignment import History, Parting
 from hangwatch.analysis.held import all_held
 from hangwatch.analysis.places import bare_name
 from hangwatch.analysis.signatures import describe
-from hangwatch.analysis.sinks import has_circle
+from hangwatch.analysis.sinks import find_sinks, has_circle
 from hangwatch.analysis.views import RankView
 from hangwatch.analysis.waitfor import Edge, WaitGraph
 from hangwatch.model.text import format_ranks
@@ -235,8 +235,16 @@ def assign_blame(
 
 
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
-    """The sinks to be blamed: of a rank that nobody saw it is not known whom it waits for, so those that were seen come first."""
-    return tuple(sink for sink in graph.sinks if any(r in views for r in sink)) or graph.sinks
+    """The sinks to be blamed: of a rank that nobody saw it is not known whom it waits for, so those that were seen come first,
+    and then a circle of such, which cannot resolve whatever the unseen do."""
+    seen = tuple(sink for sink in graph.sinks if any(r in views for r in sink))
+    return seen or _seen_circles(views, graph) or graph.sinks
+
+
+def _seen_circles(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
+    """The circles of ranks that were seen, each held up by what another one was seen to do."""
+    known = [e for e in graph.within(views) if e.reason in {"absent", "mismatch", "sizes", "creation"} and not e.weak]
+    return tuple(sink for sink in find_sinks([(e.waiters, e.awaited) for e in known]) if len(sink) > 1)
 
 
 def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:

@@ -54,7 +54,7 @@ class Edge:
             "gone": f"whose process{'es are' if many else ' is'} gone",
             "silent": f"whose node{'s are' if many else ' is'} silent",
             "stopped": f"whose process{'es are' if many else ' is'} stopped",
-            "unseen": f"which {is_} not on this node or never started",
+            "unseen": f"which {is_} not seen from here or never started",
             "peer": "the other side, which does not meet it",
             "elsewhere": f"which {is_} somewhere else",
             "creation": f"which {is_} creating another group",
