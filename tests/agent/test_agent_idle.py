@@ -59,7 +59,7 @@ def resting(rank: int, now_ns: int) -> RankCapture:
 class Watch(JobWatch):
     """A watch whose ranks are always found at rest."""
 
-    async def capture(self) -> Capture:
+    async def look_here(self) -> Capture:
         now_ns = tick.time.time_ns()
         return Capture(JOB, now_ns, tuple(resting(rank, now_ns) for rank in RANKS))
 

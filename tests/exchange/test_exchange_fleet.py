@@ -12,7 +12,7 @@ import pytest
 from servers import RedisServer
 from simulated import Node, run_until, spread_ranks
 
-from hangwatch.agent import fleet, fleet_link, fleet_members
+from hangwatch.agent import fleet_incident, fleet_link, fleet_members
 from hangwatch.agent.reopening import LeftOpen
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.causes.diagnosis import diagnose
@@ -118,7 +118,7 @@ async def test_one_that_was_not_there_goes_on_with_the_incident(tmp_path: Path) 
 
 async def test_one_that_comes_back_learns_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its agent died in the middle of an incident, and is started again when the others have long forgotten its end."""
-    monkeypatch.setattr(fleet, "FORGOTTEN_S", 1.0)
+    monkeypatch.setattr(fleet_incident, "FORGOTTEN_S", 1.0)
     shared = LocalExchange()
     nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
     await run_until(nodes, lambda: all(node.bundles for node in nodes))

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hangwatch.agent.fleet_digest import Looked, Writer, make_digest, note_look
-from hangwatch.agent.fleet_inquiry import ANSWER_S, Inquiry
+from hangwatch.agent.fleet_incident import NOTICE_S, SharedIncident
+from hangwatch.agent.fleet_inquiry import Inquiry
 from hangwatch.agent.fleet_link import EXPIRY_S, Link
 from hangwatch.agent.fleet_members import Member
 from hangwatch.agent.fleet_merge import merge, shift, shorten
-from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, Question, Record, WireError, decode, encode
+from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, Question, encode
 from hangwatch.agent.suspicion import Pulse
 from hangwatch.exchange.opening import own_address
 from hangwatch.exchange.protocol import Exchange, ExchangeError
@@ -36,19 +37,11 @@ from hangwatch.sources.proc import node_name
 
 if TYPE_CHECKING:
     from hangwatch.agent.tick import JobWatch
-    from hangwatch.agent.told import Told
 
 log = logging.getLogger("hangwatch")
 
-#: How long a node that is to end its job waits for the one that writes the bundle to have all it needs.
-COMPLETION_S = 10.0
-_POLL_S = 0.1
-#: Notices and captures are of the moment; the incident is put up again before it is forgotten.
-_NOTICE_S = 120.0
+#: Captures are of the moment.
 _CAPTURE_S = 60.0
-_AGAIN_S = 30.0
-#: An incident that nobody has put up for so long is over, for all that whoever leads can see.
-FORGOTTEN_S = 90.0
 #: So long a node whose ranks are all gone stays with the others, who may be waiting for them.
 LINGER_S = 60.0
 #: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
@@ -87,15 +80,12 @@ class JobFleet:
     owned: bool = False
     link: Link = field(init=False)
     inquiry: Inquiry = field(init=False)
+    incident: SharedIncident = field(init=False)
     writer: Writer = field(init=False)
     _looked: dict[int, Looked] = field(default_factory=dict)
     _counts: itertools.count[int] = field(default_factory=itertools.count)
     _answered: str = ""
     _last: Capture | None = None
-    _record: Record | None = None
-    _revision: int = 0
-    _spread_s: float = 0.0
-    _known_s: float | None = None
     _elsewhere: _Elsewhere = field(default_factory=dict)
     _gone_since_s: float | None = None
     _left: bool = False
@@ -108,6 +98,7 @@ class JobFleet:
             self.exchange, self.channel, self.name, f"{self.name}/{agent}", self._write, self.wake, self.watch.ledger
         )
         self.inquiry = Inquiry(self.link, self._post)
+        self.incident = SharedIncident(self.watch, self.link, self.writer.node, self._post)
         self.link.start()
 
     # What the tick asks.
@@ -120,7 +111,7 @@ class JobFleet:
     @property
     def follows(self) -> bool:
         """Whether another agent does, or will: where the exchange is out of reach, each one does for itself."""
-        return not self.link.alone and not self.link.leads
+        return self.link.follows
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -147,45 +138,12 @@ class JobFleet:
 
     async def lead(self) -> None:
         """Take up the incident that the one before has left, and keep it known."""
-        await self._read_record()
-        watch, record, now_s = self.watch, self._record, self.link.clock()
-        self._known_s = now_s
-        if record is not None and record.incident.ended_at is None:
-            if watch.told is not None and watch.told.incident.id == record.incident.id:
-                if not watch.told.active:  # it has ended while the others could not be told
-                    await self.spread(watch.told, announced=True)
-            elif watch.standing is None:  # whoever has told of it is gone, and this agent was not there then
-                await watch.adopt(record.incident, await watch.look_here(), record.node)
-        told = watch.told
-        if told is not None and told.active and told.heard:
-            told.heard = False
-            if record is None or record.incident.id != told.incident.id or not record.announced:
-                await watch.announce(told.incident, told.path)
-            await self.spread(told, announced=True)
-        elif told is not None and now_s - self._spread_s >= _AGAIN_S and told.active:
-            await self.spread(told, announced=True)
+        await self.incident.lead()
 
     async def follow(self) -> None:
         """Answer what is asked, and keep what is told."""
         await self._answer()
-        await self._read_record()
-        record, watch, told = self._record, self.watch, self.watch.told
-        incident = record.incident if record is not None and record.incident.ended_at is None else None
-        mine = told is not None and record is not None and told.incident.id == record.incident.id
-        if mine or watch.standing is None or self._known_s is None:
-            self._known_s = self.link.clock()
-        # Another one has taken its place, or whoever leads knows of none: an agent that comes back may have missed the end.
-        gone = incident is not None or self.link.clock() - self._known_s >= FORGOTTEN_S
-        if told is not None and told.active and (incident is None if mine else gone):
-            tell = watch.hear if told.heard or mine else watch.announce
-            await told.close(watch.state_dir, tell, _ended_ns())
-        if record is None or incident is None:
-            return
-        if told is not None and mine:
-            told.heard = True  # also where it was ours, and another has taken over
-            if told.incident.verdict == incident.verdict:
-                return
-        await watch.adopt(incident, self._last or await watch.look_here(), record.node)
+        await self.incident.follow(self._last)
 
     async def gather(self, own: Coroutine[None, None, Capture]) -> Capture:
         """A capture of all nodes at once; ``own`` makes this node's."""
@@ -234,27 +192,6 @@ class JobFleet:
         """The answers, their times on this node's clock."""
         answers, members = await self.inquiry.collect(question, among), self.link.members.members
         return [shift(a, members[name].offset_ns if name in members else 0) for name, a in answers.items()]
-
-    async def spread(self, told: Told, *, announced: bool, complete: bool = False) -> None:
-        """Let the others know of the incident, as it is now."""
-        self._revision = max(self._revision, self._record.revision if self._record is not None else 0) + 1
-        self._spread_s = self.link.clock()
-        incident = msgspec.structs.replace(told.incident, ranks=())
-        record = self._record = Record(
-            WIRE_VERSION, self._revision, incident, announced, self.writer.node, complete or self._is_complete(told)
-        )
-        await self.link.try_to(lambda exchange: exchange.put(self.channel, "incident", encode(record), _NOTICE_S))
-        await self._post()
-
-    def _is_complete(self, told: Told) -> bool:
-        record = self._record
-        return record is not None and record.complete and record.incident.id == told.incident.id
-
-    async def await_completion(self, told: Told) -> None:
-        """Return when the bundle of an incident that another node has told of is complete, or it takes too long."""
-        end_s = self.link.clock() + COMPLETION_S
-        while self.follows and not self._is_complete(told) and self.link.clock() < end_s:
-            await asyncio.sleep(_POLL_S)
 
     async def pause(self) -> None:
         """The agent ends and the job goes on: another may lead at once, and an agent that is started here again is met anew."""
@@ -320,7 +257,7 @@ class JobFleet:
         self._looked = note_look(capture)
 
     async def _post(self) -> None:
-        record = self._record
+        record = self.incident.record
         notice = Notice(
             WIRE_VERSION,
             self.link.holder,
@@ -328,7 +265,7 @@ class JobFleet:
             record.incident.id if record is not None else None,
             record.revision if record is not None else 0,
         )
-        await self.link.try_to(lambda exchange: exchange.post(self.channel, encode(notice), _NOTICE_S))
+        await self.link.try_to(lambda exchange: exchange.post(self.channel, encode(notice), NOTICE_S))
 
     async def _answer(self) -> None:
         question = self.link.question
@@ -350,20 +287,3 @@ class JobFleet:
         answer = Answer(WIRE_VERSION, question.id, pack(shorten(capture, question.operations)))
         key = f"{question.id}/{self.name}"
         await self.link.try_to(lambda exchange: exchange.put(self.channel, key, encode(answer), _CAPTURE_S))
-
-    async def _read_record(self) -> None:
-        """The incident as the holder has told of it last, where that is news."""
-        notice, record = self.link.notice, self._record
-        if notice is None or notice.incident is None or notice.holder == self.link.holder:
-            return
-        if record is not None and (record.incident.id, record.revision) == (notice.incident, notice.revision):
-            return
-        try:
-            found = await wait_within(self.exchange.get(self.channel, ["incident"]), ANSWER_S)
-            self._record = decode(found["incident"], Record) if found else None
-        except (ExchangeError, asyncio.TimeoutError, WireError) as error:
-            log.debug("the incident cannot be read: %s", error)
-
-
-def _ended_ns() -> int:
-    return time.time_ns()

@@ -98,6 +98,11 @@ class Link:
         return not self.alone and self._held_s is not None and self.clock() - self._held_s < LEASE_S
 
     @property
+    def follows(self) -> bool:
+        """Whether another agent leads, or will: where the exchange is out of reach, each one does for itself."""
+        return not self.alone and not self.leads
+
+    @property
     def gaps(self) -> tuple[Gap, ...]:
         """What the link cannot see."""
         down = (

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hangwatch.agent.adoption import make_whole
 from hangwatch.agent.capture import Beats, Trail, add_call_sites, capture_job, keep_recent
-from hangwatch.agent.document import asked_of_nodes, make_incident, missing, of_this_node
-from hangwatch.agent.hardware import OF_THE_LOST, add_hardware
+from hangwatch.agent.hardware import add_hardware
 from hangwatch.agent.health import Ledger
+from hangwatch.agent.look import judge, look, with_call_sites, with_hardware
 from hangwatch.agent.reopening import Hold, LeftOpen, is_same_process
 from hangwatch.agent.secrecy import secret_values
 from hangwatch.agent.silence import SilenceWatch
 from hangwatch.agent.suspicion import Suspector, read_pulse
 from hangwatch.agent.telemetry import TrainingTelemetry
+from hangwatch.agent.telling import says_more, tell
 from hangwatch.agent.told import Announce, Told, keep, tell_nobody
-from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import Patience, fixed_patience
-from hangwatch.causes.diagnosis import Diagnosis, diagnose
+from hangwatch.causes.diagnosis import Diagnosis
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.bundle import BundleError, write_bundle
 from hangwatch.sources.discovery import FoundJob
 from hangwatch.sources.node import NodeWatch
 from hangwatch.sources.redaction import hide_values
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hangwatch")
 
-#: Operations younger than this when looked at are no waits yet.
-MIN_WAIT_S = 0.5
-#: Of how many ranks, at the most, call sites are fetched before a verdict is told.
-SITES_LIMIT = 8
 #: Digests of one look around are of moments so far apart: each is written once a second, and read once a second.
 DIGEST_SKEW_S = 2.5
 #: A process that is gone while its launcher is still at it: so long it may take the launcher to end the others.
@@ -83,7 +79,7 @@ class JobWatch:
     master: str = ""
     replaced_s: float | None = None
     silence: SilenceWatch = field(init=False)
-    _completing: asyncio.Task[None] | None = None
+    completing: asyncio.Task[None] | None = None
     _hold: Hold | None = None
 
     def __post_init__(self) -> None:
@@ -191,10 +187,10 @@ class JobWatch:
         patience = self.patience
         self.trail.trim(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.held_s) * 1e9))
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
-        capture, _ = await asyncio.gather(self.capture(), self.node.begin(alive))
-        diagnosis = await self._diagnose(capture, patience)
+        capture, _ = await asyncio.gather(look(self), self.node.begin(alive))
+        diagnosis = await judge(capture, patience)
         if self.standing is None or self.standing.incident.verdict.kind == "straggler":
-            diagnosis = await self._with_hardware(diagnosis, patience)
+            diagnosis = await with_hardware(self, diagnosis, patience)
         kind = diagnosis.verdict.kind
         reason = self.suspector.current.reason if self.suspector.current is not None else ""
         log.debug(
@@ -208,19 +204,11 @@ class JobWatch:
             return
         if self.standing is not None:
             if self.standing.partial and self.fleet is not None and self.fleet.leads:
-                await self._make_whole(diagnosis)
-            if self._says_more(diagnosis):
-                await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=True)
+                await make_whole(self, diagnosis)
+            if says_more(diagnosis, self.standing.incident.verdict):
+                await tell(self, await with_call_sites(self, diagnosis, patience), detected_ns, same=True)
             return
-        await self._tell(await self._with_call_sites(diagnosis, patience), detected_ns, same=False)
-
-    async def _diagnose(self, capture: Capture, patience: Patience, before: Diagnosis | None = None) -> Diagnosis:
-        """The diagnosis; of thousands of ranks it takes seconds, in which beats, the lease and the page go on.
-
-        ``before``: that of the same capture, some of whose ranks tell more now.
-        """
-        case = before.case if before is not None else None
-        return await asyncio.to_thread(diagnose, capture, patience=patience, min_wait_s=MIN_WAIT_S, before=case)
+        await tell(self, await with_call_sites(self, diagnosis, patience), detected_ns, same=False)
 
     def waits_for_answers(self, diagnosis: Diagnosis) -> bool:
         """Whether an unproven verdict names ranks of which there is no capture, and the next look may bring one: a node that is
@@ -233,45 +221,6 @@ class JobWatch:
             return False
         self.unanswered += 1
         return self.unanswered <= UNANSWERED_LOOKS
-
-    def _says_more(self, diagnosis: Diagnosis) -> bool:
-        """Whether a diagnosis takes the place of what was told: what moved stands now, or whose node is lost is known."""
-        told = self.told.incident.verdict if self.told is not None else None
-        verdict = diagnosis.verdict
-        if told is None or verdict.kind == told.kind:
-            return False
-        silent = {rank for node in diagnosis.case.capture.silent for rank in node.ranks}
-        lost = verdict.kind == "rank_lost" and silent.issuperset({*verdict.culprit_ranks, *told.culprit_ranks})
-        return told.kind == "straggler" or (told.kind == "stall" and lost)
-
-    async def _make_whole(self, diagnosis: Diagnosis) -> None:
-        """Whoever told of the incident is gone, and the whole bundle with it, perhaps: this is the whole now."""
-        if self.told is None:
-            return
-        told = self.told.incident
-        entries = make_incident(diagnosis, detected_ns=diagnosis.case.capture.at_ns, confirmed_ns=None, id=told.id)
-        incident = msgspec.structs.replace(told, job=entries.job, ranks=entries.ranks, missing=entries.missing)
-        self.told = await keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
-
-    async def adopt(self, incident: Incident, capture: Capture, node: str) -> None:
-        """Keep an incident that another node, ``node``, has told of, with a bundle of this node's own ranks."""
-        diagnosis = Diagnosis(incident.verdict, case := build_case(capture), None, None)
-        known = self.told is not None and self.told.incident.id == incident.id
-        incident = of_this_node(incident, case, node)
-        if not known and (self.state_dir / "incidents" / incident.id).exists():
-            self.told = Told(incident, diagnosis, None)  # nodes that share a home: the whole bundle is there already
-        elif not known or (self.told is not None and self.told.path is not None):
-            self.told = await keep(self.state_dir, incident, diagnosis, self._judged(capture))
-        else:
-            self.told = Told(incident, diagnosis, None)
-        self.told.heard = self.told.partial = True
-        await self.hear(self.told.incident, self.told.path)
-
-    async def capture(self) -> Capture:
-        """Look closely at all ranks now, those of other nodes with them where this one leads."""
-        if self.fleet is not None and self.fleet.leads:
-            return await self.fleet.gather(self.look_here())
-        return await self.look_here()
 
     async def look_here(self) -> Capture:
         """Look closely at the ranks of this node now."""
@@ -287,39 +236,6 @@ class JobWatch:
                 with_values=self.with_values,
             )
 
-    async def _with_hardware(self, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
-        """The same diagnosis with what the node says of its GPUs and its fabric, where that may change it.
-
-        A proof needs none of it and does not wait for it: it comes into the bundle later.
-        """
-        kind, case = diagnosis.verdict.kind, diagnosis.case
-        together = case.blame.shape == "together" and (diagnosis.waited_s or 0.0) >= patience.stall_s
-        if kind == "deadlock" or (kind in {"healthy", "straggler"} and not together):
-            return diagnosis
-        only = tuple(OF_THE_LOST) if kind == "rank_lost" else None
-        if self.fleet is not None and self.fleet.leads:
-            capture = await self.fleet.add_hardware(case.capture, lambda c: self.hardware_here(c, only), only)
-        else:
-            capture = await self.hardware_here(case.capture, only)
-        if capture is case.capture:
-            return diagnosis
-        return await self._diagnose(capture, patience, before=diagnosis)
-
-    async def _with_call_sites(self, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
-        """The same diagnosis with the call sites of both sides, where ranks parted: their history tells why."""
-        blame = diagnosis.case.blame
-        if blame.shape != "cycle" and (blame.parting is None or not blame.parting.mismatch):
-            return diagnosis
-        wanted = {r for r in diagnosis.case.representatives if r is not None} | set(blame.component[:SITES_LIMIT])
-        capture = await self._add_sites(diagnosis.case.capture, sorted(wanted))
-        again = await self._diagnose(capture, patience, before=diagnosis)
-        return again if again.verdict.kind == diagnosis.verdict.kind else diagnosis
-
-    async def _add_sites(self, capture: Capture, ranks: list[int] | None) -> Capture:
-        if self.fleet is not None and self.fleet.leads:
-            return await self.fleet.add_sites(capture, lambda c: self.sites_here(c, ranks), ranks)
-        return await self.sites_here(capture, ranks)
-
     async def sites_here(self, capture: Capture, ranks: list[int] | None) -> Capture:
         """The capture with the call sites of those of ``ranks`` (None: all) that are on this node."""
         wanted = [r for r in self.ranks if ranks is None or r in ranks]
@@ -329,66 +245,26 @@ class JobWatch:
         """The capture with what this node says of its hardware."""
         return await add_hardware(capture, self.node, only)
 
-    async def _tell(self, diagnosis: Diagnosis, detected_ns: int, *, same: bool) -> None:
-        since = self.suspector.current
-        since_ns = time.time_ns() - int((time.monotonic() - since.since_s) * 1e9) if since else detected_ns
-        onset_ns = diagnosis.case.still_since_ns or since_ns
-        incident = make_incident(
-            diagnosis,
-            detected_ns=detected_ns,
-            confirmed_ns=time.time_ns(),
-            onset_ns=onset_ns,
-            id=self.told.incident.id if same and self.told is not None else None,
-        )
-        self.told = await keep(self.state_dir, incident, diagnosis, self._judged(diagnosis.case.capture))
-        leading = self.fleet is not None and self.fleet.leads
-        if self.fleet is not None and leading:  # first, so that whoever takes over goes on with this one
-            await self.fleet.spread(self.told, announced=False)
-        await self.completed()
-        self._completing = asyncio.create_task(self._complete(self.told))  # begins when this has been told
-        await self.announce(self.told.incident, self.told.path)
-        if self.fleet is not None and leading:
-            await self.fleet.spread(self.told, announced=True)
-
-    def _judged(self, capture: Capture) -> Capture:
-        """The capture with the samples by which ``diagnose`` has judged motion."""
-        return keep_recent(capture, self.patience.motion_window_s)
+    async def keep(self, incident: Incident, diagnosis: Diagnosis) -> Told:
+        """Have this as the incident that was told, its bundle on disk, with the samples by which motion was judged."""
+        capture = keep_recent(diagnosis.case.capture, self.patience.motion_window_s)
+        self.told = await keep(self.state_dir, incident, diagnosis, capture)
+        return self.told
 
     async def completed(self) -> None:
         """Wait until the bundle of the incident that was told last is complete."""
-        task = self._completing  # others may wait for it as well
+        task = self.completing  # others may wait for it as well
         if task is not None:
             await asyncio.wait({task})
-            if self._completing is task:
-                self._completing = None
+            if self.completing is task:
+                self.completing = None
                 if error := task.exception():
                     log.error("the bundle could not be completed", exc_info=error)
-
-    async def _complete(self, told: Told) -> None:
-        """Add every rank's call sites and the node's hardware to a bundle: dearer, so it comes after it was told."""
-        if told.path is None:
-            return
-        capture = await self._add_sites(told.diagnosis.case.capture, None)
-        if not capture.nodes:
-            capture = await self.hardware_here(capture, None)
-        incident = msgspec.structs.replace(
-            told.incident,
-            captured={**told.incident.captured, **asked_of_nodes(capture), "call_sites": True},
-            missing=tuple(dict.fromkeys((*told.incident.missing, *missing(capture)))),
-        )
-        try:
-            await asyncio.to_thread(write_bundle, self.state_dir, incident, self._judged(capture))
-        except BundleError as error:
-            log.warning("%s", error)
-            return
-        told.incident = incident
-        if self.fleet is not None and self.fleet.leads:
-            await self.fleet.spread(told, announced=True, complete=True)
 
     async def await_others(self) -> None:
         """Before the job is ended here: let the node that has told of the incident see all it needs."""
         if self.told is not None and self.told.heard and self.fleet is not None:
-            await self.fleet.await_completion(self.told)
+            await self.fleet.incident.await_completion(self.told)
 
     async def end(self, at_ns: int) -> None:
         """The job is over, and so are its incidents."""
@@ -409,7 +285,7 @@ class JobWatch:
             return
         await told.close(self.state_dir, self.hear if told.heard else self.announce, at_ns)
         if self.fleet is not None and self.fleet.leads:
-            await self.fleet.spread(told, announced=True)
+            await self.fleet.incident.spread(told, announced=True)
 
     async def leave_fleet(self) -> None:
         """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this."""
