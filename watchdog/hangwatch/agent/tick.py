@@ -108,10 +108,12 @@ class JobWatch:
         if found is not None:
             self.job, self.master = found.job, found.master
         here = {r.rank: r for r in found.ranks} if found is not None else {}
-        restarted = any(r in self.ranks and not is_same_process(self.ranks[r], i) for r, i in here.items())
-        if restarted:
-            # A new incarnation of the job: nothing of the old one speaks for it.
-            self.replaced_s = min(self.lost_since_s.values(), default=now_s)
+        known = self.ranks
+        began = [i.start_time for r, i in here.items() if r in known and not is_same_process(known[r], i)]
+        if began:
+            # A new incarnation of the job: nothing of the old one speaks for it. It had ended when this one began, however late
+            # that is seen.
+            self.replaced_s = min((*self.lost_since_s.values(), now_s - max(0.0, time.time_ns() / 1e9 - min(began))))
             self.ranks.clear()
             self.lost_since_s.clear()
             self.suspector = Suspector(cadence=self.suspector.cadence)
