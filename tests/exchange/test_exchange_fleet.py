@@ -80,6 +80,19 @@ async def test_one_verdict_for_the_whole_job(name: str, tmp_path: Path) -> None:
     await end(nodes)
 
 
+async def test_a_node_without_an_agent(tmp_path: Path) -> None:
+    """Its rank is not blamed for what the others were seen to do, though all of them wait for it, too; and it is said that it was
+    not seen."""
+    shared, whole = LocalExchange(), load("tensor_parallel")
+    spread = spread_ranks(whole, 3)
+    nodes = [Node(f"n{n}", shared, tmp_path / f"n{n}", whole, spread[n]) for n in (1, 2)]
+    await run_until(nodes, lambda: all(node.bundles for node in nodes))
+    for node in nodes:
+        assert node.bundles[0].verdict.culprit_ranks == (1, 2)
+        assert any("no agent tells of rank 0" in what for what in node.bundles[0].missing)
+    await end(nodes)
+
+
 async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
     """The holder dies in the middle of one: it stays open under its id, nobody is told twice, and the next one ends it."""
     shared = LocalExchange()

@@ -14,6 +14,7 @@ from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Ledg
 from hangwatch.model.digest import Digest, DigestRank
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
+from hangwatch.model.text import format_ranks
 
 _replace = msgspec.structs.replace
 
@@ -115,6 +116,10 @@ def merge(
             ranks[number] = _by_digest(member, digested, known, own.at_ns)
     silent = _silent(elsewhere.values(), now_s)
     gaps += _absent(elsewhere.values(), answers, set(unasked), now_s)
+    unknown = set(range(own.job.world_size or 0)) - set(ranks) - set(elsewhere)
+    if unknown:
+        hint = "run hangwatch with the same --exchange on every node of the job"
+        gaps.append(Gap("node", f"no agent tells of rank{'s' * (len(unknown) > 1)} {format_ranks(unknown)}", hint=hint))
     return Capture(
         job=_replace(own.job, nodes=tuple(dict.fromkeys(names))),
         at_ns=own.at_ns,
