@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.skipif(_REASON is not None, reason=_R
 
 
 def test_agents_and_redis_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
-    """In a healthy job an agent is killed and comes back, then Redis: nothing is told.
+    """In a healthy job an agent is killed and comes back, then Redis, then the agent is killed again: nothing is told.
 
-    Then a rank hangs: every node names it under one id, and one receiver is told.
+    Then a rank hangs on a node that has an agent: it is named under one id, also on the node whose agent comes late.
     """
     redis = cluster.start_redis()
     assert redis.job is not None
@@ -32,14 +32,22 @@ def test_agents_and_redis_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
     cluster.agents[0].wait_for_output("the exchange is out of reach")
     cluster.wait_for_steps(140)
     redis.start()
-    cluster.agents[0].wait_for_output("the exchange is back")
+    for number in (0, 1):
+        cluster.agents[number].wait_for_output("the exchange is back")
+    kill(cluster.agents[1])
+    cluster.wait_for_steps(200)
     assert not any(cluster.incidents(number) for number in range(NODES))
 
     cluster.hang(2)
+    for incident in cluster.wait_for_incidents((0, 2)):
+        assert_licence_is_awaited(incident, 2)
+        assert any(
+            "nothing comes from the agent of n1" in what and "its host answers" in what for what in incident.missing
+        )
+    cluster.start_agent(1)
     found = cluster.wait_for_incidents()
     assert len({incident.id for incident in found}) == 1
-    for incident in found:
-        assert_licence_is_awaited(incident, 2)
+    assert_licence_is_awaited(found[1], 2)
     cluster.wait_for_alert()
     assert len(cluster.alerts()) == 1
 
@@ -82,7 +90,7 @@ def test_the_way_to_the_exchange_loses_packets(cluster: Cluster) -> None:
     cluster.start_job()
     cluster.wait_for_steps(60)
     cluster.aside.lose(0.2)
-    cluster.wait_for_steps(400)
+    cluster.wait_for_steps(240)
     assert not any(cluster.incidents(number) for number in range(NODES))
     cluster.hang(2)
     named = lambda: all(  # noqa: E731
@@ -103,7 +111,7 @@ def test_clocks_that_differ_by_minutes(cluster: Cluster) -> None:
         host.set_clock(by_s)
     cluster.start_agents()
     cluster.start_job(static=True)
-    cluster.wait_for_steps(200)
+    cluster.wait_for_steps(120)
     assert not any(cluster.incidents(number) for number in range(NODES))
     began = datetime.now(timezone.utc)
     cluster.hang(2)
@@ -153,3 +161,20 @@ def test_torch_store_beside_rank_0(cluster: Cluster) -> None:
     for number in (1, 2):
         cluster.agents[number].wait_for_output("the exchange is out of reach")
         assert len(cluster.incidents(number)) == 1
+
+
+def test_the_host_of_torch_s_store_is_gone(cluster: Cluster) -> None:
+    """In the middle of training: each other node goes on by itself, says so, and tells of its own rank alone."""
+    cluster.exchange = "tcp"
+    cluster.start_agents()
+    cluster.start_job()
+    cluster.wait_for_steps(60)
+    cluster.network[0].cut()
+    for number in (1, 2):
+        cluster.agents[number].wait_for_output("the exchange is out of reach")
+    for number, incident in zip((1, 2), cluster.wait_for_incidents((1, 2)), strict=True):
+        assert incident.verdict.waiting_ranks == (number,)
+        assert not incident.verdict.proven
+        assert incident.verdict.cause is not None
+        assert incident.verdict.cause.id == "unknown"
+        assert any("out of reach" in what for what in incident.missing)
