@@ -8,13 +8,16 @@ import sys
 
 import msgspec
 import psutil
+import pytest
 from bundles_on_disk import recorded_capture
 
-from hangwatch.agent.secrecy import hide_in_capture, hide_secrets
-from hangwatch.model.capture import Capture, Gap, RankCapture
+from hangwatch.agent import secrecy
+from hangwatch.agent.secrecy import hide_in_capture, hide_secrets, secret_values
+from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from hangwatch.sources.redaction import REDACTED
+from support import wait_for
 
 WORD = "correct-horse"
 
@@ -58,6 +61,8 @@ def test_the_words_come_from_the_environment_of_the_ranks() -> None:
     environment = {**os.environ, "DB_PASSWORD": WORD}
     process = subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE)
     try:
+        # The kernel lets us go on before it has told the environment of what it executes.
+        wait_for(psutil.Process(process.pid).environ, what="the environment")
         capture = planted()
         identity = msgspec.structs.replace(
             capture.ranks[0].identity, pid=process.pid, start_time=psutil.Process(process.pid).create_time()
@@ -68,3 +73,12 @@ def test_the_words_come_from_the_environment_of_the_ranks() -> None:
         assert WORD.encode() not in msgspec.json.encode(hide_secrets(capture))
     finally:
         process.communicate(b"\n")
+
+
+def test_an_environment_that_is_not_there_yet_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is just being executed shows an empty one: that is not taken for one without secrets, then or later."""
+    shown = iter((b"", None, f"DB_PASSWORD={WORD}".encode()))
+    monkeypatch.setattr(secrecy, "read_whole", lambda *_: next(shown))
+    ranks = [RankIdentity(0, 2**22 + 7, 1000.0, "node-0")]
+    found = [secret_values(ranks) for _ in range(4)]
+    assert found == [frozenset(), frozenset(), frozenset({WORD}), frozenset({WORD})]

@@ -6,6 +6,7 @@ May import the model, the sources and msgspec. What is secret by its shape or it
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 
@@ -22,15 +23,27 @@ _ENVIRON_LIMIT_BYTES = 1 << 20
 _Hide = Callable[[str], str]
 
 
+class _UnreadError(Exception):
+    """There is no environment to be read, or not yet: a process that is just being executed shows an empty one."""
+
+
 @lru_cache(maxsize=1024)
 def _read_values(pid: int, start_time: float) -> frozenset[str]:
+    """Remembered once it was read, also for when the process is gone. Raises ``_UnreadError``, which is not remembered."""
     del start_time  # a part of the key: another process with this pid has other secrets
-    return find_secret_values(read_whole(f"/proc/{pid}/environ", _ENVIRON_LIMIT_BYTES) or b"")
+    data = read_whole(f"/proc/{pid}/environ", _ENVIRON_LIMIT_BYTES)
+    if not data:
+        raise _UnreadError
+    return find_secret_values(data)
 
 
 def secret_values(ranks: Iterable[RankIdentity]) -> frozenset[str]:
     """What the environments of these processes say is secret; nothing of those that may not be read."""
-    return frozenset[str]().union(*(_read_values(one.pid, one.start_time) for one in ranks))
+    found: set[str] = set()
+    for one in ranks:
+        with contextlib.suppress(_UnreadError):
+            found |= _read_values(one.pid, one.start_time)
+    return frozenset(found)
 
 
 def hide_secrets(capture: Capture) -> Capture:
