@@ -126,11 +126,16 @@ class Loop:
         return self.block.kind == "for" and any(t.startswith("str(") for t in told)
 
     @property
-    def shared_evenly(self) -> bool:
-        """Whether the loop goes over what gives every rank as many batches: accelerate's loaders, torch's sampler."""
-        known = self.frame.locals or {}
-        over = _NAME.findall(self.block.text.partition(" in ")[2]) if self.block.kind == "for" else []
-        return "DistributedSampler" in known.values() or any(known.get(name) in EVEN_LOADERS for name in over)
+    def left_out(self) -> Block | None:
+        """The last way to leave out a turn of the loop, by what its data are like: ``if batch is None: continue``.
+
+        A condition on numbers alone is one on which turn it is, as a rule, and the same on every rank.
+        """
+        around, known = self.frame.blocks, self.frame.locals or {}
+        ways = [b for b in around[around.index(self.block) + 1 :] if b.kind == "guard" and b.text.endswith(" continue")]
+        told = ({known.get(name, "") for name in _NAME.findall(way.text)} - {"", "int", "bool"} for way in ways)
+        calls = ("(" in way.text for way in ways)
+        return next((w for w, t, c in reversed(list(zip(ways, told, calls, strict=True))) if t or c), None)
 
     @property
     def mid_turn(self) -> bool:

@@ -134,12 +134,12 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
         return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
     if not guards:
         return None
-    if loop.shared_evenly:
+    if (way := loop.left_out) is not None:
         said = (
-            f"Rank {past} is a turn ahead at the end of the loop, whose data every rank has as much of: it has left out turns by "
-            f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
+            f"Rank {past} is a turn ahead at the end of the loop: it has left out turns by `{way.text}` (line {way.line}), "
+            f"which comes before the collective, or it had fewer batches."
         )
-        return Hypothesis(SKIPPED, 0.82, said, at_fork(case, fork))
+        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
     said = (
         f"Rank {past} is a turn ahead at the end of the loop: it may have had fewer batches, or left out turns by "
         f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
