@@ -31,7 +31,7 @@ _CARRIERS = frozenset(
     }
 )
 _PARAMETER_LOOP = re.compile(
-    r"param|grad|named_|module|layer|block|bucket|head|tensor|group|state_dict|weight|buffer|callback|hook|handler|plugin",
+    r"param|grad|named_|module|layer|block|bucket|head|tensor|group|state_dict|weight|buffers|callback|hook|handler|plugin",
     re.IGNORECASE,
 )
 

@@ -15,6 +15,8 @@ _TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 #: ``accelerate/data_loader.py`` (1.15): ``even_batches`` is true unless the user says otherwise.
 EVEN_LOADERS = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
+#: A description of a text; names are no longer than this.
+_TEXT, _NAME_LENGTH = re.compile(r"str\((?P<length>\d+)\)"), 24
 _FIXED = re.compile(r" in range\(\d+\):$")
 _EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
 
@@ -119,11 +121,12 @@ class Loop:
 
     @property
     def keyed(self) -> bool:
-        """Whether the loop goes over names, and not over batches: its variable is a string."""
+        """Whether the loop goes over names, and not over batches: its variable is a short string."""
         target = self.block.text.partition(" in ")[0].removeprefix("for ")
         names = _NAME.findall(target)
-        told = [(self.frame.locals or {}).get(name, "") for name in names]
-        return self.block.kind == "for" and any(t.startswith("str(") for t in told)
+        told = [found for name in names if (found := _TEXT.fullmatch((self.frame.locals or {}).get(name, "")))]
+        data = any("split_between_processes" in b.text for b in self.frame.blocks)
+        return self.block.kind == "for" and not data and any(int(t["length"]) <= _NAME_LENGTH for t in told)
 
     @property
     def left_out(self) -> Block | None:

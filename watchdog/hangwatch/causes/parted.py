@@ -178,7 +178,10 @@ def checkpoint(case: Case) -> Hypothesis | None:
     fork = find_fork(case) if parted(case) else None
     if fork is None or fork.relation == "same":
         return None
-    for side, other in orientations(case, fork):
+    loop = loop_of(case, fork)
+    begun = loop is not None and loop.fixed  # it has as many turns everywhere: one side has begun the next round of it
+    sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if begun else orientations(case, fork)
+    for side, other in sides:
         # The fork's own frame is in a function that both are in, unless the two parted between functions.
         tail = side.tail[:-1] if fork.one_function else side.tail
         others = other.tail[:-1] if fork.one_function else other.tail
@@ -187,6 +190,8 @@ def checkpoint(case: Case) -> Hypothesis | None:
             continue
         inside = fork.relation == "branch" and fork.only == side.rank
         confidence = {"loop": 0.3, "order": 0.7, "unknown": 0.7}.get(fork.relation, 0.55)
+        if begun and loop is not None and loop.inside.rank != side.rank:
+            confidence = 0.66
         if inside:
             confidence = 0.9 if fork.ranked else 0.7
         said = f"Rank {side.rank} is saving, in {where(frame)}, and needs every rank for it; rank {other.rank} is not there."

@@ -24,6 +24,7 @@ _SHARDING = (
     "deepspeed/runtime/zero",
     "fairscale/nn/data_parallel",
     "torch/distributed/tensor/",
+    "torch/distributed/_functional_collectives.py",
 )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import package_of
-from hangwatch.causes.forks import Fork, Side, find_fork, of_the_turn
-from hangwatch.causes.frames import bare, is_program, site
+from hangwatch.causes.forks import CONDITIONS, Fork, Side, find_fork, of_the_turn, returns
+from hangwatch.causes.frames import bare, by_rank, is_program, site
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
@@ -132,6 +132,14 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
             f"that the `try` in line {caught.line} caught."
         )
         return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+    under = [b for f in below if f != loop.frame for b in f.blocks if b.kind in CONDITIONS or returns(b)]
+    under = [b for b in under if not by_rank(b.text)]
+    if not guards and under and package_of(loop.frame) is not None:
+        said = (
+            f"Rank {past} is a turn of the trainer's loop ahead: it may have had fewer batches, or left out what rank "
+            f"{loop.inside.rank} calls only past `{under[-1].text}` (line {under[-1].line})."
+        )
+        return Hypothesis(SKIPPED, 0.6, said, at_fork(case, fork))
     if not guards:
         return None
     if (way := loop.left_out) is not None:
