@@ -139,7 +139,7 @@ def test_who_looks_again_and_again_for_a_lock_is_told_whose_it_is(jobs: JobRunne
     waiting = jobs.start([sys.executable, "-c", take, file])
     told = wait_for(lambda: sample_process(identify(waiting.pid), deep=True).blocked_on)
     assert told.startswith(f"{file} held by {owner.pid} ")
-    wait_for_sample(identify(owner.pid), syscall="clock_nanosleep")
+    wait_for_sample(identify(owner.pid), state="S")
     assert sample_process(identify(owner.pid), deep=True).blocked_on is None, "it sleeps, and has the lock itself"
 
 
