@@ -33,7 +33,7 @@ from hangwatch.agent.fleet import FEWEST_OPERATIONS, OPERATIONS_IN_ALL, name_cha
 from hangwatch.agent.fleet_link import EXPIRY_S  # noqa: E402
 from hangwatch.agent.fleet_merge import shift, shorten  # noqa: E402
 from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, decode, encode  # noqa: E402
-from hangwatch.agent.service import collect_less_often  # noqa: E402
+from hangwatch.agent.memory import collect_less_often  # noqa: E402
 from hangwatch.exchange.redis import RedisExchange  # noqa: E402
 from hangwatch.model.capture import Capture, Job, RankCapture  # noqa: E402
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation  # noqa: E402

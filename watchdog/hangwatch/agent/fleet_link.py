@@ -28,8 +28,6 @@ PERIOD_S = 1.0
 #: After a question, digests come this often for a while: it has to be seen that nothing has moved since the captures.
 HURRIED_S = 0.2
 HURRY_S = 6.0
-#: A round takes no more than one part in so many of the time, however many digests it reads.
-_SHARE = 4.0
 #: The lease is free so long after its holder kept it last; another takes it within a period of that.
 LEASE_S = 5.0
 #: Without a round that went through for so long, a node goes on by itself.
@@ -140,12 +138,9 @@ class Link:
                     self._note_failure(str(error) or "no answer in time")
                 else:
                     self._note_success()
-            took_s = self.clock() - started_s
-            hurried = self.clock() < self._hurry_until_s
-            # Reading a thousand digests takes long enough: there has to be time for what is done with them.
-            period_s = min(PERIOD_S, max(HURRIED_S, _SHARE * took_s)) if hurried else PERIOD_S
+            period_s = HURRIED_S if self.clock() < self._hurry_until_s else PERIOD_S
             with contextlib.suppress(asyncio.TimeoutError):
-                await wait_within(self._hurry.wait(), max(0.02, period_s - took_s))
+                await wait_within(self._hurry.wait(), max(0.02, period_s - (self.clock() - started_s)))
             self._hurry.clear()
 
     async def _round(self) -> None:

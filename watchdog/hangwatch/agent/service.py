@@ -6,7 +6,6 @@ The one wiring behind ``hangwatch run`` and ``hangwatch agent``; what differs be
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,7 @@ from rich.console import Console
 from hangwatch.agent.actions import Actor, policy_for
 from hangwatch.agent.launch import end_job
 from hangwatch.agent.log import Voice
-from hangwatch.agent.memory import bound_heaps, give_back
+from hangwatch.agent.memory import bound_heaps, collect_less_often, give_back
 from hangwatch.agent.reopening import find_left_open
 from hangwatch.agent.retention import sweep
 from hangwatch.agent.service_manager import ServiceManager
@@ -45,12 +44,6 @@ _THREADS = 4
 _FIXED = ("state_dir", "listen", "token_file", "logs", "with_values", "exchange", "job")
 
 
-def collect_less_often() -> None:
-    """Python's collector of cycles looks at all there is again and again while a large capture is read: two thirds of the time
-    that reading takes. A capture has no cycles."""
-    gc.set_threshold(50_000)
-
-
 class Service:
     """One agent's process. ``address`` is where it listens if the settings do not say; ``root`` the pid its jobs are under.
 
@@ -70,6 +63,7 @@ class Service:
         manager: ServiceManager | None = None,
     ) -> None:
         bound_heaps()
+        collect_less_often()
         self.settings = settings
         self.console = console
         self.voice = Voice(console, settings.log)
@@ -102,7 +96,6 @@ class Service:
 
     async def open(self) -> str:
         """Listen, and see to what an agent before us has left. Returns the URL. Raises ``ServerError``."""
-        collect_less_often()
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "hangwatch"))
         page = Page(self.agent.state_dir, self.agent.live)
         self._server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
