@@ -43,7 +43,7 @@ def format_members(ranks: Sequence[int], limit_chars: int = 40) -> str:
     return f"{ordered[0]}..{ordered[-1]}, {len(ordered)} ranks, {crc32(text.encode()):08x}"
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def short_path(file: str) -> str:
     """A file as people name it: ``torch/x.py`` inside site-packages or the standard library, else two components.
 
