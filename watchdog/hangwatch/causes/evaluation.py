@@ -11,7 +11,6 @@ from hangwatch.causes.forks import Side, find_fork
 from hangwatch.causes.frames import bare, calls, site, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.loops import EVEN_LOADERS
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
 from hangwatch.causes.turns import steps_of
@@ -26,6 +25,8 @@ _GATHERS = ("gather", "_gpu_gather", "pad_across_processes", "recursively_apply"
 _GATHERED = ("data", "tensor", "input_data", "object")
 _LABELS = re.compile(r"\blabels?\b")
 _LOSS = re.compile(r"\bloss(?:es)?\b")
+#: ``accelerate/data_loader.py`` (1.15): ``even_batches`` is true unless the user says otherwise.
+_EVEN_LOADERS = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
 _NESTED_LOCAL = re.compile(r"^(?:tuple|list|dict)\b")
 
 
@@ -126,8 +127,7 @@ def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, float
     length = told.count("Tensor") if told.startswith("tuple") and "..." not in told else 0
     if length:
         return (told, 0.85) if steps.run_length() % length else None
-    # Accelerate's own loaders bring as many batches to every rank.
-    even = any(name in t for f in side.path for t in (f.locals or {}).values() for name in EVEN_LOADERS)
+    even = any(name in t for f in side.path for t in (f.locals or {}).values() for name in _EVEN_LOADERS)
     return told, 0.83 if even else 0.6
 
 

@@ -13,8 +13,6 @@ from hangwatch.model.stacks import Block, Frame
 
 _TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-#: ``accelerate/data_loader.py`` (1.15): ``even_batches`` is true unless the user says otherwise.
-EVEN_LOADERS = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
 #: A description of a text; names are no longer than this.
 _TEXT, _NAME_LENGTH = re.compile(r"str\((?P<length>\d+)\)"), 24
 _FIXED = re.compile(r" in range\(\d+\):$")
@@ -135,10 +133,12 @@ class Loop:
         A condition on numbers alone is one on which turn it is, as a rule, and the same on every rank.
         """
         around, known = self.frame.blocks, self.frame.locals or {}
-        ways = [b for b in around[around.index(self.block) + 1 :] if b.kind == "guard" and b.text.endswith(" continue")]
-        told = ({known.get(name, "") for name in _NAME.findall(way.text)} - {"", "int", "bool"} for way in ways)
-        calls = ("(" in way.text for way in ways)
-        return next((w for w, t, c in reversed(list(zip(ways, told, calls, strict=True))) if t or c), None)
+        for way in reversed(around[around.index(self.block) + 1 :]):
+            if way.kind == "guard" and way.text.endswith(" continue"):
+                data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "int", "bool"}
+                if data or "(" in way.text:
+                    return way
+        return None
 
     @property
     def mid_turn(self) -> bool:

@@ -145,7 +145,7 @@ def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterabl
 
 def _describe_owner(pid: int) -> str:
     """Who has the lock on a file that the process waits for (proc_locks(5): those who wait follow under its number)."""
-    entries = [line.split() for line in (read_whole("/proc/locks", _LOCKS_LIMIT_BYTES) or b"").decode().splitlines()]
+    entries = _read_locks()
     number = next((e[0] for e in entries if len(e) > 5 and e[1] == "->" and e[5] == str(pid)), None)
     owner = next((e[4] for e in entries if len(e) > 5 and e[0] == number and e[1] != "->"), "")
     if not owner.isdigit() or owner == "0":  # of another node or container
@@ -154,14 +154,18 @@ def _describe_owner(pid: int) -> str:
     return f" held by {owner} {stat.name}" if stat is not None else f" held by {owner}"
 
 
+def _read_locks() -> list[list[str]]:
+    """The fields of all locks on files (proc_locks(5)): ``1: POSIX ADVISORY WRITE 4242 fd:00:2531452 0 EOF``."""
+    return [line.split() for line in (read_whole("/proc/locks", _LOCKS_LIMIT_BYTES) or b"").decode().splitlines()]
+
+
 def _describe_held_file(pid: int) -> str | None:
     """A file that the process has open and another one has locked for itself (proc_locks(5)), and who that is.
 
     The file itself is never asked for anything: its file system may be the one that does not answer.
     """
     held: dict[tuple[str, str], str] = {}
-    for line in (read_whole("/proc/locks", _LOCKS_LIMIT_BYTES) or b"").decode().splitlines():
-        fields = line.split()  # 1: POSIX ADVISORY WRITE 4242 fd:00:2531452 0 EOF
+    for fields in _read_locks():
         if len(fields) > 5 and fields[1] != "->" and fields[3] == "WRITE" and fields[4] not in {"0", "-1", str(pid)}:
             device, _, inode = fields[5].rpartition(":")
             held[device, inode] = fields[4]
