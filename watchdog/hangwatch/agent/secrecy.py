@@ -15,7 +15,7 @@ import msgspec
 from hangwatch.model.capture import Capture, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord
 from hangwatch.model.processes import ChildProcess, ProcessSample
-from hangwatch.model.stacks import Block, Frame, StackSample
+from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.sources.proc import read_whole
 from hangwatch.sources.redaction import find_secret_values, hide_values
 
@@ -117,7 +117,7 @@ def _in_frame(frame: Frame, hide: _Hide) -> Frame:
     if frame.source is None and not frame.blocks and not frame.locals and not frame.values:
         return frame
     source = hide(frame.source) if frame.source is not None else None
-    blocks = tuple(Block(one.kind, one.line, hide(one.text)) for one in frame.blocks)
+    blocks = tuple(msgspec.structs.replace(one, text=hide(one.text)) for one in frame.blocks)
     held = {name: hide(said) for name, said in frame.locals.items()} if frame.locals is not None else None
     values = {name: hide(said) for name, said in frame.values.items()} if frame.values is not None else None
     if (source, blocks, held, values) == (frame.source, frame.blocks, frame.locals, frame.values):

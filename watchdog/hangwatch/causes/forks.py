@@ -313,6 +313,12 @@ def returns(block: Block) -> bool:
     return block.kind == "guard" and not block.text.endswith((" raise", " continue", " break"))
 
 
+def condition_of(side: Side) -> Block | None:
+    """The innermost condition in the part of a path that is its own."""
+    blocks = (b for f in side.tail if is_program(f) for b in reversed(f.blocks))
+    return next((b for b in blocks if b.kind in CONDITIONS or returns(b)), None)
+
+
 def _guard_come_past(side: Side) -> Block | None:
     """The last ``if ..: return`` a side has come past in the functions below the fork, outside any loop.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
@@ -17,6 +18,15 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _TEXT, _NAME_LENGTH = re.compile(r"str\((?P<length>\d+)\)"), 24
 _FIXED = re.compile(r" in range\(\d+\):$")
 _EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Turns of a loop by what counts them: how many ``fewer`` the side past it has begun, and whether one may have ended it."""
+
+    counter: str
+    fewer: int
+    breaks: bool
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ class Loop:
         It tells that this side has gone there by itself, and that the other is in the next round of what is around the loop.
         """
         at = self.past.at
-        if at is None or self.inside.at is None:
+        if at is None or self.inside.at is None or self.rounds_ahead == 0:
             return None
         shared = {(b.kind, b.line) for b in self.inside.at.blocks}
         frames = [f for f in reversed(self.past.tail) if is_program(f)]
@@ -76,9 +86,7 @@ class Loop:
     @property
     def failed(self) -> Block | None:
         """A condition inside the loop on a variable that is empty on the side past the loop."""
-        theirs = next(
-            (f for f in self.past.path if (f.file, f.function) == (self.frame.file, self.frame.function)), None
-        )
+        theirs = self.past_frame
         for block in self.conditions:
             found = _TESTED.fullmatch(block.text)
             told = (theirs.locals or {}).get(found["name"]) if theirs is not None and found is not None else None
@@ -135,10 +143,46 @@ class Loop:
         around, known = self.frame.blocks, self.frame.locals or {}
         for way in reversed(around[around.index(self.block) + 1 :]):
             if way.kind == "guard" and way.text.endswith(" continue"):
-                data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "int", "bool"}
-                if data or "(" in way.text:
+                data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "bool"}
+                if any(not told.startswith("int") for told in data) or "(" in way.text:
                     return way
         return None
+
+    @property
+    def turns(self) -> Counted | None:
+        """How many turns the side past the loop has begun, against the other, in the same round of what is around it; None
+        where nothing counts them."""
+        theirs = self.past_frame
+        if self.block.turns is None or theirs is None or self.rounds_ahead:
+            return None
+        mine, last = _count(self.frame, self.block), _count(theirs, self.block)
+        if mine is None or last is None:
+            return None
+        return Counted(self.block.turns.counter, mine - last, self.block.turns.breaks)
+
+    @property
+    def rounds_ahead(self) -> int | None:
+        """By how many rounds of the loops around both the side in this one is ahead of the other; None where nothing counts them.
+
+        Ahead, it is in the loop again, and the other still behind it.
+        """
+        counted = None
+        for mine in reversed(self.inside.path):
+            theirs = _same_function(self.past.path, mine)
+            for block in mine.blocks if theirs is not None else ():
+                if theirs is None or all((b.kind, b.line) != (block.kind, block.line) for b in theirs.blocks):
+                    continue
+                own, other = _count(mine, block), _count(theirs, block)
+                if own is not None and other is not None:
+                    counted = own - other
+                    if counted:
+                        return counted
+        return counted
+
+    @property
+    def past_frame(self) -> Frame | None:
+        """The frame of the side past the loop in the function that it is in."""
+        return _same_function(self.past.path, self.frame)
 
     @property
     def mid_turn(self) -> bool:
@@ -156,6 +200,21 @@ class Loop:
             for f in o.frames or ()
             for b in f.blocks
         )
+
+
+def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
+    return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
+
+
+def _count(frame: Frame, loop: Block) -> int | None:
+    """The turn of a loop that a rank is in, or was last in."""
+    told = (frame.locals or {}).get(loop.turns.counter, "") if loop.turns is not None else ""
+    if loop.turns is None or not told.startswith("int="):
+        return None
+    within = any((b.kind, b.line) == (loop.kind, loop.line) for b in frame.blocks)
+    # A turn that is counted further down than the line in it is not counted yet.
+    uncounted = within and loop.line < loop.turns.line and frame.line < loop.turns.line
+    return int(told.removeprefix("int=")) + uncounted
 
 
 def loop_of(case: Case, fork: Fork) -> Loop | None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes.expressions import is_called_in_part
-from hangwatch.causes.forks import CONDITIONS, Fork, Side, find_fork, of_the_turn
+from hangwatch.causes.forks import CONDITIONS, Fork, Side, condition_of, find_fork, of_the_turn
 from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, site, where
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
@@ -140,6 +140,15 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Hypothesis | Non
             f"function, it seems, and is in the next turn already."
         )
         return Hypothesis(RANK_CONDITIONAL, 0.55, said, at_fork(case, replace(fork, block=None)))
+    if block is None and (loop.rounds_ahead or 0) > 0:
+        why = condition_of(loop.past)
+        said = (
+            f"Rank {loop.inside.rank} is in `{loop.block.text}` again; rank {loop.past.rank} is behind that loop still, in a "
+            f"collective that the other has not called{f' (`{why.text}`)' if why is not None else ''}."
+        )
+        return Hypothesis(
+            RANK_CONDITIONAL, 0.7 if why is not None else 0.6, said, at_fork(case, replace(fork, block=why))
+        )
     own = case.blame.waiting and fork.only == fork.mine.rank
     if block is None and own and loop.visited is False and loop.block.kind == "while":
         said = f"Rank {loop.inside.rank} is in `{loop.block.text}`, where rank {loop.past.rank} has never called a collective."
@@ -229,6 +238,15 @@ def uneven_inputs(case: Case) -> Hypothesis | None:
         confidence = min(confidence, 0.6)  # left between two epochs: a decision to stop, rather than data that ended
     inside, past = fork.sides
     said = f"Rank {past.rank} has left the loop `{fork.block.text}`, rank {inside.rank} is still in it and needs the others."
+    turns = loop.turns if loop is not None else None
+    if loop is not None and turns is not None:
+        if turns.fewer <= 0:
+            confidence = 0.25  # as many turns as the other, or more: there was no want of data
+        elif not (turns.breaks or loop.fixed):
+            confidence = max(confidence, 0.86)
+            said += f" It had {turns.fewer} fewer turn{'s' if turns.fewer > 1 else ''}, by `{turns.counter}`."
+    elif loop is not None and (loop.rounds_ahead or 0) > 0:
+        confidence = 0.25  # it is not the same round
     return Hypothesis(UNEVEN_INPUTS, confidence, said, at_fork(case, fork))
 
 

@@ -29,6 +29,7 @@ from hangwatch.causes import (
     unlabelled,
 )
 from hangwatch.causes.hypothesis import Hypothesis, Rule, TrainingRule
+from hangwatch.causes.kin import with_kin
 
 RULES: tuple[Rule, ...] = (
     stuck.debugger,
@@ -90,7 +91,13 @@ failed: Counter[str] = Counter()
 
 def explain(case: Case) -> tuple[Hypothesis, ...]:
     """All hypotheses that fit the case, the surest first. There is always one: ``unknown`` says what was seen."""
-    return _apply(RULES, case)
+    found = _apply(RULES, case)
+    try:
+        return with_kin(case, found)
+    except Exception:  # as for a rule
+        failed["with_kin"] += 1
+        log.exception("what else it may be is left out")
+        return found
 
 
 def explain_training(case: TrainingCase) -> tuple[Hypothesis, ...]:

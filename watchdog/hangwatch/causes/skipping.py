@@ -114,6 +114,15 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
             f"midst of it: its data had not ended."
         )
         return Hypothesis(SKIPPED, 0.8, said, at_fork(case, fork))
+    turns = loop.turns
+    if turns is not None and turns.fewer <= 0 and not (loop.visited is False and loop.conditions):
+        said = (
+            f"Rank {past} is past the loop `{loop.block.text}` and has been in as many turns of it as rank {loop.inside.rank}, "
+            f"by `{turns.counter}`: it has left out a collective on the way."
+        )
+        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
+    if turns is not None and turns.fewer > 0 and not turns.breaks:
+        return None  # it had fewer
     around = loop.frame.blocks
     guards = [b for b in around[around.index(loop.block) + 1 :] if b.kind == "guard"]
     below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]

@@ -5,18 +5,32 @@ from __future__ import annotations
 import msgspec
 
 
-class Block(msgspec.Struct, frozen=True):
+class Turns(msgspec.Struct, frozen=True):
+    """What counts the turns of a loop.
+
+    ``counter``: a variable that has no other meaning in its function: ``step`` of ``for step, batch in enumerate(loader):``.
+    ``line``: where it is made one more: the loop's header, or a ``step += 1`` that every turn comes by. ``breaks``: whether a
+    ``break`` or ``return`` may end the loop, by anything but which turn it is.
+    """
+
+    counter: str
+    line: int
+    breaks: bool
+
+
+class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     """A block of code around a line: what has to hold for the line to run.
 
     ``kind``: ``if``, ``else`` (of the ``if`` in ``text``), ``for``, ``while``, ``with``, ``try``, ``except``, ``finally``,
     ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``: an ``if ..: return`` (or continue, break, raise)
     that comes before. ``line`` is where its header stands, ``text`` the header as it is written, on one line; of a guard with
-    the word by which it leaves: ``if not batch: return``.
+    the word by which it leaves: ``if not batch: return``. ``turns``: how the turns of a loop are counted, where they are.
     """
 
     kind: str
     line: int
     text: str
+    turns: Turns | None = None
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -24,10 +38,11 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``locals`` maps a name to a *description* of its value, never to the value itself: ``int``, ``Tensor``,
     ``tuple[Tensor, Tensor]``, ``None``, ``list[3]``, ``str(12)``. Only integers of torch's own frames
-    (``src``, ``dst``), multiprocessing's ``exitcode`` and booleans of the training libraries' (``async_op``, ``has_labels``)
-    keep their value, written ``int=3``, ``bool=True``. ``source`` is the text of the line, stripped; ``blocks`` are the blocks
-    around it within its function, outermost first, empty where the source was not read. ``values`` are the locals as py-spy shows
-    them, cut and without known secrets; they are there only where the user has asked for them (``--with-values``).
+    (``src``, ``dst``), multiprocessing's ``exitcode``, what counts the turns of a loop (``Turns``) and booleans of the
+    training libraries' (``async_op``, ``has_labels``) keep their value, written ``int=3``, ``bool=True``. ``source`` is the text
+    of the line, stripped; ``blocks`` are the blocks around it within its function, outermost first, empty where the source was
+    not read. ``values`` are the locals as py-spy shows them, cut and without known secrets; they are there only where the user
+    has asked for them (``--with-values``).
     """
 
     function: str

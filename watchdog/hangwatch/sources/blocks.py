@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from hangwatch.model.stacks import Block
+import msgspec
+
+from hangwatch.model.stacks import Block, Turns
+from hangwatch.sources.counting import find_counters
 
 _TEXT_LIMIT_CHARS = 200
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -21,7 +24,8 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _PLAIN = frozenset({"range", "enumerate", "zip", "len", "sorted", "reversed", "items", "keys", "values"})
 #: What goes through all that it is given.
 _EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sorted", "frozenset"})
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES = (*_FUNCTIONS, ast.ClassDef)
 
 
 class SourceTree:
@@ -38,7 +42,18 @@ class SourceTree:
         """The blocks around a line within its function, outermost first, and the guards that come before it."""
         if self._tree is None:
             return ()
-        return tuple(self._descend(self._tree.body, line))
+        counters = self._counters(line)
+        return tuple(_with_counter(b, counters) for b in self._descend(self._tree.body, line))
+
+    def counters_at(self, line: int) -> frozenset[str]:
+        """The variables that count turns of loops in the function around a line; none outside of any."""
+        return frozenset(turns.counter for turns in self._counters(line).values())
+
+    def _counters(self, line: int) -> Mapping[int, Turns]:
+        """They by the line of the loop."""
+        functions = (n for n in ast.walk(self._tree) if isinstance(n, _FUNCTIONS)) if self._tree is not None else ()
+        around = [f for f in functions if _within(f.body, line)]
+        return find_counters(max(around, key=lambda f: f.lineno).body) if around else {}
 
     def _descend(self, body: Sequence[ast.stmt], line: int) -> list[Block]:
         """Blocks from this suite down to the line; entering a function forgets what is around it."""
@@ -130,6 +145,13 @@ class SourceTree:
         lines[-1] = lines[-1][: node.end_col_offset]
         lines[0] = lines[0][node.col_offset :]
         return b"\n".join(lines).decode(errors="replace")
+
+
+def _with_counter(block: Block, counters: Mapping[int, Turns]) -> Block:
+    """A loop with what counts its turns."""
+    if block.kind not in {"for", "while"} or block.line not in counters:
+        return block
+    return msgspec.structs.replace(block, turns=counters[block.line])
 
 
 def _spans(statement: ast.stmt, line: int) -> bool:

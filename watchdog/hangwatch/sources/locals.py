@@ -8,6 +8,7 @@ quotes with quotes inside *not* escaped, containers cut with ``...``, objects ``
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Mapping
 
 from hangwatch.sources.redaction import redact_code
 
@@ -36,6 +37,8 @@ _PLAIN_KEYS = frozenset(
 )  # fmt: skip
 
 
+#: Before an integer of which it is not known yet whether it counts turns. No description begins so otherwise.
+_UNSETTLED = "int~"
 #: Variables of ``distributed_c10d`` that list the global ranks of a group.
 _RANK_LISTS = frozenset({"ranks", "global_ranks_in_group"})
 
@@ -66,6 +69,23 @@ def describe_local(text: str, *, keep_integers: bool = False, keep_booleans: boo
     except _UnreadableError:
         description = _BRACKETS[text[0]][1] if text[:1] in _BRACKETS else "object" if text.startswith("<") else "?"
     return _shorten(description)
+
+
+def mark_integer(text: str) -> str | None:
+    """An integer that may yet turn out to count the turns of a loop: for ``settle_integers``. None for anything else."""
+    return _UNSETTLED + text if re.fullmatch(r"\d{1,12}", text) else None
+
+
+def settle_integers(held: Mapping[str, str], counters: Container[str]) -> dict[str, str]:
+    """Descriptions of locals in which integers are left that count turns, and no others."""
+    return {
+        name: told
+        if not told.startswith(_UNSETTLED)
+        else f"int={told[len(_UNSETTLED) :]}"
+        if name in counters
+        else "int"
+        for name, told in held.items()
+    }
 
 
 def describe_group(name: str, text: str) -> str | None:

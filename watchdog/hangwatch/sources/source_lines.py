@@ -19,6 +19,7 @@ import msgspec
 from hangwatch.model.collectives import FlightRecord, Operation
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from hangwatch.sources.blocks import SourceTree
+from hangwatch.sources.locals import settle_integers
 from hangwatch.sources.proc import read_link
 from hangwatch.sources.redaction import redact_code
 
@@ -33,10 +34,11 @@ Place = tuple[str, int]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of source, stripped, and the blocks around it (none in torch itself)."""
+    """A line of source, stripped, the blocks around it (none in torch itself), and what counts turns in its function."""
 
     text: str
     blocks: tuple[Block, ...] = ()
+    counters: frozenset[str] = frozenset()
 
 
 class SourceLines:
@@ -122,20 +124,19 @@ class SourceLines:
                 lines = source.split("\n")
                 tree = SourceTree(source) if len(source) <= _TREE_LIMIT_BYTES and _has_blocks(file) else None
                 for number, key in keys.items():
-                    self._lines[key] = (
-                        _make_line(lines[number - 1], tree.blocks_at(number) if tree else ())
-                        if 0 < number <= len(lines)
-                        else None
-                    )
+                    self._lines[key] = _make_line(lines[number - 1], number, tree) if 0 < number <= len(lines) else None
         except OSError:
             return {}
         return {number: line for number, key in keys.items() if (line := self._lines.get(key))}
 
 
-def _make_line(text: str, blocks: tuple[Block, ...]) -> Line:
+def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
     """The line as it is kept: short, without secrets that somebody has written into it."""
-    hidden = (Block(one.kind, one.line, redact_code(one.text)) for one in blocks)
-    return Line(redact_code(text.strip())[:_LINE_LIMIT_CHARS], tuple(hidden))
+    short = redact_code(text.strip())[:_LINE_LIMIT_CHARS]
+    if tree is None:
+        return Line(short)
+    hidden = (msgspec.structs.replace(one, text=redact_code(one.text)) for one in tree.blocks_at(number))
+    return Line(short, tuple(hidden), tree.counters_at(number))
 
 
 #: The lines read by this process, remembered for all who ask.
@@ -196,9 +197,7 @@ def _frames_to_read(thread: ThreadStack) -> tuple[Frame, ...]:
 
 
 def _with_lines(sample: StackSample, lines: Mapping[Place, Line]) -> StackSample:
-    """The sample with source where it is known."""
-    if not lines:
-        return sample
+    """The sample with source where it is known. Of its integers none stays that is no counter: nor where nothing was read."""
     threads = tuple(_with_source(thread, lines) for thread in sample.threads)
     return msgspec.structs.replace(sample, threads=threads)
 
@@ -211,4 +210,7 @@ def _with_source(thread: ThreadStack, lines: Mapping[Place, Line]) -> ThreadStac
 def _with_line(frame: Frame, lines: Mapping[Place, Line]) -> Frame:
     """One frame of it."""
     line = lines.get((frame.file, frame.line))
+    if frame.locals:
+        held = settle_integers(frame.locals, line.counters if line is not None else frozenset())
+        frame = msgspec.structs.replace(frame, locals=held)
     return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks) if line is not None else frame

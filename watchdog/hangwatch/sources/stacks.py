@@ -21,7 +21,7 @@ import msgspec
 from hangwatch.model.capture import Gap
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources import source_lines
-from hangwatch.sources.locals import describe_group, describe_local
+from hangwatch.sources.locals import describe_group, describe_local, mark_integer
 from hangwatch.sources.proc import inner_pid, read_small
 from hangwatch.sources.redaction import hide_named
 
@@ -93,7 +93,9 @@ async def sample_stacks(
     return {**results, **await source_lines.shared.attach(seen)}
 
 
-def parse_pyspy(data: bytes, *, at_ns: int, pid: int, with_values: bool = False) -> StackSample:
+def parse_pyspy(
+    data: bytes, *, at_ns: int, pid: int, with_values: bool = False, unsettled: bool = False
+) -> StackSample:
     """Threads with Python frames, the main one first, locals reduced to descriptions. Raises ``StackFormatError``.
 
     ``pid`` is the process's own, in its PID namespace: Python, and so py-spy, knows its threads by these.
@@ -108,7 +110,7 @@ def parse_pyspy(data: bytes, *, at_ns: int, pid: int, with_values: bool = False)
     threads = [thread for thread in threads if thread.frames]
     main = _find_main(threads, pid)
     ordered = sorted(threads, key=lambda thread: thread is not main)
-    return StackSample(at_ns, tuple(_make_thread(thread, thread is main, with_values) for thread in ordered))
+    return StackSample(at_ns, tuple(_make_thread(thread, thread is main, with_values, unsettled) for thread in ordered))
 
 
 def explain_failure(pid: int, message: str) -> Gap:
@@ -140,7 +142,7 @@ async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool, w
         code, output, message, at_ns = result
         if code == 0:
             try:
-                return parse_pyspy(output, at_ns=at_ns, pid=inner_pid(pid), with_values=with_values)
+                return parse_pyspy(output, at_ns=at_ns, pid=inner_pid(pid), with_values=with_values, unsettled=True)
             except StackFormatError as error:
                 gap = Gap(SOURCE, f"process {pid}: {error}", hint="use py-spy 0.4 or newer: pip install -U py-spy")
         else:
@@ -191,7 +193,7 @@ def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:
     return next((thread for thread in threads if thread.frames[-1].name != "_bootstrap"), None)
 
 
-def _make_thread(thread: _Thread, is_main: bool, with_values: bool) -> ThreadStack:
+def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: bool) -> ThreadStack:
     """One thread in our terms."""
     return ThreadStack(
         os_thread_id=thread.os_thread_id or 0,
@@ -204,7 +206,7 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool) -> ThreadSta
                 frame.name,
                 frame.filename,
                 max(frame.line, 0),
-                locals=_describe(frame),
+                locals=_describe(frame, unsettled),
                 values=_keep_values(frame) if with_values else None,
             )
             for frame in thread.frames[:FRAMES_LIMIT]
@@ -212,11 +214,12 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool) -> ThreadSta
     )
 
 
-def _describe(frame: _Frame) -> dict[str, str] | None:
+def _describe(frame: _Frame, unsettled: bool) -> dict[str, str] | None:
     """The frame's locals as descriptions; None where py-spy was not asked for them."""
     if frame.locals is None:
         return None
-    return describe_locals(frame.filename, [(one.name, one.repr) for one in frame.locals if one.repr is not None])
+    held = [(one.name, one.repr) for one in frame.locals if one.repr is not None]
+    return describe_locals(frame.filename, held, unsettled=unsettled)
 
 
 def _keep_values(frame: _Frame) -> dict[str, str] | None:
@@ -227,14 +230,19 @@ def _keep_values(frame: _Frame) -> dict[str, str] | None:
     return {name: hide_named(name, text)[:_VALUE_LIMIT_CHARS] for name, text in shown}
 
 
-def describe_locals(file: str, held: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Descriptions of a frame's locals by name, from their names and what py-spy shows of them."""
+def describe_locals(file: str, held: Sequence[tuple[str, str]], *, unsettled: bool = False) -> dict[str, str]:
+    """Descriptions of a frame's locals by name, from their names and what py-spy shows of them.
+
+    ``unsettled``: integers are left for whoever reads the source to settle (``settle_integers``).
+    """
     file = f"/{file}"
     integers = any(package in file for package in _INTEGER_PACKAGES)
     status = _STATUS[1] if file.endswith(_STATUS[0]) else None
     booleans = any(package in file for package in _BOOLEAN_PACKAGES)
     return {
-        name[:64]: (describe_group(name, shown) if integers else None)
+        name[:64]: (
+            describe_group(name, shown) if integers else mark_integer(shown) if unsettled and name != status else None
+        )
         or describe_local(shown, keep_integers=integers or name == status, keep_booleans=booleans)
         for name, shown in held[:_LOCALS_LIMIT]
     }

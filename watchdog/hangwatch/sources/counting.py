@@ -1,0 +1,131 @@
+"""Which variables of a function count the turns of its loops, and nothing else. Pure.
+
+Where a rank is in a loop is what tells a turn that was left out from data that ended; such a number is a position, as a sequence
+number is, and no value of the program's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from hangwatch.model.stacks import Turns
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_FOR = (ast.For, ast.AsyncFor)
+_LOOPS = (*_FOR, ast.While)
+#: What shows a bar beside an iterable, and goes through it as it is.
+_BARS = ("tqdm", "trange", "progress", "track")
+
+
+def find_counters(body: Sequence[ast.stmt]) -> dict[int, Turns]:
+    """What counts the turns of the loops in the body of a function, by the line of the loop.
+
+    That is the header itself of ``enumerate``, ``range`` without a step, ``count`` and bars around them; or a ``step += 1`` that
+    every turn comes by. What has another meaning in the function counts nothing.
+    """
+    found = {}
+    for loop in (node for node in _walk(body) if isinstance(node, _LOOPS)):
+        name = _counted(loop.target, loop.iter) if isinstance(loop, _FOR) else None
+        if isinstance(name, ast.Name):
+            if sum(1 for _ in _bindings(body, name.id)) == 1:
+                found[loop.lineno] = Turns(name.id, loop.lineno, _breaks(loop, name.id))
+        elif (step := _step_of(loop)) is not None and _counts_nothing_else(body, loop, *step):
+            found[loop.lineno] = Turns(*step, _breaks(loop, step[0]))
+    return found
+
+
+def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
+    """The part of a loop's target that is one more in each turn."""
+    if not isinstance(iterable, ast.Call):
+        return None
+    function = iterable.func.id if isinstance(iterable.func, ast.Name) else getattr(iterable.func, "attr", "")
+    first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
+    match function, iterable.args:
+        case "enumerate", _:
+            return first
+        case "range" | "trange", [_] | [_, _]:
+            return target
+        case "count", [] | [_]:
+            return target if not iterable.keywords else None
+        case "zip", [inner, *_] if first is not None:
+            return _counted(first, inner)
+        case _, [inner, *_] if any(bar in function.lower() for bar in _BARS):
+            return _counted(target, inner)
+    return None
+
+
+def _step_of(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[str, int] | None:
+    """The variable that each turn of a loop makes one more, and where; nothing before it may go on to the next turn."""
+    for statement in loop.body:
+        match statement:
+            case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=ast.Constant(value=1)):
+                return name, statement.lineno
+        if _goes_on(statement):
+            return None
+    return None
+
+
+def _goes_on(statement: ast.stmt) -> bool:
+    """Whether a statement may end its turn of the loop around it: ``continue``."""
+    if isinstance(statement, ast.Continue):
+        return True
+    if isinstance(statement, (*_SCOPES, *_LOOPS)):
+        return any(_goes_on(s) for s in getattr(statement, "orelse", ()))
+    return any(_goes_on(s) for suite in _suites(statement) for s in suite)
+
+
+def _counts_nothing_else(body: Sequence[ast.stmt], loop: ast.stmt, name: str, line: int) -> bool:
+    """Whether a variable that is made one more in a loop has been set to begin with, and nothing else is done to it."""
+    others = [n for n in _bindings(body, name) if n.lineno != line]
+    return bool(others) and all(n.lineno < loop.lineno for n in others)
+
+
+def _bindings(body: Sequence[ast.stmt], name: str) -> Iterator[ast.Name]:
+    """Where a function sets or deletes a variable."""
+    for node in _walk(body):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield node
+
+
+def _breaks(loop: ast.For | ast.AsyncFor | ast.While, counter: str) -> bool:
+    """Whether something in a loop may end it by anything but the number of the turn."""
+
+    def ends(body: Sequence[ast.stmt], own: bool) -> bool:
+        """``own``: whether a ``break`` here is this loop's."""
+        for one in body:
+            if isinstance(one, ast.Return) or (own and isinstance(one, ast.Break)):
+                return True
+            if isinstance(one, _SCOPES):
+                continue
+            if isinstance(one, ast.If) and not one.orelse and _names(one.test, counter):
+                continue
+            if any(ends(suite, own and not isinstance(one, _LOOPS)) for suite in _suites(one)):
+                return True
+        return False
+
+    return ends(loop.body, True)
+
+
+def _names(test: ast.expr, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(test))
+
+
+def _suites(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
+    """The suites of a compound statement, those of its handlers and cases among them."""
+    parts = (c for c in ast.iter_child_nodes(statement) if isinstance(c, (ast.ExceptHandler, ast.match_case)))
+    for part in (statement, *parts):
+        for field in ("body", "orelse", "finalbody"):
+            suite = getattr(part, field, None)
+            if isinstance(suite, list):
+                yield suite
+
+
+def _walk(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """All nodes of a function, without those of functions in it."""
+    rest: list[ast.AST] = list(body)
+    while rest:
+        node = rest.pop()
+        yield node
+        if not isinstance(node, _SCOPES):
+            rest.extend(ast.iter_child_nodes(node))
