@@ -287,6 +287,9 @@ def test_pure_parsers_read_real_text() -> None:
     assert parse_wait_status(9 | 0x80).signal == 9
     assert parse_syscall(b"63 0x5 0x0 0x0 0x0 0x0 0x0 0x1 0x2\n", "aarch64") == SystemCall("read", (5, 0, 0, 0, 0, 0))
     assert parse_syscall(b"63 0x5\n", "riscv64") == SystemCall("#63", (5,))
+    # As time.sleep is: from Python 3.11 on, and before.
+    told = {line: parse_syscall(line, "x86_64") for line in (b"230 0x1 0x1", b"23 0x0 0x0", b"23 0x4 0x0", b"0 0x0")}
+    assert [call is not None and call.asleep for call in told.values()] == [True, True, False, False]
     assert parse_syscall(b"running\n") is None
     assert parse_syscall(b"-1 0x7ff 0x7f\n") is None
     assert parse_cgroups(b"6:freezer:/job\n4:cpu,cpuacct:/x\n0::/y\n") == {

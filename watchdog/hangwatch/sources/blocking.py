@@ -13,7 +13,6 @@ from pathlib import Path
 from hangwatch.sources.proc import read_link, read_small, read_stat, read_whole
 from hangwatch.sources.sockets import TcpSocket, read_descriptors, read_tcp_sockets
 from hangwatch.sources.syscalls import (
-    ASLEEP,
     AT_FDCWD,
     LOCKING,
     ON_DESCRIPTOR,
@@ -54,7 +53,7 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
     if call.name in ON_DESCRIPTOR and call.arguments:
         on = _describe_descriptor(pid, as_descriptor(call.arguments[0]), relatives)
         return on + _describe_owner(pid) if on is not None and call.name in LOCKING else on
-    if call.name in ASLEEP:
+    if call.asleep:
         return _describe_held_file(pid)
     if call.name in ON_POLL and len(call.arguments) > 1:
         descriptors = _polled_descriptors(pid, call.arguments[0], call.arguments[1])

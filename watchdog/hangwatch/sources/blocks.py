@@ -37,6 +37,7 @@ class SourceTree:
             self._tree: ast.Module | None = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
+        self._counted: dict[int, dict[int, Turns]] = {}
 
     def blocks_at(self, line: int) -> tuple[Block, ...]:
         """The blocks around a line within its function, outermost first, and the guards that come before it."""
@@ -51,9 +52,12 @@ class SourceTree:
 
     def _counters(self, line: int) -> Mapping[int, Turns]:
         """They by the line of the loop."""
-        functions = (n for n in ast.walk(self._tree) if isinstance(n, _FUNCTIONS)) if self._tree is not None else ()
-        around = [f for f in functions if _within(f.body, line)]
-        return find_counters(max(around, key=lambda f: f.lineno).body) if around else {}
+        function = _function_at(self._tree, line) if self._tree is not None else None
+        if function is None:
+            return {}
+        if function.lineno not in self._counted:
+            self._counted[function.lineno] = find_counters(function.body)
+        return self._counted[function.lineno]
 
     def _descend(self, body: Sequence[ast.stmt], line: int) -> list[Block]:
         """Blocks from this suite down to the line; entering a function forgets what is around it."""
@@ -145,6 +149,20 @@ class SourceTree:
         lines[-1] = lines[-1][: node.end_col_offset]
         lines[0] = lines[0][node.col_offset :]
         return b"\n".join(lines).decode(errors="replace")
+
+
+def _function_at(node: ast.AST, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost function in whose body a line is."""
+    for child in ast.iter_child_nodes(node):
+        first, last = getattr(child, "lineno", line), getattr(child, "end_lineno", None) or line
+        if not first <= line <= last:
+            continue
+        inner = _function_at(child, line)
+        if inner is None and isinstance(child, _FUNCTIONS) and _within(child.body, line):
+            inner = child
+        if inner is not None:
+            return inner
+    return None
 
 
 def _with_counter(block: Block, counters: Mapping[int, Turns]) -> Block:

@@ -14,6 +14,7 @@ from hangwatch.model.stacks import Turns
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _FOR = (ast.For, ast.AsyncFor)
 _LOOPS = (*_FOR, ast.While)
+_Loop = ast.For | ast.AsyncFor | ast.While
 #: What shows a bar beside an iterable, and goes through it as it is.
 _BARS = ("tqdm", "trange", "progress", "track")
 
@@ -24,14 +25,24 @@ def find_counters(body: Sequence[ast.stmt]) -> dict[int, Turns]:
     That is the header itself of ``enumerate``, ``range`` without a step, ``count`` and bars around them; or a ``step += 1`` that
     every turn comes by. What has another meaning in the function counts nothing.
     """
+    loops: list[_Loop] = []
+    bound: dict[str, list[int]] = {}
+    for node in _walk(body):
+        if isinstance(node, _LOOPS):
+            loops.append(node)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            bound.setdefault(node.id, []).append(node.lineno)
     found = {}
-    for loop in (node for node in _walk(body) if isinstance(node, _LOOPS)):
+    for loop in loops:
         name = _counted(loop.target, loop.iter) if isinstance(loop, _FOR) else None
         if isinstance(name, ast.Name):
-            if sum(1 for _ in _bindings(body, name.id)) == 1:
+            if len(bound[name.id]) == 1:
                 found[loop.lineno] = Turns(name.id, loop.lineno, _breaks(loop, name.id))
-        elif (step := _step_of(loop)) is not None and _counts_nothing_else(body, loop, *step):
-            found[loop.lineno] = Turns(*step, _breaks(loop, step[0]))
+        elif (step := _step_of(loop)) is not None:
+            # It has been set to begin with, and nothing else is done to it.
+            others = [line for line in bound[step[0]] if line != step[1]]
+            if others and all(line < loop.lineno for line in others):
+                found[loop.lineno] = Turns(*step, _breaks(loop, step[0]))
     return found
 
 
@@ -55,7 +66,7 @@ def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
     return None
 
 
-def _step_of(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[str, int] | None:
+def _step_of(loop: _Loop) -> tuple[str, int] | None:
     """The variable that each turn of a loop makes one more, and where; nothing before it may go on to the next turn."""
     for statement in loop.body:
         match statement:
@@ -75,20 +86,7 @@ def _goes_on(statement: ast.stmt) -> bool:
     return any(_goes_on(s) for suite in _suites(statement) for s in suite)
 
 
-def _counts_nothing_else(body: Sequence[ast.stmt], loop: ast.stmt, name: str, line: int) -> bool:
-    """Whether a variable that is made one more in a loop has been set to begin with, and nothing else is done to it."""
-    others = [n for n in _bindings(body, name) if n.lineno != line]
-    return bool(others) and all(n.lineno < loop.lineno for n in others)
-
-
-def _bindings(body: Sequence[ast.stmt], name: str) -> Iterator[ast.Name]:
-    """Where a function sets or deletes a variable."""
-    for node in _walk(body):
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, (ast.Store, ast.Del)):
-            yield node
-
-
-def _breaks(loop: ast.For | ast.AsyncFor | ast.While, counter: str) -> bool:
+def _breaks(loop: _Loop, counter: str) -> bool:
     """Whether something in a loop may end it by anything but the number of the turn."""
 
     def ends(body: Sequence[ast.stmt], own: bool) -> bool:

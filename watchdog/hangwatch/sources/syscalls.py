@@ -54,8 +54,6 @@ ON_DESCRIPTOR = frozenset(
 )  # fmt: skip
 #: Of these, the ones that wait for a lock on the file.
 LOCKING = frozenset({"flock", "fcntl"})
-#: A process that sleeps may look again and again whether a lock is free.
-ASLEEP = frozenset({"nanosleep", "clock_nanosleep"})
 #: The first argument is a descriptor that watches others.
 ON_EPOLL = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})
 #: The first argument is an array of descriptors to be polled, the second its length.
@@ -74,6 +72,12 @@ class SystemCall(NamedTuple):
 
     name: str
     arguments: tuple[int, ...]
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it only lets time pass; before Python 3.11 ``time.sleep`` selects from no descriptors."""
+        on_nothing = self.name in {"select", "pselect6"} and self.arguments[:1] == (0,)
+        return on_nothing or self.name in {"nanosleep", "clock_nanosleep"}
 
 
 def parse_syscall(data: bytes, machine: str = platform.machine()) -> SystemCall | None:
