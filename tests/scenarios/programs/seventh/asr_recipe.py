@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-CHECKPOINT_INTERVAL = 1.5  # seconds
+CHECKPOINT_INTERVAL = 2.0  # seconds
 
 
 class Checkpointer:
@@ -62,13 +62,13 @@ class Brain:
 
 
 def read_manifest(rank: int) -> list[str]:
-    """Check the manifest; the first process writes it anew before."""
+    """Read the manifest; the disks are not equally fast."""
     lines = [f"{i:06},utterance-{i}.wav" for i in range(20_000)]
     if rank == 0:
         lines.sort(key=lambda line: line.rsplit("-", 1)[1])
-        time.sleep(0.2)
+        time.sleep(0.9)
     if rank == 1:
-        time.sleep(0.5)
+        time.sleep(1.2)
     return lines
 
 
