@@ -122,6 +122,7 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 	command -v amtool >/dev/null || { $(call debian_package,prometheus-alertmanager,the tests of alerts); }
 	command -v systemd-analyze >/dev/null || { $(call debian_package,systemd,the tests of the unit); }
 	command -v redis-server >/dev/null || { $(call debian_package,redis-server,the tests of agents on several nodes); }
+	PATH="$$PATH:/usr/sbin" command -v slurmctld >/dev/null || { $(call debian_package,slurmctld slurmd slurm-client munge,the tests of the examples for Slurm); }
 	command -v chromium >/dev/null || { $(call debian_package,chromium,the browser that shows our page and report); }
 	export DS_BUILD_OPS=0
 	$(call pip_install,the test tools and DeepSpeed (about 20 MB, once),-c constraints.txt --group test)
