@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.forks import CONDITIONS, Fork, Side
-from hangwatch.causes.frames import by_rank, is_program
+from hangwatch.causes.forks import CONDITIONS, Fork, Side, of_the_turn
+from hangwatch.causes.frames import by_rank, is_program, site
 from hangwatch.causes.turns import Steps, batch_loop, inside, steps_of
 from hangwatch.model.stacks import Block, Frame
 
@@ -155,7 +155,7 @@ class Loop:
         theirs = self.past_frame
         if self.block.turns is None or theirs is None or self.rounds_ahead:
             return None
-        mine, last = _count(self.frame, self.block), _count(theirs, self.block)
+        mine, last = count_turns(self.frame, self.block), count_turns(theirs, self.block)
         if mine is None or last is None:
             return None
         return Counted(self.block.turns.counter, mine - last, self.block.turns.breaks)
@@ -172,7 +172,7 @@ class Loop:
             for block in mine.blocks if theirs is not None else ():
                 if theirs is None or all((b.kind, b.line) != (block.kind, block.line) for b in theirs.blocks):
                     continue
-                own, other = _count(mine, block), _count(theirs, block)
+                own, other = count_turns(mine, block), count_turns(theirs, block)
                 if own is not None and other is not None:
                     counted = own - other
                     if counted:
@@ -206,7 +206,7 @@ def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
     return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
 
 
-def _count(frame: Frame, loop: Block) -> int | None:
+def count_turns(frame: Frame, loop: Block) -> int | None:
     """The turn of a loop that a rank is in, or was last in."""
     told = (frame.locals or {}).get(loop.turns.counter, "") if loop.turns is not None else ""
     if loop.turns is None or not told.startswith("int="):
@@ -215,6 +215,29 @@ def _count(frame: Frame, loop: Block) -> int | None:
     # A turn that is counted further down than the line in it is not counted yet.
     uncounted = within and loop.line < loop.turns.line and frame.line < loop.turns.line
     return int(told.removeprefix("int=")) + uncounted
+
+
+def in_its_turn(case: Case, fork: Fork) -> bool:
+    """Whether a side is under a condition on the turn of a loop which the other has not come to yet, or has been under in
+    its turn: it holds for all, and is not what they parted by."""
+    inside, outside = fork.sides
+    if fork.relation != "branch" or fork.block is None or inside.at is None or not of_the_turn(fork.block, inside.path):
+        return False
+    there = _same_function(outside.path, inside.at)
+    turns = [
+        (mine, theirs)
+        for block in (inside.at.blocks if there is not None else ())
+        if there is not None
+        and (mine := count_turns(inside.at, block)) is not None
+        and (theirs := count_turns(there, block)) is not None
+    ]
+    if not turns:
+        return False
+    if all(theirs <= mine for mine, theirs in turns):
+        return True
+    place = site(inside.path)
+    own, other = (sum(site(o.frames or ()) == place for o in case.history.of(side.rank)) for side in (inside, outside))
+    return other >= own
 
 
 def loop_of(case: Case, fork: Fork) -> Loop | None:

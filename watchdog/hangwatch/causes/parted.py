@@ -14,7 +14,7 @@ from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, 
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.loops import Loop, loop_of
+from hangwatch.causes.loops import Loop, in_its_turn, loop_of
 from hangwatch.causes.observations import at_fork, at_recorder, at_stack
 from hangwatch.causes.sites import is_new_place
 from hangwatch.model.incident import Evidence
@@ -79,6 +79,8 @@ def conditional(case: Case) -> Hypothesis | None:
     lies = "behind" if fork.block.kind == "guard" else "in"
     said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side {where_is}: {whose}, and a collective is {lies} it."
     deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
+    if in_its_turn(case, fork):
+        confidence = min(confidence, 0.45)  # it holds for all in their turn
     if deeper is not None:
         said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
     return Hypothesis(RANK_CONDITIONAL, confidence, said, at_fork(case, fork))
@@ -147,7 +149,7 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Hypothesis | Non
             f"collective that the other has not called{f' (`{why.text}`)' if why is not None else ''}."
         )
         return Hypothesis(
-            RANK_CONDITIONAL, 0.7 if why is not None else 0.6, said, at_fork(case, replace(fork, block=why))
+            RANK_CONDITIONAL, 0.7 if why is not None else 0.55, said, at_fork(case, replace(fork, block=why))
         )
     own = case.blame.waiting and fork.only == fork.mine.rank
     if block is None and own and loop.visited is False and loop.block.kind == "while":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import package_of
-from hangwatch.causes.forks import CONDITIONS, Fork, Side, find_fork, of_the_turn, returns
+from hangwatch.causes.forks import CONDITIONS, Fork, Side, condition_of, find_fork, of_the_turn, returns
 from hangwatch.causes.frames import bare, by_rank, is_program, site
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.loops import loop_of
+from hangwatch.causes.loops import in_its_turn, loop_of
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import orientations, parted
 from hangwatch.causes.sites import early_visit, is_new_place
@@ -36,6 +36,13 @@ def skipped(case: Case) -> Hypothesis | None:
             f"turns before, and is ahead of them."
         )
         return Hypothesis(SKIPPED, 0.7, said, at_fork(case, fork))
+    if fork.block is not None and in_its_turn(case, fork):
+        inside, outside = fork.sides
+        said = (
+            f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank in its turn, rank {outside.rank} is not: "
+            f"one of them has left out an operation before."
+        )
+        return Hypothesis(SKIPPED, 0.6, said, at_fork(case, fork))
     for side, other in orientations(case, fork):
         early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
         if early is None:
@@ -114,6 +121,13 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
             f"midst of it: its data had not ended."
         )
         return Hypothesis(SKIPPED, 0.8, said, at_fork(case, fork))
+    tried = next((b for f in loop.past.tail if is_program(f) for b in f.blocks if b.kind == "try"), None)
+    if (loop.rounds_ahead or 0) > 0 and tried is not None and condition_of(loop.past) is None:
+        said = (
+            f"Rank {loop.inside.rank} is in `{loop.block.text}` again without what rank {past} is in, which the `try` in line "
+            f"{tried.line} is around: an exception there may have been caught."
+        )
+        return Hypothesis(SKIPPED, 0.66, said, at_fork(case, fork))
     turns = loop.turns
     if turns is not None and turns.fewer <= 0 and not (loop.visited is False and loop.conditions):
         said = (
