@@ -13,7 +13,7 @@ from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.lost import ending
 from hangwatch.causes.observations import at_process, at_stack, standing
-from hangwatch.causes.threads import waits_for_thread, working_threads
+from hangwatch.causes.threads import polls, waits_for_thread, working_threads
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame
 
@@ -30,7 +30,7 @@ def failed_in_thread(case: Case) -> Hypothesis | None:
     """An exception ended one of the rank's threads, and its main thread waits for a thread of its own."""
     for rank, view in standing(case):
         told = view.capture.thread_error
-        frame = waits_for_thread(view) if told else None
+        frame = (waits_for_thread(view) or polls(view)) if told else None
         if frame is None:
             continue
         still = working_threads(view)

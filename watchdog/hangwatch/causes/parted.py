@@ -41,7 +41,7 @@ def parted(case: Case) -> bool:
         return True
     # A culprit in an operation of its own, that waits for no one else: it is in the wrong place, and not stuck elsewhere.
     return any(
-        r in case.views and case.views[r].wait is not None and not case.views[r].elsewhere for r in blame.culprits
+        r in case.views and case.views[r].state == "waiting" and not case.views[r].elsewhere for r in blame.culprits
     )
 
 

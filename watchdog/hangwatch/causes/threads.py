@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import is_interpreter, package_of
@@ -26,6 +27,8 @@ _LOCKING = re.compile(
 )
 #: ``importlib/_bootstrap.py``: each module has a lock, which is held while its code runs.
 _IMPORT, _IMPORT_LOCK = "<frozen importlib._bootstrap>", "a module's import"
+#: A handler of log lines has a lock, which is held while it writes one.
+_LOGGING, _HANDLER_LOCK = "logging/__init__.py", "the handler's lock"
 #: Where a thread waits for another one of its process, by file of the standard library.
 _HANDOVERS = {
     "threading.py": ("wait", "wait_for", "join", "_wait_for_tstate_lock", "acquire"),
@@ -64,8 +67,9 @@ def lock_deadlock(case: Case) -> Hypothesis | None:
             for t in shown[:2]
         )
         if holder is not None:
-            inside = "inside whose `with`" if wanted != _IMPORT_LOCK else "and inside such an import"
-            said = f"Rank {rank}'s main thread waits for {wanted}, {inside} its thread {_name(holder)} rests."
+            inside = {_IMPORT_LOCK: "and inside such an import", _HANDLER_LOCK: "and in writing a line"}
+            held = inside.get(wanted, "inside whose `with`")
+            said = f"Rank {rank}'s main thread waits for {wanted}, {held} its thread {_name(holder)} rests."
         elif own:
             said = f"Rank {rank}'s main thread takes {wanted}, which it holds already further up, and waits for itself."
         else:
@@ -162,7 +166,7 @@ def _lock_taken(thread: ThreadStack) -> str | None:
     if frame.file == _IMPORT and bare(frame) == "acquire":
         return _IMPORT_LOCK
     if is_interpreter(frame):
-        return "the handler's lock" if bare(frame) == "acquire" and frame.file.endswith("logging/__init__.py") else None
+        return _HANDLER_LOCK if bare(frame) == "acquire" and frame.file.endswith(_LOGGING) else None
     found = _LOCKING.search(frame.source or "")
     return (found["called"] or found["held"]) if found is not None and bare(frame) != "wait" else None
 
@@ -171,6 +175,9 @@ def _holds(frames: Sequence[Frame], lock: str) -> bool:
     """Whether the frames are inside a ``with`` of a lock that is written like this one; ``self.x`` is ``other.x``."""
     if lock == _IMPORT_LOCK:  # whoever runs a module's code has it
         return any(f.file == _IMPORT and bare(f) == "_load_unlocked" for f in frames)
+    if lock == _HANDLER_LOCK:
+        pairs = pairwise(frames)
+        return any(bare(f) == "emit" and bare(by) == "handle" and by.file.endswith(_LOGGING) for f, by in pairs)
     last = lock.rpartition(".")[2]
     for frame in frames:
         for block in frame.blocks:
@@ -194,6 +201,14 @@ def waits_for_thread(view: RankView) -> Frame | None:
     # A queue or a lock written in C has no frame of its own.
     first = frames[0]
     return first if not above and is_program(first) and _HANDED.search(first.source or "") else None
+
+
+def polls(view: RankView) -> Frame | None:
+    """The frame in which the main thread looks again and again, sleeping in between, for what another one may have done."""
+    frame = view.frames[0] if view.frames else None
+    if frame is None or not is_program(frame) or "sleep(" not in (frame.source or ""):
+        return None
+    return frame if any(b.kind == "while" for b in frame.blocks) else None
 
 
 def working_threads(view: RankView) -> list[ThreadStack]:
