@@ -104,6 +104,8 @@ def _members(group: Group, world: Sequence[int]) -> Sequence[int]:
     return group.ranks or tuple(world)
 
 
+#: What has tensors of one size and type on every rank, whatever the backend.
+_ALIKE = frozenset({"all_reduce", "reduce", "broadcast"})
 #: Why somebody is awaited, and the operation it has instead.
 _Finding = tuple[Reason, Operation | None]
 
@@ -129,8 +131,11 @@ def _why_awaited(
         return None if joined else ("elsewhere", None)
     if enqueued < seq:
         return "absent", None
-    if theirs is None or theirs.completed:
+    if theirs is None:
         return None
+    if theirs.completed:
+        # Its half was another one's, and nothing more comes of it.
+        return ("sizes", theirs) if operation.op in _ALIKE and signature(theirs) != signature(operation) else None
     if apart or signature(theirs) != signature(operation):
         return "sizes", None if apart else theirs
     if other.frontier is not None and other.frontier.record_id < theirs.record_id and theirs in other.pending:

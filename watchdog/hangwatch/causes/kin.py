@@ -9,31 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.causes import parted, skipping
 from hangwatch.causes.forks import Fork, condition_of, find_fork
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import Knowledge
 from hangwatch.causes.observations import at_fork
-from hangwatch.causes.parted import MISMATCH, RANK_CONDITIONAL, UNEVEN_INPUTS, parted
-from hangwatch.causes.skipping import SKIPPED
 from hangwatch.causes.turns import batch_loop
 
 #: What is taken for what, the likelier first.
 _KIN: dict[str, tuple[Knowledge, ...]] = {
-    UNEVEN_INPUTS.id: (SKIPPED, RANK_CONDITIONAL),
-    SKIPPED.id: (RANK_CONDITIONAL, UNEVEN_INPUTS),
-    RANK_CONDITIONAL.id: (SKIPPED, UNEVEN_INPUTS),
-    MISMATCH.id: (RANK_CONDITIONAL, SKIPPED),
+    parted.UNEVEN_INPUTS.id: (skipping.SKIPPED, parted.RANK_CONDITIONAL),
+    skipping.SKIPPED.id: (parted.RANK_CONDITIONAL, parted.UNEVEN_INPUTS),
+    parted.RANK_CONDITIONAL.id: (skipping.SKIPPED, parted.UNEVEN_INPUTS),
+    parted.MISMATCH.id: (parted.RANK_CONDITIONAL, skipping.SKIPPED),
 }
 #: From here on the picture has decided.
 _DECIDED = 0.85
 #: Above what says only that operations differ, and below it.
-_CONFIDENCE = {SKIPPED.id: 0.41, RANK_CONDITIONAL.id: 0.42, UNEVEN_INPUTS.id: 0.39}
+_CONFIDENCE = {skipping.SKIPPED.id: 0.41, parted.RANK_CONDITIONAL.id: 0.42, parted.UNEVEN_INPUTS.id: 0.39}
 
 
 def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
     """The hypotheses, the surest first, and with them what the first may be taken for."""
     best = found[0]
-    fork = find_fork(case) if best.knowledge.id in _KIN and best.confidence < _DECIDED and parted(case) else None
+    fork = find_fork(case) if best.knowledge.id in _KIN and best.confidence < _DECIDED and parted.parted(case) else None
     if fork is None:
         return tuple(found)
     named = {h.knowledge.id for h in found}
@@ -48,11 +47,11 @@ def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
 def _say(knowledge: Knowledge, fork: Fork) -> str | None:
     """What would have happened; None where there is nothing in the paths that could have made it happen."""
     ranks = f"rank {fork.mine.rank} or rank {fork.theirs.rank}"
-    if knowledge is SKIPPED:
+    if knowledge is skipping.SKIPPED:
         return (
             f"It may be that {ranks} left out a collective earlier: by a caught exception, a `continue` or a `return`."
         )
-    if knowledge is RANK_CONDITIONAL:
+    if knowledge is parted.RANK_CONDITIONAL:
         block = condition_of(fork.mine) or condition_of(fork.theirs)
         which = f", such as `{block.text}` (line {block.line})," if block is not None else ""
         return f"It may be that {ranks} is where it is by a condition{which} that does not hold on every rank."

@@ -46,14 +46,14 @@ _BARRIERS = frozenset({"barrier", "monitored_barrier", "store"})
 def _busy(case: Case) -> list[tuple[int, RankView]]:
     """The culprits that move, outside of collectives."""
     found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
-    return [(r, v) for r, v in found if v.wait is None and v.motion.state == "busy"]
+    return [(r, v) for r, v in found if v.state == "busy"]
 
 
 def compiling(case: Case) -> Hypothesis | None:
     """Compiler frames on the main thread, or compiler processes among the children."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
-        if view is None or view.gone or view.motion.state == "stopped" or view.wait is not None:
+        if view is None or view.gone or view.motion.state == "stopped" or view.state == "waiting":
             continue
         frame = next(
             (f for part, names in _COMPILING.items() if (f := calls(view.frames, part, *names)) is not None), None
@@ -76,7 +76,7 @@ def rank0_work(case: Case) -> Hypothesis | None:
         return None
     rank = case.blame.culprits[0]
     view = case.views.get(rank)
-    if view is None or view.wait is not None or view.frontier is not None or ending(view.frames):
+    if view is None or view.state == "waiting" or view.frontier is not None or ending(view.frames):
         return None
     if view.motion.state != "busy":
         return None  # a rank that stands still does not work
@@ -140,7 +140,7 @@ def straggler(case: Case) -> Hypothesis | None:
     arrivals = _arrivals(case)
     for rank in case.blame.culprits:
         view = case.views.get(rank)
-        if view is None or view.gone or view.motion.state == "stopped" or view.wait is not None:
+        if view is None or view.gone or view.motion.state == "stopped" or view.state == "waiting":
             continue
         late = [seconds for arrival in arrivals if (seconds := arrival.late_s(rank)) is not None]
         often = sum(d > 0 for d in late) / len(late) if late else 0.0

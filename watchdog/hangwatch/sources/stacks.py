@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -25,10 +26,12 @@ from hangwatch.sources.locals import describe_group, describe_local, mark_intege
 from hangwatch.sources.proc import inner_pid, read_small
 from hangwatch.sources.redaction import hide_named
 
+T = TypeVar("T")
+
 SOURCE = "stacks"
 _AT_ONCE = 4
 _OUTPUT_LIMIT_BYTES = 64 << 20
-FRAMES_LIMIT = 400
+_FRAMES_LIMIT, _OUTERMOST = 400, 100
 _LOCALS_LIMIT = 64
 _VALUE_LIMIT_CHARS = 200
 #: Integers of torch's own frames are peers, tags and counts; booleans of these libraries are switches, not data.
@@ -209,9 +212,14 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: b
                 locals=_describe(frame, unsettled),
                 values=_keep_values(frame) if with_values else None,
             )
-            for frame in thread.frames[:FRAMES_LIMIT]
+            for frame in cut_stack(thread.frames)
         ),
     )
+
+
+def cut_stack(frames: Sequence[T]) -> Sequence[T]:
+    """A stack without the middle of a recursion: where it stands and what began it are kept."""
+    return frames if len(frames) <= _FRAMES_LIMIT else [*frames[: _FRAMES_LIMIT - _OUTERMOST], *frames[-_OUTERMOST:]]
 
 
 def _describe(frame: _Frame, unsettled: bool) -> dict[str, str] | None:

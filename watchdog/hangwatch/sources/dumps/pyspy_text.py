@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
-from hangwatch.sources.stacks import FRAMES_LIMIT, StackFormatError, describe_locals
+from hangwatch.sources.stacks import StackFormatError, cut_stack, describe_locals
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PROCESS = re.compile(r"Process (\d{1,10}):(.*)")
@@ -75,9 +75,9 @@ def is_python(file: str, line: int) -> bool:
 
 def _read_frames(lines: Sequence[str]) -> Iterator[Frame]:
     """The frames of one thread with what is known of their locals."""
-    heads = [(at, head) for at, line in enumerate(lines) if (head := _FRAME.fullmatch(line.rstrip()))][:FRAMES_LIMIT]
+    heads = [(at, head) for at, line in enumerate(lines) if (head := _FRAME.fullmatch(line.rstrip()))]
     ends = [at for at, _ in heads[1:]] + [len(lines)]
-    for (at, head), end in zip(heads, ends, strict=False):
+    for (at, head), end in cut_stack(list(zip(heads, ends, strict=True))):
         held = [(local[1], local[2]) for line in lines[at + 1 : end] if (local := _LOCAL.fullmatch(line.rstrip()))]
         file = head[2]
         if not is_python(file, int(head[3] or 0)):
