@@ -16,17 +16,15 @@ from hangwatch.causes.knowledge import Knowledge
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.turns import batch_loop
 
-#: What is taken for what, the likelier first.
-_KIN: dict[str, tuple[Knowledge, ...]] = {
-    parted.UNEVEN_INPUTS.id: (skipping.SKIPPED, parted.RANK_CONDITIONAL),
-    skipping.SKIPPED.id: (parted.RANK_CONDITIONAL, parted.UNEVEN_INPUTS),
-    parted.RANK_CONDITIONAL.id: (skipping.SKIPPED, parted.UNEVEN_INPUTS),
-    parted.MISMATCH.id: (parted.RANK_CONDITIONAL, skipping.SKIPPED),
+#: What is taken for what, and how sure that makes us: a little more or less than of what says only that operations differ (0.4).
+_KIN: dict[str, tuple[tuple[Knowledge, float], ...]] = {
+    parted.UNEVEN_INPUTS.id: ((skipping.SKIPPED, 0.42), (parted.RANK_CONDITIONAL, 0.41)),
+    skipping.SKIPPED.id: ((parted.RANK_CONDITIONAL, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
+    parted.RANK_CONDITIONAL.id: ((skipping.SKIPPED, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
+    parted.MISMATCH.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),
 }
 #: From here on the picture has decided.
 _DECIDED = 0.85
-#: Above what says only that operations differ, and below it.
-_CONFIDENCE = {skipping.SKIPPED.id: 0.41, parted.RANK_CONDITIONAL.id: 0.42, parted.UNEVEN_INPUTS.id: 0.39}
 
 
 def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
@@ -36,11 +34,11 @@ def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
     if fork is None:
         return tuple(found)
     named = {h.knowledge.id for h in found}
-    more = []
-    for place, knowledge in enumerate(_KIN[best.knowledge.id], 1):
-        if knowledge.id not in named and (said := _say(knowledge, fork)) is not None:
-            confidence = min(_CONFIDENCE[knowledge.id], best.confidence - 0.01 * place)
-            more.append(Hypothesis(knowledge, confidence, said, at_fork(case, fork)))
+    more = [
+        Hypothesis(knowledge, min(confidence, best.confidence - 0.01), said, at_fork(case, fork))
+        for knowledge, confidence in _KIN[best.knowledge.id]
+        if knowledge.id not in named and (said := _say(knowledge, fork)) is not None
+    ]
     return tuple(sorted((*found, *more), key=lambda h: -h.confidence))
 
 
