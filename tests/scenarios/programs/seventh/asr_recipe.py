@@ -50,7 +50,8 @@ class Brain:
         self.optimizer.zero_grad()
 
     def fit(self, epochs: int, batches: int) -> None:
-        """The loop."""
+        """The loop, after a first batch as a check."""
+        self.fit_batch()
         for _ in range(epochs):
             lines = read_manifest(dist.get_rank())
             last_checkpoint = time.time()

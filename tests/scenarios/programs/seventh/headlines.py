@@ -44,7 +44,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(5):
         tokens = torch.randint(4, 120, (2, 20))
-        model(input_ids=tokens, labels=tokens[:, :6]).loss.backward()
+        model(input_ids=tokens, labels=torch.randint(4, 120, (2, 6))).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     model.eval()

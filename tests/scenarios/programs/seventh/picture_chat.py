@@ -9,12 +9,12 @@ IMAGE_TOKEN, PATCHES = 99, 4
 
 
 def build() -> LlavaForConditionalGeneration:
-    """Random weights; the tower and each layer are units of their own."""
+    """Random weights; each layer of the tower and of the language model is a unit of its own."""
     vision = CLIPVisionConfig(
-        hidden_size=24, intermediate_size=144, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4
+        hidden_size=24, intermediate_size=72, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4
     )
     text = LlamaConfig(
-        vocab_size=100, hidden_size=16, intermediate_size=208, num_hidden_layers=3, num_attention_heads=2
+        vocab_size=100, hidden_size=16, intermediate_size=104, num_hidden_layers=3, num_attention_heads=2
     )
     config = LlavaConfig(
         vision_config=vision,
@@ -25,8 +25,7 @@ def build() -> LlavaForConditionalGeneration:
     )
     torch.manual_seed(0)
     model = LlavaForConditionalGeneration(config)
-    fully_shard(model.model.vision_tower)
-    for layer in model.model.language_model.layers:
+    for layer in (*model.model.vision_tower.encoder.layers, *model.model.language_model.layers):
         fully_shard(layer)
     fully_shard(model)
     return model

@@ -14,10 +14,10 @@ class Tracker(dict):
     """Sums that can be added up over ranks."""
 
     def reduce(self) -> None:
-        """Replace each value by its sum over all ranks."""
+        """On the first rank, replace each value by its sum over all ranks."""
         keys = sorted(self)
         sums = torch.tensor([float(self[k]) for k in keys])
-        dist.all_reduce(sums)
+        dist.reduce(sums, dst=0)
         self.update(zip(keys, sums.tolist(), strict=True))
 
 
