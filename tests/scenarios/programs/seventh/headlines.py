@@ -25,7 +25,7 @@ def build() -> BartForConditionalGeneration:
     torch.manual_seed(0)
     model = BartForConditionalGeneration(config)
     for layer in (*model.model.encoder.layers, *model.model.decoder.layers):
-        fully_shard(layer)
+        fully_shard(layer, reshard_after_forward=True)
     return model
 
 
