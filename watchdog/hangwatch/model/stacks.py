@@ -55,7 +55,11 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thread of a process. ``active`` is py-spy's view: not idle in the interpreter's or kernel's eyes."""
+    """One thread of a process.
+
+    ``active`` is py-spy's view: not idle in the interpreter's or kernel's eyes; False of a main thread of which it cannot tell
+    (``os_thread_id`` 0: Python before 3.11).
+    """
 
     os_thread_id: int
     name: str | None

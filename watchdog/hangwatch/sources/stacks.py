@@ -202,7 +202,8 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: b
         os_thread_id=thread.os_thread_id or 0,
         name=thread.thread_name,
         is_main=is_main,
-        active=thread.active,
+        # Without the system's number py-spy guesses by the names of functions. What the process uses tells of its main thread.
+        active=thread.active and not (is_main and not thread.os_thread_id),
         owns_gil=thread.owns_gil,
         frames=tuple(
             Frame(

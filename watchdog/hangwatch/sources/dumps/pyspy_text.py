@@ -77,7 +77,7 @@ def _read_frames(lines: Sequence[str]) -> Iterator[Frame]:
     """The frames of one thread with what is known of their locals."""
     heads = [(at, head) for at, line in enumerate(lines) if (head := _FRAME.fullmatch(line.rstrip()))]
     ends = [at for at, _ in heads[1:]] + [len(lines)]
-    for (at, head), end in cut_stack(list(zip(heads, ends, strict=True))):
+    for (at, head), end in cut_stack(list(zip(heads, ends, strict=False))):
         held = [(local[1], local[2]) for line in lines[at + 1 : end] if (local := _LOCAL.fullmatch(line.rstrip()))]
         file = head[2]
         if not is_python(file, int(head[3] or 0)):
