@@ -244,8 +244,8 @@ def uneven_inputs(case: Case) -> Hypothesis | None:
     if loop is not None and turns is not None:
         if turns.fewer <= 0:
             confidence = 0.25  # as many turns as the other, or more: there was no want of data
-        elif not (turns.breaks or loop.fixed):
-            confidence = max(confidence, 0.86)
+        elif confidence >= 0.5 and not (turns.breaks or loop.fixed):
+            confidence = 0.86
             said += f" It had {turns.fewer} fewer turn{'s' if turns.fewer > 1 else ''}, by `{turns.counter}`."
     elif loop is not None and (loop.rounds_ahead or 0) > 0:
         confidence = 0.25  # it is not the same round
