@@ -26,7 +26,8 @@ from hangwatch.sources.redaction import redact_code
 _FILE_LIMIT_BYTES = 4 << 20
 _TREE_LIMIT_BYTES = 512 << 10
 _LINE_LIMIT_CHARS = 300
-_CACHE_LIMIT = 20_000
+#: About a kilobyte each.
+_CACHE_LIMIT = 5_000
 #: Of threads beside the main one so many frames are read, the deepest.
 _SIDE_FRAMES = 6
 
