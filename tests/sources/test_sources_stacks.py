@@ -243,6 +243,16 @@ def test_source_of_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     assert lines.read(os.getpid(), [(str(tmp_path / "short.py"), 2)])[str(tmp_path / "short.py"), 2].text == "longer"
 
 
+def test_source_that_is_nested_deeply_is_read_or_left(tmp_path: Path) -> None:
+    """An expression of thousands of terms is no trouble; of an ``if`` with thousands of branches nothing is told, nor raised."""
+    terms, branches = tmp_path / "terms.py", tmp_path / "branches.py"
+    terms.write_text("def f():\n    for i in range(3):\n        x = " + " + ".join(["1"] * 900) + "\n")
+    branches.write_text("def f(x):\n    if x == 0:\n        y()\n" + "    elif x:\n        y()\n" * 3000)
+    found = SourceLines().read(os.getpid(), [(str(terms), 3), (str(branches), 6000)])
+    assert [block.text for block in found[str(terms), 3].blocks] == ["for i in range(3):"]
+    assert all(line.text == "elif x:" for place, line in found.items() if place[0] == str(branches))
+
+
 def test_values_are_kept_only_when_asked_for() -> None:
     """Without being asked no value is kept; with it, all but what is secret by its name or its shape."""
     data = msgspec.json.encode(

@@ -154,8 +154,10 @@ class SourceTree:
 def _function_at(node: ast.AST, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The innermost function in whose body a line is."""
     for child in ast.iter_child_nodes(node):
-        first, last = getattr(child, "lineno", line), getattr(child, "end_lineno", None) or line
-        if not first <= line <= last:
+        # Expressions have no functions in them, and may be nested deeply.
+        if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            continue
+        if isinstance(child, ast.stmt) and not _spans(child, line):
             continue
         inner = _function_at(child, line)
         if inner is None and isinstance(child, _FUNCTIONS) and _within(child.body, line):

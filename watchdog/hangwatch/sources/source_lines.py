@@ -126,7 +126,7 @@ class SourceLines:
                 tree = SourceTree(source) if len(source) <= _TREE_LIMIT_BYTES and _has_blocks(file) else None
                 for number, key in keys.items():
                     self._lines[key] = _make_line(lines[number - 1], number, tree) if 0 < number <= len(lines) else None
-        except OSError:
+        except (OSError, RecursionError):  # a thousand branches of one `if` are as many levels of it
             return {}
         return {number: line for number, key in keys.items() if (line := self._lines.get(key))}
 
