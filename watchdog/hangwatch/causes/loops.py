@@ -218,26 +218,20 @@ def count_turns(frame: Frame, loop: Block) -> int | None:
 
 
 def in_its_turn(case: Case, fork: Fork) -> bool:
-    """Whether a side is under a condition on the turn of a loop which the other has not come to yet, or has been under in
-    its turn: it holds for all, and is not what they parted by."""
-    inside, outside = fork.sides
-    if fork.relation != "branch" or fork.block is None or inside.at is None or not of_the_turn(fork.block, inside.path):
+    """Whether a side is under a condition on the turn of a loop which somebody elsewhere has not come to yet: it holds for all
+    in their turn, and is not what they parted by."""
+    inside, _ = fork.sides
+    at = inside.at
+    if fork.relation != "branch" or fork.block is None or at is None or not of_the_turn(fork.block, inside.path):
         return False
-    there = _same_function(outside.path, inside.at)
-    turns = [
-        (mine, theirs)
-        for block in (inside.at.blocks if there is not None else ())
-        if there is not None
-        and (mine := count_turns(inside.at, block)) is not None
-        and (theirs := count_turns(there, block)) is not None
-    ]
-    if not turns:
-        return False
-    if all(theirs <= mine for mine, theirs in turns):
-        return True
-    place = site(inside.path)
-    own, other = (sum(site(o.frames or ()) == place for o in case.history.of(side.rank)) for side in (inside, outside))
-    return other >= own
+    loops = [(b, turn) for b in at.blocks if (turn := count_turns(at, b)) is not None]
+    for rank in (*case.blame.culprits, *case.blame.waiting) if loops else ():
+        path = case.views[rank].frames if rank in case.views else ()
+        there = _same_function(path, at) if site(path) != site(inside.path) else None
+        turns = [(turn, count_turns(there, b)) for b, turn in loops] if there is not None else []
+        if turns and all(theirs is not None and theirs <= mine for mine, theirs in turns):
+            return True
+    return False
 
 
 def loop_of(case: Case, fork: Fork) -> Loop | None:
