@@ -17,7 +17,7 @@ import pytest
 
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle import list_incidents
-from support import LONG_S, SOURCE_ROOT, JobRunner, find_free_port, wait_for
+from support import LONG_S, SOURCE_ROOT, JobRunner, find_free_port, is_launcher_variable, wait_for
 
 SLURM = Path(__file__).resolve().parents[2] / "deploy" / "slurm"
 
@@ -114,7 +114,7 @@ PartitionName=all Nodes={",".join(nodes)} Default=YES State=UP
     key.chmod(0o600)
     binaries = Path(sys.executable).parent
     environment = {
-        **{n: v for n, v in os.environ.items() if not n.startswith("SLURM_")},
+        **{n: v for n, v in os.environ.items() if not is_launcher_variable(n)},
         "SLURM_CONF": str(folder / "slurm.conf"),
         "PATH": os.pathsep.join([str(binaries), os.environ["PATH"], "/usr/sbin", "/sbin"]),
         "PYTHONPATH": str(SOURCE_ROOT),

@@ -168,11 +168,10 @@ class Loop:
         """
         counted = None
         for mine in reversed(self.inside.path):
-            theirs = _same_function(self.past.path, mine)
-            for block in mine.blocks if theirs is not None else ():
-                if theirs is None or all((b.kind, b.line) != (block.kind, block.line) for b in theirs.blocks):
-                    continue
-                own, other = count_turns(mine, block), count_turns(theirs, block)
+            for block in mine.blocks:
+                theirs = inside(self.past.path, mine, block)
+                own = count_turns(mine, block)
+                other = count_turns(theirs, block) if theirs is not None else None
                 if own is not None and other is not None:
                     counted = own - other
                     if counted:
@@ -211,8 +210,8 @@ def count_turns(frame: Frame, loop: Block) -> int | None:
     told = (frame.locals or {}).get(loop.turns.counter, "") if loop.turns is not None else ""
     if loop.turns is None or not told.startswith("int="):
         return None
-    within = any((b.kind, b.line) == (loop.kind, loop.line) for b in frame.blocks)
     # A turn that is counted further down than the line in it is not counted yet.
+    within = inside((frame,), frame, loop) is not None
     uncounted = within and loop.line < loop.turns.line and frame.line < loop.turns.line
     return int(told.removeprefix("int=")) + uncounted
 
