@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from hangwatch.analysis.patience import fixed_patience
 from hangwatch.analysis.waits import read_wait
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture
@@ -63,6 +64,21 @@ def test_rank_that_was_announced_and_never_started_is_missing(world_size: int | 
     assert verdict.cause is not None
     assert verdict.cause.id == "init-missing-rank"
     assert ("the launcher started 3" in verdict.cause.explanation) is (world_size == 3)
+
+
+def test_rank_that_may_be_started_anew_is_given_its_time() -> None:
+    """While torchrun begins again, ranks of one node wait for those whose first try has just failed on another."""
+    lost = load("never_joined")
+    assert diagnose(lost, patience=fixed_patience(30.0)).verdict.proven
+    ranks = []
+    for rank in lost.ranks:
+        supervised = tuple(msgspec.structs.replace(p, supervised=p.state == "gone") for p in rank.processes)
+        ranks.append(msgspec.structs.replace(rank, processes=supervised))
+    capture = msgspec.structs.replace(lost, ranks=tuple(ranks))
+    assert diagnose(capture, patience=fixed_patience(30.0)).verdict.kind == "healthy"
+    for patience in (fixed_patience(1.0), None):
+        verdict = diagnose(capture, patience=patience).verdict
+        assert (verdict.kind, verdict.culprit_ranks, verdict.proven) == ("rank_lost", (1,), False)
 
 
 def test_rank_that_polls_in_its_store_waits_as_long_as_it_stands_there() -> None:

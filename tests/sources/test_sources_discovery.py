@@ -191,6 +191,7 @@ def test_launcher_in_a_pod_with_a_rank(stand: Stand, tmp_path: Path) -> None:
     assert found is not None
     assert (found.job.id, found.job.world_size, found.job.launcher) == ("run7", 16, "torchrun")
     assert {rank.rank: rank.pid for rank in found.ranks} == {8: stand.pid("worker")}
+    assert [rank.supervisor for rank in found.ranks] == [job.pid]
 
 
 def test_unknown_launcher_in_a_pod_with_a_rank(stand: Stand) -> None:
@@ -199,7 +200,15 @@ def test_unknown_launcher_in_a_pod_with_a_rank(stand: Stand) -> None:
     job = stand.start("tool", "torch", start=[stand.child("worker", "torch", RANK="3", **elastic)], RANK="1", **PLAIN)
     stand.pid("worker")
     assert pids(find_ranks(job.pid)) == {"run7": {3: stand.pid("worker")}}
-    assert only(find_ranks(job.pid)).job.launcher == "torchrun"
+    found = only(find_ranks(job.pid))
+    assert found.job.launcher == "torchrun"
+    assert [rank.supervisor for rank in found.ranks] == [job.pid]
+
+
+def test_only_torchrun_starts_ranks_anew(stand: Stand) -> None:
+    """A rank that no torchrun has started is nobody's to start again."""
+    rank = stand.start("placed", RANK="1", LOCAL_RANK="1", **PLAIN)
+    assert [rank.supervisor for rank in only(find_ranks(rank.pid)).ranks] == [None]
 
 
 def test_restarted_rank_replaces_the_old(stand: Stand) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from hypothesis import given
@@ -190,6 +191,20 @@ def test_gone_and_reused_pid() -> None:
     own = identify(os.getpid())
     assert sample_process(own).state != "gone"
     assert sample_process(RankIdentity(rank=0, pid=own.pid, start_time=own.start_time - 5)).state == "gone"
+
+
+def test_ended_rank_is_supervised_while_who_started_it_lives(jobs: JobRunner) -> None:
+    """Not by a process that began after it and has the pid now, nor by one that has ended, be it buried or not."""
+    launcher = jobs.start([sys.executable, "-c", "import time; time.sleep(600)"])
+    began = psutil.Process(launcher.pid).create_time()
+    ended = RankIdentity(rank=0, pid=2**22 + 7, start_time=began + 1.0, supervisor=launcher.pid)
+    assert sample_process(ended).supervised
+    assert not sample_process(msgspec.structs.replace(ended, supervisor=None)).supervised
+    assert not sample_process(msgspec.structs.replace(ended, start_time=began - 60.0)).supervised
+    os.kill(launcher.pid, signal.SIGKILL)
+    wait_for(lambda: not sample_process(ended).supervised, what="its end")
+    launcher.wait()
+    assert not sample_process(ended).supervised
 
 
 @pytest.mark.parametrize(("code", "status", "signalled"), [("exit(7)", 7, None), ("kill", None, signal.SIGKILL)])

@@ -34,6 +34,7 @@ from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.digest import DigestRank, encode_digest
 from hangwatch.model.packing import pack
 from hangwatch.sources.proc import node_name
+from hangwatch.sources.processes import is_supervised
 
 if TYPE_CHECKING:
     from hangwatch.agent.tick import JobWatch
@@ -244,6 +245,7 @@ class JobFleet:
                 world_size=watch.job.world_size,
                 ranks=watch.ranks,
                 lost=set(watch.ranks) if self._left else watch.lost_since_s,
+                supervised={r for r in watch.lost_since_s if is_supervised(watch.ranks[r])},
                 beats=beats,
                 looked=self._looked,
                 now_ns=time.time_ns(),

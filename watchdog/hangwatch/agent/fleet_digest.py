@@ -66,13 +66,15 @@ def make_digest(
     world_size: int | None,
     ranks: Mapping[int, RankIdentity],
     lost: Container[int],
+    supervised: Container[int] = (),
     beats: Mapping[int, Beat],
     looked: Mapping[int, Looked],
     now_ns: int,
     replaced_age_s: float | None = None,
     leaving: bool = False,
 ) -> Digest:
-    """The digest of this node's ``ranks`` (``lost``: those whose process is gone) from their ``beats``, by pid."""
+    """The digest of this node's ``ranks`` (``lost``: those whose process is gone, ``supervised``: those of
+    them that may be started anew) from their ``beats``, by pid."""
     groups: dict[str, int] = {}
     labels: list[DigestGroup] = []
     entries = []
@@ -103,6 +105,7 @@ def make_digest(
                 stack=known.stack,
                 in_op=known.in_op,
                 beat_age_s=round(age_s, 2) if beat is not None else None,
+                supervised=rank in supervised,
             )
         )
     return Digest(

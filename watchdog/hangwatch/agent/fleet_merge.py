@@ -168,7 +168,7 @@ def _overlaid(
 
 def _by_digest(member: Member, rank: DigestRank, progress: Mapping[str, GroupProgress], at_ns: int) -> RankCapture:
     """A rank of which there is its digest alone."""
-    gone = (ProcessSample(at_ns, rank.pid, "gone"),) if rank.state == "lost" else ()
+    gone = (ProcessSample(at_ns, rank.pid, "gone", supervised=rank.supervised),) if rank.state == "lost" else ()
     identity = member.digest.identity(rank, at_ns)
     return RankCapture(identity, processes=gone, progress=tuple(progress.values()) or None, beat_age_s=rank.beat_age_s)
 

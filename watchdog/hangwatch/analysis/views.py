@@ -47,6 +47,11 @@ class RankView:
         return self.motion.state == "lost"
 
     @property
+    def returning(self) -> bool:
+        """Whether its process has ended, and who started it lives and may start it anew."""
+        return self.gone and self.capture.processes[-1].supervised
+
+    @property
     def elsewhere(self) -> bool:
         """Whether it surely waits for no rank, whatever it has in flight: gone, stopped, at work, or asleep elsewhere.
 

@@ -18,8 +18,8 @@ from hangwatch.model.collectives import Group, Operation
 from hangwatch.model.text import format_ranks
 
 Reason = Literal[
-    "absent", "mismatch", "sizes", "queued", "gone", "silent", "stopped", "unseen", "peer", "elsewhere", "creation",
-    "possible",
+    "absent", "mismatch", "sizes", "queued", "gone", "returning", "silent", "stopped", "unseen", "peer", "elsewhere",
+    "creation", "possible",
 ]  # fmt: skip
 
 
@@ -52,6 +52,7 @@ class Edge:
             "sizes": f"which {has} brought tensors of other sizes",
             "queued": f"which {has} it queued behind another operation",
             "gone": f"whose process{'es are' if many else ' is'} gone",
+            "returning": f"whose process{'es have' if many else ' has'} ended, and may be started anew",
             "silent": f"whose node{'s are' if many else ' is'} silent",
             "stopped": f"whose process{'es are' if many else ' is'} stopped",
             "unseen": f"which {is_} not seen from here or never started",
@@ -273,6 +274,8 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
         if other is not None and joined(other):
             return None
         reason = "creation" if other is not None and _create_apart(view, other) else _whereabouts(other)
+        if wait.kind == "initialization" and other is not None and other.returning:
+            reason = "returning"  # torchrun starts a world rank by rank, and some starts of it fail
         if not wait.exact or (wait.kind == "work" and reason == "elsewhere"):
             reason = "possible"  # nor is it a proof where that rank is gone
         return reason, None

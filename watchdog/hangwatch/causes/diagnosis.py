@@ -81,7 +81,7 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     if blame.shape == "held":
         long = patience is None or (waited_s is not None and waited_s >= patience.held_s)
         return "stall" if long else "healthy"
-    if any(r in case.views and case.views[r].gone for r in blame.culprits) or _node_lost(case, waited_s):
+    if _rank_lost(case, patience, waited_s) or _node_lost(case, waited_s):
         return "rank_lost"
     if blame.proof is not None:
         return "deadlock"
@@ -96,6 +96,14 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     if still or waited_s >= patience.busy_s:
         return "stall"
     return "straggler" if blame.culprits else "healthy"
+
+
+def _rank_lost(case: Case, patience: Patience | None, waited_s: float | None) -> bool:
+    """Whether a culprit's process is gone; of those that may be started anew, whether that has not come in time."""
+    gone = {r for r in case.blame.culprits if r in case.views and case.views[r].gone}
+    returning = {r for e in case.graph.edges if e.reason == "returning" for r in e.awaited}
+    late = patience is None or (waited_s is not None and waited_s >= patience.stall_s)
+    return bool(gone if late else gone - returning)
 
 
 def _node_lost(case: Case, waited_s: float | None) -> bool:

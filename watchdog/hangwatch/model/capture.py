@@ -39,6 +39,7 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which process a rank is. ``start_time`` (seconds since the epoch) guards against reused pids.
 
     ``meeting_port``: the port that it was told to meet the others at (``MASTER_PORT``). The host may go by several names.
+    ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends.
     """
 
     rank: int
@@ -48,6 +49,7 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     local_rank: int | None = None
     restart: int = 0
     meeting_port: int | None = None
+    supervisor: int | None = None
 
 
 class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -48,7 +48,8 @@ class DigestRank(msgspec.Struct, frozen=True, array_like=True):
     """One rank. ``age_s``: for how long its process has been there. ``state``: running, in_flight, unprobed, alone or lost.
 
     ``motion`` and ``stack`` (8 bytes, equal for equal main-thread stacks) are of the last close look, empty before the first;
-    ``in_op`` is the operation that its oldest pending one was then, ``all_gather``.
+    ``in_op`` is the operation that its oldest pending one was then, ``all_gather``. ``supervised``: it is lost, and who may start
+    it anew lives.
     """
 
     rank: int
@@ -62,6 +63,7 @@ class DigestRank(msgspec.Struct, frozen=True, array_like=True):
     stack: bytes = b""
     in_op: str = ""
     beat_age_s: float | None = None
+    supervised: bool = False
 
 
 class Digest(msgspec.Struct, frozen=True, array_like=True):

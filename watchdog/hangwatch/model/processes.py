@@ -42,6 +42,7 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     ``switches`` counts the main thread's voluntary context switches. ``wait_channel`` is the main thread's kernel wait
     channel; ``syscall`` its system call name where /proc tells; ``blocked_on`` the path (or ``pipe:[..]``,
     ``socket:[..]``) of the descriptor a blocking read or write is on. ``frozen`` says that its cgroup is frozen.
+    ``supervised``: it has ended, and who may start it anew lives.
     """
 
     at_ns: int
@@ -56,3 +57,4 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     frozen: bool = False
     children: tuple[ChildProcess, ...] = ()
     exit: ExitStatus | None = None
+    supervised: bool = False

@@ -300,6 +300,12 @@ def _are_parts(ours: list[_Candidate], theirs: list[_Candidate]) -> bool:
     return alike and size is not None and len(ranks) == len(both) <= size
 
 
+def _supervisor(process: KnownProcess) -> int | None:
+    """The process of torchrun's agent, under whatever launcher's name it runs: a program's own one is its ranks' parent."""
+    claim = process.claim
+    return (process.origin_pid or process.parent) if claim is not None and claim.elastic else None
+
+
 def _port(master: str) -> int | None:
     port = master.rpartition(":")[2]
     return int(port) if port.isdigit() else None
@@ -313,7 +319,16 @@ def _make_job(job_id: str, members: list[_Candidate]) -> FoundJob:
     if world_size is None and any(not member.placed and member.launcher == "plain" for member in members):
         world_size = max((m.world_size for m in members if m.world_size is not None), default=None)
     ranks = tuple(
-        RankIdentity(m.rank, m.process.pid, m.process.start_time, node, m.local_rank, m.restart, _port(m.master))
+        RankIdentity(
+            rank=m.rank,
+            pid=m.process.pid,
+            start_time=m.process.start_time,
+            node=node,
+            local_rank=m.local_rank,
+            restart=m.restart,
+            meeting_port=_port(m.master),
+            supervisor=_supervisor(m.process),
+        )
         for m in sorted(members, key=lambda member: member.rank)
         if world_size is None or m.rank < world_size or m.restart == newest.restart
     )

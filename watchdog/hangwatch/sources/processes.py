@@ -14,7 +14,15 @@ from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import ChildProcess, ExitStatus, ProcessSample
 from hangwatch.sources.blocking import find_blocked_on, read_syscall
 from hangwatch.sources.cgroups import is_frozen
-from hangwatch.sources.proc import Stat, is_same_start, read_small, read_stat
+from hangwatch.sources.proc import (
+    START_TIME_TOLERANCE_S,
+    Stat,
+    is_same_start,
+    is_zombie,
+    read_small,
+    read_stat,
+    start_time_s,
+)
 
 GONE = "gone"
 _CHILDREN_LIMIT = 512
@@ -28,11 +36,16 @@ def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSamp
     pid, at_ns = identity.pid, time.time_ns()
     stat = read_stat(pid)
     if stat is None or not is_same_start(stat, identity.start_time):
-        return ProcessSample(at_ns=at_ns, pid=pid, state=GONE)
+        return ProcessSample(at_ns=at_ns, pid=pid, state=GONE, supervised=is_supervised(identity))
     state = _living_state(stat)
     if state in {"Z", "X"}:
         return ProcessSample(
-            at_ns=at_ns, pid=pid, state="Z", cpu_s=stat.cpu_s, exit=parse_wait_status(stat.wait_status, at_ns)
+            at_ns=at_ns,
+            pid=pid,
+            state="Z",
+            cpu_s=stat.cpu_s,
+            exit=parse_wait_status(stat.wait_status, at_ns),
+            supervised=is_supervised(identity),
         )
     wait_channel = read_wait_channel(pid)
     children = tuple(_sample_children(pid)) if deep else ()
@@ -52,6 +65,14 @@ def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSamp
         frozen=may_be_frozen and is_frozen(pid),
         children=children,
     )
+
+
+def is_supervised(identity: RankIdentity) -> bool:
+    """Whether torchrun's agent that started this rank lives: it began before the rank, whoever has its pid now else did not."""
+    stat = read_stat(identity.supervisor) if identity.supervisor is not None else None
+    if stat is None or is_zombie(stat):
+        return False
+    return start_time_s(stat) <= identity.start_time + START_TIME_TOLERANCE_S
 
 
 def parse_wait_status(status: int, at_ns: int | None = None) -> ExitStatus:
