@@ -14,7 +14,7 @@ from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Oper
 from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
-from hangwatch.sources.discovery import FoundJob
+from hangwatch.sources.found_jobs import FoundJob
 
 SECOND_NS = 1_000_000_000
 BEGAN_S = 1_000_000.0

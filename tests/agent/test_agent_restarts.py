@@ -9,7 +9,7 @@ import pytest
 from hangwatch.agent.tick import JobWatch
 from hangwatch.agent.told import tell_nobody
 from hangwatch.model.capture import Job, RankIdentity
-from hangwatch.sources.discovery import FoundJob
+from hangwatch.sources.found_jobs import FoundJob
 
 JOB = Job("job", 2)
 

@@ -9,6 +9,8 @@ from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Cause
 from recorded import load, without_source
+from scenarios import recording
+from scenarios.catalogue import load_catalogue
 
 
 def _causes(capture: Capture) -> list[Cause]:
@@ -46,3 +48,12 @@ def test_data_that_ended_needs_a_loop() -> None:
     blind = [replace(r, stacks=tuple(map(without_source, r.stacks)), flight=None) for r in capture.ranks]
     assert "uneven-inputs" in [cause.id for cause in _causes(capture)]
     assert "uneven-inputs" not in [cause.id for cause in _causes(replace(capture, ranks=tuple(blind)))]
+
+
+def test_a_stage_that_has_gone_on_may_have_had_less_to_do() -> None:
+    """A rank that is in a collective while the others send and receive: they do not pair, and why it left is open."""
+    (entry,) = load_catalogue(["last-stage-has-fewer-targets"])
+    verdict = diagnose(recording.load(entry)).verdict
+    assert verdict.cause is not None
+    assert verdict.cause.id == "p2p-mismatch"
+    assert {"uneven-inputs", "rank-conditional-collective"} <= {cause.id for cause in verdict.alternatives}

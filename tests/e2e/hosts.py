@@ -25,7 +25,7 @@ from support import Job, JobRunner, wait_for
 _RANDOM, _DROP, _PASS = 2**32 - 0x1000 + 56, 2, 2**32 - 1
 _CLOCK = Path(__file__).with_name("other_clock.c")
 _NETWORKS = itertools.count()
-_INIT = 'hostname "$0"; mount --bind "$1" /etc/hosts; ip link set lo up; sleep infinity & while :; do wait; done'
+_INIT = 'hostname "$0"; mount --bind "$1" /etc/hosts; ip link set lo up; while :; do sleep infinity & wait; done'
 
 
 def why_not() -> str | None:

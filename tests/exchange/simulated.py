@@ -17,7 +17,7 @@ from hangwatch.exchange.protocol import Exchange
 from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, RankCapture
 from hangwatch.model.incident import Incident
-from hangwatch.sources.discovery import FoundJob
+from hangwatch.sources.found_jobs import FoundJob
 
 #: The beat of the tests: ticks come as often.
 TICK_S = 0.1

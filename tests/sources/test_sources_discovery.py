@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from hangwatch.model.beats import Beat
-from hangwatch.sources.discovery import Discovery, FoundJob, RankFinder, find_ranks
+from hangwatch.sources.discovery import Discovery, RankFinder, find_ranks
+from hangwatch.sources.found_jobs import FoundJob
 from hangwatch.sources.proc import node_name, read_stat
 from support import Job, JobRunner, wait_for
 

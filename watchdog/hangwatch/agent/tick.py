@@ -29,7 +29,7 @@ from hangwatch.causes.diagnosis import Diagnosis
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
 from hangwatch.model.incident import Incident
-from hangwatch.sources.discovery import FoundJob
+from hangwatch.sources.found_jobs import FoundJob
 from hangwatch.sources.node import NodeWatch
 from hangwatch.sources.redaction import hide_values
 

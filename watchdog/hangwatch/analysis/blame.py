@@ -13,7 +13,7 @@ from hangwatch.analysis.places import bare_name
 from hangwatch.analysis.signatures import describe
 from hangwatch.analysis.sinks import find_sinks, has_circle
 from hangwatch.analysis.views import RankView
-from hangwatch.analysis.waitfor import Edge, WaitGraph
+from hangwatch.analysis.waitgraph import Edge, WaitGraph
 from hangwatch.model.text import format_ranks
 
 #: Of a larger circle nobody is singled out: looking for that one costs the square of its size.

@@ -13,7 +13,8 @@ from hangwatch.analysis.held import is_held
 from hangwatch.analysis.motion import still_since_ns
 from hangwatch.analysis.places import source_lines
 from hangwatch.analysis.views import RankView, view_ranks
-from hangwatch.analysis.waitfor import WaitGraph, build_graph, describe_waits
+from hangwatch.analysis.waitfor import build_graph
+from hangwatch.analysis.waitgraph import WaitGraph, describe_waits
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import SourceLine

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.forks import Side, find_fork
+from hangwatch.causes.forks import find_fork
 from hangwatch.causes.frames import bare, calls, site, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
+from hangwatch.causes.relations import Side
 from hangwatch.causes.turns import steps_of
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame

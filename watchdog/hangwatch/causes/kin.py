@@ -1,7 +1,8 @@
 """What else it may be where ranks parted: three causes that leave the same picture, and differ in why one rank is ahead.
 
 A turn left out, a condition that holds on some ranks, data that ended earlier: where nothing in the picture decides between
-them, whoever reads the incident is to know of all three.
+them, whoever reads the incident is to know of all three. So it is where a rank has left a pipeline's sends and receives for a
+collective: that they do not pair is seen, and not why that rank went on.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes import parted, skipping
-from hangwatch.causes.forks import Fork, condition_of, find_fork
+from hangwatch.causes import groups, parted, skipping
+from hangwatch.causes.forks import find_fork
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import Knowledge
 from hangwatch.causes.observations import at_fork
+from hangwatch.causes.relations import Fork, condition_of
 from hangwatch.causes.turns import batch_loop
 
 #: What is taken for what, and how sure that makes us: a little more or less than of what says only that operations differ (0.4).
@@ -22,6 +24,7 @@ _KIN: dict[str, tuple[tuple[Knowledge, float], ...]] = {
     skipping.SKIPPED.id: ((parted.RANK_CONDITIONAL, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
     parted.RANK_CONDITIONAL.id: ((skipping.SKIPPED, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
     parted.MISMATCH.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),
+    groups.P2P.id: ((parted.UNEVEN_INPUTS, 0.4), (parted.RANK_CONDITIONAL, 0.39)),
 }
 #: From here on the picture has decided.
 _DECIDED = 0.85
@@ -30,7 +33,7 @@ _DECIDED = 0.85
 def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
     """The hypotheses, the surest first, and with them what the first may be taken for."""
     best = found[0]
-    fork = find_fork(case) if best.knowledge.id in _KIN and best.confidence < _DECIDED and parted.parted(case) else None
+    fork = find_fork(case) if best.knowledge.id in _KIN and _open(case, best) and parted.parted(case) else None
     if fork is None:
         return tuple(found)
     named = {h.knowledge.id for h in found}
@@ -40,6 +43,14 @@ def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
         if knowledge.id not in named and (said := _say(knowledge, fork)) is not None
     ]
     return tuple(sorted((*found, *more), key=lambda h: -h.confidence))
+
+
+def _open(case: Case, best: Hypothesis) -> bool:
+    """Whether the picture leaves open why the ranks parted."""
+    if best.knowledge is groups.P2P:
+        named = [case.views[r] for r in case.blame.culprits if r in case.views]
+        return not any(groups.in_point_to_point(view) for view in named)
+    return best.confidence < _DECIDED
 
 
 def _say(knowledge: Knowledge, fork: Fork) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.forks import CONDITIONS, Fork, Side, of_the_turn
 from hangwatch.causes.frames import by_rank, is_program, site
+from hangwatch.causes.relations import CONDITIONS, Fork, Side, of_the_turn
 from hangwatch.causes.turns import Steps, batch_loop, inside, steps_of
 from hangwatch.model.stacks import Block, Frame
 

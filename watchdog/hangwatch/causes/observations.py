@@ -8,8 +8,8 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import user_frame
 from hangwatch.analysis.signatures import describe
 from hangwatch.analysis.views import RankView
-from hangwatch.causes.forks import Fork
 from hangwatch.causes.frames import where
+from hangwatch.causes.relations import Fork
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame

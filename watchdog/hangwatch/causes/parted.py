@@ -9,13 +9,14 @@ from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes.expressions import is_called_in_part
-from hangwatch.causes.forks import CONDITIONS, Fork, Side, condition_of, find_fork, of_the_turn
+from hangwatch.causes.forks import find_fork
 from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, site, where
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.loops import Loop, in_its_turn, loop_of
 from hangwatch.causes.observations import at_fork, at_recorder, at_stack
+from hangwatch.causes.relations import CONDITIONS, Fork, Side, condition_of, of_the_turn
 from hangwatch.causes.sites import is_new_place
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import package_of
-from hangwatch.causes.forks import CONDITIONS, Fork, Side, condition_of, find_fork, of_the_turn, returns
+from hangwatch.causes.forks import find_fork
 from hangwatch.causes.frames import bare, by_rank, is_program, site
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
@@ -12,6 +12,7 @@ from hangwatch.causes.knowledge import known
 from hangwatch.causes.loops import in_its_turn, loop_of
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import orientations, parted
+from hangwatch.causes.relations import CONDITIONS, Fork, Side, condition_of, of_the_turn, returns
 from hangwatch.causes.sites import early_visit, is_new_place
 from hangwatch.causes.turns import LOOPS, steps_of
 from hangwatch.causes.turns import inside as visit

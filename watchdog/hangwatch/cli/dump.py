@@ -22,7 +22,7 @@ from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.incident import DUMP_SUFFIX, Incident
 from hangwatch.outputs.bundle import write_bundle
 from hangwatch.outputs.verdict import print_verdict
-from hangwatch.sources.discovery import FoundJob
+from hangwatch.sources.found_jobs import FoundJob
 from hangwatch.sources.node import NodeWatch
 from hangwatch.sources.node_beats import NodeBeats
 

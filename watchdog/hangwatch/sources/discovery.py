@@ -15,7 +15,8 @@ from types import MappingProxyType
 import msgspec
 
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Gap, Job, RankIdentity
+from hangwatch.model.capture import Gap
+from hangwatch.sources.found_jobs import Candidate, FoundJob, make_job, put_together
 from hangwatch.sources.launchers import HANGWATCH
 from hangwatch.sources.proc import node_name
 from hangwatch.sources.process_table import KnownProcess, ProbedProcess, ProcessTable
@@ -28,42 +29,11 @@ _SPAWN_PERIOD_S = 5.0
 _PROBE_HINT = 'start the job with "hangwatch run -- ...", or with the environment of "hangwatch env"'
 
 
-class FoundJob(msgspec.Struct, frozen=True):
-    """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not told."""
-
-    job: Job
-    ranks: tuple[RankIdentity, ...]
-    master: str = ""
-
-
 class Discovery(msgspec.Struct, frozen=True):
     """All jobs of this node, in order of id, and what could not be seen."""
 
     jobs: tuple[FoundJob, ...]
     gaps: tuple[Gap, ...]
-
-
-class _Candidate(msgspec.Struct, frozen=True):
-    """A process that may be a rank, with everything that decides between it and another claimant."""
-
-    process: KnownProcess
-    job_id: str
-    rank: int
-    world_size: int | None
-    local_rank: int | None
-    restart: int
-    launcher: str
-    command: str
-    initialized: bool
-    firm: bool
-    placed: bool
-    master: str = ""
-
-    @property
-    def order(self) -> tuple[int, bool, bool, bool, float, int]:
-        """The greatest of several unrelated claimants of one rank is the rank."""
-        start = self.process.start_time
-        return (self.restart, self.initialized, self.placed, self.firm, start, self.process.pid)
 
 
 class RankFinder:
@@ -87,21 +57,21 @@ class RankFinder:
         candidates = [c for p in processes.values() if (c := self._candidate(p, beats.get(p.pid))) is not None]
         chosen = self._choose(candidates)
         spawned = self._find_spawned(processes, chosen)
-        jobs: dict[str, list[_Candidate]] = {}
+        jobs: dict[str, list[Candidate]] = {}
         for candidate in [*chosen, *spawned]:
             jobs.setdefault(candidate.job_id, []).append(candidate)
         # A zombie among the living is a rank that was lost; a job of zombies alone is over.
         jobs = {job_id: members for job_id, members in jobs.items() if any(m.process.lives() for m in members)}
         if root is not None:
-            jobs = _put_together(jobs)
-        found = tuple(_make_job(job_id, members) for job_id, members in sorted(jobs.items()))
+            jobs = put_together(jobs)
+        found = tuple(make_job(job_id, members) for job_id, members in sorted(jobs.items()))
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
 
     def probed(self) -> list[ProbedProcess]:
         """The processes at the last look that were started with the probe's environment."""
         return self._table.probed()
 
-    def _candidate(self, process: KnownProcess, beat: Beat | None) -> _Candidate | None:
+    def _candidate(self, process: KnownProcess, beat: Beat | None) -> Candidate | None:
         """The process as a possible rank; None for one that cannot be."""
         if beat is not None and (beat.rank is None or beat.start_ticks != process.stat.start_ticks):
             beat = None
@@ -131,7 +101,7 @@ class RankFinder:
             return None
         alone = claim is None and beat is not None and beat.world_size == 1
         named = claim.job_id if claim else f"pid-{process.pid}" if alone else None
-        return _Candidate(
+        return Candidate(
             process=process,
             job_id=named or self._job or f"pid-{launched_by.pid if launched_by else process.parent}",
             rank=rank,
@@ -176,17 +146,17 @@ class RankFinder:
             return "torchrun", redact_command(parent.arguments)
         return ("torchrun" if elastic else "plain"), redact_command(above.arguments)
 
-    def _choose(self, candidates: list[_Candidate]) -> list[_Candidate]:
+    def _choose(self, candidates: list[Candidate]) -> list[Candidate]:
         """One candidate a rank: the topmost of a family, the likelier or newer of strangers."""
         by_pid = {candidate.process.pid: candidate for candidate in candidates}
-        above: dict[int, list[_Candidate]] = {}
+        above: dict[int, list[Candidate]] = {}
         starters: set[int] = set()
         for candidate in candidates:
             ancestors = [by_pid[a.pid] for a in self._table.ancestors(candidate.process) if a.pid in by_pid]
             above[candidate.process.pid] = ancestors
             # A process that started ranks of its own is their launcher, whatever the pod around it says.
             starters.update(a.process.pid for a in ancestors if not a.initialized and _is_started_by(candidate, a))
-        best: dict[tuple[str, int], _Candidate] = {}
+        best: dict[tuple[str, int], Candidate] = {}
         for candidate in candidates:
             pid = candidate.process.pid
             if pid in starters:
@@ -206,13 +176,13 @@ class RankFinder:
                 best[candidate.job_id, candidate.rank] = candidate
         return list(best.values())
 
-    def _is_likelier(self, candidate: _Candidate, rival: _Candidate) -> bool:
+    def _is_likelier(self, candidate: Candidate, rival: Candidate) -> bool:
         """Whether a candidate is the rank rather than a rival. A wrapper gives way to what it runs."""
         if any(ancestor.pid == rival.process.pid for ancestor in self._table.ancestors(candidate.process)):
             return candidate.initialized or (candidate.firm and not rival.firm)
         return candidate.order > rival.order
 
-    def _find_spawned(self, processes: Mapping[int, KnownProcess], chosen: Iterable[_Candidate]) -> list[_Candidate]:
+    def _find_spawned(self, processes: Mapping[int, KnownProcess], chosen: Iterable[Candidate]) -> list[Candidate]:
         """Ranks nobody named, among processes that have nothing to do with those already found."""
         taken = {candidate.process.pid for candidate in chosen}
         now_s = time.monotonic()
@@ -240,7 +210,7 @@ class RankFinder:
                 continue
             launcher, command, _ = self._origin(process)
             found.append(
-                _Candidate(process, f"pid-{process.parent}", rank, None, None, 0, launcher, command, False, True, False)
+                Candidate(process, f"pid-{process.parent}", rank, None, None, 0, launcher, command, False, True, False)
             )
         return found
 
@@ -267,76 +237,19 @@ def find_ranks(root: int | None = None, beats: Mapping[int, Beat] = _NO_BEATS) -
     return RankFinder().find(root, beats)
 
 
-def _key(candidate: _Candidate) -> tuple[str, int, int]:
+def _key(candidate: Candidate) -> tuple[str, int, int]:
     """What a family shares."""
     return (candidate.job_id, candidate.rank, candidate.restart)
 
 
-def _is_started_by(candidate: _Candidate, ancestor: _Candidate) -> bool:
+def _is_started_by(candidate: Candidate, ancestor: Candidate) -> bool:
     """Whether the candidate is a rank the ancestor started, rather than a child with the ancestor's own rank."""
     if candidate.initialized and candidate.process.pid != ancestor.process.pid:
         return (candidate.job_id, candidate.rank) != (ancestor.job_id, ancestor.rank) or not ancestor.firm
     return candidate.local_rank is not None and ancestor.local_rank is None and _key(candidate) != _key(ancestor)
 
 
-def _put_together(jobs: dict[str, list[_Candidate]]) -> dict[str, list[_Candidate]]:
-    """Parts of one job that were told different places to meet: one process started them all, and they make up one world.
-
-    A leftover port on one rank makes it a job of its own by name, and nothing else.
-    """
-    found: dict[str, list[_Candidate]] = {}
-    for job_id, members in sorted(jobs.items(), key=lambda item: (-len(item[1]), item[0])):
-        whole = next((name for name, others in found.items() if _are_parts(others, members)), job_id)
-        found.setdefault(whole, []).extend(members)
-    return found
-
-
-def _are_parts(ours: list[_Candidate], theirs: list[_Candidate]) -> bool:
-    both = [*ours, *theirs]
-    worlds, ranks = {c.world_size for c in both}, {c.rank for c in both}
-    parents = {c.process.parent for c in both}
-    size = next(iter(worlds))
-    alike = len(worlds) == len(parents) == 1 and all(c.master for c in both)
-    return alike and size is not None and len(ranks) == len(both) <= size
-
-
-def _supervisor(process: KnownProcess) -> int | None:
-    """The process of torchrun's agent, under whatever launcher's name it runs: a program's own one is its ranks' parent."""
-    claim = process.claim
-    return (process.origin_pid or process.parent) if claim is not None and claim.elastic else None
-
-
-def _port(master: str) -> int | None:
-    port = master.rpartition(":")[2]
-    return int(port) if port.isdigit() else None
-
-
-def _make_job(job_id: str, members: list[_Candidate]) -> FoundJob:
-    """The job as a value. The newest members know its size; older ones beyond it are leftovers of a larger world."""
-    node = node_name()
-    newest = max(members, key=lambda member: member.order)
-    world_size = newest.world_size
-    if world_size is None and any(not member.placed and member.launcher == "plain" for member in members):
-        world_size = max((m.world_size for m in members if m.world_size is not None), default=None)
-    ranks = tuple(
-        RankIdentity(
-            rank=m.rank,
-            pid=m.process.pid,
-            start_time=m.process.start_time,
-            node=node,
-            local_rank=m.local_rank,
-            restart=m.restart,
-            meeting_port=_port(m.master),
-            supervisor=_supervisor(m.process),
-        )
-        for m in sorted(members, key=lambda member: member.rank)
-        if world_size is None or m.rank < world_size or m.restart == newest.restart
-    )
-    job = Job(id=job_id, world_size=world_size, nodes=(node,), launcher=newest.launcher, command=newest.command)
-    return FoundJob(job, ranks, newest.master)
-
-
-def _spawn_gaps(spawned: Iterable[_Candidate]) -> tuple[Gap, ...]:
+def _spawn_gaps(spawned: Iterable[Candidate]) -> tuple[Gap, ...]:
     """Says that ranks were inferred."""
     pids = ", ".join(str(candidate.process.pid) for candidate in spawned)
     if not pids:
