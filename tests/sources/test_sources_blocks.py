@@ -66,6 +66,12 @@ def test_every_kind_of_suite_is_known() -> None:
     assert _at(26) == [("while", 26, "while True:")]
 
 
+def test_a_try_that_only_cleans_up_catches_nothing() -> None:
+    """It is passed by no exception that the program would go on after."""
+    blocks = SourceTree("try:\n    step()\nfinally:\n    close()\n").blocks_at(2)
+    assert [(block.kind, block.text) for block in blocks] == [("with", "try:")]
+
+
 def test_a_function_forgets_what_is_around_it() -> None:
     """Blocks are those of the line's own function; a header's own line is not yet inside its block."""
     assert _at(25) == []

@@ -191,7 +191,9 @@ def checkpoint(case: Case) -> Hypothesis | None:
     if fork is None or fork.relation == "same":
         return None
     loop = loop_of(case, fork)
-    begun = loop is not None and loop.fixed  # it has as many turns everywhere: one side has begun the next round of it
+    # One side has begun the next round of the loop: by what counts the rounds, or as it has as many turns everywhere.
+    ahead = loop is not None and (loop.rounds_ahead or 0) > 0
+    begun = ahead or (loop is not None and loop.fixed)
     sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if begun else orientations(case, fork)
     for side, other in sides:
         # The fork's own frame is in a function that both are in, unless the two parted between functions.
@@ -203,7 +205,7 @@ def checkpoint(case: Case) -> Hypothesis | None:
         inside = fork.relation == "branch" and fork.only == side.rank
         confidence = {"loop": 0.3, "order": 0.7, "unknown": 0.7}.get(fork.relation, 0.55)
         if begun and loop is not None and loop.inside.rank != side.rank:
-            confidence = 0.66
+            confidence = 0.84 if ahead else 0.66
         if inside:
             confidence = 0.9 if fork.ranked else 0.7
         said = f"Rank {side.rank} is saving, in {where(frame)}, and needs every rank for it; rank {other.rank} is not there."

@@ -58,6 +58,8 @@ def skipped(case: Case) -> Hypothesis | None:
         own = fork.block if fork.relation == "branch" and fork.only == side.rank else None
         if not early.by and own is not None and not of_the_turn(own, side.path):
             confidence = 0.4  # once before is no habit, and it came by a condition of its own
+        if _took_another_way(fork, side):
+            confidence = 0.43
         return Hypothesis(SKIPPED, confidence, said, at_fork(case, fork))
     if (fork.relation == "order" or _may_have_left(fork)) and _passed_by(case, fork):
         said = (
@@ -73,6 +75,15 @@ def skipped(case: Case) -> Hypothesis | None:
         f"left out the rest of a turn and is ahead."
     )
     return Hypothesis(SKIPPED, 0.7 if fork.sure else 0.55, said, at_fork(case, fork))
+
+
+def _took_another_way(fork: Fork, side: Side) -> bool:
+    """Whether the others are under a condition in a function that this side has called as well, and gone through another way: it
+    has left out nothing but what the condition is there for."""
+    called = fork.relation == "branch" and fork.only != side.rank and not fork.sure
+    return (
+        called and fork.block is not None and fork.block.kind in CONDITIONS and not of_the_turn(fork.block, side.path)
+    )
 
 
 def _own_loop(side: Side, other: Side) -> bool:
@@ -152,10 +163,10 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
     caught = next((b for b in inner if b.kind == "try"), None)
     if not guards and caught is not None and package_of(loop.frame) is None:
         said = (
-            f"Rank {past} is a turn ahead at the end of the loop: it may have had fewer batches, or left a turn by an exception "
-            f"that the `try` in line {caught.line} caught."
+            f"Rank {past} is a turn ahead at the end of the loop: it has left a turn by an exception that the `try` in line "
+            f"{caught.line} caught, or it had fewer batches."
         )
-        return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
     under = [b for f in below if f != loop.frame for b in f.blocks if b.kind in CONDITIONS or returns(b)]
     under = [b for b in under if not by_rank(b.text)]
     if not guards and under and package_of(loop.frame) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,6 +28,8 @@ LONG_S = 240.0
 UNHEARD_OF = 8.0
 UNHEARD_OF_FLOOR_S = 3.0
 _STEPS_ON_RECORD = 8
+#: At least this share of the samples has to begin where most do.
+_WHOLE_SHARE = 0.75
 #: So many operations before the pending one tell of a habit; in a large job fewer, so that so many arrivals are read in all.
 _FEWEST_ARRIVALS, _MOST_ARRIVALS, _ARRIVALS_IN_ALL = 8, 32, 1 << 16
 _COMPILERS = frozenset(
@@ -93,11 +96,14 @@ def _at_barrier(view: RankView) -> bool:
 
 def _shared_place(view: RankView) -> Frame | None:
     """The innermost call that is on the main thread in every sample."""
-    paths = [tuple(reversed(s.main.frames)) for s in view.capture.stacks if s.main is not None]
-    if len(paths) < 2:
+    paths = [tuple(reversed(s.main.frames)) for s in view.capture.stacks if s.main is not None and s.main.frames]
+    # A process that runs on while its stack is read shows a path now and then that has lost its outer end.
+    begins = Counter((p[0].file, bare(p[0])) for p in paths)
+    usual, times = begins.most_common(1)[0] if begins else (("", ""), 0)
+    if times < 2 or times < _WHOLE_SHARE * len(paths):
         return None
     shared: Frame | None = None
-    for level in zip(*paths, strict=False):
+    for level in zip(*(p for p in paths if (p[0].file, bare(p[0])) == usual), strict=False):
         if len({(f.file, bare(f)) for f in level}) > 1:
             break
         shared = level[-1]

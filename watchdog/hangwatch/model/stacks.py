@@ -21,10 +21,11 @@ class Turns(msgspec.Struct, frozen=True):
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     """A block of code around a line: what has to hold for the line to run.
 
-    ``kind``: ``if``, ``else`` (of the ``if`` in ``text``), ``for``, ``while``, ``with``, ``try``, ``except``, ``finally``,
-    ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``: an ``if ..: return`` (or continue, break, raise)
-    that comes before. ``line`` is where its header stands, ``text`` the header as it is written, on one line; of a guard with
-    the word by which it leaves: ``if not batch: return``. ``turns``: how the turns of a loop are counted, where they are.
+    ``kind``: ``if``, ``else`` (of the ``if`` in ``text``), ``for``, ``while``, ``with``, ``try`` (one that catches; one that
+    only cleans up is a ``with``), ``except``, ``finally``, ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``:
+    an ``if ..: return`` (or continue, break, raise) that comes before. ``line`` is where its header stands, ``text`` the header
+    as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``. ``turns``: how the
+    turns of a loop are counted, where they are.
     """
 
     kind: str

@@ -128,7 +128,7 @@ class SourceTree:
                 guard = f" if {self._text(case.guard)}" if case.guard else ""
                 yield "case", case.pattern.lineno, f"case {self._text(case.pattern)}{guard}:", case.body
         elif isinstance(statement, _TRIES):
-            yield "try", line, "try:", statement.body
+            yield "try" if statement.handlers else "with", line, "try:", statement.body
             for handler in statement.handlers:
                 what = f" {self._text(handler.type)}" if handler.type else ""
                 name = f" as {handler.name}" if handler.name else ""
