@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,16 @@ from watched_runs import lines_of
 from support import JOBS, SOURCE_ROOT, JobRunner, wait_for
 
 _ECHO = "import sys; data = sys.stdin.buffer.read(); sys.stdout.buffer.write(data); sys.stderr.buffer.write(data[::-1])"
+
+
+@contextlib.contextmanager
+def disposition(number: signal.Signals, action: signal.Handlers) -> Iterator[None]:
+    """What is started meanwhile takes a signal by default, or ignores it, however the tests themselves were started."""
+    before = signal.signal(number, action)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.mark.e2e
@@ -96,13 +107,29 @@ def test_the_status_of_a_real_job_is_its_own(jobs: JobRunner, tmp_path: Path) ->
 def test_signals_go_to_the_command(jobs: JobRunner, tmp_path: Path) -> None:
     """Each signal sent to hangwatch comes to the command once, and hangwatch ends when the command does."""
     command = [sys.executable, str(JOBS / "ending.py"), "USR1,USR2,HUP,INT,TERM"]
-    job = jobs.hangwatch("run", "--state-dir", tmp_path / "state", "--", *command)
+    with disposition(signal.SIGHUP, signal.SIG_DFL):
+        job = jobs.hangwatch("run", "--state-dir", tmp_path / "state", "--", *command)
     job.wait_for_output("ready")
     for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         job.send(number)
         job.wait_for_output(f"got {number.name}\n")
     assert job.wait() == 105
     assert "and 0 more\n" in job.stdout()
+
+
+@pytest.mark.e2e
+def test_a_hang_up_that_is_ignored_stays_so(jobs: JobRunner, tmp_path: Path) -> None:
+    """Under nohup hangwatch goes on, and the command does not hear of it."""
+    command = [sys.executable, str(JOBS / "ending.py"), "USR1,HUP"]
+    with disposition(signal.SIGHUP, signal.SIG_IGN):
+        job = jobs.hangwatch("run", "--state-dir", tmp_path / "state", "--", *command)
+    job.wait_for_output("ready")
+    job.send(signal.SIGHUP)
+    job.send(signal.SIGUSR1)
+    job.wait_for_output("got SIGUSR1\n")
+    job.send(signal.SIGTERM)
+    assert job.wait() == 128 + signal.SIGTERM
+    assert "got SIGHUP" not in job.stdout()
 
 
 @pytest.mark.e2e
