@@ -19,7 +19,6 @@ from scenarios.catalogue import load_catalogue
         ),  # it called the function, and took another way through it
         ("best-state-of-one-camera", "checkpoint-on-some-ranks"),  # the others are in the next round of the loop
         ("room-without-a-scanner", "sharded-forward-divergence"),  # the condition is one of the model's forward
-        ("tp-layers-left-out", "sharded-forward-divergence"),  # at what every rank comes to in its turn, too early
     ],
 )
 def test_the_first_cause(name: str, cause: str) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from hangwatch.analysis.alignment import History
 from hangwatch.analysis.blame import Blame, assign_blame
@@ -91,7 +92,9 @@ class Case:
         seen = sorted((r for r in culprits if r in self.views), key=lambda r: (r not in parted, self._path(r), r))
         culprit = next(iter(seen), None)
         alike = self._likeness(culprit) if culprit is not None else {}
-        shown = sorted((r for r in others if r in self.views), key=lambda r: (r not in parted, -alike.get(r, 0), r))
+        # Of those that play the same part, one that still is where they parted: its live stack tells more than the record.
+        key = lambda r: (r not in parted, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
+        shown = sorted((r for r in others if r in self.views), key=key)
         other = next(iter(shown), None)
         if culprit is not None and other is None and self.blame.shape != "held":
             mine = parting.side_of(culprit) if parting else None
@@ -101,6 +104,11 @@ class Case:
 
     def _path(self, rank: int) -> tuple[tuple[str, int], ...]:
         return tuple((f.file, f.line) for f in reversed(self.side_frames(rank)))
+
+    def _kept(self, rank: int) -> int:
+        """How many of the frames, from the outermost on, that a rank was in at the parting it is in still."""
+        now = ((f.file, f.line) for f in reversed(self.views[rank].frames))
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._path(rank), now, strict=False)))
 
     def _likeness(self, culprit: int) -> Mapping[int, int]:
         """In how many of a rank's last collectives each other rank has taken part as it did: ranks may have roles."""

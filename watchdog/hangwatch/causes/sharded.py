@@ -9,7 +9,6 @@ from hangwatch.causes.forks import find_fork
 from hangwatch.causes.frames import bare, calls, is_program, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.loops import in_its_turn
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
 from hangwatch.causes.turns import begins_again
@@ -101,7 +100,7 @@ def sharded_forward(case: Case) -> Hypothesis | None:
         return Hypothesis(SHARDED_FORWARD, 0.8, said, (*shown, *at_fork(case, fork)))
     inside = fork.relation == "branch" and not (fork.sure or fork.ranked)  # a condition further down, in the model
     if (
-        not (fork.relation == "order" or inside or in_its_turn(case, fork))
+        not (fork.relation == "order" or inside)
         or fork.mine.at is None
         or fork.theirs.at is None
     ):
