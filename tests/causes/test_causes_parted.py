@@ -18,6 +18,8 @@ from scenarios.catalogue import load_catalogue
             "rank-conditional-collective",
         ),  # it called the function, and took another way through it
         ("best-state-of-one-camera", "checkpoint-on-some-ranks"),  # the others are in the next round of the loop
+        ("trigger-asked-for-by-main", "rank-conditional-collective"),  # `if is_main_process and check_trigger():`
+        ("barrier-where-data-is-prepared", "rank-conditional-collective"),  # the others are in Lightning's own barrier
         ("room-without-a-scanner", "sharded-forward-divergence"),  # the condition is one of the model's forward
     ],
 )

@@ -69,6 +69,8 @@ _DEVICE = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize|nonzero)\(|\.to\(|
 _C10D = "torch/distributed/"
 #: What an operator goes through on its way into C++: above ``wait_tensor`` of functional collectives (DTensor, FSDP2).
 _DISPATCH = ("torch/_ops.py", "torch/_library/", "torch/_higher_order_ops/")
+#: Where Lightning (2.6) calls the ``monitored_barrier`` of a Gloo group of all ranks, which is C++ and has no frame of its own.
+_LIGHTNING = "fabric/utilities/distributed.py"
 _WRAPPERS = {"wrapper", "_exception_logger", "_time_logger", "func_wrapper", "inner", "_fn", "decorate_context"}
 
 
@@ -260,6 +262,9 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
     if first.function.rpartition(".")[2] == "synchronize" and "torch/" in first.file:
         return Wait("device", "synchronize", first)
     line = first.source or ""
+    if first.file.endswith(_LIGHTNING) and line == "self.barrier()":
+        # It is among all ranks, though not in the default group.
+        return Wait("collective", "monitored_barrier", first, default_group=True)
     if _STORE.search(line):
         return Wait("store", "store", first)
     work = any("Work" in told for told in (first.locals or {}).values())

@@ -50,6 +50,13 @@ def conditional(case: Case) -> Hypothesis | None:
     """One side is under a condition that does not hold on the other."""
     fork = find_fork(case) if parted(case) else None
     loop = loop_of(case, fork) if fork is not None else None
+    if fork is not None and (ranked := _ranked_expression(fork)) is not None:
+        side, frame = ranked
+        said = (
+            f"Rank {side.rank} is in `{frame.source}`, which comes to a collective or not by what it says of the rank; the other "
+            f"side is not."
+        )
+        return Hypothesis(RANK_CONDITIONAL, 0.85, said, at_fork(case, replace(fork, block=None)))
     if fork is not None and loop is not None:
         return _conditional_in_loop(case, fork, loop)
     if fork is not None and (partly := _evaluated_in_part(fork)) is not None:
@@ -91,11 +98,19 @@ def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
     """The side inside an expression that may be left half-way (``and``, ``or``, ``any``, ``.. if .. else ..``), and its line."""
     for side, other in ((fork.theirs, fork.mine), (fork.mine, fork.theirs)):
         frames = [f for f in side.tail if is_program(f)]
-        for callee, frame in pairwise(frames):
+        # What the deepest of them calls is a library's.
+        libraries = side.tail[: side.tail.index(frames[0])] if frames else ()
+        for callee, frame in pairwise((*libraries[-1:], *frames)):
             partly = is_called_in_part(frame.source or "", bare(callee))
             if partly and not any((f.file, f.line) == (frame.file, frame.line) for f in other.path):
                 return side, frame
     return None
+
+
+def _ranked_expression(fork: Fork) -> tuple[Side, Frame] | None:
+    """The same, where what comes before the collective speaks of the rank: ``if is_main_process and agreed():``."""
+    found = _evaluated_in_part(fork)
+    return found if found is not None and by_rank(found[1].source or "") else None
 
 
 def _alone_in_a_place(case: Case, fork: Fork) -> bool:

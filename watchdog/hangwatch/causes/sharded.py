@@ -99,11 +99,7 @@ def sharded_forward(case: Case) -> Hypothesis | None:
         )
         return Hypothesis(SHARDED_FORWARD, 0.8, said, (*shown, *at_fork(case, fork)))
     inside = fork.relation == "branch" and not (fork.sure or fork.ranked)  # a condition further down, in the model
-    if (
-        not (fork.relation == "order" or inside)
-        or fork.mine.at is None
-        or fork.theirs.at is None
-    ):
+    if not (fork.relation == "order" or inside) or fork.mine.at is None or fork.theirs.at is None:
         return None
     behind, ahead = (fork.mine, fork.theirs) if fork.mine.at.line < fork.theirs.at.line else (fork.theirs, fork.mine)
     sharding = _under_sharding(behind.tail)

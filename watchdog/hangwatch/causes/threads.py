@@ -23,7 +23,8 @@ LOCKS = known("lock-deadlock")
 THREADS = known("thread-stall")
 
 _LOCKING = re.compile(
-    r"(?:^|[\s=(])(?P<called>\w[\w.]*)\.acquire\(|^(?:async )?with\s+(?P<held>\w[\w.]*)\s*(?:\(|:|,| as )"
+    r"(?:^|[\s=(])(?P<called>\w[\w.]*(?:\[[^\]]*\])?)\.acquire\("
+    r"|^(?:async )?with\s+(?P<held>\w[\w.]*(?:\[[^\]]*\])?)\s*(?:\(|:|,| as )"
 )
 #: ``importlib/_bootstrap.py``: each module has a lock, which is held while its code runs.
 _IMPORT, _IMPORT_LOCK = "<frozen importlib._bootstrap>", "a module's import"
@@ -55,7 +56,7 @@ def lock_deadlock(case: Case) -> Hypothesis | None:
             continue
         others = [t for t in _others(view) if not t.active]
         holder = next((t for t in others if _holds(t.frames, wanted)), None)
-        own = _holds(main.frames[1:], wanted)
+        own = "[" not in wanted and _holds(main.frames[1:], wanted)  # of many locks it may be two
         resting = [t for t in others if is_program(t.frames[0]) and t.frames[0].source is None]
         taking = [t for t in others if _lock_taken(t) is not None]
         shown = [holder] if holder is not None else (taking or resting)
@@ -172,19 +173,27 @@ def _lock_taken(thread: ThreadStack) -> str | None:
 
 
 def _holds(frames: Sequence[Frame], lock: str) -> bool:
-    """Whether the frames are inside a ``with`` of a lock that is written like this one; ``self.x`` is ``other.x``."""
+    """Whether the frames are inside a ``with`` of a lock that is written like this one; ``self.x`` is ``other.x``.
+
+    Of many locks in one place, ``self.x[i]``, any may be the one.
+    """
     if lock == _IMPORT_LOCK:  # whoever runs a module's code has it
         return any(f.file == _IMPORT and bare(f) == "_load_unlocked" for f in frames)
     if lock == _HANDLER_LOCK:
         pairs = pairwise(frames)
         return any(bare(f) == "emit" and bare(by) == "handle" and by.file.endswith(_LOGGING) for f, by in pairs)
-    last = lock.rpartition(".")[2]
+    last = _attribute(lock)
     for frame in frames:
         for block in frame.blocks:
             found = _LOCKING.search(block.text) if block.kind == "with" else None
-            if found is not None and (found["held"] or "").rpartition(".")[2] == last:
+            if found is not None and _attribute(found["held"] or "") == last:
                 return True
     return False
+
+
+def _attribute(lock: str) -> str:
+    """The last name by which a lock is reached, without its place among others."""
+    return lock.partition("[")[0].rpartition(".")[2]
 
 
 def waits_for_thread(view: RankView) -> Frame | None:
