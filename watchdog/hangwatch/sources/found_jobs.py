@@ -1,4 +1,4 @@
-"""From processes that were found to be ranks to the job they are. Pure; may import what ``discovery.py`` may."""
+"""From processes that were found to be ranks to the job they are. May import what ``discovery.py`` may."""
 
 from __future__ import annotations
 
