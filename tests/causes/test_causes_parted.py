@@ -13,10 +13,7 @@ from scenarios.catalogue import load_catalogue
     ("name", "cause"),
     [
         ("clip-out-of-memory", "skipped-collective"),  # a `try` in the loop, by which turns may be left
-        (
-            "only-the-user-speaks",
-            "rank-conditional-collective",
-        ),  # it called the function, and took another way through it
+        ("only-the-user-speaks", "rank-conditional-collective"),  # it took another way through the function
         ("best-state-of-one-camera", "checkpoint-on-some-ranks"),  # the others are in the next round of the loop
         ("trigger-asked-for-by-main", "rank-conditional-collective"),  # `if is_main_process and check_trigger():`
         ("barrier-where-data-is-prepared", "rank-conditional-collective"),  # the others are in Lightning's own barrier

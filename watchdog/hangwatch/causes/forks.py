@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.frames import is_program, site
-from hangwatch.causes.relations import CONDITIONS, Fork, Side, function_of, relate
+from hangwatch.causes.frames import function_of, is_program, site
+from hangwatch.causes.relations import CONDITIONS, Fork, Side, relate
 from hangwatch.causes.sites import first_difference
 from hangwatch.causes.turns import LOOPS, above_model, over_modules, steps_of
 from hangwatch.model.stacks import Block, Frame

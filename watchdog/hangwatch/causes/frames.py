@@ -68,6 +68,11 @@ def over_parameters(text: str) -> bool:
     return bool(_PARAMETER_LOOP.search(header))
 
 
+def function_of(frame: Frame) -> tuple[str, str]:
+    """The function that a frame is of."""
+    return (frame.file, bare(frame))
+
+
 def site(frames: Sequence[Frame]) -> tuple[str, int] | None:
     """The place in the program that issued an operation: its deepest frame outside the carrying libraries."""
     return next(((f.file, f.line) for f in frames if is_program(f)), None)

@@ -49,27 +49,21 @@ def parted(case: Case) -> bool:
 def conditional(case: Case) -> Hypothesis | None:
     """One side is under a condition that does not hold on the other."""
     fork = find_fork(case) if parted(case) else None
-    loop = loop_of(case, fork) if fork is not None else None
-    if fork is not None and (ranked := _ranked_expression(fork)) is not None:
-        side, frame = ranked
-        said = (
-            f"Rank {side.rank} is in `{frame.source}`, which comes to a collective or not by what it says of the rank; the other "
-            f"side is not."
-        )
-        return Hypothesis(RANK_CONDITIONAL, 0.85, said, at_fork(case, replace(fork, block=None)))
-    if fork is not None and loop is not None:
+    if fork is None:
+        return None
+    loop, partly = loop_of(case, fork), _evaluated_in_part(fork)
+    ranked = partly is not None and by_rank(partly[1].source or "")
+    if loop is not None and not ranked:
         return _conditional_in_loop(case, fork, loop)
-    if fork is not None and (partly := _evaluated_in_part(fork)) is not None:
+    if partly is not None:
         side, frame = partly
-        said = (
-            f"Rank {side.rank} is in `{frame.source}`, where a collective is called or not as what comes before it turns out; "
-            f"the other side is not."
-        )
-        return Hypothesis(RANK_CONDITIONAL, 0.68, said, at_fork(case, replace(fork, block=None)))
-    if fork is not None and fork.relation == "order" and _alone_in_a_place(case, fork):
+        how = "by what it says of the rank" if ranked else "as what comes before it turns out"
+        said = f"Rank {side.rank} is in `{frame.source}`, where a collective is called or not {how}; the other side is not."
+        return Hypothesis(RANK_CONDITIONAL, 0.85 if ranked else 0.68, said, at_fork(case, replace(fork, block=None)))
+    if fork.relation == "order" and _alone_in_a_place(case, fork):
         said = f"Rank {fork.mine.rank} is in a collective at a place where none was called before, on any rank."
         return Hypothesis(RANK_CONDITIONAL, 0.6, said, at_fork(case, fork))
-    if fork is None or fork.relation != "branch" or fork.block is None:
+    if fork.relation != "branch" or fork.block is None:
         return None
     waits = [v.wait for side in (fork.mine, fork.theirs) if (v := case.views.get(side.rank)) is not None]
     under = case.views.get(fork.only) if fork.only is not None else None
@@ -105,12 +99,6 @@ def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
             if partly and not any((f.file, f.line) == (frame.file, frame.line) for f in other.path):
                 return side, frame
     return None
-
-
-def _ranked_expression(fork: Fork) -> tuple[Side, Frame] | None:
-    """The same, where what comes before the collective speaks of the rank: ``if is_main_process and agreed():``."""
-    found = _evaluated_in_part(fork)
-    return found if found is not None and by_rank(found[1].source or "") else None
 
 
 def _alone_in_a_place(case: Case, fork: Fork) -> bool:

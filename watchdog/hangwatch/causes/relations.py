@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.analysis.places import package_of
-from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters
+from hangwatch.causes.frames import by_rank, function_of, is_program, over_parameters
 from hangwatch.causes.turns import LOOPS
 from hangwatch.model.stacks import Block, Frame
 
@@ -77,11 +77,6 @@ class Fork:
             return False
         mine, theirs = {(k.kind, k.line) for k in a.blocks}, {(k.kind, k.line) for k in b.blocks}
         return any(("else" if kind == "if" else "if", line) in theirs for kind, line in mine if kind in {"if", "else"})
-
-
-def function_of(frame: Frame) -> tuple[str, str]:
-    """The function that a frame is of."""
-    return (frame.file, bare(frame))
 
 
 def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import package_of
 from hangwatch.causes.forks import find_fork
-from hangwatch.causes.frames import bare, by_rank, is_program, site
+from hangwatch.causes.frames import by_rank, function_of, is_program, site
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
@@ -112,9 +112,7 @@ def _passed_by(case: Case, fork: Fork) -> bool:
     if mine.line <= theirs.line:
         # It may be in the next turn of a loop already, having left out the rest of the one before.
         before = steps_of(case, fork.mine.rank, fork.mine.path, fork.theirs.rank).before
-        last = next(
-            (f for f in (before.frames or () if before else ()) if (f.file, bare(f)) == (mine.file, bare(mine))), None
-        )
+        last = next((f for f in (before.frames or () if before else ()) if function_of(f) == function_of(mine)), None)
         if last is None or not mine.line <= last.line < theirs.line:
             return False
     done = case.history.of(fork.mine.rank)

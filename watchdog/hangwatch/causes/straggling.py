@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.views import RankView
-from hangwatch.causes.frames import bare, calls, where
+from hangwatch.causes.frames import bare, calls, function_of, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.lost import ending
@@ -98,13 +98,13 @@ def _shared_place(view: RankView) -> Frame | None:
     """The innermost call that is on the main thread in every sample."""
     paths = [tuple(reversed(s.main.frames)) for s in view.capture.stacks if s.main is not None and s.main.frames]
     # A process that runs on while its stack is read shows a path now and then that has lost its outer end.
-    begins = Counter((p[0].file, bare(p[0])) for p in paths)
+    begins = Counter(function_of(p[0]) for p in paths)
     usual, times = begins.most_common(1)[0] if begins else (("", ""), 0)
     if times < 2 or times < _WHOLE_SHARE * len(paths):
         return None
     shared: Frame | None = None
-    for level in zip(*(p for p in paths if (p[0].file, bare(p[0])) == usual), strict=False):
-        if len({(f.file, bare(f)) for f in level}) > 1:
+    for level in zip(*(p for p in paths if function_of(p[0]) == usual), strict=False):
+        if len({function_of(f) for f in level}) > 1:
             break
         shared = level[-1]
         if len({f.line for f in level}) > 1:

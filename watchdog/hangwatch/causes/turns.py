@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.frames import bare, calls, is_program, over_parameters, site
+from hangwatch.causes.frames import bare, calls, function_of, is_program, over_parameters, site
 from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Block, Frame
 
@@ -39,7 +39,7 @@ class Steps:
         if index == 0:
             return False
         apart = self.operations[index - 1].frames or ()
-        beside = any(f.file == frame.file and bare(f) == bare(frame) for f in apart)
+        beside = any(function_of(f) == function_of(frame) for f in apart)
         return beside or any(inside(o.frames or (), frame, block) is not None for o in self.operations[:index])
 
     def earlier_in_turn(self, frame: Frame, loop: Block) -> bool:
@@ -51,7 +51,7 @@ class Steps:
         theirs = [f for f in frames[: frames.index(theirs_in) + 1] if is_program(f)]
         mine = [f for f in self.path[: self.path.index(frame) + 1] if is_program(f)]
         for left, right in zip(reversed(theirs), reversed(mine), strict=False):
-            if (left.file, bare(left)) != (right.file, bare(right)):
+            if function_of(left) != function_of(right):
                 return False
             if left.line != right.line:
                 # Within a loop further in, an earlier line may be of an earlier turn of that one.
@@ -114,10 +114,10 @@ def _parts(case: Case, operation: Operation, other: int) -> bool:
 
 def inside(frames: Sequence[Frame], frame: Frame, block: Block) -> Frame | None:
     """The frame of a path that is in the function of ``frame`` and in this block of it."""
-    place = (frame.file, bare(frame))
+    place = function_of(frame)
     wanted = (block.kind, block.line)
     return next(
-        (f for f in frames if (f.file, bare(f)) == place and any((b.kind, b.line) == wanted for b in f.blocks)), None
+        (f for f in frames if function_of(f) == place and any((b.kind, b.line) == wanted for b in f.blocks)), None
     )
 
 
