@@ -33,7 +33,7 @@ _SEVERITY: Mapping[str, Severity] = {
 }
 #: Waits this long are enough where a node is silent, however long it has been.
 _SILENT_WAIT_S = 30.0
-#: How many runners-up stay visible, and from which confidence on.
+#: How many runners-up stay visible, and from which confidence on; beside a first that is less sure, from half of that on.
 _ALTERNATIVES = 3
 _ALTERNATIVE_FLOOR = 0.15
 
@@ -155,7 +155,8 @@ def _healthy(case: Case) -> Verdict:
 def _verdict(case: Case, kind: Kind, hypotheses: tuple[Hypothesis, ...]) -> Verdict:
     best, *rest = hypotheses
     # An explanation much weaker than the first is noise, not an alternative.
-    others = [h for h in rest if h.confidence >= _ALTERNATIVE_FLOOR][:_ALTERNATIVES]
+    floor = min(_ALTERNATIVE_FLOOR, best.confidence / 2)
+    others = [h for h in rest if h.confidence >= floor][:_ALTERNATIVES]
     proof = case.blame.proof
     return Verdict(
         kind=kind,

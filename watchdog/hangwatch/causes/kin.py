@@ -1,8 +1,9 @@
-"""What else it may be where ranks parted: three causes that leave the same picture, and differ in why one rank is ahead.
+"""What else it may be where ranks parted: causes that leave the same picture, and differ in why one rank is ahead.
 
 A turn left out, a condition that holds on some ranks, data that ended earlier: where nothing in the picture decides between
 them, whoever reads the incident is to know of all three. So it is where a rank has left a pipeline's sends and receives for a
-collective: that they do not pair is seen, and not why that rank went on.
+collective: that they do not pair is seen, and not why that rank went on. Where one side is in a sharded model that goes
+through its modules by conditions of its own, these may be what differed.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes import groups, parted, skipping
+from hangwatch.causes import groups, parted, sharded, skipping
 from hangwatch.causes.forks import find_fork
+from hangwatch.causes.frames import bare
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import Knowledge
+from hangwatch.causes.lookalikes import lookalikes
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.relations import Fork, condition_of
 from hangwatch.causes.turns import batch_loop
 
 #: What is taken for what, and how sure that makes us: a little more or less than of what says only that operations differ (0.4).
+_SHARDED = (sharded.SHARDED_FORWARD, 0.43)
 _KIN: dict[str, tuple[tuple[Knowledge, float], ...]] = {
-    parted.UNEVEN_INPUTS.id: ((skipping.SKIPPED, 0.42), (parted.RANK_CONDITIONAL, 0.41)),
-    skipping.SKIPPED.id: ((parted.RANK_CONDITIONAL, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
-    parted.RANK_CONDITIONAL.id: ((skipping.SKIPPED, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
+    parted.UNEVEN_INPUTS.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.RANK_CONDITIONAL, 0.41)),
+    skipping.SKIPPED.id: (_SHARDED, (parted.RANK_CONDITIONAL, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
+    parted.RANK_CONDITIONAL.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
     parted.MISMATCH.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),
     groups.P2P.id: ((parted.UNEVEN_INPUTS, 0.4), (parted.RANK_CONDITIONAL, 0.39)),
 }
@@ -33,10 +37,13 @@ _DECIDED = 0.85
 def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
     """The hypotheses, the surest first, and with them what the first may be taken for."""
     best = found[0]
+    named = {h.knowledge.id for h in found}
+    alone = [h for h in lookalikes(case, best) if h.knowledge.id not in named]
+    if alone:
+        return tuple(sorted((*found, *alone), key=lambda h: -h.confidence))
     fork = find_fork(case) if best.knowledge.id in _KIN and _open(case, best) and parted.parted(case) else None
     if fork is None:
         return tuple(found)
-    named = {h.knowledge.id for h in found}
     more = [
         Hypothesis(knowledge, min(confidence, best.confidence - 0.01), said, at_fork(case, fork))
         for knowledge, confidence in _KIN[best.knowledge.id]
@@ -64,5 +71,11 @@ def _say(knowledge: Knowledge, fork: Fork) -> str | None:
         block = condition_of(fork.mine) or condition_of(fork.theirs)
         which = f", such as `{block.text}` (line {block.line})," if block is not None else ""
         return f"It may be that {ranks} is where it is by a condition{which} that does not hold on every rank."
+    if knowledge is sharded.SHARDED_FORWARD:
+        chosen = sharded.chosen_modules(fork.mine.path) or sharded.chosen_modules(fork.theirs.path)
+        if chosen is None:
+            return None
+        frame, block = chosen
+        return f"It may be that {ranks} has run other modules of the sharded model, by `{block.text}` in {bare(frame)}."
     loop = batch_loop(fork.mine.path) or batch_loop(fork.theirs.path)
     return f"It may be that {ranks} had fewer turns of `{loop[1].text}`." if loop is not None else None

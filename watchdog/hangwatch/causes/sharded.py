@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import package_of
 from hangwatch.causes.forks import find_fork
 from hangwatch.causes.frames import bare, calls, is_program, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
+from hangwatch.causes.relations import CONDITIONS
 from hangwatch.causes.turns import begins_again
 from hangwatch.model.incident import Evidence
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Block, Frame
 
 GENERATE = known("generate-length-divergence")
 SHARDED_FORWARD = known("sharded-forward-divergence")
@@ -112,6 +114,15 @@ def sharded_forward(case: Case) -> Hypothesis | None:
         f"modules than the other."
     )
     return Hypothesis(SHARDED_FORWARD, 0.8 if _computing(ahead.path) else 0.6, said, at_fork(case, fork))
+
+
+def chosen_modules(path: Sequence[Frame]) -> tuple[Frame, Block] | None:
+    """Inside a sharded model: the condition by which it goes through its modules or leaves some out, and whose it is."""
+    entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
+    if entry is None or _under_sharding(path) is None:
+        return None
+    program = ((f, b) for f in path[:entry] if is_program(f) and package_of(f) is None for b in f.blocks)
+    return next(((f, b) for f, b in program if b.kind in CONDITIONS or b.kind == "guard"), None)
 
 
 def _computing(path: Sequence[Frame]) -> Frame | None:

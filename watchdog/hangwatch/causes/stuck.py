@@ -50,6 +50,11 @@ _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "
 STALE_BEAT_S = 2.0
 
 
+def is_outside(channel: str) -> bool:
+    """Whether a kernel wait channel is that of a file, a pipe or a connection."""
+    return bool(_FILE_CHANNELS.search(channel) or _SOCKET_CHANNELS.search(channel))
+
+
 def _above_program(frames: Sequence[Frame]) -> Sequence[Frame]:
     """The frames deeper than the user's own: what the user's line called."""
     own = user_frame(frames)

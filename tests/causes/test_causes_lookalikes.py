@@ -1,0 +1,60 @@
+"""What one rank's picture may be taken for is named beside the surest cause, where the picture allows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.model.incident import Cause
+from scenarios import recording
+from scenarios.catalogue import load_catalogue
+
+
+def _causes(scenario: str) -> list[Cause]:
+    """What is said of a recorded hang, the surest first."""
+    (entry,) = load_catalogue([scenario])
+    verdict = diagnose(recording.load(entry)).verdict
+    return [cause for cause in (verdict.cause, *verdict.alternatives) if cause is not None]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "first", "beside", "why"),
+    [
+        ("good-enough-for-one", "early-exit", "uneven-inputs", "had fewer turns of `for "),
+        ("feeder-has-returned", "thread-stall", "rank-raised", "an exception has ended what"),
+        ("future-within-a-future", "thread-stall", "lock-deadlock", "something that this rank holds"),
+        ("table-that-the-first-rank-keeps", "blocked-io", "lock-deadlock", "held by a rank that waits"),
+        ("blocked-in-a-sample", "blocked-io", "dataloader-stall", "no workers here"),
+        ("house-that-was-pulled-down", "dataloader-stall", "blocked-io", "its child"),
+        ("polling-for-a-file", "unknown", "blocked-io", "looks again and again"),
+        ("tp-layers-left-out", "skipped-collective", "sharded-forward-divergence", "`if self.rng.random() < 0.1"),
+    ],
+)
+def test_a_lookalike_says_what_would_have_happened(scenario: str, first: str, beside: str, why: str) -> None:
+    """It is less sure than the first, and tells by what the two would differ."""
+    found = _causes(scenario)
+    told = {cause.id: cause for cause in found[1:]}
+    assert found[0].id == first
+    assert beside in told
+    assert why in told[beside].explanation
+    assert told[beside].confidence < found[0].confidence
+
+
+@pytest.mark.parametrize("scenario", ["lock-taken-twice", "blocked-on-a-full-pipe", "early-exit-with-status-zero"])
+def test_what_the_picture_excludes_is_not_named(scenario: str) -> None:
+    """A pipe is no lock file, a lock is no data, a rank that has ended with 0 has not failed."""
+    excluded = {
+        "lock-taken-twice": {"dataloader-stall", "rank-raised", "blocked-io"},
+        "blocked-on-a-full-pipe": {"lock-deadlock", "dataloader-stall"},
+        "early-exit-with-status-zero": {"rank-raised"},
+    }
+    assert excluded[scenario].isdisjoint(cause.id for cause in _causes(scenario))
+
+
+def test_an_event_loop_with_nothing_to_do_waits_for_a_task() -> None:
+    """It is told from one that watches a connection, which may yet speak."""
+    idle, *beside = _causes("asyncio-task-failed-unheard")
+    assert idle.id == "thread-stall"
+    assert "event loop" in idle.explanation
+    assert "rank-raised" in {cause.id for cause in beside}
+    assert _causes("coordinator-does-not-answer")[0].id == "blocked-io"
