@@ -32,6 +32,7 @@ _WAITS = {
     "multiprocessing/pool.py": ("wait", "get", "next", "join"),
     "multiprocessing/connection.py": ("wait", "poll", "_recv", "recv", "recv_bytes"),
     "multiprocessing/queues.py": ("get",),
+    "multiprocessing/synchronize.py": ("wait", "wait_for"),
     "torch/multiprocessing/spawn.py": ("join",),
 }  # fmt: skip
 POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py")

@@ -27,6 +27,8 @@ _KIN: dict[str, tuple[tuple[Knowledge, float], ...]] = {
     parted.UNEVEN_INPUTS.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.RANK_CONDITIONAL, 0.41)),
     skipping.SKIPPED.id: (_SHARDED, (parted.RANK_CONDITIONAL, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
     parted.RANK_CONDITIONAL.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
+    sharded.SHARDED_FORWARD.id: ((parted.RANK_CONDITIONAL, 0.42), (skipping.SKIPPED, 0.41)),
+    sharded.GENERATE.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),
     parted.MISMATCH.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),
     groups.P2P.id: ((parted.UNEVEN_INPUTS, 0.4), (parted.RANK_CONDITIONAL, 0.39)),
 }

@@ -10,7 +10,7 @@ from itertools import pairwise
 from hangwatch.analysis.case import Case
 from hangwatch.causes.expressions import is_called_in_part
 from hangwatch.causes.forks import find_fork
-from hangwatch.causes.frames import bare, by_rank, is_program, over_parameters, site, where
+from hangwatch.causes.frames import bare, by_rank, calls, is_program, over_parameters, site, where
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
@@ -214,7 +214,21 @@ def checkpoint(case: Case) -> Hypothesis | None:
         said = f"Rank {side.rank} is saving, in {where(frame)}, and needs every rank for it; rank {other.rank} is not there."
         evidence = (Evidence(side.rank, "stack", f"in {where(frame)}"), *at_fork(case, fork))
         return Hypothesis(CHECKPOINT, confidence, said, evidence)
+    for side, other in sides:
+        frame = _gathers_state(side.tail)
+        if frame is not None and _gathers_state(other.tail) is None:
+            said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}: to save them, it may be."
+            return Hypothesis(CHECKPOINT, 0.42, said, at_fork(case, fork))
     return None
+
+
+def _gathers_state(tail: Sequence[Frame]) -> Frame | None:
+    """The frame in which a path makes parameters whole that lie in parts on all ranks, outside of the model's own forward."""
+    if calls(tail, "torch/nn/modules/module.py", "_call_impl") is not None:
+        return None
+    return calls(tail, "torch/distributed/tensor/", "full_tensor") or calls(
+        tail, "deepspeed/runtime/zero/partition_parameters.py", "__enter__"
+    )
 
 
 def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:

@@ -44,6 +44,7 @@ _CALLS = FILE_CALLS | {
     "mkdir",
     "sendfile",
 }
+_SELECTS = frozenset({"select", "pselect6"})
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
 #: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
@@ -147,6 +148,8 @@ def _io_confidence(samples: Sequence[ProcessSample]) -> float | None:
         return 0.8
     if last.syscall in _CALLS:
         return 0.9
+    if last.syscall in _SELECTS:
+        return 0.4  # for which of its descriptors is not read
     if last.syscall is None and _FILE_CHANNELS.search(channel):
         return 0.85
     if last.syscall is None and _SOCKET_CHANNELS.search(channel):

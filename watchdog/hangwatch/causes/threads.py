@@ -60,8 +60,6 @@ def lock_deadlock(case: Case) -> Hypothesis | None:
         resting = [t for t in others if is_program(t.frames[0]) and t.frames[0].source is None]
         taking = [t for t in others if _lock_taken(t) is not None]
         shown = [holder] if holder is not None else (taking or resting)
-        if not shown and not own:
-            continue
         evidence = at_stack(case, rank, main.frames[0])
         evidence += tuple(
             Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} rests in {where(t.frames[0])}")
@@ -73,10 +71,12 @@ def lock_deadlock(case: Case) -> Hypothesis | None:
             said = f"Rank {rank}'s main thread waits for {wanted}, {held} its thread {_name(holder)} rests."
         elif own:
             said = f"Rank {rank}'s main thread takes {wanted}, which it holds already further up, and waits for itself."
-        else:
+        elif shown:
             said = (
                 f"Rank {rank}'s main thread waits for a lock, another thread of it rests too, and nothing of it moves."
             )
+        else:
+            said = f"Rank {rank}'s main thread takes {wanted}, and none of its threads is seen inside a `with` of it."
         # Where the source of the others was not read, they may rest anywhere.
         confidence = 0.85 if holder is not None else 0.8 if own else 0.72 if taking else 0.45
         return Hypothesis(LOCKS, confidence, said, (*evidence, *at_process(case, rank)))
