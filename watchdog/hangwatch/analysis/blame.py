@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.analysis.alignment import History, Parting
+from hangwatch.analysis.endings import outlived
 from hangwatch.analysis.held import all_held
 from hangwatch.analysis.places import bare_name
 from hangwatch.analysis.signatures import describe
@@ -19,7 +20,7 @@ from hangwatch.model.text import format_ranks
 #: Of a larger circle nobody is singled out: looking for that one costs the square of its size.
 _HUB_LIMIT = 64
 
-Shape = Literal["nothing", "root", "cycle", "together", "held"]
+Shape = Literal["nothing", "root", "cycle", "together", "held", "outlived"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Blame:
 
     ``shape``: ``root`` (ranks that wait for no one hold the others up), ``cycle`` (they wait for each other),
     ``together`` (all are in the same operation and nothing completes), ``held`` (no one waits for others, and all stand still
-    behind files) or ``nothing`` (no one waits). ``proof`` says in
-    words why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
+    behind files), ``outlived`` (no one does, as some have failed, and all others stay at their end) or ``nothing`` (no one
+    waits). ``proof`` says in words why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
     """
 
     shape: Shape
@@ -212,6 +213,8 @@ def assign_blame(
     """Blame for a graph; ``waiting`` are the ranks whose waits count, ``world`` all that the job has."""
     waiting = tuple(sorted(waiting))
     if not waiting:
+        if failed := outlived(views, world):
+            return Blame("outlived", culprits=failed)
         return Blame("held", culprits=tuple(sorted(world))) if all_held(views, world) else Blame("nothing")
     if not graph.edges:
         return _blame_together(views, history, waiting)

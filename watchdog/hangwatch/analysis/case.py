@@ -53,10 +53,13 @@ class Case:
     @property
     def still_since_ns(self) -> int | None:
         """Since when a waiting rank whose wait nobody recorded has stood still, by its samples."""
+        nobody_waits = self.blame.shape in {"held", "outlived"}
         ranks = [r for r in self.blame.waiting or self.blame.culprits if r in self.views]
-        unrecorded = [self.views[r] for r in ranks if self.views[r].frontier is None]
+        if nobody_waits:
+            ranks = [r for r, v in self.views.items() if not v.gone]
+        unrecorded = [self.views[r] for r in ranks if nobody_waits or self.views[r].frontier is None]
         since = [ns for v in unrecorded if (ns := _still_since_ns(v)) is not None]
-        if self.blame.shape == "held":  # as long as one of them moved, the job went on
+        if nobody_waits:  # as long as one of them moved, the job went on
             return max(since) if len(since) == len(unrecorded) else None
         return min(since, default=None)
 

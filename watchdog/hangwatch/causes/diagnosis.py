@@ -78,9 +78,10 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     blame = case.blame
     if blame.shape == "nothing":
         return "healthy"
-    if blame.shape == "held":
+    if blame.shape in {"held", "outlived"}:
         long = patience is None or (waited_s is not None and waited_s >= patience.held_s)
-        return "stall" if long else "healthy"
+        found: Kind = "stall" if blame.shape == "held" else "rank_lost"
+        return found if long else "healthy"
     if _rank_lost(case, patience, waited_s) or _node_lost(case, waited_s):
         return "rank_lost"
     if blame.proof is not None:
@@ -191,6 +192,8 @@ def _summary(case: Case, kind: Kind, best: Hypothesis) -> str:
     holders = _who(blame.culprits)
     if blame.shape == "held":
         return f"All of {holders} stand still, in no collective: {title}."
+    if blame.shape == "outlived":
+        return f"The job does not end: all but {holders} stay at the end of their program, waiting for none: {title}."
     if not blame.waiting:
         return f"{holders[0].upper()}{holders[1:]} wait for each other in {where}: {title}."
     verb = {"deadlock": "can never get past", "straggler": "are waiting in"}.get(kind, "are held up in")

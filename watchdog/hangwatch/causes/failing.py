@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.endings import ending
 from hangwatch.analysis.views import RankView
 from hangwatch.analysis.waits import in_torch_distributed
 from hangwatch.causes.frames import bare, calls, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.lost import ending
 from hangwatch.causes.observations import at_process, at_stack, standing
 from hangwatch.causes.threads import polls, waits_for_thread, working_threads
 from hangwatch.model.incident import Evidence

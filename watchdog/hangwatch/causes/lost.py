@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.endings import ending, exit_of
 from hangwatch.analysis.views import RankView
-from hangwatch.causes.frames import bare, calls, where
+from hangwatch.causes.frames import bare, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_kernel, at_process, at_stack
 from hangwatch.model.incident import Evidence
-from hangwatch.model.processes import ExitStatus
-from hangwatch.model.stacks import Frame
 from hangwatch.model.text import format_ranks
 
 DIED = known("rank-died")
@@ -24,25 +22,8 @@ INIT_MISSING = known("init-missing-rank")
 
 #: Of how many ranks in the same trouble it is told what was seen: of the first in full, of the others in a line each.
 _SHOWN = 3
-#: Functions in which an interpreter's main thread ends, and the files they are in.
-_ENDINGS = {
-    "threading.py": ("_shutdown",),
-    "concurrent/futures/thread.py": ("_python_exit",),
-    "concurrent/futures/process.py": ("_python_exit",),
-    "multiprocessing/util.py": ("_exit_function", "_run_finalizers"),
-    "weakref.py": ("_exitfunc",),
-    "logging/__init__.py": ("shutdown",),
-}
-#: The outermost frames of a main thread that still runs its program: a script, ``-m``, or a started child's beginning.
-_BEGINNINGS = frozenset(
-    {"<module>", "_run_module_as_main", "_run_code", "_bootstrap", "_bootstrap_inner", "spawn_main", "_main"}
-)
 _DESTROY = re.compile(r"\bdestroy_process_group\(")
 _HOOKS = frozenset({"excepthook", "_excepthook", "print_exception", "handle_exception", "format_exception"})
-
-
-def _exit(view: RankView) -> ExitStatus | None:
-    return next((p.exit for p in reversed(view.capture.processes) if p.exit is not None), None)
 
 
 def _traceback(view: RankView) -> str | None:
@@ -51,31 +32,13 @@ def _traceback(view: RankView) -> str | None:
     return lines[-1] if lines else None
 
 
-def ending(frames: Sequence[Frame]) -> Frame | None:
-    """The frame that shows a main thread ending: the outermost one is the interpreter's own exit, and no program is on it."""
-    child = calls(frames, "multiprocessing/process.py", "_bootstrap")
-    if child is not None:
-        # Its program is what ``run`` calls; a module further out is how it was started, or its parent's.
-        frames = frames[: list(frames).index(child)]
-        if calls(frames, "multiprocessing/process.py", "run") is not None:
-            return None
-    if not frames or any(bare(f) == "<module>" for f in frames):
-        return None
-    for part, functions in _ENDINGS.items():
-        found = calls(frames, part, *functions)
-        if found is not None:
-            return found
-    # Hooks of ``atexit`` are called from C: what runs on a main thread under no module at all is one of them.
-    return frames[-1] if bare(frames[-1]) not in _BEGINNINGS and child is None else None
-
-
 def died(case: Case) -> Hypothesis | None:
     """The process is gone."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
         if view is None or not view.gone:
             continue
-        end = _exit(view)
+        end = exit_of(view)
         failed = _traceback(view)
         if end is not None and end.signal is None and end.code == 0:
             confidence = 0.5
@@ -97,7 +60,7 @@ def raised(case: Case) -> Hypothesis | None:
         if view is None:
             continue
         failed = _traceback(view)
-        end = _exit(view)
+        end = exit_of(view)
         hook = next((f for f in view.frames if bare(f) in _HOOKS), None)
         last = ending(view.frames)
         clean = end is not None and end.signal is None and end.code == 0
@@ -123,7 +86,7 @@ def early_exit(case: Case) -> Hypothesis | None:
         view = case.views.get(rank)
         if view is None:
             continue
-        end = _exit(view)
+        end = exit_of(view)
         last = ending(view.frames)
         if view.gone and end is not None and end.signal is None and end.code == 0:
             said = f"Rank {rank} has exited with status 0 while the others still train."

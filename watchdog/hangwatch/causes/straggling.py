@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.endings import ending
 from hangwatch.analysis.views import RankView
 from hangwatch.causes.frames import bare, calls, function_of, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.lost import ending
 from hangwatch.causes.observations import at_process, at_stack
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.endings import ending
 from hangwatch.analysis.places import is_interpreter, package_of
 from hangwatch.analysis.views import RankView
 from hangwatch.analysis.waits import in_torch_distributed
@@ -14,7 +15,6 @@ from hangwatch.causes.children import POOLS, waits_for_child
 from hangwatch.causes.frames import bare, calls, is_program, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.lost import ending
 from hangwatch.causes.observations import at_process, at_stack, standing
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame, ThreadStack

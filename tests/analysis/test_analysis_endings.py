@@ -1,0 +1,86 @@
+"""A job that does not end, though nobody in it waits for anybody: one rank has died, and the others stay at their end."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hangwatch.analysis.case import build_case
+from hangwatch.analysis.patience import fixed_patience
+from hangwatch.causes.diagnosis import diagnose
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.processes import ExitStatus
+from hangwatch.model.stacks import Frame
+from worlds import rank, world
+
+SHUTDOWN = (Frame("_shutdown", "/usr/lib/python3.11/threading.py", 1590),)
+TRAINING = (Frame("main", "/srv/train/train.py", 40, "time.sleep(60)"), Frame("<module>", "/srv/train/train.py", 90))
+CLOSED = ("RuntimeError: Connection closed by peer",)
+
+
+def _gone(number: int, **how: int) -> RankCapture:
+    """A rank whose process has ended so; without a word, where nobody saw how."""
+    one = rank(number, ())
+    end = ExitStatus(**how) if how else None
+    samples = tuple(msgspec.structs.replace(p, state="gone", exit=end) for p in one.processes)
+    return msgspec.structs.replace(one, processes=samples, stacks=())
+
+
+def _staying(number: int, *, failed: bool = True) -> RankCapture:
+    return msgspec.structs.replace(rank(number, (), SHUTDOWN), log_error=CLOSED if failed else ())
+
+
+def test_who_died_is_named_and_those_that_stay_are_not() -> None:
+    """They failed for want of it, and their logs would name them."""
+    verdict = diagnose(world(_staying(0), _gone(1, signal=6), _staying(2))).verdict
+    assert (verdict.kind, verdict.proven) == ("rank_lost", False)
+    assert (verdict.culprit_ranks, verdict.waiting_ranks) == ((1,), ())
+    assert verdict.cause is not None
+    assert verdict.cause.id == "rank-died"
+    assert verdict.summary.startswith("The job does not end: all but rank 1 stay at the end of their program")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "culprits"),
+    [
+        ((_staying(0, failed=False), _gone(1, code=1)), (1,)),
+        ((_staying(0), _gone(1)), (1,)),
+        ((_staying(0, failed=False), _gone(1)), ()),
+        ((_staying(0), _gone(1, code=0)), ()),
+        ((_staying(0), _gone(1, code=0), _gone(2, signal=9)), (2,)),
+        ((_gone(0, signal=9), _gone(1, code=1)), ()),
+        ((_staying(0), _gone(1, signal=9), rank(2, (), TRAINING)), ()),
+        ((_staying(0), _gone(1, signal=9), rank(2, (), SHUTDOWN, busy=True)), ()),
+    ],
+)
+def test_only_a_failure_is_outlived(ranks: tuple[RankCapture, ...], culprits: tuple[int, ...]) -> None:
+    """Not a rank that ended well, or may have; not while another is at work, at its end or elsewhere; not where all is over."""
+    blame = build_case(world(*ranks)).blame
+    assert blame.culprits == culprits
+    assert (blame.shape == "outlived") is bool(culprits)
+
+
+def test_it_takes_patience() -> None:
+    """What is at its end may be sending off its logs, or be ended by its launcher."""
+    capture = world(_staying(0), _gone(1, signal=6))
+    since = min(p.at_ns for p in capture.ranks[0].processes)
+
+    def kind(after_s: float) -> str:
+        later = Capture(capture.job, since + int(after_s * 1e9), _later(capture.ranks, since, after_s))
+        return diagnose(later, patience=fixed_patience(30.0)).verdict.kind
+
+    assert kind(20.0) == "healthy"
+    assert kind(40.0) == "rank_lost"
+
+
+def _later(ranks: tuple[RankCapture, ...], since: int, after_s: float) -> tuple[RankCapture, ...]:
+    """The ranks as they are seen from then on, twice a second, and nothing of them changes."""
+    times = [since + int(at * 5e8) for at in range(int(after_s * 2) + 1)]
+    return tuple(
+        msgspec.structs.replace(
+            one,
+            processes=tuple(msgspec.structs.replace(one.processes[-1], at_ns=ns) for ns in times),
+            stacks=tuple(msgspec.structs.replace(one.stacks[-1], at_ns=ns) for ns in times) if one.stacks else (),
+        )
+        for one in ranks
+    )
