@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.training_case import TrainingCase
@@ -86,6 +86,8 @@ TRAINING_RULES: tuple[TrainingRule, ...] = (
 log = logging.getLogger("hangwatch")
 
 _C = TypeVar("_C", Case, TrainingCase)
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 #: Rules that raised, by name. None ever should; the agent counts them, and the tests hold it at none.
 failed: Counter[str] = Counter()
@@ -94,12 +96,7 @@ failed: Counter[str] = Counter()
 def explain(case: Case) -> tuple[Hypothesis, ...]:
     """All hypotheses that fit the case, the surest first. There is always one: ``unknown`` says what was seen."""
     found = _apply(RULES, case)
-    try:
-        return with_kin(case, found)
-    except Exception:  # as for a rule
-        failed["with_kin"] += 1
-        log.exception("what else it may be is left out")
-        return found
+    return _guarded(with_kin, case, found) or found
 
 
 def explain_training(case: TrainingCase) -> tuple[Hypothesis, ...]:
@@ -108,14 +105,16 @@ def explain_training(case: TrainingCase) -> tuple[Hypothesis, ...]:
 
 
 def _apply(rules: Sequence[Callable[[_C], Hypothesis | None]], case: _C) -> tuple[Hypothesis, ...]:
-    """What the rules say. One that raises is left out and counted: nobody may be left without the verdict."""
-    found: list[Hypothesis] = []
-    for rule in rules:
-        try:
-            hypothesis = rule(case)
-        except Exception:  # an edge as the agent's tick is one: nobody goes without a verdict
-            failed[rule.__name__] += 1
-            log.exception("the rule %s failed and is left out", rule.__name__)
-        else:
-            found += [hypothesis] if hypothesis is not None else []
+    """What the rules say."""
+    found = [hypothesis for rule in rules if (hypothesis := _guarded(rule, case)) is not None]
     return tuple(sorted(found, key=lambda h: -h.confidence))
+
+
+def _guarded(rule: Callable[_P, _T | None], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
+    """What the rule says. One that raises is left out and counted: nobody may be left without the verdict."""
+    try:
+        return rule(*args, **kwargs)
+    except Exception:  # an edge as the agent's tick is one: nobody goes without a verdict
+        failed[rule.__name__] += 1
+        log.exception("the rule %s failed and is left out", rule.__name__)
+        return None
