@@ -47,6 +47,8 @@ def test_tells_loops_over_batches_from_loops_over_parameters() -> None:
     assert over_parameters("for name in by_layer:")
     assert not over_parameters("for step, batch in enumerate(loader):")
     assert not over_parameters("while True:")
+    assert over_parameters("for block in self.blocks:")
+    assert not over_parameters("for block in blocks(rank):")
 
 
 def test_bare_names_are_the_same_on_every_python() -> None:

@@ -26,3 +26,21 @@ def test_the_first_cause(name: str, cause: str) -> None:
     verdict = diagnose(recording.load(entry)).verdict
     assert verdict.cause is not None
     assert verdict.cause.id == cause
+
+
+@pytest.mark.parametrize(
+    ("scenario", "cause", "said"),
+    [
+        ("eleven-files-for-four", "uneven-inputs", "`for name in FILES[rank::world]:`"),
+        ("newspaper-of-short-articles", "uneven-inputs", "`for block in blocks(rank):`"),
+        ("no-hail-at-the-station", "skipped-collective", "`except ValueError as error: continue`"),
+        ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
+    ],
+)
+def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> None:
+    """Data dealt out by rank, a loop around a backward, a turn left by an exception, a condition never met in the same turn."""
+    (entry,) = load_catalogue([scenario])
+    found = diagnose(recording.load(entry)).verdict.cause
+    assert found is not None
+    assert found.id == cause
+    assert said in found.explanation

@@ -24,7 +24,6 @@ BLAMED_WRONGLY = {
     "ring-that-stops-early": "the same: of a ring it is not known who waits for whom",
 }
 NOT_SEEN = {
-    "died-and-others-linger": "nobody is in a wait for others any more, so there is no incident",
     "slot-never-given-back": "processes of mp.spawn that meet in a file are no ranks to anybody before they have met",
 }
 

@@ -72,6 +72,20 @@ def test_a_try_that_only_cleans_up_catches_nothing() -> None:
     assert [(block.kind, block.text) for block in blocks] == [("with", "try:")]
 
 
+def test_an_except_that_leaves_is_a_guard() -> None:
+    """Past it, nothing was caught; one that goes on with what follows, or raises again, leaves nothing out."""
+
+    def guards(leaves: str) -> list[str]:
+        source = (
+            f"for row in rows:\n    try:\n        read(row)\n    except ValueError:\n        {leaves}\n    step(row)\n"
+        )
+        return [block.text for block in SourceTree(source).blocks_at(6) if block.kind == "guard"]
+
+    assert guards("continue") == ["except ValueError: continue"]
+    assert guards("break") == ["except ValueError: break"]
+    assert guards("row = None") == guards("raise") == []
+
+
 def test_a_function_forgets_what_is_around_it() -> None:
     """Blocks are those of the line's own function; a header's own line is not yet inside its block."""
     assert _at(25) == []

@@ -69,6 +69,8 @@ _DEVICE = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize|nonzero)\(|\.to\(|
 _C10D = "torch/distributed/"
 #: What an operator goes through on its way into C++: above ``wait_tensor`` of functional collectives (DTensor, FSDP2).
 _DISPATCH = ("torch/_ops.py", "torch/_library/", "torch/_higher_order_ops/")
+#: Where DeepSpeed (0.19) awaits what it has begun: ``AllGatherHandle.wait`` and the like, by way of a wrapper for NVTX.
+_DEEPSPEED, _NVTX = ("deepspeed/runtime/zero/", "deepspeed/runtime/comm/", "deepspeed/comm/"), "deepspeed/utils/nvtx.py"
 #: Where Lightning (2.6) calls the ``monitored_barrier`` of a Gloo group of all ranks, which is C++ and has no frame of its own.
 _LIGHTNING = "fabric/utilities/distributed.py"
 _WRAPPERS = {"wrapper", "_exception_logger", "_time_logger", "func_wrapper", "inner", "_fn", "decorate_context"}
@@ -261,6 +263,9 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
         return Wait("backward", "backward", first)
     if first.function.rpartition(".")[2] == "synchronize" and "torch/" in first.file:
         return Wait("device", "synchronize", first)
+    handle = next(dropwhile(lambda f: _NVTX in f.file, top), first)
+    if handle.function.rpartition(".")[2] == "wait" and any(part in handle.file for part in _DEEPSPEED):
+        return Wait("work", "wait", handle)
     line = first.source or ""
     if first.file.endswith(_LIGHTNING) and line == "self.barrier()":
         # It is among all ranks, though not in the default group.

@@ -63,9 +63,12 @@ def by_rank(text: str) -> bool:
 
 
 def over_parameters(text: str) -> bool:
-    """Whether a loop's header speaks of parameters, callbacks and the like, and not of batches."""
+    """Whether a loop's header speaks of parameters, callbacks and the like, and not of batches.
+
+    What is dealt out by rank, ``for block in blocks(rank)``, is data whatever it is called.
+    """
     header = text.partition(" in ")[2] or text
-    return bool(_PARAMETER_LOOP.search(header))
+    return bool(_PARAMETER_LOOP.search(header)) and not by_rank(header)
 
 
 def function_of(frame: Frame) -> tuple[str, str]:

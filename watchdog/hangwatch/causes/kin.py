@@ -21,12 +21,12 @@ from hangwatch.causes.observations import at_fork
 from hangwatch.causes.relations import Fork, condition_of
 from hangwatch.causes.turns import batch_loop
 
-#: What is taken for what, and how sure that makes us: a little more or less than of what says only that operations differ (0.4).
+#: What is taken for what, and how sure that makes us: a little more than of what says only that operations differ (0.4).
 _SHARDED = (sharded.SHARDED_FORWARD, 0.43)
 _KIN: dict[str, tuple[tuple[Knowledge, float], ...]] = {
     parted.UNEVEN_INPUTS.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.RANK_CONDITIONAL, 0.41)),
-    skipping.SKIPPED.id: (_SHARDED, (parted.RANK_CONDITIONAL, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
-    parted.RANK_CONDITIONAL.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.UNEVEN_INPUTS, 0.39)),
+    skipping.SKIPPED.id: (_SHARDED, (parted.RANK_CONDITIONAL, 0.42), (parted.UNEVEN_INPUTS, 0.41)),
+    parted.RANK_CONDITIONAL.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.UNEVEN_INPUTS, 0.41)),
     sharded.SHARDED_FORWARD.id: ((parted.RANK_CONDITIONAL, 0.42), (skipping.SKIPPED, 0.41)),
     sharded.GENERATE.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),
     parted.MISMATCH.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),

@@ -95,6 +95,15 @@ class Loop:
         return None
 
     @property
+    def unmet(self) -> Block | None:
+        """A condition inside the loop under which the side past the loop has never called anything, though it has begun the very
+        turn that the other is in: it was that condition, and not the turn, which it came by."""
+        done = [o.frames or () for o in self.case.history.of(self.past.rank)] if self.mid_turn else []
+        around = self.frame.blocks[self.frame.blocks.index(self.block) + 1 :] if self.block in self.frame.blocks else ()
+        own = (b for b in around if b.kind in CONDITIONS and not of_the_turn(b, self.inside.path))
+        return next((b for b in own if done and all(inside(frames, self.frame, b) is None for frames in done)), None)
+
+    @property
     def visited(self) -> bool | None:
         """Whether the side past the loop has ever called a collective in it; None where its call sites are not known."""
         operations = self.case.history.of(self.past.rank)
@@ -127,11 +136,16 @@ class Loop:
 
     @property
     def keyed(self) -> bool:
-        """Whether the loop goes over names, and not over batches: its variable is a short string."""
+        """Whether the loop goes over names, and not over batches: its variable is a short string.
+
+        Names that are dealt out by rank, ``for name in files[rank::world]``, are data, and so are those a turn of which may be
+        left out.
+        """
         target = self.block.text.partition(" in ")[0].removeprefix("for ")
         names = _NAME.findall(target)
         told = [found for name in names if (found := _TEXT.fullmatch((self.frame.locals or {}).get(name, "")))]
-        data = any("split_between_processes" in b.text for b in self.frame.blocks)
+        dealt = by_rank(self.block.text) or self.left_out is not None
+        data = dealt or any("split_between_processes" in b.text for b in self.frame.blocks)
         return self.block.kind == "for" and not data and any(int(t["length"]) <= _NAME_LENGTH for t in told)
 
     @property
@@ -144,7 +158,7 @@ class Loop:
         for way in reversed(around[around.index(self.block) + 1 :]):
             if way.kind == "guard" and way.text.endswith(" continue"):
                 data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "bool"}
-                if any(not told.startswith("int") for told in data) or "(" in way.text:
+                if any(not told.startswith("int") for told in data) or "(" in way.text or way.text.startswith("except"):
                     return way
         return None
 

@@ -121,7 +121,7 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Hypothesis | Non
     """Only one side is in a loop still, at a collective under a condition there that the other never was under."""
     if in_point_to_point(case.views[loop.inside.rank]):
         return None
-    block = loop.ranked or loop.failed
+    block = loop.ranked or loop.failed or loop.unmet
     confidence = 0.82 if loop.visited is not None else 0.7
     if block is None and (behind := loop.behind) is not None:
         said = (

@@ -13,7 +13,7 @@ from typing import Literal
 
 from hangwatch.analysis.places import package_of
 from hangwatch.causes.frames import by_rank, function_of, is_program, over_parameters
-from hangwatch.causes.turns import LOOPS
+from hangwatch.causes.turns import LOOPS, in_backward
 from hangwatch.model.stacks import Block, Frame
 
 CONDITIONS = frozenset({"if", "else", "except", "case"})
@@ -148,7 +148,7 @@ def _relate_ranked(
 
 def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
     """A loop that only one is in, and the other past it; before any condition, which may lie behind the loop."""
-    own, other = _without_parameters(own), _without_parameters(other)
+    own, other = _without_parameters(own, mine), _without_parameters(other, theirs)
     first, second = (own[0] if own else None), (other[0] if other else None)
     my_line, their_line = mine.at.line if mine.at else 0, theirs.at.line if theirs.at else 0
     if second is not None and second.kind in LOOPS and (first is None or my_line > second.line):
@@ -158,14 +158,19 @@ def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequenc
     return None
 
 
-def _without_parameters(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Loops over parameters and the like are part of one step: being in one says nothing of whose step it is."""
+def _without_parameters(blocks: Sequence[Block], side: Side) -> tuple[Block, ...]:
+    """Loops over parameters and the like are part of one step: being in one says nothing of whose step it is.
+
+    One around a backward is of steps, whatever it goes over.
+    """
+    if in_backward(side.tail):
+        return tuple(blocks)
     return tuple(b for b in blocks if not (b.kind in LOOPS and over_parameters(b.text)))
 
 
 def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
     """Any other condition that only one is under."""
-    own, other = _without_parameters(own), _without_parameters(other)
+    own, other = _without_parameters(own, mine), _without_parameters(other, theirs)
     found = [
         Fork(mine, theirs, "branch", blocks[0], side.rank, sure=True)
         for side, across, blocks in ((mine, theirs.at, own), (theirs, mine.at, other))

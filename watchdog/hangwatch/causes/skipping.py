@@ -125,7 +125,7 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
     if loop is None:
         return None
     past = loop.past.rank
-    if loop.mid_turn and loop.ranked is None:
+    if loop.mid_turn and loop.ranked is None and loop.unmet is None:
         said = (
             f"Rank {past} has begun the turn of `{loop.block.text}` that rank {loop.inside.rank} is in, and left the loop in the "
             f"midst of it: its data had not ended."

@@ -127,9 +127,16 @@ def batch_loop(tail: Sequence[Frame]) -> tuple[Frame, Block] | None:
     for index in range(below, len(tail)):
         frame = tail[index]
         for block in reversed(frame.blocks if is_program(frame) else ()):
-            if block.kind in LOOPS and not over_parameters(block.text) and not over_modules(tail, index, block):
+            if block.kind not in LOOPS or over_modules(tail, index, block):
+                continue
+            if not over_parameters(block.text) or in_backward(tail[:index]):
                 return frame, block
     return None
+
+
+def in_backward(path: Sequence[Frame]) -> bool:
+    """Whether a path is in a backward: a loop around that is one of steps, and not over the parts of a model."""
+    return any(bare(f) in {"backward", "_engine_run_backward"} for f in path)
 
 
 def above_model(path: Sequence[Frame]) -> Sequence[Frame]:

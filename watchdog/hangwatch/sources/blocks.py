@@ -16,7 +16,8 @@ from hangwatch.model.stacks import Block, Turns
 from hangwatch.sources.counting import find_counters
 
 _TEXT_LIMIT_CHARS = 200
-_LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+_GOES_ON = (ast.Return, ast.Continue, ast.Break)
+_LEAVES = (*_GOES_ON, ast.Raise)
 #: ``ast.TryStar`` (``except*``) came with Python 3.11 and has the same fields.
 _TRIES: tuple[type[ast.Try], ...] = (ast.Try, *((vars(ast)["TryStar"],) if "TryStar" in vars(ast) else ()))
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -97,7 +98,12 @@ class SourceTree:
                 )
 
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
-        """An ``if`` that leaves: past it, its condition was false."""
+        """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught."""
+        if isinstance(statement, _TRIES):
+            for handler in statement.handlers:
+                if isinstance(handler.body[-1], _GOES_ON):
+                    leaves = type(handler.body[-1]).__name__.lower()
+                    yield Block("guard", handler.lineno, f"{_one_line(self._except(handler))} {leaves}")
         if isinstance(statement, ast.If) and not statement.orelse and isinstance(statement.body[-1], _LEAVES):
             leaves = type(statement.body[-1]).__name__.lower()  # return, continue, break or raise
             text = _one_line(f"{self._word(statement)} {self._text(statement.test)}:")
@@ -130,11 +136,14 @@ class SourceTree:
         elif isinstance(statement, _TRIES):
             yield "try" if statement.handlers else "with", line, "try:", statement.body
             for handler in statement.handlers:
-                what = f" {self._text(handler.type)}" if handler.type else ""
-                name = f" as {handler.name}" if handler.name else ""
-                yield "except", handler.lineno, f"except{what}{name}:", handler.body
+                yield "except", handler.lineno, self._except(handler), handler.body
             yield "after", line, "try:", statement.orelse
             yield "finally", line, "finally:", statement.finalbody
+
+    def _except(self, handler: ast.ExceptHandler) -> str:
+        what = f" {self._text(handler.type)}" if handler.type else ""
+        name = f" as {handler.name}" if handler.name else ""
+        return f"except{what}{name}:"
 
     def _word(self, statement: ast.If) -> str:
         """``if`` or ``elif``, as it is written."""
