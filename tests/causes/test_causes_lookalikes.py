@@ -27,6 +27,15 @@ def _causes(scenario: str) -> list[Cause]:
         ("blocked-in-a-sample", "blocked-io", "dataloader-stall", "no workers here"),
         ("house-that-was-pulled-down", "dataloader-stall", "blocked-io", "its child"),
         ("polling-for-a-file", "unknown", "blocked-io", "looks again and again"),
+        (
+            "zero3-validated-on-main",
+            "rank-conditional-collective",
+            "sharded-forward-divergence",
+            "which needs every rank",
+        ),
+        ("fsdp2-norm-on-rank0", "rank-conditional-collective", "checkpoint-on-some-ranks", "gathers whole parameters"),
+        ("early-exit-in-atexit", "early-exit", "rank-raised", "its traceback was not found"),
+        ("joined-before-it-was-heard", "child-stall", "rank0-work", "meant for it alone"),
         ("tp-layers-left-out", "skipped-collective", "sharded-forward-divergence", "`if self.rng.random() < 0.1"),
     ],
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.endings import exit_of
 from hangwatch.analysis.held import find_lock_file
 from hangwatch.analysis.views import RankView
 from hangwatch.causes import children, lost, parted, straggling, stuck, threads, unknown
@@ -63,14 +64,20 @@ def _left_by_itself(_: Case, view: RankView) -> str:
 
 
 def _raised(_: Case, view: RankView) -> str | None:
-    end = next((p.exit for p in reversed(view.capture.processes) if p.exit is not None), None)
+    end = exit_of(view)
     failed = end is not None and end.signal is None and end.code not in {0, None}
-    return f"It may be that an exception ended rank {view.rank}; its traceback was not found." if failed else None
+    if view.gone and not failed:
+        return None
+    return f"It may be that an exception ended rank {view.rank}; its traceback was not found."
 
 
 def _works_alone(case: Case, view: RankView) -> str | None:
     alone = len(case.blame.culprits) == 1
     return f"It may be that rank {view.rank} does long work that is meant for it alone." if alone else None
+
+
+def _awaited_at_a_barrier(case: Case, view: RankView) -> str | None:
+    return _works_alone(case, view) if straggling.wait_at_barrier(case) else None
 
 
 def _computes(_: Case, view: RankView) -> str:
@@ -134,6 +141,7 @@ _LOOKALIKES: dict[str, tuple[_Lookalike, ...]] = {
     lost.EARLY_EXIT.id: (
         _Lookalike(parted.UNEVEN_INPUTS, 0.4, _data_ended),
         _Lookalike(parted.RANK_CONDITIONAL, 0.35, _left_by_itself),
+        _Lookalike(lost.RAISED, 0.3, _raised),
     ),
     lost.DIED.id: (_Lookalike(lost.RAISED, 0.4, _raised),),
     straggling.BUSY_LOOP.id: (
@@ -150,8 +158,12 @@ _LOOKALIKES: dict[str, tuple[_Lookalike, ...]] = {
     stuck.BLOCKED_IO.id: (
         _Lookalike(threads.LOCKS, 0.4, _lock_of_a_file),
         _Lookalike(stuck.DATALOADER, 0.3, _loads),
+        _Lookalike(straggling.RANK0_WORK, 0.25, _awaited_at_a_barrier),
     ),
-    children.CHILD.id: (_Lookalike(stuck.BLOCKED_IO, 0.3, _child_outside),),
+    children.CHILD.id: (
+        _Lookalike(stuck.BLOCKED_IO, 0.3, _child_outside),
+        _Lookalike(straggling.RANK0_WORK, 0.25, _awaited_at_a_barrier),
+    ),
     threads.LOCKS.id: (_Lookalike(threads.THREADS, 0.4, _for_a_thread),),
     threads.THREADS.id: (
         _Lookalike(lost.RAISED, 0.4, _thread_failed),

@@ -100,6 +100,12 @@ def sharded_forward(case: Case) -> Hypothesis | None:
             Evidence(s.rank, "stack", where(f)) for s in (fork.mine, fork.theirs) if (f := _computing(s.path))
         )
         return Hypothesis(SHARDED_FORWARD, 0.8, said, (*shown, *at_fork(case, fork)))
+    if fork.relation == "branch" and fork.ranked and sharding is not None:
+        under, _ = fork.sides
+        if _module(under.tail) is None or _generation(under.path) is not None:
+            return None
+        said = f"Rank {under.rank} alone is in a forward of the sharded model, which needs every rank, in {where(sharding)}."
+        return Hypothesis(SHARDED_FORWARD, 0.41, said, at_fork(case, fork))
     inside = fork.relation == "branch" and not (fork.sure or fork.ranked)  # a condition further down, in the model
     if not (fork.relation == "order" or inside) or fork.mine.at is None or fork.theirs.at is None:
         return None

@@ -73,9 +73,8 @@ def compiling(case: Case) -> Hypothesis | None:
 
 def rank0_work(case: Case) -> Hypothesis | None:
     """All who wait are at a barrier, and one rank works."""
-    waiting = [case.views[r] for r in case.blame.waiting if r in case.views]
-    at_barrier = [v for v in waiting if _at_barrier(v)]
-    if len(case.blame.culprits) != 1 or not waiting or len(at_barrier) < len(waiting):
+    waiting = wait_at_barrier(case)
+    if len(case.blame.culprits) != 1 or not waiting:
         return None
     rank = case.blame.culprits[0]
     view = case.views.get(rank)
@@ -83,9 +82,15 @@ def rank0_work(case: Case) -> Hypothesis | None:
         return None
     if view.motion.state != "busy":
         return None  # a rank that stands still does not work
-    evidence = (*at_stack(case, rank), *at_process(case, rank), *at_stack(case, at_barrier[0].rank))
+    evidence = (*at_stack(case, rank), *at_process(case, rank), *at_stack(case, waiting[0].rank))
     said = f"Rank {rank} is at work outside of any collective; the others wait at a barrier."
     return Hypothesis(RANK0_WORK, 0.65, said, evidence)
+
+
+def wait_at_barrier(case: Case) -> list[RankView]:
+    """All who wait, where they do so at a barrier; else none."""
+    waiting = [case.views[r] for r in case.blame.waiting if r in case.views]
+    return waiting if all(map(_at_barrier, waiting)) else []
 
 
 def _at_barrier(view: RankView) -> bool:
