@@ -139,3 +139,13 @@ def test_where_both_sides_stand_at_one_line_the_librarys_line_stands_out() -> No
         verdict = msgspec.structs.replace(incident.verdict, divergence=one)
         text = shown(msgspec.structs.replace(incident, verdict=verdict), force_terminal=True)
         assert ("\x1b[2mvia loop" in text) == faint
+
+
+def test_a_runner_up_says_what_would_have_happened() -> None:
+    """The title alone does not tell whether it may be so."""
+    verdict = hang_incident().verdict
+    (other,) = verdict.alternatives
+    said = "It may be that rank 3 had fewer turns of `for batch in loader:`."
+    told = msgspec.structs.replace(verdict, alternatives=(msgspec.structs.replace(other, explanation=said),))
+    text = " ".join(shown(msgspec.structs.replace(hang_incident(), verdict=told), 120).split())
+    assert f"{other.title} ({other.id}, 5%). {said}" in text

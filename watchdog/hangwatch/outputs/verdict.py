@@ -168,7 +168,8 @@ class _Page:
         self.listing("See also", list(cause.references))
 
     def alternatives(self, causes: tuple[Cause, ...]) -> None:
-        items = [f"{cause.title} ({cause.id}, {_percent(cause.confidence)})" for cause in causes]
+        named = (f"{cause.title} ({cause.id}, {_percent(cause.confidence)})" for cause in causes)
+        items = [f"{name}. {c.explanation}" if c.explanation else name for name, c in zip(named, causes, strict=True)]
         self.listing("Less likely", items)
 
 
