@@ -32,13 +32,18 @@ def test_the_first_cause(name: str, cause: str) -> None:
     ("scenario", "cause", "said"),
     [
         ("eleven-files-for-four", "uneven-inputs", "`for name in FILES[rank::world]:`"),
+        ("recall-over-eleven-files", "uneven-inputs", "`for name in files:`"),
+        ("metrics-noted-on-one-rank", "rank-conditional-collective", "`for name in sorted(notes):`"),
+        ("nothing-marked-in-two-pictures", "skipped-collective", '`if len(sample["boxes"]) == 0: return`'),
+        ("word-in-an-older-table", "rank-conditional-collective", "the else of `try:`"),
         ("newspaper-of-short-articles", "uneven-inputs", "`for block in blocks(rank):`"),
         ("no-hail-at-the-station", "skipped-collective", "`except ValueError as error: continue`"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
     ],
 )
 def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> None:
-    """Data dealt out by rank, a loop around a backward, a turn left by an exception, a condition never met in the same turn."""
+    """Data dealt out by rank, or a list of names, against the keys of a dictionary; a loop around a backward; a turn left by an
+    exception or in the function that does it; a condition never met in the same turn."""
     (entry,) = load_catalogue([scenario])
     found = diagnose(recording.load(entry)).verdict.cause
     assert found is not None

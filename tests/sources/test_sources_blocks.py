@@ -104,6 +104,8 @@ def test_a_comprehension_is_a_loop() -> None:
     assert blocks("found = [row for row in read()]") == []
     assert blocks("found = [model(row) for row in read()]") == []
     assert blocks("found = any(model(row) for row in data)") == []
+    assert blocks("means = torch.stack([model(row) for row in data]).mean()") == ["for row in data:"]
+    assert blocks("loss = engine(**{name: value.half() for name, value in batch.items()})") == []
 
 
 @given(st.text(max_size=200), st.integers(-2, 30))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.frames import by_rank, is_program, site
+from hangwatch.analysis.places import package_of
+from hangwatch.causes.frames import by_rank, function_of, is_program, site
 from hangwatch.causes.relations import CONDITIONS, Fork, Side, of_the_turn
 from hangwatch.causes.turns import Steps, batch_loop, inside, steps_of
 from hangwatch.model.stacks import Block, Frame
@@ -45,12 +47,15 @@ class Loop:
 
     @property
     def conditions(self) -> tuple[Block, ...]:
-        """The conditions inside the loop that the pending operation is under, those of called functions included."""
+        """The conditions inside the loop that the pending operation is under, those of called functions included.
+
+        The ``else`` of a ``try`` is one.
+        """
         around = self.frame.blocks
         own = around[around.index(self.block) + 1 :] if self.block in around else ()
         deeper = self.inside.path[: self.inside.path.index(self.frame)]
         below = (b for f in reversed(deeper) if is_program(f) for b in f.blocks)
-        return tuple(b for b in (*own, *below) if b.kind in CONDITIONS or (b.kind == "guard" and by_rank(b.text)))
+        return tuple(b for b in (*own, *below) if _is_condition(b) or (b.kind == "guard" and by_rank(b.text)))
 
     @property
     def ranked(self) -> Block | None:
@@ -136,31 +141,33 @@ class Loop:
 
     @property
     def keyed(self) -> bool:
-        """Whether the loop goes over names, and not over batches: its variable is a short string.
+        """Whether the loop goes over the keys of a dictionary, and not over batches: its variable is a short string.
 
-        Names that are dealt out by rank, ``for name in files[rank::world]``, are data, and so are those a turn of which may be
-        left out.
+        A list of names is data as well as any: of files, say.
         """
-        target = self.block.text.partition(" in ")[0].removeprefix("for ")
-        names = _NAME.findall(target)
-        told = [found for name in names if (found := _TEXT.fullmatch((self.frame.locals or {}).get(name, "")))]
-        dealt = by_rank(self.block.text) or self.left_out is not None
-        data = dealt or any("split_between_processes" in b.text for b in self.frame.blocks)
-        return self.block.kind == "for" and not data and any(int(t["length"]) <= _NAME_LENGTH for t in told)
+        target, _, over = self.block.text.removeprefix("for ").partition(" in ")
+        known = self.frame.locals or {}
+        told = [found for name in _NAME.findall(target) if (found := _TEXT.fullmatch(known.get(name, "")))]
+        keys = "items(" in over or "keys(" in over or any("dict" in known.get(n, "") for n in _NAME.findall(over))
+        return self.block.kind == "for" and keys and any(int(t["length"]) <= _NAME_LENGTH for t in told)
 
     @property
     def left_out(self) -> Block | None:
         """The last way to leave out a turn of the loop, by what its data are like: ``if batch is None: continue``.
 
+        Or a ``return`` in a function that does the turn, if there is no condition behind it.
+
         A condition on numbers alone is one on which turn it is, as a rule, and the same on every rank.
         """
-        around, known = self.frame.blocks, self.frame.locals or {}
-        for way in reversed(around[around.index(self.block) + 1 :]):
-            if way.kind == "guard" and way.text.endswith(" continue"):
-                data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "bool"}
-                if any(not told.startswith("int") for told in data) or "(" in way.text or way.text.startswith("except"):
-                    return way
-        return None
+        below = self.inside.path[: self.inside.path.index(self.frame)]
+        deeper = [
+            f for f in below if is_program(f) and package_of(f) is None and function_of(f) != function_of(self.frame)
+        ]
+        decisive = ((f, b) for f in deeper for b in reversed(f.blocks) if _is_condition(b) or b.kind == "guard")
+        ways = [(f, b) for f, b in islice(decisive, 1) if b.kind == "guard" and b.text.endswith(" return")]
+        around = self.frame.blocks[self.frame.blocks.index(self.block) + 1 :]
+        ways += [(self.frame, b) for b in reversed(around) if b.kind == "guard" and b.text.endswith(" continue")]
+        return next((way for frame, way in ways if not by_rank(way.text) and _on_data(frame, way)), None)
 
     @property
     def turns(self) -> Counted | None:
@@ -213,6 +220,17 @@ class Loop:
             for f in o.frames or ()
             for b in f.blocks
         )
+
+
+def _is_condition(block: Block) -> bool:
+    return block.kind in CONDITIONS or (block.kind == "after" and block.text == "try:")
+
+
+def _on_data(frame: Frame, way: Block) -> bool:
+    """Whether a way out of a turn is taken by what data are like, or by what an exception says of them."""
+    known = frame.locals or {}
+    data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "bool"}
+    return any(not told.startswith("int") for told in data) or "(" in way.text or way.text.startswith("except")
 
 
 def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:

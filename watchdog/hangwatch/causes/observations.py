@@ -12,7 +12,7 @@ from hangwatch.causes.frames import where
 from hangwatch.causes.relations import Fork
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Block, Frame
 from hangwatch.model.text import format_ranks
 
 #: Of so many lines of a log, or problems in a list, at the most.
@@ -130,6 +130,11 @@ def at_front(case: Case, rank: int) -> tuple[Evidence, ...]:
     return (Evidence(rank, "flight recorder", said),)
 
 
+def named(block: Block) -> str:
+    """A block in words: by its header, of which it may be the ``else``."""
+    return f"the else of `{block.text}`" if block.kind in {"else", "after"} else f"`{block.text}`"
+
+
 def at_fork(case: Case, fork: Fork) -> tuple[Evidence, ...]:
     """Both sides of a fork: the lines at which they part, what they are under, what they issued."""
     found: list[Evidence] = []
@@ -137,13 +142,10 @@ def at_fork(case: Case, fork: Fork) -> tuple[Evidence, ...]:
         note = ""
         if fork.block is not None:
             inside = fork.only == side.rank
-            held = f"`{fork.block.text}` (line {fork.block.line})"
             if fork.block.kind == "guard":
-                note = f"past {held}" if inside else ""
+                note = f"past `{fork.block.text}` (line {fork.block.line})" if inside else ""
             else:
-                note = (
-                    f"{'under' if inside else 'not under'} {'the else of ' if fork.block.kind == 'else' else ''}{held}"
-                )
+                note = f"{'under' if inside else 'not under'} {named(fork.block)} (line {fork.block.line})"
         found += at_frame(side.rank, side.at, note)
         own = user_frame(side.path)
         if own is not None and side.at is not None and (own.file, own.line) != (side.at.file, side.at.line):

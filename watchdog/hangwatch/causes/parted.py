@@ -15,7 +15,7 @@ from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.loops import Loop, in_its_turn, loop_of
-from hangwatch.causes.observations import at_fork, at_recorder, at_stack
+from hangwatch.causes.observations import at_fork, at_recorder, at_stack, named
 from hangwatch.causes.relations import CONDITIONS, Fork, Side, condition_of, of_the_turn
 from hangwatch.causes.sites import is_new_place
 from hangwatch.model.incident import Evidence
@@ -166,7 +166,7 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Hypothesis | Non
     if block is None:
         return None
     said = (
-        f"Rank {loop.inside.rank} is under `{block.text}` in the loop `{loop.block.text}`, and the others have gone through "
+        f"Rank {loop.inside.rank} is under {named(block)} in the loop `{loop.block.text}`, and the others have gone through "
         f"that loop without the collective in it."
     )
     return Hypothesis(RANK_CONDITIONAL, confidence, said, at_fork(case, replace(fork, block=block)))

@@ -173,14 +173,14 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
             f"{loop.inside.rank} calls only past `{under[-1].text}` (line {under[-1].line})."
         )
         return Hypothesis(SKIPPED, 0.6, said, at_fork(case, fork))
-    if not guards:
-        return None
-    if (way := loop.left_out) is not None:
+    if (way := loop.left_out) is not None and package_of(loop.frame) is None:
         said = (
             f"Rank {past} is a turn ahead at the end of the loop: it has left out turns by `{way.text}` (line {way.line}), "
             f"which comes before the collective, or it had fewer batches."
         )
         return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
+    if not guards:
+        return None
     said = (
         f"Rank {past} is a turn ahead at the end of the loop: it may have had fewer batches, or left out turns by "
         f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -25,6 +25,10 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _PLAIN = frozenset({"range", "enumerate", "zip", "len", "sorted", "reversed", "items", "keys", "values"})
 #: What goes through all that it is given.
 _EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sorted", "frozenset"})
+#: What is given all that a comprehension has made, and waits for nobody itself.
+_COLLECT = frozenset(
+    {"stack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "mean", "extend", "append", "update"}
+)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
 
@@ -86,6 +90,8 @@ class SourceTree:
         }
         for node in ast.walk(statement):
             if id(node) in inner or not isinstance(node, _COMPREHENSIONS):
+                continue
+            if _called_beside(statement, node, inner):
                 continue
             if isinstance(node, ast.GeneratorExp) and id(node) not in whole:
                 continue
@@ -191,6 +197,13 @@ def _spans(statement: ast.stmt, line: int) -> bool:
 def _calls(node: ast.expr) -> bool:
     """Whether an expression calls anything that may call the program."""
     return any(not _is_plain(one, _PLAIN) for one in ast.walk(node) if isinstance(one, ast.Call))
+
+
+def _called_beside(statement: ast.stmt, comprehension: ast.expr, inner: Collection[int]) -> bool:
+    """Whether the statement calls something outside of a comprehension that the line may be in as well."""
+    own = {id(node) for node in ast.walk(comprehension)}
+    calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call) and id(n) not in own and id(n) not in inner)
+    return not all(_is_plain(call, _PLAIN | _EXHAUST | _COLLECT) for call in calls)
 
 
 def _is_plain(call: ast.Call, names: frozenset[str]) -> bool:
