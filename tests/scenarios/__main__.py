@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = [entry for entry in wanted if path(entry).exists()]
         rows = [judge_again(entry) for entry in wanted]
         print("\n".join(_line(row, None) for row in rows))
+        if options.write:
+            _write(_timed(rows))
         _print_figures(summarize(wanted, rows, [], {}), None)
         return 0
     rows = _run(wanted, folder, options)
@@ -101,11 +103,26 @@ def _measure_baselines(wanted: Sequence[Entry], folder: Path, at_once: int) -> N
         BASELINES.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
 
 
+def _load_results() -> dict[str, Judgement]:
+    """The last result of every scenario by its name."""
+    rows = msgspec.json.decode(RESULTS.read_bytes(), type=Results).scenarios if RESULTS.exists() else ()
+    return {row.name: row for row in rows}
+
+
+def _timed(rows: Sequence[Judgement]) -> list[Judgement]:
+    """Those of the rows that have been run, with what only a run tells: how long it took to be confirmed, and so as what."""
+    run = _load_results()
+    return [
+        msgspec.structs.replace(row, confirmed_s=run[row.name].confirmed_s, kind=run[row.name].kind)
+        for row in rows
+        if row.name in run
+    ]
+
+
 def _write(rows: Sequence[Judgement]) -> None:
     """Put the rows into what ``docs/scenarios.json`` holds already, and make the page anew from all of it."""
     entries = {entry.scenario.name: entry for entry in load_catalogue()}
-    before = msgspec.json.decode(RESULTS.read_bytes(), type=Results).scenarios if RESULTS.exists() else ()
-    latest = {row.name: row for row in (*before, *rows) if row.name in entries}
+    latest = {row.name: row for row in (*_load_results().values(), *rows) if row.name in entries}
     ran = [entry for name, entry in entries.items() if name in latest]
     skipped = {name: missing_need(entry) or "not run yet" for name, entry in entries.items() if name not in latest}
     ordered = [latest[entry.scenario.name] for entry in ran]
@@ -136,7 +153,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep", metavar="DIR", help="where bundles are kept (default: a new folder in /tmp)")
     parser.add_argument("--verbose", action="store_true", help="show the output of what went wrong")
     parser.add_argument(
-        "--write", action="store_true", help="put the results into docs/scenarios.json and scenarios.md"
+        "--write",
+        action="store_true",
+        help="put the results into docs/scenarios.json and scenarios.md; with --recorded the verdicts, and times as they were",
     )
     parser.add_argument("--record", action="store_true", help="keep the hangs' captures for the tests")
     parser.add_argument("--recorded", action="store_true", help="run nothing: diagnose the kept captures again")
