@@ -9,9 +9,10 @@ from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.causes.diagnosis import diagnose
 from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import Group
 from hangwatch.model.processes import ExitStatus
 from hangwatch.model.stacks import Frame
-from worlds import rank, world
+from worlds import operation, rank, world
 
 SHUTDOWN = (Frame("_shutdown", "/usr/lib/python3.11/threading.py", 1590),)
 TRAINING = (Frame("main", "/srv/train/train.py", 40, "time.sleep(60)"), Frame("<module>", "/srv/train/train.py", 90))
@@ -58,6 +59,16 @@ def test_only_a_failure_is_outlived(ranks: tuple[RankCapture, ...], culprits: tu
     blame = build_case(world(*ranks)).blame
     assert blame.culprits == culprits
     assert (blame.shape == "outlived") is bool(culprits)
+
+
+def test_what_a_rank_died_in_does_not_count_as_a_wait() -> None:
+    """It may have waited for half an hour before it gave up; those that stay have only just come to their end."""
+    group = Group("0", (0, 1), "default_pg")
+    died = msgspec.structs.replace(_gone(1, signal=6), flight=rank(1, (operation(1, group, 1, done=False),)).flight)
+    found = diagnose(world(_staying(0), died), patience=fixed_patience(5.0))
+    assert found.case.blame.shape == "outlived"
+    assert found.case.onset_ns is None
+    assert found.verdict.kind == "healthy"
 
 
 def test_it_takes_patience() -> None:

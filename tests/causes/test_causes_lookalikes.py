@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from hangwatch.causes.diagnosis import diagnose
+from hangwatch.model.collectives import Group
 from hangwatch.model.incident import Cause
+from hangwatch.model.processes import ChildProcess
+from hangwatch.model.stacks import Frame
 from scenarios import recording
 from scenarios.catalogue import load_catalogue
+from worlds import collective_frames, operation, rank, world
+
+GROUP = Group("0", (0, 1), "default_pg")
+CHILD = ChildProcess(77, "loader", "S", 0.5)
 
 
 def _causes(scenario: str) -> list[Cause]:
@@ -67,3 +75,21 @@ def test_an_event_loop_with_nothing_to_do_waits_for_a_task() -> None:
     assert "event loop" in idle.explanation
     assert "rank-raised" in {cause.id for cause in beside}
     assert _causes("coordinator-does-not-answer")[0].id == "blocked-io"
+
+
+@pytest.mark.parametrize(("children", "cause"), [((), "unknown"), ((CHILD,), "child-stall")])
+def test_an_event_among_processes_needs_a_child_to_be_set_by_one(
+    children: tuple[ChildProcess, ...], cause: str
+) -> None:
+    """Without any it may be another rank that was to set it."""
+    waits = (
+        Frame("Event.wait", "/usr/lib/python3.11/multiprocessing/synchronize.py", 349),
+        Frame("main", "/srv/train/train.py", 40, "loaded.wait()"),
+        Frame("<module>", "/srv/train/train.py", 90),
+    )
+    held = rank(1, (), waits)
+    held = replace(held, processes=tuple(replace(p, children=children) for p in held.processes))
+    others = rank(0, (operation(1, GROUP, 1, done=False),), collective_frames("all_reduce"))
+    found = diagnose(world(others, held)).verdict.cause
+    assert found is not None
+    assert found.id == cause

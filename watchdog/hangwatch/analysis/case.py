@@ -46,7 +46,9 @@ class Case:
 
     @property
     def onset_ns(self) -> int | None:
-        """When the oldest operation that a waiting rank is still in was enqueued; None where nobody recorded it."""
+        """When the oldest operation that a waiting rank is still in was enqueued; None where nobody recorded it, or waits."""
+        if self.blame.shape == "outlived":
+            return None  # what a rank was in when it died
         ranks = self.blame.waiting or self.blame.culprits
         return min((o.created_ns for r in ranks if r in self.views and (o := self.views[r].frontier)), default=None)
 

@@ -25,6 +25,7 @@ _SHARED = re.compile(
 _RESTS = re.compile(rf"{_SHARED.pattern}|\((?:threading|queue|selectors)\.py:|\(concurrent/futures/")
 _HELPERS = re.compile(r"\((?:.*/)?multiprocessing/(?:resource_tracker|forkserver)\.py:")
 _TAKES_LOCK = re.compile(r"\.acquire\(|: (?:async )?with\s+\w[\w.]*\s*(?:\(|:|,| as )|^\S*\bacquire \(logging/")
+_SYNCHRONIZED = "multiprocessing/synchronize.py"
 _WAITS = {
     "subprocess.py": ("wait", "_wait", "communicate", "_communicate", "_try_wait", "run", "call", "check_call", "check_output"),
     "multiprocessing/popen_": ("wait", "poll", "_launch"),
@@ -32,7 +33,7 @@ _WAITS = {
     "multiprocessing/pool.py": ("wait", "get", "next", "join"),
     "multiprocessing/connection.py": ("wait", "poll", "_recv", "recv", "recv_bytes"),
     "multiprocessing/queues.py": ("get",),
-    "multiprocessing/synchronize.py": ("wait", "wait_for"),
+    _SYNCHRONIZED: ("wait", "wait_for"),
     "torch/multiprocessing/spawn.py": ("join",),
 }  # fmt: skip
 POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
@@ -80,6 +81,8 @@ def child_stall(case: Case) -> Hypothesis | None:
         if frame is None:
             continue
         children = _children(view)
+        if not children and _SYNCHRONIZED in frame.file:
+            continue  # the other process may be another rank
         evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
         for child in children[:4]:
             where = f", in {child.stack[0]}" if child.stack else ""

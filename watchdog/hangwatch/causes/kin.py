@@ -21,7 +21,7 @@ from hangwatch.causes.observations import at_fork
 from hangwatch.causes.relations import Fork, condition_of
 from hangwatch.causes.turns import batch_loop
 
-#: What is taken for what, and how sure that makes us: a little more than of what says only that operations differ (0.4).
+#: What is taken for what, and how sure that makes us: mostly a little more than of what says only that operations differ (0.4).
 _SHARDED = (sharded.SHARDED_FORWARD, 0.43)
 _KIN: dict[str, tuple[tuple[Knowledge, float], ...]] = {
     parted.UNEVEN_INPUTS.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.RANK_CONDITIONAL, 0.41)),

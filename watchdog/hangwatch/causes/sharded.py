@@ -13,7 +13,7 @@ from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork
 from hangwatch.causes.parted import parted
 from hangwatch.causes.relations import CONDITIONS
-from hangwatch.causes.turns import begins_again
+from hangwatch.causes.turns import begins_again, in_backward
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame
 
@@ -47,7 +47,7 @@ def _decoding(path: Sequence[Frame]) -> Frame | None:
     Batches of an evaluation come from a ``for``; how long a ``while`` goes on, its outcome decides.
     """
     entry = next((i for i, f in enumerate(path) if _module((f,)) is not None and _module(path[i + 1 :]) is None), None)
-    if entry is None or any(bare(f) in {"backward", "_engine_run_backward"} for f in path[:entry]):
+    if entry is None or in_backward(path[:entry]):
         return None
     for index, frame in enumerate(path[entry:], entry):
         if is_program(frame) and any(b.kind == "while" for b in frame.blocks):

@@ -8,7 +8,7 @@ from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.observations import at_process, at_stack, standing
 from hangwatch.causes.threads import THREADS
 
-#: Where asyncio (CPython 3.9 to 3.14) waits for the next event: ``BaseEventLoop._run_once``.
+#: Where asyncio (CPython 3.11) waits for the next event: ``BaseEventLoop._run_once``.
 _EVENT_LOOP = "asyncio/base_events.py"
 _POLL_CALLS = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"})
 
