@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
@@ -150,6 +151,8 @@ def main() -> None:
         masked=options.fault == "masked", load_s=options.load_s,
     )  # fmt: skip
     OrderedTrainer(model=model, args=arguments, train_dataset=samples).train()
+    if dist.is_initialized():
+        dist.destroy_process_group()  # without it Gloo aborts now and then at the end of a process
 
 
 if __name__ == "__main__":
