@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.causes.frames import bare, by_rank, over_parameters
+from hangwatch.analysis.places import bare
+from hangwatch.causes.frames import by_rank, over_parameters
 from hangwatch.model.stacks import Frame
 
 

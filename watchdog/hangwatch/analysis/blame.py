@@ -10,7 +10,7 @@ from typing import Literal
 from hangwatch.analysis.alignment import History, Parting
 from hangwatch.analysis.endings import outlived
 from hangwatch.analysis.held import all_held
-from hangwatch.analysis.places import bare_name
+from hangwatch.analysis.places import bare
 from hangwatch.analysis.signatures import describe
 from hangwatch.analysis.sinks import find_sinks, has_circle
 from hangwatch.analysis.views import RankView
@@ -60,9 +60,7 @@ def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tup
 
 def _first_fork(views: Mapping[int, RankView], ranks: Sequence[int]) -> list[list[int]]:
     """The ranks by where their call paths part first, from the outermost frame on; the largest part comes first."""
-    paths = {
-        r: [(f.file, bare_name(f), f.line) for f in reversed(views[r].frames)] if r in views else [] for r in ranks
-    }
+    paths = {r: [(f.file, bare(f), f.line) for f in reversed(views[r].frames)] if r in views else [] for r in ranks}
     for depth in range(max(map(len, paths.values()), default=0)):
         parts: dict[tuple[str, str, int] | None, list[int]] = defaultdict(list)
         for rank, path in paths.items():

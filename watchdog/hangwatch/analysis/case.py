@@ -55,15 +55,13 @@ class Case:
     @property
     def still_since_ns(self) -> int | None:
         """Since when a waiting rank whose wait nobody recorded has stood still, by its samples."""
-        nobody_waits = self.blame.shape in {"held", "outlived"}
-        ranks = [r for r in self.blame.waiting or self.blame.culprits if r in self.views]
-        if nobody_waits:
-            ranks = [r for r, v in self.views.items() if not v.gone]
-        unrecorded = [self.views[r] for r in ranks if nobody_waits or self.views[r].frontier is None]
-        since = [ns for v in unrecorded if (ns := _still_since_ns(v)) is not None]
-        if nobody_waits:  # as long as one of them moved, the job went on
-            return max(since) if len(since) == len(unrecorded) else None
-        return min(since, default=None)
+        if self.blame.shape in {"held", "outlived"}:  # nobody waits; as long as one of them moved, the job went on
+            still = [_still_since_ns(v) for v in self.views.values() if not v.gone]
+            known = [ns for ns in still if ns is not None]
+            return max(known) if len(known) == len(still) else None
+        views = (self.views[r] for r in self.blame.waiting or self.blame.culprits if r in self.views)
+        since = (_still_since_ns(v) for v in views if v.frontier is None)
+        return min((ns for ns in since if ns is not None), default=None)
 
     def place(self, rank: int) -> str:
         """Where a rank waits, for people: ``all_gather in default_pg (number 12)``."""

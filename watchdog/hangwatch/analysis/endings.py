@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
-from hangwatch.analysis.places import bare_name
+from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.views import RankView
 from hangwatch.model.processes import ExitStatus
 from hangwatch.model.stacks import Frame
@@ -31,20 +31,20 @@ _BEGINNINGS = frozenset(
 
 def ending(frames: Sequence[Frame]) -> Frame | None:
     """The frame that shows a main thread ending: the outermost one is the interpreter's own exit, and no program is on it."""
-    child = _in(frames, "multiprocessing/process.py", "_bootstrap")
+    child = calls(frames, "multiprocessing/process.py", "_bootstrap")
     if child is not None:
         # Its program is what ``run`` calls; a module further out is how it was started, or its parent's.
         frames = frames[: list(frames).index(child)]
-        if _in(frames, "multiprocessing/process.py", "run") is not None:
+        if calls(frames, "multiprocessing/process.py", "run") is not None:
             return None
-    if not frames or any(bare_name(f) == "<module>" for f in frames):
+    if not frames or any(bare(f) == "<module>" for f in frames):
         return None
     for part, functions in _ENDINGS.items():
-        found = _in(frames, part, *functions)
+        found = calls(frames, part, *functions)
         if found is not None:
             return found
     # Hooks of ``atexit`` are called from C: what runs on a main thread under no module at all is one of them.
-    return frames[-1] if bare_name(frames[-1]) not in _BEGINNINGS and child is None else None
+    return frames[-1] if bare(frames[-1]) not in _BEGINNINGS and child is None else None
 
 
 def exit_of(view: RankView) -> ExitStatus | None:
@@ -74,8 +74,3 @@ def _seen(end: ExitStatus | None) -> TypeGuard[ExitStatus]:
 
 def _failed(end: ExitStatus) -> bool:
     return end.signal is not None or end.code != 0
-
-
-def _in(frames: Sequence[Frame], file_part: str, *functions: str) -> Frame | None:
-    """The deepest frame of these functions in a file whose path holds ``file_part``."""
-    return next((f for f in frames if file_part in f.file and bare_name(f) in functions), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hangwatch.analysis.places import bare_name
+from hangwatch.analysis.places import bare
 from hangwatch.analysis.views import RankView
 from hangwatch.model.stacks import Frame
 
@@ -33,7 +33,7 @@ _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 def find_lock_file(frames: Sequence[Frame]) -> Frame | None:
     """The frame in which a thread waits for a lock file, by the libraries that make such locks."""
     for part, names in _LOCK_FILES.items():
-        found = next((f for f in frames if part in f.file and bare_name(f) in names), None)
+        found = next((f for f in frames if part in f.file and bare(f) in names), None)
         if found is not None:
             return found
     return None

@@ -1,10 +1,10 @@
-"""Whose code a frame is: the user's, a framework's, or the interpreter's. Pure."""
+"""Which function a frame is of, and whose code: the user's, a framework's, or the interpreter's. Pure."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hangwatch.model.incident import SourceLine
 from hangwatch.model.stacks import Frame
@@ -33,9 +33,17 @@ def is_interpreter(frame: Frame) -> bool:
     return frame.file.startswith("<") or not frame.file or bool(_STDLIB.search(frame.file)) or _OURS in frame.file
 
 
-def bare_name(frame: Frame) -> str:
-    """The function without its class: py-spy qualifies names from Python 3.11 on, the flight recorder never does."""
+def bare(frame: Frame) -> str:
+    """The function's own name, ``_gpu_gather_one`` of ``_gpu_gather.<locals>._gpu_gather_one``.
+
+    py-spy qualifies names from Python 3.11 on, the flight recorder never does.
+    """
     return frame.function.rpartition(".")[2]
+
+
+def calls(frames: Iterable[Frame], file_part: str, *functions: str) -> Frame | None:
+    """The deepest frame in a file whose path holds ``file_part``, in one of the functions (none given: any)."""
+    return next((f for f in frames if file_part in f.file and (not functions or bare(f) in functions)), None)
 
 
 def package_of(frame: Frame) -> str | None:
@@ -66,7 +74,7 @@ def part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame | None, 
     """The outermost frames at which two call paths part: the same function at two lines, or two functions."""
     a, b = list(reversed(ours)), list(reversed(theirs))
     for left, right in zip(a, b, strict=False):
-        if (left.file, bare_name(left), left.line) != (right.file, bare_name(right), right.line):
+        if (left.file, bare(left), left.line) != (right.file, bare(right), right.line):
             return left, right
     depth = min(len(a), len(b))
     return (a[depth] if depth < len(a) else None), (b[depth] if depth < len(b) else None)

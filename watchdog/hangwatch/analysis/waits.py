@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import dropwhile, pairwise, takewhile
 from typing import Literal
 
+from hangwatch.analysis.places import bare
 from hangwatch.model.stacks import Frame
 
 WaitKind = Literal[
@@ -119,7 +120,7 @@ def _created(frame: Frame) -> tuple[tuple[int, ...], str]:
 
 def _takes_everyone(frame: Frame, members: Sequence[int]) -> bool:
     """Whether this frame of a group's creation waits for every rank, and not only for the members."""
-    name, told = frame.function.rpartition(".")[2], frame.locals or {}
+    name, told = bare(frame), frame.locals or {}
     if name == "_store_based_barrier":  # only with TORCH_DIST_INIT_BARRIER=1
         return _integer(frame, "rendezvous_count") != len(members)
     if name == "_new_group_with_tag":
@@ -135,7 +136,7 @@ def _creation(frames: Sequence[Frame]) -> Wait | None:
     It takes the members, where they make the connections among themselves. Which group it is, the innermost frame that
     tells says; where the list is too long to be seen, nobody knows who is awaited.
     """
-    made = [f for f in frames if f.function.rpartition(".")[2] in _CREATION]
+    made = [f for f in frames if bare(f) in _CREATION]
     if not made:
         return None
     told = [_created(f) for f in made]
@@ -198,7 +199,7 @@ def _wait_of_torch(frames: Sequence[Frame]) -> Wait | None:
     inside = list(takewhile(in_torch_distributed, frames))
     found = _creation(inside) or _pipelined(inside)
     for index, frame in enumerate(inside):
-        name = frame.function.rpartition(".")[2]
+        name = bare(frame)
         if name in {"init_process_group", "rendezvous", "_env_rendezvous_handler", "_create_c10d_store"}:
             return Wait("initialization", "init_process_group", frame, world_size=_world_size(frames))
         if found is not None and found.kind == "group_creation":
@@ -246,13 +247,13 @@ def read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
 
 def read_wait(frames: Sequence[Frame]) -> Wait | None:
     """What the thread with these frames (deepest first) waits for among other ranks, None if for none of them."""
-    top = [f for f in frames if f.function.rpartition(".")[2] not in _WRAPPERS or not in_torch_distributed(f)]
+    top = [f for f in frames if bare(f) not in _WRAPPERS or not in_torch_distributed(f)]
     if not top:
         return None
     told = _wait_of_torch(list(dropwhile(lambda f: any(part in f.file for part in _DISPATCH), top)))
     if told is not None:
         # Group creation and initialisation may hold other frames (contextlib, device mesh) above the torch ones.
-        outer = next((f for f in top if f.function.rpartition(".")[2] == "init_process_group"), None)
+        outer = next((f for f in top if bare(f) == "init_process_group"), None)
         if outer is None:
             return told
         return Wait("initialization", "init_process_group", outer, world_size=_world_size(top))
@@ -261,10 +262,10 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
         first.function.endswith("backward") and "torch/autograd" in first.file
     ):
         return Wait("backward", "backward", first)
-    if first.function.rpartition(".")[2] == "synchronize" and "torch/" in first.file:
+    if bare(first) == "synchronize" and "torch/" in first.file:
         return Wait("device", "synchronize", first)
     handle = next(dropwhile(lambda f: _NVTX in f.file, top), first)
-    if handle.function.rpartition(".")[2] == "wait" and any(part in handle.file for part in _DEEPSPEED):
+    if bare(handle) == "wait" and any(part in handle.file for part in _DEEPSPEED):
         return Wait("work", "wait", handle)
     line = first.source or ""
     if first.file.endswith(_LIGHTNING) and line == "self.barrier()":

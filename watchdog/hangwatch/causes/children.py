@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.places import is_interpreter
+from hangwatch.analysis.places import bare, calls, is_interpreter
 from hangwatch.analysis.views import RankView
-from hangwatch.causes.frames import bare, calls
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_process, at_stack, standing

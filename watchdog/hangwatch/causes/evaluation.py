@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import bare, calls
 from hangwatch.causes.forks import find_fork
-from hangwatch.causes.frames import bare, calls, site, where
+from hangwatch.causes.frames import site, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.endings import ending
+from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.views import RankView
 from hangwatch.analysis.waits import in_torch_distributed
-from hangwatch.causes.frames import bare, calls, where
+from hangwatch.causes.frames import where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_process, at_stack, standing

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from hangwatch.analysis.places import is_interpreter, package_of
+from hangwatch.analysis.places import bare, is_interpreter, package_of
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import short_path
 
@@ -34,16 +34,6 @@ _PARAMETER_LOOP = re.compile(
     r"param|grad|named_|module|layer|block|bucket|head|tensor|group|state_dict|weight|buffers|callback|hook|handler|plugin",
     re.IGNORECASE,
 )
-
-
-def bare(frame: Frame) -> str:
-    """The function's own name: ``_gpu_gather_one`` of ``_gpu_gather.<locals>._gpu_gather_one``."""
-    return frame.function.rpartition(".")[2]
-
-
-def calls(frames: Iterable[Frame], file_part: str, *functions: str) -> Frame | None:
-    """The deepest frame in a file whose path holds ``file_part``, in one of the functions (none given: any)."""
-    return next((f for f in frames if file_part in f.file and (not functions or bare(f) in functions)), None)
 
 
 def where(frame: Frame) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import bare
 from hangwatch.causes import groups, parted, sharded, skipping
 from hangwatch.causes.forks import find_fork
-from hangwatch.causes.frames import bare
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import Knowledge
 from hangwatch.causes.lookalikes import lookalikes
@@ -40,18 +40,22 @@ def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
     """The hypotheses, the surest first, and with them what the first may be taken for."""
     best = found[0]
     named = {h.knowledge.id for h in found}
-    alone = [h for h in lookalikes(case, best) if h.knowledge.id not in named]
-    if alone:
-        return tuple(sorted((*found, *alone), key=lambda h: -h.confidence))
+    others = lookalikes(case, best) or _parted_alike(case, best)
+    more = (h for h in others if h.knowledge.id not in named)
+    return tuple(sorted((*found, *more), key=lambda h: -h.confidence))
+
+
+def _parted_alike(case: Case, best: Hypothesis) -> list[Hypothesis]:
+    """What the surest may be taken for where ranks parted."""
     fork = find_fork(case) if best.knowledge.id in _KIN and _open(case, best) and parted.parted(case) else None
     if fork is None:
-        return tuple(found)
-    more = [
-        Hypothesis(knowledge, min(confidence, best.confidence - 0.01), said, at_fork(case, fork))
+        return []
+    evidence = at_fork(case, fork)
+    return [
+        Hypothesis(knowledge, min(confidence, best.confidence - 0.01), said, evidence)
         for knowledge, confidence in _KIN[best.knowledge.id]
-        if knowledge.id not in named and (said := _say(knowledge, fork)) is not None
+        if (said := _say(knowledge, fork)) is not None
     ]
-    return tuple(sorted((*found, *more), key=lambda h: -h.confidence))
 
 
 def _open(case: Case, best: Hypothesis) -> bool:

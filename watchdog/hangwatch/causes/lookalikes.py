@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.endings import exit_of
 from hangwatch.analysis.held import find_lock_file
+from hangwatch.analysis.places import calls
 from hangwatch.analysis.views import RankView
 from hangwatch.causes import children, lost, parted, straggling, stuck, threads, unknown
-from hangwatch.causes.frames import calls, where
+from hangwatch.causes.frames import where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import Knowledge
 from hangwatch.causes.observations import at_process, at_stack

@@ -46,16 +46,20 @@ class Loop:
     steps: Steps
 
     @property
+    def around(self) -> tuple[Block, ...]:
+        """The blocks around the line inside the loop, and the guards before it there."""
+        blocks = self.frame.blocks
+        return blocks[blocks.index(self.block) + 1 :] if self.block in blocks else ()
+
+    @property
     def conditions(self) -> tuple[Block, ...]:
         """The conditions inside the loop that the pending operation is under, those of called functions included.
 
         The ``else`` of a ``try`` is one.
         """
-        around = self.frame.blocks
-        own = around[around.index(self.block) + 1 :] if self.block in around else ()
         deeper = self.inside.path[: self.inside.path.index(self.frame)]
         below = (b for f in reversed(deeper) if is_program(f) for b in f.blocks)
-        return tuple(b for b in (*own, *below) if _is_condition(b) or (b.kind == "guard" and by_rank(b.text)))
+        return tuple(b for b in (*self.around, *below) if _is_condition(b) or (b.kind == "guard" and by_rank(b.text)))
 
     @property
     def ranked(self) -> Block | None:
@@ -104,8 +108,7 @@ class Loop:
         """A condition inside the loop under which the side past the loop has never called anything, though it has begun the very
         turn that the other is in: it was that condition, and not the turn, which it came by."""
         done = [o.frames or () for o in self.case.history.of(self.past.rank)] if self.mid_turn else []
-        around = self.frame.blocks[self.frame.blocks.index(self.block) + 1 :] if self.block in self.frame.blocks else ()
-        own = (b for b in around if b.kind in CONDITIONS and not of_the_turn(b, self.inside.path))
+        own = (b for b in self.around if b.kind in CONDITIONS and not of_the_turn(b, self.inside.path))
         return next((b for b in own if done and all(inside(frames, self.frame, b) is None for frames in done)), None)
 
     @property
@@ -165,8 +168,7 @@ class Loop:
         ]
         decisive = ((f, b) for f in deeper for b in reversed(f.blocks) if _is_condition(b) or b.kind == "guard")
         ways = [(f, b) for f, b in islice(decisive, 1) if b.kind == "guard" and b.text.endswith(" return")]
-        around = self.frame.blocks[self.frame.blocks.index(self.block) + 1 :]
-        ways += [(self.frame, b) for b in reversed(around) if b.kind == "guard" and b.text.endswith(" continue")]
+        ways += [(self.frame, b) for b in reversed(self.around) if b.kind == "guard" and b.text.endswith(" continue")]
         return next((way for frame, way in ways if not by_rank(way.text) and _on_data(frame, way)), None)
 
     @property

@@ -6,8 +6,9 @@ import re
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.endings import ending, exit_of
+from hangwatch.analysis.places import bare
 from hangwatch.analysis.views import RankView
-from hangwatch.causes.frames import bare, where
+from hangwatch.causes.frames import where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_kernel, at_process, at_stack

@@ -8,9 +8,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import bare, calls
 from hangwatch.causes.expressions import is_called_in_part
 from hangwatch.causes.forks import find_fork
-from hangwatch.causes.frames import bare, by_rank, calls, is_program, over_parameters, site, where
+from hangwatch.causes.frames import by_rank, is_program, over_parameters, site, where
 from hangwatch.causes.groups import in_point_to_point
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known

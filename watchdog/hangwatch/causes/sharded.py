@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.places import package_of
+from hangwatch.analysis.places import bare, calls, package_of
 from hangwatch.causes.forks import find_fork
-from hangwatch.causes.frames import bare, calls, is_program, where
+from hangwatch.causes.frames import is_program, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_fork
@@ -139,4 +139,4 @@ def _computing(path: Sequence[Frame]) -> Frame | None:
 
 def _is_entry(frame: Frame) -> bool:
     called = calls((frame,), "torch/nn/modules/module.py", "_call_impl")
-    return called is not None or bare(frame) in {"_engine_run_backward", "backward"}
+    return called is not None or in_backward((frame,))

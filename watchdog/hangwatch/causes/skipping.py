@@ -147,10 +147,9 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
         return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
     if turns is not None and turns.fewer > 0 and not turns.breaks:
         return None  # it had fewer
-    around = loop.frame.blocks
-    guards = [b for b in around[around.index(loop.block) + 1 :] if b.kind == "guard"]
+    guards = [b for b in loop.around if b.kind == "guard"]
     below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
-    inner = [*around[around.index(loop.block) + 1 :], *(b for f in below if f != loop.frame for b in f.blocks)]
+    inner = [*loop.around, *(b for f in below if f != loop.frame for b in f.blocks)]
     unsynced = next((b for b in inner if b.kind == "with" and "no_sync" in b.text), None)
     if not guards and unsynced is not None:
         said = (

@@ -9,8 +9,9 @@ from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.endings import ending
+from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.views import RankView
-from hangwatch.causes.frames import bare, calls, function_of, where
+from hangwatch.causes.frames import function_of, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_process, at_stack

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.held import FILE_CALLS, find_lock_file, is_terminal
-from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.places import calls, user_frame
 from hangwatch.analysis.views import RankView
-from hangwatch.causes.frames import calls
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_process, at_stack, looked_at, standing

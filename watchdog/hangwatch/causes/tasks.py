@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.frames import bare, calls
+from hangwatch.analysis.places import bare, calls
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.observations import at_process, at_stack, standing
 from hangwatch.causes.threads import THREADS

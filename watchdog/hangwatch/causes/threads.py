@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.endings import ending
-from hangwatch.analysis.places import is_interpreter, package_of
+from hangwatch.analysis.places import bare, calls, is_interpreter, package_of
 from hangwatch.analysis.views import RankView
 from hangwatch.analysis.waits import in_torch_distributed
 from hangwatch.causes.children import POOLS, waits_for_child
-from hangwatch.causes.frames import bare, calls, is_program, where
+from hangwatch.causes.frames import is_program, where
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
 from hangwatch.causes.observations import at_process, at_stack, standing

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
-from hangwatch.causes.frames import bare, calls, function_of, is_program, over_parameters, site
+from hangwatch.analysis.places import bare, calls
+from hangwatch.causes.frames import function_of, is_program, over_parameters, site
 from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Block, Frame
 
