@@ -29,22 +29,15 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "causes"), str(ROOT / 
 
 from simulated import Node  # noqa: E402
 
-from hangwatch.agent.fleet import FEWEST_OPERATIONS, OPERATIONS_IN_ALL, name_channel  # noqa: E402
-from hangwatch.agent.fleet_link import EXPIRY_S  # noqa: E402
-from hangwatch.agent.fleet_merge import shift, shorten  # noqa: E402
-from hangwatch.agent.fleet_wire import WIRE_VERSION, Answer, Notice, decode, encode  # noqa: E402
-from hangwatch.agent.memory import collect_less_often  # noqa: E402
+from hangwatch.agent.fleet.link import EXPIRY_S  # noqa: E402
+from hangwatch.agent.fleet.member import FEWEST_OPERATIONS, OPERATIONS_IN_ALL, name_channel  # noqa: E402
+from hangwatch.agent.fleet.merge import shift, shorten  # noqa: E402
+from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, Notice, decode, encode  # noqa: E402
+from hangwatch.agent.host.memory import collect_less_often  # noqa: E402
 from hangwatch.exchange.redis import RedisExchange  # noqa: E402
 from hangwatch.model.capture import Capture, Job, RankCapture  # noqa: E402
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation  # noqa: E402
-from hangwatch.model.digest import (  # noqa: E402
-    DIGEST_VERSION,
-    Digest,
-    DigestGroup,
-    DigestProgress,
-    DigestRank,
-    encode_digest,
-)
+from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank, encode_digest  # noqa: E402  # noqa: E402
 from hangwatch.model.packing import Packed, pack  # noqa: E402
 from recorded import load  # noqa: E402
 

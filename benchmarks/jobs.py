@@ -8,7 +8,7 @@ from dumps import START_NS, Layout, enqueued, program
 
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
-from hangwatch.sources.flight_entries import split_name
+from hangwatch.sources.flight.entries import split_name
 
 _MINUTE_NS = 60_000_000_000
 

@@ -9,8 +9,8 @@ import resource
 import sys
 import time
 
-from hangwatch.agent.document import make_incident
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.document import make_incident
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.stacks import Frame
 from hangwatch.outputs.stack_tree import merge_stacks
 from jobs import capture_of

@@ -24,7 +24,7 @@ from statistics import median
 import msgspec
 
 from hangwatch.demos import Scenario, find_scenario
-from hangwatch.outputs.bundle import list_incidents
+from hangwatch.outputs.bundle.bundle import list_incidents
 
 #: Those whose onset a recorder dates: five that are proven, two that are not.
 _DEFAULT = (

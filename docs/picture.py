@@ -13,8 +13,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from hangwatch.outputs.bundle import read_bundle
-from hangwatch.outputs.verdict import print_verdict
+from hangwatch.outputs.bundle.bundle import read_bundle
+from hangwatch.outputs.terminal.verdict import print_verdict
 
 
 def main() -> None:

@@ -26,10 +26,10 @@ from hangs import hang_of_many, history_of, view_of
 from watched_runs import find_bundles
 
 from hangwatch.demos import ENVIRONMENT, find_scenario
-from hangwatch.outputs.bundle import write_bundle
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.page import Page
-from hangwatch.outputs.server import start_server
+from hangwatch.outputs.bundle.bundle import write_bundle
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.server import start_server
 from support import JobRunner
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.agent.document import ended, make_incident
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.document import ended, make_incident
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankIdentity
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.bundle.bundle import write_bundle
 
 _CAPTURE = Path(__file__).parents[1] / "fixtures" / "captures" / "group_order.json"
 

@@ -13,10 +13,10 @@ from bundles_on_disk import make_bundle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.actions import Actor, Decision, decide, policy_for
-from hangwatch.agent.settings import Policy, Settings
+from hangwatch.agent.incidents.actions import Actor, Decision, decide, policy_for
+from hangwatch.config.settings import Policy, Settings
 from hangwatch.model.incident import Incident, Kind, Verdict
-from hangwatch.outputs.handling import read_handling
+from hangwatch.outputs.push.audit import read_handling
 
 Severity = Literal["info", "warning", "critical"]
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from hangwatch.agent.tick import UNANSWERED_LOOKS, JobWatch
+from hangwatch.agent.job.watch import UNANSWERED_LOOKS, JobWatch
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.causes.diagnosis import Diagnosis, diagnose
+from hangwatch.diagnosis.verdict import Diagnosis, diagnose
 from hangwatch.model.collectives import Group
 from hangwatch.model.incident import Incident
 from hangwatch.model.stacks import Frame

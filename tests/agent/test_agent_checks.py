@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.agent.check import Check
-from hangwatch.agent.checks_exchange import check_exchange, judge_redis, judge_store
-from hangwatch.agent.checks_node import (
+from hangwatch.doctor.check import Check
+from hangwatch.doctor.exchange import check_exchange, judge_redis, judge_store
+from hangwatch.doctor.node import (
     check_clock,
     check_proc,
     check_ptrace,

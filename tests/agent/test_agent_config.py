@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.config import ConfigError, parse_config, read_config
-from hangwatch.agent.errors import UserError
-from hangwatch.agent.settings import LogSettings, Policy, Receivers, Retention, Settings
+from hangwatch.config.errors import UserError
+from hangwatch.config.settings import LogSettings, Policy, Receivers, Retention, Settings
+from hangwatch.config.toml import ConfigError, parse_config, read_config
 
 WHOLE = """
 state_dir = "/var/lib/hangwatch"

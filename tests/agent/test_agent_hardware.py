@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.document import asked_of_nodes
-from hangwatch.agent.hardware import add_hardware, mark_killed
+from hangwatch.agent.capturing.hardware import add_hardware, mark_killed
+from hangwatch.diagnosis.document import asked_of_nodes
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.devices import Gpu, KernelEvent, NodeFacts
 from hangwatch.model.processes import ExitStatus, ProcessSample
-from hangwatch.sources import node
-from hangwatch.sources.node import NodeWatch
-from hangwatch.sources.rank_processes import RankProcess, in_first_pid_namespace, read_rank_process, uses_nccl
+from hangwatch.sources.discovery.rank_processes import RankProcess, in_first_pid_namespace, read_rank_process, uses_nccl
+from hangwatch.sources.hardware import registry as node
+from hangwatch.sources.hardware.registry import NodeWatch
 
 OURSELVES = RankIdentity(0, os.getpid(), 0.0)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent import tick
-from hangwatch.agent.tick import JobWatch
+from hangwatch.agent.job import watch as tick
+from hangwatch.agent.job.watch import JobWatch
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
-from hangwatch.sources.found_jobs import FoundJob
+from hangwatch.sources.discovery.found_jobs import FoundJob
 
 SECOND_NS = 1_000_000_000
 BEGAN_S = 1_000_000.0

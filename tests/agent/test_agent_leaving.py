@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hangwatch.agent import capture
+from hangwatch.agent.capturing import capture
 from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, Operation

@@ -13,7 +13,7 @@ from support import SOURCE_ROOT
 #: Holds memory in many threads at once, and counts the heaps by glibc's own account of them (malloc_info(3)).
 _THREADS = """
 import ctypes, sys, threading
-from hangwatch.agent.memory import bound_heaps, give_back
+from hangwatch.agent.host.memory import bound_heaps, give_back
 
 if sys.argv[1] == "bounded":
     bound_heaps()

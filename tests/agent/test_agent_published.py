@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.health import Ledger
+from hangwatch.agent.capturing.source_health import Ledger
 from hangwatch.agent.published import group_label
 from hangwatch.model.beats import BeatGroup
 from hangwatch.model.text import format_members
-from hangwatch.sources import permission
-from hangwatch.sources.permission import check_stacks
+from hangwatch.sources.stacks import permission
+from hangwatch.sources.stacks.permission import check_stacks
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_process_that_may_not_be_read_is_found_before_a_hang() -> None:
     """Without permission the reason and the repair are known as soon as the rank is."""
     code = (
         "import os, sys\n"
-        "from hangwatch.sources import permission\n"
+        "from hangwatch.sources.stacks import permission\n"
         "permission.find_pyspy = lambda: 'py-spy'  # where it is installed this user may not be able to look\n"
         "os.setgid(65534); os.setuid(65534)\n"
         "(gap,) = permission.check_stacks([int(sys.argv[1])]).values()\n"

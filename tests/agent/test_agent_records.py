@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hangwatch.agent import capture
+from hangwatch.agent.capturing import capture
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, RankIdentity
 

@@ -15,13 +15,13 @@ import pytest
 from bundles_on_disk import make_bundle, recorded_capture
 from rich.console import Console
 
-from hangwatch.agent.reopening import Hold, find_left_open
+from hangwatch.agent.incidents.reopen import Hold, find_left_open
+from hangwatch.agent.job.suspicion import Pulse
 from hangwatch.agent.service import Service
-from hangwatch.agent.settings import Settings
-from hangwatch.agent.suspicion import Pulse
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.config.settings import Settings
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankIdentity
-from hangwatch.outputs.bundle import read_bundle
+from hangwatch.outputs.bundle.bundle import read_bundle
 
 NODE = os.uname().nodename
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.tick import JobWatch
-from hangwatch.agent.told import tell_nobody
+from hangwatch.agent.incidents.record import tell_nobody
+from hangwatch.agent.job.watch import JobWatch
 from hangwatch.model.capture import Job, RankIdentity
-from hangwatch.sources.found_jobs import FoundJob
+from hangwatch.sources.discovery.found_jobs import FoundJob
 
 JOB = Job("job", 2)
 

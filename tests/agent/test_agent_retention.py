@@ -11,8 +11,8 @@ from bundles_on_disk import make_bundle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.retention import StoredBundle, choose_expired, sweep
-from hangwatch.agent.settings import Retention
+from hangwatch.agent.incidents.retention import StoredBundle, choose_expired, sweep
+from hangwatch.config.settings import Retention
 from hangwatch.outputs.archive import Archive
 
 _DAY_S = 86400.0

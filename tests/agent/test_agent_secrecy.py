@@ -11,8 +11,8 @@ import psutil
 import pytest
 from bundles_on_disk import recorded_capture
 
-from hangwatch.agent import secrecy
-from hangwatch.agent.secrecy import hide_in_capture, hide_secrets, secret_values
+from hangwatch.agent.capturing import redact as secrecy
+from hangwatch.agent.capturing.redact import hide_in_capture, hide_secrets, secret_values
 from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack

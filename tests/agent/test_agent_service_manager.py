@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.service_manager import ServiceManager, parse_service_manager, take_service_manager
-from hangwatch.agent.told import tell_nobody
-from hangwatch.agent.watch import Agent
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.sources.discovery import Discovery, RankFinder
+from hangwatch.agent.host.systemd import ServiceManager, parse_service_manager, take_service_manager
+from hangwatch.agent.incidents.record import tell_nobody
+from hangwatch.agent.node_agent import Agent
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.sources.discovery.ranks import Discovery, RankFinder
 
 
 def _heard(end: socket.socket) -> list[bytes]:

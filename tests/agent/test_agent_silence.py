@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.silence import SilenceWatch
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.agent.job.silent_failure import SilenceWatch
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Job
 from hangwatch.model.incident import Incident
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainingSeries, TrainingSetup
-from hangwatch.outputs.bundle import read_bundle
+from hangwatch.outputs.bundle.bundle import read_bundle
 
 NAN = math.nan
 SETUP = TrainingSetup(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangwatch.agent.suspicion import FIRST_SPACING_S, SPARE_LOOK_S, Suspector, read_pulse
+from hangwatch.agent.job.suspicion import FIRST_SPACING_S, SPARE_LOOK_S, Suspector, read_pulse
 from hangwatch.analysis.patience import Cadence
 from hangwatch.model.beats import Beat, BeatGroup
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from hangwatch.agent.telemetry import TrainingTelemetry
+from hangwatch.agent.job.telemetry import TrainingTelemetry
 from hangwatch.model.capture import RankIdentity
 from support import wait_for
 

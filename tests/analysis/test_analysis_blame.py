@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Job
 from hangwatch.model.collectives import Group
 from hangwatch.model.stacks import Frame

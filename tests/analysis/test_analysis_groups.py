@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.analysis.alignment import mixed_groups
 from hangwatch.analysis.case import build_case
-from hangwatch.analysis.waits import read_wait
+from hangwatch.analysis.operations.alignment import mixed_groups
+from hangwatch.analysis.ranks.waits import read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.stacks import Frame

@@ -7,7 +7,7 @@ import pytest
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import Cadence, fixed_patience
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.stacks import Frame
 from worlds import rank, world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.analysis.motion import read_motion, still_since_ns
+from hangwatch.analysis.ranks.motion import read_motion, still_since_ns
 from hangwatch.model.stacks import Block, Frame
 from worlds import NOW_NS, SECOND_NS, collective_frames, rank
 

@@ -10,12 +10,12 @@ import pytest
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.analysis.views import view_rank
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.analysis.ranks.views import view_rank
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import FlightRecord
 from hangwatch.model.stacks import Frame, StackSample
-from hangwatch.sources.flight_recorder import parse_flight
+from hangwatch.sources.flight.recorder import parse_flight
 from nccl_dumps import nccl_dump, nccl_entry
 from worlds import NOW_NS, rank, world
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.analysis.views import view_rank
+from hangwatch.analysis.ranks.views import view_rank
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.stacks import Frame
 from worlds import TORCH, rank

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.analysis.runs import Told, choose_run, join
+from hangwatch.analysis.training.runs import Told, choose_run, join
 from hangwatch.model.telemetry import LoggedStep
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangwatch.analysis.alignment import History
 from hangwatch.analysis.case import build_case
-from hangwatch.analysis.lanes import condense, first_after, first_difference, lanes_of
-from hangwatch.analysis.signatures import signature
-from hangwatch.analysis.sinks import find_sinks
+from hangwatch.analysis.operations.alignment import History
+from hangwatch.analysis.operations.histories import condense, first_after, first_difference, lanes_of
+from hangwatch.analysis.operations.signatures import signature
+from hangwatch.analysis.waiting.sinks import find_sinks
 from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operation, in_flight
 from worlds import NOW_NS, operation, rank, world
 

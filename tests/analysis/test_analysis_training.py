@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.analysis.training import FIRST_KEPT, LAST_KEPT, Ledger, Pace, make_series
+from hangwatch.analysis.training.series import FIRST_KEPT, LAST_KEPT, Ledger, Pace, make_series
 from hangwatch.model.telemetry import LoggedStep
 
 

@@ -11,14 +11,14 @@ sys.path.extend(str(Path(__file__).resolve().parents[1] / part) for part in ("ca
 
 from examples import with_text
 
-from hangwatch.agent.document import make_incident
 from hangwatch.analysis.progress import live_job
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.document import make_incident
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import GroupFront, LiveView
-from hangwatch.outputs.history import History
+from hangwatch.outputs.web.history import History
 from recorded import load
 from replicas import enlarged
 

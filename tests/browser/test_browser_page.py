@@ -15,11 +15,11 @@ from hangwatch.demos import find_scenario
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveView
-from hangwatch.outputs.bundle import write_bundle
-from hangwatch.outputs.history import History
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.page import Page
-from hangwatch.outputs.server import start_server
+from hangwatch.outputs.bundle.bundle import write_bundle
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.web.history import History
+from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.server import start_server
 from support import JobRunner
 
 _SUMMARY = "document.querySelector('.banner .summary')?.textContent"

@@ -11,7 +11,7 @@ from hangs import hang_of_eight, hang_of_many
 
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.bundle.bundle import write_bundle
 
 
 @pytest.mark.asyncio

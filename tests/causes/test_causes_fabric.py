@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.devices import Absence, Gpu, KernelEvent, NodeFacts, Port, RasProblem, RasReport
 from hangwatch.model.incident import Verdict
 from hangwatch.model.processes import ExitStatus, ProcessSample
 from hangwatch.model.stacks import Frame
-from hangwatch.sources.flight_recorder import parse_flight
+from hangwatch.sources.flight.recorder import parse_flight
 from nccl_dumps import nccl_dump, nccl_entry
 from worlds import NOW_NS, SECOND_NS, rank, world
 

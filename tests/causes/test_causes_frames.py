@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hangwatch.analysis.divergence.frames import by_rank, over_parameters
 from hangwatch.analysis.places import bare
-from hangwatch.causes.frames import by_rank, over_parameters
 from hangwatch.model.stacks import Frame
 
 

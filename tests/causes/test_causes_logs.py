@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.errors import UserError
-from hangwatch.agent.postmortem import read_evidence
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.config.errors import UserError
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Verdict
+from hangwatch.postmortem.evidence import read_evidence
 
 LOGS = Path(__file__).with_name("logs")
 #: Training that tells no loss of its own leaves nothing to judge.

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.analysis.waits import read_wait
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import Frame
 from recorded import load

@@ -28,7 +28,8 @@ IDS = sorted(path.stem for path in PAGES.glob("*.md") if path != INDEX)
 
 def stated() -> dict[str, set[str]]:
     """The ids of the causes that each module's rules may name."""
-    modules = [importlib.import_module(f"{causes.__name__}.{m.name}") for m in pkgutil.iter_modules(causes.__path__)]
+    found = pkgutil.walk_packages(causes.__path__, f"{causes.__name__}.")
+    modules = [importlib.import_module(m.name) for m in found]
     return {m.__name__: {v.id for v in vars(m).values() if isinstance(v, Knowledge)} for m in modules}
 
 

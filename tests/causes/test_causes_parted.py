@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from scenarios import recording
 from scenarios.catalogue import load_catalogue
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangwatch.causes.diagnosis import diagnose
 from hangwatch.causes.registry import RULES
+from hangwatch.diagnosis.verdict import diagnose
 from recorded import NAMES, load, renamed, without
 
 PARTS = ("rank", "stacks", "flight", "progress", "processes", "sources", "sites")

@@ -10,7 +10,7 @@ import pytest
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes import registry
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from recorded import NAMES, load
 
 #: Name of the capture -> kind, culprits, and the cause that comes first.

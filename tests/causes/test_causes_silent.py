@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trainings import RECORDED, ZERO2, cause_of, judge, read_lines, recorded, series, steps
 
-from hangwatch.analysis.learning import EVIDENCE_STEPS, read_learning
-from hangwatch.causes.training_diagnosis import diagnose_training
+from hangwatch.analysis.training.learning import EVIDENCE_STEPS, read_learning
+from hangwatch.diagnosis.training import diagnose_training
 from hangwatch.model.telemetry import LoggedStep, RankSteps, TrainerSettings, TrainingSeries
 
 NAN, INF = math.nan, math.inf

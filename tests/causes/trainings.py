@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from hangwatch.causes.training_diagnosis import TrainingDiagnosis, diagnose_training
+from hangwatch.diagnosis.training import TrainingDiagnosis, diagnose_training
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
 
 RECORDED = Path(__file__).with_name("trainings")

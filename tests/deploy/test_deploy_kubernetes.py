@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from hangwatch.agent.config import read_config
+from hangwatch.config.toml import read_config
 
 KUBERNETES = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 DOCKER = KUBERNETES.parent / "docker"

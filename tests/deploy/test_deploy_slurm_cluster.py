@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.bundle import list_incidents
+from hangwatch.outputs.bundle.bundle import list_incidents
 from support import LONG_S, SOURCE_ROOT, JobRunner, find_free_port, is_launcher_variable, wait_for
 
 SLURM = Path(__file__).resolve().parents[2] / "deploy" / "slurm"

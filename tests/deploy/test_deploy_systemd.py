@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.config import read_config
-from hangwatch.agent.settings import LogSettings, Settings
+from hangwatch.config.settings import LogSettings, Settings
+from hangwatch.config.toml import read_config
 
 SYSTEMD = Path(__file__).resolve().parents[2] / "systemd"
 UNIT = SYSTEMD / "hangwatch.service"

@@ -13,7 +13,7 @@ from typing import Any
 from hosts import Host, Network
 from watched_runs import find_bundles, read_incident
 
-from hangwatch.agent.directories import probe_environment
+from hangwatch.config.directories import probe_environment
 from hangwatch.model.incident import Incident
 from support import JOBS, SOURCE_ROOT, Job, JobRunner, wait_for
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hangwatch.agent.capture import Trail, capture_job
+from hangwatch.agent.capturing.capture import Trail, capture_job
 from hangwatch.model.capture import Job, RankIdentity
 from support import JobRunner, wait_for
 

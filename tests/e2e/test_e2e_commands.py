@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from watched_runs import find_bundles, read_incident
 
-from hangwatch.agent.check import Check
 from hangwatch.cli.status import StatusRow
 from hangwatch.demos import SCENARIOS, find_scenario
+from hangwatch.doctor.check import Check
 from hangwatch.model.incident import Incident
 from support import SOURCE_ROOT, Job, JobRunner, wait_for
 

@@ -18,8 +18,8 @@ from watched_runs import captures_total, find_bundles, read_incident, torchrun
 
 from hangwatch.demos import find_scenario
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.bundle import read_bundle
-from hangwatch.outputs.handling import read_handling
+from hangwatch.outputs.bundle.bundle import read_bundle
+from hangwatch.outputs.push.audit import read_handling
 from support import JOBS, SOURCE_ROOT, Job, JobRunner, wait_for
 
 _HANGWATCH = f"{sys.executable} -m hangwatch"

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from watched_runs import find_bundles, read_incident, read_url, torchrun
 
-from hangwatch.outputs.handling import read_handling
+from hangwatch.outputs.push.audit import read_handling
 from support import JOBS, LONG_S, SOURCE_ROOT, Job, JobRunner, is_alive, wait_for
 
 _LAST_PID = Path("/proc/sys/kernel/ns_last_pid")

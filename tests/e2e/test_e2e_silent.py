@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from watched_runs import find_bundles, read_incident, torchrun
 
-from hangwatch.agent.errors import EXIT_STOPPED
+from hangwatch.config.errors import EXIT_STOPPED
 from support import JOBS, JobRunner
 
 _ENVIRONMENT = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from watched_runs import torchrun
 
-from hangwatch.agent.errors import EXIT_STOPPED
+from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.demos import find_scenario
 from support import JOBS, LONG_S, SOURCE_ROOT, JobRunner, wait_for
 

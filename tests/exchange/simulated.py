@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.agent.fleet import JobFleet, name_channel
-from hangwatch.agent.fleet_merge import shift
-from hangwatch.agent.tick import JobWatch
+from hangwatch.agent.fleet.member import JobFleet, name_channel
+from hangwatch.agent.fleet.merge import shift
+from hangwatch.agent.job.watch import JobWatch
 from hangwatch.exchange.protocol import Exchange
 from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, RankCapture
 from hangwatch.model.incident import Incident
-from hangwatch.sources.found_jobs import FoundJob
+from hangwatch.sources.discovery.found_jobs import FoundJob
 
 #: The beat of the tests: ticks come as often.
 TICK_S = 0.1

@@ -10,8 +10,8 @@ import pytest
 import redis
 from servers import RedisServer
 
-from hangwatch.agent import checks_exchange
-from hangwatch.agent.checks_exchange import check_exchange
+from hangwatch.doctor import exchange as checks_exchange
+from hangwatch.doctor.exchange import check_exchange
 from support import JobRunner, find_free_port
 
 

@@ -12,10 +12,12 @@ import pytest
 from servers import RedisServer
 from simulated import Node, run_until, spread_ranks
 
-from hangwatch.agent import fleet_incident, fleet_link, fleet_members
-from hangwatch.agent.reopening import LeftOpen
+from hangwatch.agent.fleet import link as fleet_link
+from hangwatch.agent.fleet import peers as fleet_members
+from hangwatch.agent.fleet import shared_incident as fleet_incident
+from hangwatch.agent.incidents.reopen import LeftOpen
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.exchange.local import LocalExchange
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.redis import RedisExchange

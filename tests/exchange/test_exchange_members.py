@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.fleet import name_channel
-from hangwatch.agent.fleet_members import FORGET_S, LEFT_S, SILENT_S, UNKNOWN_SILENT_S, Members
+from hangwatch.agent.fleet.member import name_channel
+from hangwatch.agent.fleet.peers import FORGET_S, LEFT_S, SILENT_S, UNKNOWN_SILENT_S, Members
 from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestRank, encode_digest
 
 MINUTES_NS = 7 * 60 * 10**9

@@ -18,11 +18,11 @@ from hangwatch.sources.dumps.decode import UnknownContentError, decode_content
 from hangwatch.sources.dumps.gathering import gather
 from hangwatch.sources.dumps.limits import bounded_memory
 from hangwatch.sources.dumps.pyspy_text import parse_pyspy_text
-from hangwatch.sources.kernel_log import parse_line, parse_records
-from hangwatch.sources.pickles import FlightFormatError, load_pickle
-from hangwatch.sources.ras_json import RasFormatError, parse_status_json
-from hangwatch.sources.ras_text import parse_status_text
-from hangwatch.sources.stacks import StackFormatError
+from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
+from hangwatch.sources.hardware.kernel_log import parse_line, parse_records
+from hangwatch.sources.ras.ras_json import RasFormatError, parse_status_json
+from hangwatch.sources.ras.ras_text import parse_status_text
+from hangwatch.sources.stacks.samples import StackFormatError
 from ras_server import rank, report_json, report_text
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.model.live import GroupFront, LiveJob, LiveView
-from hangwatch.outputs.history import History
+from hangwatch.outputs.web.history import History
 
 
 def view(at_s: float, *jobs: str, groups: int = 1, front: int = 5) -> LiveView:

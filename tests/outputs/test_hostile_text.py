@@ -15,14 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
+from hangwatch.outputs.bundle.speedscope import encode_speedscope
 from hangwatch.outputs.html.live import lay_out, render_parts
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.metrics_view import GroupMetrics, IncidentMetrics, JobMetrics, MetricsView, RankMetrics
-from hangwatch.outputs.rank_table import render_view
-from hangwatch.outputs.report import render_report
-from hangwatch.outputs.speedscope import encode_speedscope
+from hangwatch.outputs.html.report import render_report
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.metrics.view import GroupMetrics, IncidentMetrics, JobMetrics, MetricsView, RankMetrics
 from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
-from hangwatch.outputs.verdict import print_verdict
+from hangwatch.outputs.terminal.rank_table import render_view
+from hangwatch.outputs.terminal.verdict import print_verdict
 
 #: Joiners, without which emoji and some scripts fall apart, and our own line breaks.
 _KEPT = frozenset("\u200c\u200d\n")

@@ -12,11 +12,11 @@ import pytest
 from examples import hang_capture, hang_incident
 
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
-from hangwatch.outputs.access import TokenError, read_token
-from hangwatch.outputs.bundle import write_bundle
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.page import Page
-from hangwatch.outputs.server import start_server
+from hangwatch.outputs.bundle.bundle import write_bundle
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.web.access import TokenError, read_token
+from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.server import start_server
 
 T = TypeVar("T")
 SECRET = "0123456789abcdef"  # noqa: S105  # of the test alone

@@ -11,8 +11,8 @@ from typing import TypeVar
 import aiohttp
 import pytest
 
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.server import RunningServer, ServerError, parse_listen, start_server
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.web.server import RunningServer, ServerError, parse_listen, start_server
 
 T = TypeVar("T")
 

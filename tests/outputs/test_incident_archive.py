@@ -10,7 +10,7 @@ from examples import hang_capture, hang_incident
 
 from hangwatch.outputs import archive
 from hangwatch.outputs.archive import Archive
-from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.bundle.bundle import write_bundle
 
 
 def test_incidents_are_listed_the_newest_first_and_followed(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
-from hangwatch.outputs.bundle import BundleError, list_incidents, read_bundle, write_bundle
+from hangwatch.outputs.bundle.bundle import BundleError, list_incidents, read_bundle, write_bundle
 
 TEXT = st.text(max_size=12) | st.sampled_from(["", "größe", "\x1b[31m", "\u202e", "日本\x00", '"\\\n', "🚀"])
 INTS = st.integers(0, 2**62)
@@ -297,7 +297,7 @@ from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 import msgspec
 from examples import hang_capture, hang_incident
-from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.bundle.bundle import write_bundle
 at_ns = 0
 while True:
     at_ns += 1

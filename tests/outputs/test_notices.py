@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.notices import RECEIVERS, SHORTEST_S, Notice, alertmanager_body, slack_body, webhook_body
+from hangwatch.outputs.push.notices import RECEIVERS, SHORTEST_S, Notice, alertmanager_body, slack_body, webhook_body
 
 NOW = datetime(2026, 5, 28, 20, 27, tzinfo=timezone.utc)
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "rules" / "hangwatch.rules.yml"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from examples import hang_incident
 
-from hangwatch.outputs.notices import Notice
-from hangwatch.outputs.outbox import LONGEST_RETRY_S, Outbox
+from hangwatch.outputs.push.notices import Notice
+from hangwatch.outputs.push.outbox import LONGEST_RETRY_S, Outbox
 
 
 def notice(id: str = "one", ended_at: str | None = None) -> Notice:

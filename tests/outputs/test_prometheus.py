@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.metrics_ranks import PAIRS_LIMIT, RANKS_LIMIT
-from hangwatch.outputs.metrics_view import (
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.metrics.ranks import PAIRS_LIMIT, RANKS_LIMIT
+from hangwatch.outputs.metrics.view import (
     AgentMetrics,
     GroupMetrics,
     IncidentMetrics,

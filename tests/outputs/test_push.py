@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from examples import hang_incident
 
-from hangwatch.outputs.push import Push, PushError, Target, parse_target
+from hangwatch.outputs.push.senders import Push, PushError, Target, parse_target
 from support import find_free_port
 
 SECRET = "s3cret-part"  # noqa: S105  # what must not be seen

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
-from hangwatch.outputs.rank_table import render_view
+from hangwatch.outputs.terminal.rank_table import render_view
 
 
 def printed(view: LiveView, *, height: int | None = None, width: int = 160, colour: bool = False) -> str:

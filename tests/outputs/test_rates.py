@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch.model.live import LiveView
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.page import Page
-from hangwatch.outputs.rates import Rate
-from hangwatch.outputs.server import start_server
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.rates import Rate
+from hangwatch.outputs.web.server import start_server
 
 TOKEN = "0123456789abcdef"  # noqa: S105  # of the test alone
 

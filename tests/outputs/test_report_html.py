@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.outputs.archive import IncidentSummary
-from hangwatch.outputs.bundle import write_bundle
+from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.html.cells import render_cells
 from hangwatch.outputs.html.elements import short_command
-from hangwatch.outputs.html.fronts import FrontPoint
+from hangwatch.outputs.html.group_progress import FrontPoint
 from hangwatch.outputs.html.live import lay_out, render_parts
+from hangwatch.outputs.html.report import render_report
 from hangwatch.outputs.html.stacks import render_stacks
-from hangwatch.outputs.report import render_report
 from hangwatch.outputs.stack_tree import merge_stacks
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "causes"))
 
-from hangwatch.agent.document import make_incident
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.document import make_incident
+from hangwatch.diagnosis.verdict import diagnose
 from recorded import NAMES, load
 
 HOSTILE = (

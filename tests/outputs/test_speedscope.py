@@ -13,7 +13,7 @@ import pytest
 from examples import hang_capture, hang_incident
 
 from hangwatch.model.capture import Capture
-from hangwatch.outputs.speedscope import encode_speedscope
+from hangwatch.outputs.bundle.speedscope import encode_speedscope
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "causes"))
 

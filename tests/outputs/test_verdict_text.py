@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from hangwatch.model.incident import Incident, SourceLine, Verdict
-from hangwatch.outputs.verdict import print_verdict
+from hangwatch.outputs.terminal.verdict import print_verdict
 
 GOLDEN = Path(__file__).parent / "golden"
 BUNDLE = Path("/var/lib/hangwatch/incidents/20260528-202637-7c1f")

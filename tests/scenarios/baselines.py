@@ -20,10 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.agent.directories import make_run_dir, probe_environment, remove_run_dir
+from hangwatch.config.directories import make_run_dir, probe_environment, remove_run_dir
 from hangwatch.model.beats import Beat
-from hangwatch.sources.beats import BeatReader
-from hangwatch.sources.flight_transport import fetch_dump
+from hangwatch.sources.beats.files import BeatReader
+from hangwatch.sources.flight.transport import fetch_dump
 from scenarios.catalogue import HERE, Entry
 from support import SOURCE_ROOT, Job, JobRunner, wait_for
 

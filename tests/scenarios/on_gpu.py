@@ -18,11 +18,11 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.model.capture import Gap, RankIdentity
-from hangwatch.sources.flight_pipe import dump_paths, fetch_by_pipe
-from hangwatch.sources.node import NodeWatch
-from hangwatch.sources.nvml import Gpus, read_gpus
-from hangwatch.sources.rank_processes import read_rank_process, uses_nccl
-from hangwatch.sources.ras import parse_address
+from hangwatch.sources.discovery.rank_processes import read_rank_process, uses_nccl
+from hangwatch.sources.flight.pipe import dump_paths, fetch_by_pipe
+from hangwatch.sources.hardware.nvml import Gpus, read_gpus
+from hangwatch.sources.hardware.registry import NodeWatch
+from hangwatch.sources.ras.report import parse_address
 from scenarios.__main__ import main as run_scenarios
 from scenarios.catalogue import load_catalogue
 from support import JobRunner, find_free_port

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.bundle import read_bundle
+from hangwatch.outputs.bundle.bundle import read_bundle
 from neutral import neutral
 from scenarios.catalogue import HERE, Entry
 from scenarios.judging import Judgement, judge_verdict

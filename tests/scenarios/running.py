@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hangwatch.outputs.bundle import list_incidents
+from hangwatch.outputs.bundle.bundle import list_incidents
 from scenarios.catalogue import Entry
 from scenarios.judging import Run
 from support import ROOM, JobRunner, wait_for

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from recorded import renamed
 from replicas import enlarged, has_peers

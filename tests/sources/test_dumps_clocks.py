@@ -15,9 +15,9 @@ from dump_jobs import BEGAN_NS, dump, entry, world
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangwatch.agent.postmortem import read_evidence
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Verdict
+from hangwatch.postmortem.evidence import read_evidence
 from hangwatch.sources.dumps.clocks import estimate_skews
 from hangwatch.sources.dumps.contents import Content
 from hangwatch.sources.dumps.gathering import Gathered, gather

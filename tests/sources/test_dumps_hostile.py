@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hangwatch.sources.dumps.contents import UNPACKED_FACTOR
 from hangwatch.sources.dumps.decode import RankDump, StackDump, UnknownContentError, decode_content
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, MEMORY_FLOOR_BYTES
-from hangwatch.sources.pickles import FlightFormatError
-from hangwatch.sources.stacks import StackFormatError
+from hangwatch.sources.flight.pickles import FlightFormatError
+from hangwatch.sources.stacks.samples import StackFormatError
 
 WHOLE = pickle.dumps(straggling(2, 1)[0], protocol=2)
 _OPCODES = bytes(range(0x80, 0x99)) + b"()].}]0123BCDFGIJKLMNPQRSTUVXabcdeghijlopqrstu"
@@ -127,8 +127,8 @@ _MEASURE = """
 import sys
 from hangwatch.sources.dumps.decode import UnknownContentError, decode_content
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, MEMORY_FLOOR_BYTES
-from hangwatch.sources.pickles import FlightFormatError
-from hangwatch.sources.stacks import StackFormatError
+from hangwatch.sources.flight.pickles import FlightFormatError
+from hangwatch.sources.stacks.samples import StackFormatError
 import resource
 data = sys.stdin.buffer.read()
 now = lambda name: next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(name)) << 10

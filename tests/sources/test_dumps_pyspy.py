@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.postmortem import read_evidence
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.postmortem.evidence import read_evidence
 
 CAPTURES = Path(__file__).resolve().parents[1] / "fixtures" / "pyspy"
 

@@ -21,12 +21,12 @@ from dump_jobs import BEGAN_NS, dump, entry, steps, straggling, world
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangwatch.agent.errors import UserError
-from hangwatch.agent.postmortem import Evidence, read_evidence
-from hangwatch.analysis.blame import Blame
 from hangwatch.analysis.case import build_case
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.analysis.waiting.blame import Blame
+from hangwatch.config.errors import UserError
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
+from hangwatch.postmortem.evidence import Evidence, read_evidence
 from hangwatch.sources.dumps.contents import Content
 from hangwatch.sources.dumps.gathering import gather
 

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
-from hangwatch.sources.beats import BeatReader, remove_leftovers
-from hangwatch.sources.proc import read_stat
+from hangwatch.sources.beats.files import BeatReader, remove_leftovers
+from hangwatch.sources.proc.files import read_stat
 from support import wait_for
 
 

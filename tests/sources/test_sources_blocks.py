@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.sources.blocks import SourceTree
+from hangwatch.sources.stacks.blocks import SourceTree
 
 SOURCE = """
 def main(rank):

@@ -7,11 +7,11 @@ import sys
 
 import psutil
 
-from hangwatch.agent.children import add_child_stacks
+from hangwatch.agent.capturing.children import add_child_stacks
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
-from hangwatch.sources.locals import describe_group
-from hangwatch.sources.processes import sample_process
+from hangwatch.sources.proc.samples import sample_process
+from hangwatch.sources.stacks.locals import describe_group
 from support import JobRunner, wait_for
 
 FORKING = """

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from hangwatch.model.stacks import StackSample
-from hangwatch.sources.blocks import SourceTree
-from hangwatch.sources.stacks import sample_stacks
+from hangwatch.sources.stacks.blocks import SourceTree
+from hangwatch.sources.stacks.samples import sample_stacks
 from support import JobRunner, wait_for
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import DeepSpeedSettings
-from hangwatch.sources.deepspeed_config import (
+from hangwatch.sources.training.deepspeed_config import (
     ConfigError,
     find_given,
     parse_deepspeed_config,
@@ -23,7 +23,7 @@ from hangwatch.sources.deepspeed_config import (
     parse_version,
     read_deepspeed_config,
 )
-from hangwatch.sources.versions import parse_maps, read_versions
+from hangwatch.sources.training.versions import parse_maps, read_versions
 from support import JobRunner
 
 #: The machine may be slow; the examples are the same each time.

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from hangwatch.model.beats import Beat
-from hangwatch.sources.discovery import Discovery, RankFinder, find_ranks
-from hangwatch.sources.found_jobs import FoundJob
-from hangwatch.sources.proc import node_name, read_stat
+from hangwatch.sources.discovery.found_jobs import FoundJob
+from hangwatch.sources.discovery.ranks import Discovery, RankFinder, find_ranks
+from hangwatch.sources.proc.files import node_name, read_stat
 from support import Job, JobRunner, wait_for
 
 PROGRAM = Path(__file__).resolve().parent / "rank_program.py"

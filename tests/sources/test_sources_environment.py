@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.sources.launchers import name_launcher
-from hangwatch.sources.rank_environment import claim_rank, identify_job, parse_environ
+from hangwatch.sources.discovery.launchers import name_launcher
+from hangwatch.sources.discovery.rank_environment import claim_rank, identify_job, parse_environ
 
 TORCHRUN = {
     "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "29500",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hangwatch.model.devices import NodeFacts, Port
-from hangwatch.sources.fabric_ports import FabricPorts
+from hangwatch.sources.hardware.fabric_ports import FabricPorts
 
 
 def write_port(root: Path, device: str = "mlx5_0", port: int = 1, **files: str) -> None:

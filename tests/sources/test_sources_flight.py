@@ -13,16 +13,10 @@ from hypothesis import strategies as st
 
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress
-from hangwatch.sources.flight_entries import parse_peer, split_name
-from hangwatch.sources.flight_groups import parse_ranks
-from hangwatch.sources.flight_recorder import (
-    FlightFormatError,
-    load_pickle,
-    merge_flights,
-    parse_flight,
-    progress_of,
-)
-from hangwatch.sources.flight_transport import parse_http_body
+from hangwatch.sources.flight.entries import parse_peer, split_name
+from hangwatch.sources.flight.groups import parse_ranks
+from hangwatch.sources.flight.recorder import FlightFormatError, load_pickle, merge_flights, parse_flight, progress_of
+from hangwatch.sources.flight.transport import parse_http_body
 
 NVRX = Path(__file__).resolve().parents[3] / "shared" / "data" / "nvrx-fr"
 

@@ -19,8 +19,8 @@ import pytest
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.model.collectives import FlightRecord
-from hangwatch.sources.beats import BeatReader
-from hangwatch.sources.flight_recorder import fetch_flight, progress_of
+from hangwatch.sources.beats.files import BeatReader
+from hangwatch.sources.flight.recorder import fetch_flight, progress_of
 from support import SOURCE_ROOT, JobRunner, wait_for
 
 PROGRAM = Path(__file__).resolve().parent / "flight_program.py"

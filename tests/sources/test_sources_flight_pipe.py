@@ -13,8 +13,8 @@ import pytest
 
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.collectives import FlightRecord
-from hangwatch.sources.flight_pipe import dump_paths, fetch_by_pipe, find_version, pipe_path, ring
-from hangwatch.sources.rank_processes import RankProcess, parse_namespace_pid, parse_uid, read_rank_process
+from hangwatch.sources.discovery.rank_processes import RankProcess, parse_namespace_pid, parse_uid, read_rank_process
+from hangwatch.sources.flight.pipe import dump_paths, fetch_by_pipe, find_version, pipe_path, ring
 from nccl_dumps import nccl_dump, nccl_entry
 from support import JobRunner
 

@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.devices import KernelEvent, NodeFacts
-from hangwatch.sources import kernel_log
-from hangwatch.sources.kernel_log import KernelLog, name_ranks, normal_bus_id, parse_line, parse_records, read_records
-from hangwatch.sources.rank_processes import RankProcess
+from hangwatch.sources.discovery.rank_processes import RankProcess
+from hangwatch.sources.hardware import kernel_log
+from hangwatch.sources.hardware.kernel_log import (
+    KernelLog,
+    name_ranks,
+    normal_bus_id,
+    parse_line,
+    parse_records,
+    read_records,
+)
 
 FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "kernel" / "oom_kill.kmsg"
 #: The forms of NVIDIA's "XID Errors" (r570) and "Fabric Manager" guide, and what reports of users show of them.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.sources.locals import MAX_DESCRIPTION_CHARS, describe_local
+from hangwatch.sources.stacks.locals import MAX_DESCRIPTION_CHARS, describe_local
 
 #: Nothing of ours contains this; it stands for what a user would not want to see leave.
 PRIVATE = "Zqx"

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
-from hangwatch.sources.node_beats import NodeBeats
-from hangwatch.sources.proc import inner_pid, read_stat, view_of
-from hangwatch.sources.process_table import ProbedProcess
+from hangwatch.sources.beats.node_beats import NodeBeats
+from hangwatch.sources.discovery.process_table import ProbedProcess
+from hangwatch.sources.proc.files import inner_pid, read_stat, view_of
 from support import wait_for
 
 UID = os.getuid()

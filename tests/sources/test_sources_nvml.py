@@ -9,8 +9,8 @@ from nvml_driver import Driver, FakeGpu
 
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.devices import Gpu, NodeFacts
-from hangwatch.sources.nvml import Gpus
-from hangwatch.sources.rank_processes import RankProcess
+from hangwatch.sources.discovery.rank_processes import RankProcess
+from hangwatch.sources.hardware.nvml import Gpus
 
 
 def process(rank: int, pid: int, local_rank: int | None = None, **variables: str) -> RankProcess:
@@ -107,7 +107,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
     def absent() -> object:
         raise ModuleNotFoundError("No module named 'pynvml'")
 
-    monkeypatch.setattr("hangwatch.sources.nvml._DEVICES", tmp_path)
+    monkeypatch.setattr("hangwatch.sources.hardware.nvml._DEVICES", tmp_path)
     assert isinstance(Gpus(absent).look([]), NodeFacts)
     (tmp_path / "nvidia0").touch()
     found = Gpus(absent).look([])

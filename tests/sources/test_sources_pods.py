@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.sources.pods import name_job, parse_labels
-from hangwatch.sources.rank_environment import POD_JOB, identify_job
+from hangwatch.sources.discovery.pods import name_job, parse_labels
+from hangwatch.sources.discovery.rank_environment import POD_JOB, identify_job
 
 #: As pkg/fieldpath FormatMap (Kubernetes 1.31) writes it: sorted, one a line, quoted by strconv.Quote.
 LABELS = """app="train"

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.devices import NodeFacts
-from hangwatch.sources import ras
-from hangwatch.sources.rank_processes import RankProcess
-from hangwatch.sources.ras import Ras, RasError, map_ranks, parse_address
-from hangwatch.sources.ras_json import RasFormatError, parse_status_json
-from hangwatch.sources.ras_text import parse_status_text
+from hangwatch.sources.discovery.rank_processes import RankProcess
+from hangwatch.sources.ras import report as ras
+from hangwatch.sources.ras.ras_json import RasFormatError, parse_status_json
+from hangwatch.sources.ras.ras_text import parse_status_text
+from hangwatch.sources.ras.report import Ras, RasError, map_ranks, parse_address
 from ras_server import missing, rank, report_json, report_text, serve
 from support import find_free_port
 

@@ -14,9 +14,9 @@ import pytest
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.stacks import StackSample, ThreadStack
-from hangwatch.sources import stacks
-from hangwatch.sources.source_lines import SourceLines
-from hangwatch.sources.stacks import StackFormatError, explain_failure, parse_pyspy, sample_stacks
+from hangwatch.sources.stacks import samples as stacks
+from hangwatch.sources.stacks.samples import StackFormatError, explain_failure, parse_pyspy, sample_stacks
+from hangwatch.sources.stacks.source_lines import SourceLines
 from support import Job, JobRunner, wait_for
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "stacks"

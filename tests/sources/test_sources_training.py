@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch.analysis.training import Ledger
+from hangwatch.analysis.training.series import Ledger
 from hangwatch.model.telemetry import VALUES, DeepSpeedSettings, LoggedStep
-from hangwatch.sources.training.deepspeed_words import parse_deepspeed_words
 from hangwatch.sources.training.follow import Follower
-from hangwatch.sources.training.formats import parse_line
+from hangwatch.sources.training.lines.deepspeed_config import parse_deepspeed_words
+from hangwatch.sources.training.lines.formats import parse_line
 from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LINE_LIMIT_BYTES, PIECE_BYTES, LogStream
 from hangwatch.sources.training.tensorboard import EventStream, masked_crc

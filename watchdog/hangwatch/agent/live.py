@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from hangwatch.agent.job.watch import JobWatch
 from hangwatch.agent.published import rank_state
-from hangwatch.agent.tick import JobWatch
 from hangwatch.analysis.progress import live_job
 from hangwatch.model.beats import Beat
 from hangwatch.model.live import LiveJob, LiveView

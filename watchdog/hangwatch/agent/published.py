@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from hangwatch.agent.tick import JobWatch
-from hangwatch.agent.told import Told
+from hangwatch.agent.incidents.record import Told
+from hangwatch.agent.job.watch import JobWatch
 from hangwatch.analysis.progress import group_label, word_state
 from hangwatch.model.beats import Beat
-from hangwatch.outputs.metrics_view import GroupMetrics, IncidentMetrics, JobMetrics, RankMetrics
+from hangwatch.outputs.metrics.view import GroupMetrics, IncidentMetrics, JobMetrics, RankMetrics
 
 
 def job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobMetrics:

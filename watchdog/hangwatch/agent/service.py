@@ -15,26 +15,26 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from hangwatch.agent.actions import Actor, policy_for
-from hangwatch.agent.launch import end_job
-from hangwatch.agent.log import Voice
-from hangwatch.agent.memory import bound_heaps, collect_less_often, give_back
-from hangwatch.agent.reopening import find_left_open
-from hangwatch.agent.retention import sweep
-from hangwatch.agent.service_manager import ServiceManager
-from hangwatch.agent.settings import Receivers, Settings
-from hangwatch.agent.watch import Agent
+from hangwatch.agent.host.launch import end_job
+from hangwatch.agent.host.log import Voice
+from hangwatch.agent.host.memory import bound_heaps, collect_less_often, give_back
+from hangwatch.agent.host.systemd import ServiceManager
+from hangwatch.agent.incidents.actions import Actor, policy_for
+from hangwatch.agent.incidents.reopen import find_left_open
+from hangwatch.agent.incidents.retention import sweep
+from hangwatch.agent.node_agent import Agent
+from hangwatch.config.settings import Receivers, Settings
 from hangwatch.exchange.opening import parse_exchange
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.access import read_token
-from hangwatch.outputs.handling import FILE as HANDLING
-from hangwatch.outputs.metrics import Metrics
-from hangwatch.outputs.metrics_view import ReceiverMetrics
-from hangwatch.outputs.page import Page
-from hangwatch.outputs.push import Push, Target, parse_target
-from hangwatch.outputs.server import RunningServer, parse_listen, start_server
-from hangwatch.outputs.verdict import print_verdict
-from hangwatch.sources.beats import remove_leftovers
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.metrics.view import ReceiverMetrics
+from hangwatch.outputs.push.audit import FILE as HANDLING
+from hangwatch.outputs.push.senders import Push, Target, parse_target
+from hangwatch.outputs.terminal.verdict import print_verdict
+from hangwatch.outputs.web.access import read_token
+from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.server import RunningServer, parse_listen, start_server
+from hangwatch.sources.beats.files import remove_leftovers
 
 #: How often we look for bundles that have to go, and for files of ranks that have gone; besides, after every incident.
 _SWEEP_PERIOD_S = 300.0

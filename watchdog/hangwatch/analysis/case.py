@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
-from hangwatch.analysis.alignment import History
-from hangwatch.analysis.blame import Blame, assign_blame
-from hangwatch.analysis.held import is_held
-from hangwatch.analysis.motion import still_since_ns
+from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.places import source_lines
-from hangwatch.analysis.views import RankView, view_ranks
-from hangwatch.analysis.waitfor import build_graph
-from hangwatch.analysis.waitgraph import WaitGraph, describe_waits
+from hangwatch.analysis.ranks.file_locks import is_held
+from hangwatch.analysis.ranks.motion import still_since_ns
+from hangwatch.analysis.ranks.views import RankView, view_ranks
+from hangwatch.analysis.waiting.blame import Blame, assign_blame
+from hangwatch.analysis.waiting.edges import build_graph
+from hangwatch.analysis.waiting.graph import WaitGraph, describe_waits
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import SourceLine

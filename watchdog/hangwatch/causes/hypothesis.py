@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.training_case import TrainingCase
+from hangwatch.analysis.training.case import TrainingCase
 from hangwatch.causes.knowledge import Knowledge
 from hangwatch.model.incident import Cause, Evidence
 

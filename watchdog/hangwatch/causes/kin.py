@@ -11,26 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.find import find_fork
+from hangwatch.analysis.divergence.iterations import batch_loop
+from hangwatch.analysis.divergence.relate import Fork, condition_of
 from hangwatch.analysis.places import bare
-from hangwatch.causes import groups, parted, sharded, skipping
-from hangwatch.causes.forks import find_fork
+from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import Knowledge
 from hangwatch.causes.lookalikes import lookalikes
-from hangwatch.causes.observations import at_fork
-from hangwatch.causes.relations import Fork, condition_of
-from hangwatch.causes.turns import batch_loop
+from hangwatch.causes.rules import diverged, groups, sharded, skipped
 
 #: What is taken for what, and how sure that makes us: mostly a little more than of what says only that operations differ (0.4).
 _SHARDED = (sharded.SHARDED_FORWARD, 0.43)
 _KIN: dict[str, tuple[tuple[Knowledge, float], ...]] = {
-    parted.UNEVEN_INPUTS.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.RANK_CONDITIONAL, 0.41)),
-    skipping.SKIPPED.id: (_SHARDED, (parted.RANK_CONDITIONAL, 0.42), (parted.UNEVEN_INPUTS, 0.41)),
-    parted.RANK_CONDITIONAL.id: (_SHARDED, (skipping.SKIPPED, 0.42), (parted.UNEVEN_INPUTS, 0.41)),
-    sharded.SHARDED_FORWARD.id: ((parted.RANK_CONDITIONAL, 0.42), (skipping.SKIPPED, 0.41)),
-    sharded.GENERATE.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),
-    parted.MISMATCH.id: ((parted.RANK_CONDITIONAL, 0.38), (skipping.SKIPPED, 0.37)),
-    groups.P2P.id: ((parted.UNEVEN_INPUTS, 0.4), (parted.RANK_CONDITIONAL, 0.39)),
+    diverged.UNEVEN_INPUTS.id: (_SHARDED, (skipped.SKIPPED, 0.42), (diverged.RANK_CONDITIONAL, 0.41)),
+    skipped.SKIPPED.id: (_SHARDED, (diverged.RANK_CONDITIONAL, 0.42), (diverged.UNEVEN_INPUTS, 0.41)),
+    diverged.RANK_CONDITIONAL.id: (_SHARDED, (skipped.SKIPPED, 0.42), (diverged.UNEVEN_INPUTS, 0.41)),
+    sharded.SHARDED_FORWARD.id: ((diverged.RANK_CONDITIONAL, 0.42), (skipped.SKIPPED, 0.41)),
+    sharded.GENERATE.id: ((diverged.RANK_CONDITIONAL, 0.38), (skipped.SKIPPED, 0.37)),
+    diverged.MISMATCH.id: ((diverged.RANK_CONDITIONAL, 0.38), (skipped.SKIPPED, 0.37)),
+    groups.P2P.id: ((diverged.UNEVEN_INPUTS, 0.4), (diverged.RANK_CONDITIONAL, 0.39)),
 }
 #: From here on the picture has decided.
 _DECIDED = 0.85
@@ -46,8 +46,8 @@ def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
 
 
 def _parted_alike(case: Case, best: Hypothesis) -> list[Hypothesis]:
-    """What the surest may be taken for where ranks parted."""
-    fork = find_fork(case) if best.knowledge.id in _KIN and _open(case, best) and parted.parted(case) else None
+    """What the surest may be taken for where ranks diverged."""
+    fork = find_fork(case) if best.knowledge.id in _KIN and _open(case, best) and diverged.parted(case) else None
     if fork is None:
         return []
     evidence = at_fork(case, fork)
@@ -59,7 +59,7 @@ def _parted_alike(case: Case, best: Hypothesis) -> list[Hypothesis]:
 
 
 def _open(case: Case, best: Hypothesis) -> bool:
-    """Whether the picture leaves open why the ranks parted."""
+    """Whether the picture leaves open why the ranks diverged."""
     if best.knowledge is groups.P2P:
         named = [case.views[r] for r in case.blame.culprits if r in case.views]
         return not any(groups.in_point_to_point(view) for view in named)
@@ -69,11 +69,11 @@ def _open(case: Case, best: Hypothesis) -> bool:
 def _say(knowledge: Knowledge, fork: Fork) -> str | None:
     """What would have happened; None where there is nothing in the paths that could have made it happen."""
     ranks = f"rank {fork.mine.rank} or rank {fork.theirs.rank}"
-    if knowledge is skipping.SKIPPED:
+    if knowledge is skipped.SKIPPED:
         return (
             f"It may be that {ranks} left out a collective earlier: by a caught exception, a `continue` or a `return`."
         )
-    if knowledge is parted.RANK_CONDITIONAL:
+    if knowledge is diverged.RANK_CONDITIONAL:
         block = condition_of(fork.mine) or condition_of(fork.theirs)
         which = f", such as `{block.text}` (line {block.line})," if block is not None else ""
         return f"It may be that {ranks} is where it is by a condition{which} that does not hold on every rank."

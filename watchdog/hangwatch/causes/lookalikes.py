@@ -11,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.endings import exit_of
-from hangwatch.analysis.held import find_lock_file
+from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.divergence.iterations import batch_loop
 from hangwatch.analysis.places import calls
-from hangwatch.analysis.views import RankView
-from hangwatch.causes import children, lost, parted, straggling, stuck, threads, unknown
-from hangwatch.causes.frames import where
+from hangwatch.analysis.ranks.file_locks import find_lock_file
+from hangwatch.analysis.ranks.shutdown import exit_of
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.causes.evidence import at_process, at_stack
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import Knowledge
-from hangwatch.causes.observations import at_process, at_stack
-from hangwatch.causes.turns import batch_loop
+from hangwatch.causes.rules import children, diverged, lost, straggling, stuck, threads, unknown
 
 _LOADING = "torch/utils/data/"
 
@@ -140,8 +140,8 @@ def _looks_again(_: Case, view: RankView) -> str | None:
 
 _LOOKALIKES: dict[str, tuple[_Lookalike, ...]] = {
     lost.EARLY_EXIT.id: (
-        _Lookalike(parted.UNEVEN_INPUTS, 0.4, _data_ended),
-        _Lookalike(parted.RANK_CONDITIONAL, 0.35, _left_by_itself),
+        _Lookalike(diverged.UNEVEN_INPUTS, 0.4, _data_ended),
+        _Lookalike(diverged.RANK_CONDITIONAL, 0.35, _left_by_itself),
         _Lookalike(lost.RAISED, 0.3, _raised),
     ),
     lost.DIED.id: (_Lookalike(lost.RAISED, 0.4, _raised),),

@@ -8,29 +8,28 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.training_case import TrainingCase
-from hangwatch.causes import (
+from hangwatch.analysis.training.case import TrainingCase
+from hangwatch.causes.hypothesis import Hypothesis, Rule, TrainingRule
+from hangwatch.causes.kin import with_kin
+from hangwatch.causes.rules import (
     children,
+    diverged,
     evaluation,
     failing,
     groups,
+    hardware,
     lost,
-    nobody,
     nodes,
-    nonfinite,
-    parted,
     sharded,
-    skipping,
+    skipped,
     straggling,
     stuck,
     tasks,
     tensors,
     threads,
     unknown,
-    unlabelled,
 )
-from hangwatch.causes.hypothesis import Hypothesis, Rule, TrainingRule
-from hangwatch.causes.kin import with_kin
+from hangwatch.causes.training import nonfinite, unlabelled
 
 RULES: tuple[Rule, ...] = (
     stuck.debugger,
@@ -52,23 +51,23 @@ RULES: tuple[Rule, ...] = (
     threads.thread_stall,
     tasks.task_stall,
     evaluation.tuple_labels,
-    parted.checkpoint,
+    diverged.checkpoint,
     sharded.generate_length,
     sharded.sharded_forward,
     groups.inversion,
     groups.creation,
     groups.point_to_point,
-    parted.conditional,
-    parted.uneven_inputs,
-    skipping.skipped,
+    diverged.conditional,
+    diverged.uneven_inputs,
+    skipped.skipped,
     tensors.tensors,
-    parted.mismatch,
+    diverged.mismatch,
     straggling.compiling,
     straggling.rank0_work,
     straggling.straggler,
     straggling.busy_loop,
-    nobody.failed_device,
-    nobody.fabric,
+    hardware.failed_device,
+    hardware.fabric,
     unknown.unknown,
 )
 

@@ -12,15 +12,15 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
-from hangwatch.agent.directories import default_state_dir, prepare_state_dir, shared_run_dir
-from hangwatch.agent.errors import UserError
+from hangwatch.agent.host.systemd import ServiceManager, take_service_manager
 from hangwatch.agent.service import Service
-from hangwatch.agent.service_manager import ServiceManager, take_service_manager
-from hangwatch.agent.settings import Settings
 from hangwatch.cli.common import StateDir, stderr_console
 from hangwatch.cli.receivers import Alertmanager, Slack, Webhook
 from hangwatch.cli.settings import Config, ExchangeOption, JobOption, StallAfter, combine
-from hangwatch.outputs.push import PushError
+from hangwatch.config.directories import default_state_dir, prepare_state_dir, shared_run_dir
+from hangwatch.config.errors import UserError
+from hangwatch.config.settings import Settings
+from hangwatch.outputs.push.senders import PushError
 
 log = logging.getLogger("hangwatch")
 

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from hangwatch.agent.config import read_config
-from hangwatch.agent.settings import Receivers, Settings
 from hangwatch.cli.common import Json, print_json, stdout_console
-from hangwatch.exchange.opening import hide_password, parse_exchange
-from hangwatch.outputs.access import read_token
-from hangwatch.outputs.push import parse_target
-from hangwatch.outputs.server import parse_listen
+from hangwatch.config.settings import Receivers, Settings
+from hangwatch.config.toml import read_config
+from hangwatch.exchange.opening import parse_exchange
+from hangwatch.exchange.protocol import hide_password
+from hangwatch.outputs.push.senders import parse_target
+from hangwatch.outputs.web.access import read_token
+from hangwatch.outputs.web.server import parse_listen
 
 
 def check_config(

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from hangwatch.model.incident import HANG_KINDS, Incident
-from hangwatch.outputs.files import encode
+from hangwatch.outputs.bundle.files import encode
 
 #: Exit statuses of ``diagnose`` and ``dump``; nothing usable is a ``UserError``.
 EXIT_HEALTHY = 0

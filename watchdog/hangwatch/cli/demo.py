@@ -15,10 +15,10 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
-from hangwatch.agent.errors import EXIT_STOPPED, UserError
 from hangwatch.cli.common import stdout_console
+from hangwatch.config.errors import EXIT_STOPPED, UserError
 from hangwatch.demos import DEFAULT, SCENARIOS, Scenario, find_scenario
-from hangwatch.outputs.bundle import list_incidents
+from hangwatch.outputs.bundle.bundle import list_incidents
 
 #: A demo that takes longer than this has failed to show what it should.
 _LIMIT_S = 120.0

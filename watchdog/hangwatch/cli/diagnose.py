@@ -9,14 +9,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from hangwatch.agent.document import make_incident
-from hangwatch.agent.postmortem import read_evidence
-from hangwatch.causes.diagnosis import diagnose as diagnose_capture
 from hangwatch.cli.common import Format, hang_status, print_json, stdout_console
 from hangwatch.cli.progress import progress_bar
+from hangwatch.diagnosis.document import make_incident
+from hangwatch.diagnosis.verdict import diagnose as diagnose_capture
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.report import render_report
-from hangwatch.outputs.verdict import print_verdict
+from hangwatch.outputs.html.report import render_report
+from hangwatch.outputs.terminal.verdict import print_verdict
+from hangwatch.postmortem.evidence import read_evidence
 
 _PATH = (
     "An incident's bundle, flight-recorder dumps or py-spy's stacks: a folder, one file, or an archive of them. "

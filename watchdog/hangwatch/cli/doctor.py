@@ -8,10 +8,10 @@ from typing import Annotated, Optional
 import typer
 from rich.text import Text
 
-from hangwatch.agent.check import Check
-from hangwatch.agent.checks import run_checks
 from hangwatch.cli.common import Json, StateDir, print_json, stdout_console
 from hangwatch.cli.settings import Config, ExchangeOption, combine
+from hangwatch.doctor.check import Check
+from hangwatch.doctor.checks import run_checks
 from hangwatch.outputs.sanitize import clean
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("--", "yellow"), "failed": ("no", "red")}

@@ -9,22 +9,22 @@ from typing import Annotated, Optional
 import msgspec
 import typer
 
-from hangwatch.agent.capture import add_call_sites, capture_job
-from hangwatch.agent.directories import default_state_dir, prepare_state_dir
-from hangwatch.agent.document import make_incident
-from hangwatch.agent.errors import UserError
-from hangwatch.agent.hardware import add_hardware
-from hangwatch.agent.nodeview import look_around
-from hangwatch.causes.diagnosis import diagnose
+from hangwatch.agent.capturing.capture import add_call_sites, capture_job
+from hangwatch.agent.capturing.hardware import add_hardware
 from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr_console, stdout_console
 from hangwatch.cli.settings import WithValues
+from hangwatch.config.directories import default_state_dir, prepare_state_dir
+from hangwatch.config.errors import UserError
+from hangwatch.diagnosis.document import make_incident
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.incident import DUMP_SUFFIX, Incident
-from hangwatch.outputs.bundle import write_bundle
-from hangwatch.outputs.verdict import print_verdict
-from hangwatch.sources.found_jobs import FoundJob
-from hangwatch.sources.node import NodeWatch
-from hangwatch.sources.node_beats import NodeBeats
+from hangwatch.outputs.bundle.bundle import write_bundle
+from hangwatch.outputs.terminal.verdict import print_verdict
+from hangwatch.sources.beats.node_beats import NodeBeats
+from hangwatch.sources.discovery.found_jobs import FoundJob
+from hangwatch.sources.hardware.registry import NodeWatch
+from hangwatch.sources.node_view import look_around
 
 #: Without a history, what stands still for all of a look of this length counts: a step may well take two seconds.
 _SAMPLES = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 
-from hangwatch.agent.directories import probe_environment, shared_run_dir
 from hangwatch.cli.common import Json, print_json
+from hangwatch.config.directories import probe_environment, shared_run_dir
 
 
 def env(json: Json = False) -> None:

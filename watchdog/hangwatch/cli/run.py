@@ -11,23 +11,23 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
-from hangwatch.agent.directories import (
+from hangwatch.agent.host.launch import end_tree, exit_status, pass_signals, start_command, wait_for_command
+from hangwatch.agent.service import Service
+from hangwatch.cli.common import StateDir, stderr_console
+from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook
+from hangwatch.cli.settings import EXCHANGE_VARIABLE, Config, ExchangeOption, JobOption, StallAfter, WithValues, combine
+from hangwatch.config.directories import (
     default_state_dir,
     make_run_dir,
     prepare_state_dir,
     probe_environment,
     remove_run_dir,
 )
-from hangwatch.agent.errors import EXIT_STOPPED
-from hangwatch.agent.launch import end_tree, exit_status, pass_signals, start_command, wait_for_command
-from hangwatch.agent.service import Service
-from hangwatch.agent.settings import Settings
-from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook
-from hangwatch.cli.settings import EXCHANGE_VARIABLE, Config, ExchangeOption, JobOption, StallAfter, WithValues, combine
+from hangwatch.config.errors import EXIT_STOPPED
+from hangwatch.config.settings import Settings
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.access import TOKEN_VARIABLES
-from hangwatch.sources.stacks import find_pyspy
+from hangwatch.outputs.web.access import TOKEN_VARIABLES
+from hangwatch.sources.stacks.samples import find_pyspy
 
 _ADDRESS = "127.0.0.1:0"
 

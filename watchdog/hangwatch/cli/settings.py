@@ -8,9 +8,9 @@ from typing import Annotated, Optional
 import msgspec
 import typer
 
-from hangwatch.agent.config import read_config
-from hangwatch.agent.errors import UserError
-from hangwatch.agent.settings import Policy, Settings
+from hangwatch.config.errors import UserError
+from hangwatch.config.settings import Policy, Settings
+from hangwatch.config.toml import read_config
 
 Config = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too

@@ -13,15 +13,15 @@ from rich.console import Group as Lines
 from rich.live import Live
 from rich.text import Text
 
-from hangwatch.agent.nodeview import look_around
 from hangwatch.analysis.progress import live_job, word_state
 from hangwatch.cli.common import Json, print_json, stdout_console
 from hangwatch.model.live import LiveView
 from hangwatch.model.stacks import StackSample
 from hangwatch.model.text import short_path
-from hangwatch.outputs.rank_table import render_view
-from hangwatch.sources.processes import sample_process
-from hangwatch.sources.stacks import sample_stacks
+from hangwatch.outputs.terminal.rank_table import render_view
+from hangwatch.sources.node_view import look_around
+from hangwatch.sources.proc.samples import sample_process
+from hangwatch.sources.stacks.samples import sample_stacks
 
 _PERIOD_S = 1.0
 #: A stack is read by a process of its own, of some ten milliseconds: less often than the beats, and not of a whole rack.

@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Literal
 
-from hangwatch.exchange.protocol import Exchange, ExchangeError
+from hangwatch.exchange.protocol import Exchange, ExchangeError, hide_password
 
 _REPAIR = "give local, tcp, tcp:PORT, or redis://[:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
 
@@ -30,12 +30,6 @@ class ExchangeChoice:
         if self.kind == "redis":
             return hide_password(self.url)
         return self.kind if self.port is None else f"{self.kind}:{self.port}"
-
-
-def hide_password(url: str) -> str:
-    """An address without who and what may be in it: user, password, options."""
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
 
 
 def parse_exchange(text: str) -> ExchangeChoice:

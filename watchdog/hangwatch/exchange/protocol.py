@@ -64,3 +64,9 @@ class Exchange(Protocol):
     async def close(self) -> None:
         """Let go of it. Never raises."""
         ...
+
+
+def hide_password(url: str) -> str:
+    """An address without who and what may be in it: user, password, options."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"

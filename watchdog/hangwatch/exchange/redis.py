@@ -16,8 +16,7 @@ import contextlib
 from collections.abc import Awaitable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hangwatch.exchange.opening import hide_password
-from hangwatch.exchange.protocol import ExchangeError
+from hangwatch.exchange.protocol import ExchangeError, hide_password
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -86,7 +86,7 @@ class GroupProgress(msgspec.Struct, frozen=True):
 class Segment(msgspec.Struct, frozen=True):
     """Consecutive sequence numbers of a group, the first of them ``start``, that one rank has a record of.
 
-    ``marks``: 8 bytes a number, the same for two ranks whose operations there agree (``analysis.lanes`` says when they do).
+    ``marks``: 8 bytes a number, the same for two ranks whose operations there agree (see ``analysis.operations.histories``).
     ``places``: 4 bytes a number, where the operation is among all those of the rank.
     """
 

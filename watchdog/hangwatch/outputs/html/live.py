@@ -12,7 +12,7 @@ from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.html.cells import describe_states, render_cells
 from hangwatch.outputs.html.elements import NOTHING, section, text
-from hangwatch.outputs.html.fronts import FrontPoint, render_fronts
+from hangwatch.outputs.html.group_progress import FrontPoint, render_fronts
 from hangwatch.outputs.html.incidents import render_incidents
 from hangwatch.outputs.html.stacks import render_stacks
 from hangwatch.outputs.html.tables import table

@@ -16,7 +16,7 @@ from hangwatch.model.collectives import Group
 from hangwatch.model.text import format_ranks
 from hangwatch.sources.dumps.contents import Aside
 from hangwatch.sources.dumps.decode import RankDump
-from hangwatch.sources.flight_recorder import merge_flights
+from hangwatch.sources.flight.recorder import merge_flights
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from hangwatch.analysis.lanes import lanes_of
+from hangwatch.analysis.operations.histories import lanes_of
 from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operations
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, is_python, parse_pyspy_text
-from hangwatch.sources.flight_entries import TAKES_ALL, parse_own_place
-from hangwatch.sources.flight_groups import DEFAULT_GROUP, parse_config
-from hangwatch.sources.flight_recorder import parse_flight
-from hangwatch.sources.pickles import FlightFormatError, load_pickle
-from hangwatch.sources.stacks import parse_pyspy
+from hangwatch.sources.flight.entries import TAKES_ALL, parse_own_place
+from hangwatch.sources.flight.groups import DEFAULT_GROUP, parse_config
+from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
+from hangwatch.sources.flight.recorder import parse_flight
+from hangwatch.sources.stacks.samples import parse_pyspy
 
 #: How much of a file tells what it is.
 SNIFF_BYTES = 4096

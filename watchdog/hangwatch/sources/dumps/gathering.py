@@ -21,8 +21,8 @@ from hangwatch.sources.dumps.names import ranks_by_name
 from hangwatch.sources.dumps.processes import Assigned, assign_stacks
 from hangwatch.sources.dumps.pyspy_text import ProcessStack
 from hangwatch.sources.dumps.workers import map_files
-from hangwatch.sources.pickles import FlightFormatError
-from hangwatch.sources.stacks import StackFormatError
+from hangwatch.sources.flight.pickles import FlightFormatError
+from hangwatch.sources.stacks.samples import StackFormatError
 
 #: Told after every file: how many are done, and of how many, None where nobody knows that yet.
 Progress = Callable[[int, "int | None"], None]

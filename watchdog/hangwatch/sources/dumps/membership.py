@@ -14,7 +14,7 @@ import msgspec
 from hangwatch.model.capture import Gap
 from hangwatch.model.collectives import FlightRecord, Group, Lane, Ledger, Operation
 from hangwatch.model.text import format_ranks
-from hangwatch.sources.flight_groups import DEFAULT_GROUP
+from hangwatch.sources.flight.groups import DEFAULT_GROUP
 
 
 def complete_groups(

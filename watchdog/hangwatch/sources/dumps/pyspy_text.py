@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
-from hangwatch.sources.stacks import StackFormatError, cut_stack, describe_locals
+from hangwatch.sources.stacks.samples import StackFormatError, cut_stack, describe_locals
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PROCESS = re.compile(r"Process (\d{1,10}):(.*)")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hangwatch.sources.proc import read_small, read_whole
+from hangwatch.sources.proc.files import read_small, read_whole
 
 _DESCRIPTORS_LIMIT = 2048
 _CONFIG_LIMIT_BYTES = 1 << 18

@@ -1,7 +1,7 @@
 """What a training has left behind: logs, event files and states below a path, each read whole.
 
 May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Nothing is followed here: whoever
-asks has only files, of one run or of several. Which belong together is said in ``analysis/runs.py``.
+asks has only files, of one run or of several. Which belong together is said in ``analysis/training/runs.py``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import IO
 import msgspec
 
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep
-from hangwatch.sources.deepspeed_config import ConfigError, parse_deepspeed_config
 from hangwatch.sources.dumps.archives import ArchiveError, open_compressed
-from hangwatch.sources.training.deepspeed_words import DeepSpeedWords, parse_deepspeed_words
+from hangwatch.sources.training.deepspeed_config import ConfigError, parse_deepspeed_config
+from hangwatch.sources.training.lines.deepspeed_config import DeepSpeedWords, parse_deepspeed_words
 from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LogStream
 from hangwatch.sources.training.tensorboard import EventStream, masked_crc

@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from hangwatch.model.telemetry import LoggedStep
-from hangwatch.sources.training.formats import NEEDLES, parse_line
+from hangwatch.sources.training.lines.formats import NEEDLES, parse_line
 
 LINE_LIMIT_BYTES = 16 << 10
 #: How large pieces of output are (what fits into a processor's cache is searched several times faster), and how many lines

@@ -1,0 +1,298 @@
+"""A close look at a job: two samples of every rank a moment apart, the flight recorders, then the progress after."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from hangwatch.agent.capturing.children import add_child_stacks
+from hangwatch.agent.capturing.flight_pipes import PipedRecord, fetch_by_pipes
+from hangwatch.agent.capturing.redact import hide_secrets
+from hangwatch.agent.capturing.source_health import Ledger
+from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
+from hangwatch.model.collectives import FlightRecord, in_flight
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import StackSample
+from hangwatch.sources.flight.recorder import fetch_flight, progress_of
+from hangwatch.sources.flight.transport import ask_for_beats
+from hangwatch.sources.proc.samples import sample_process
+from hangwatch.sources.redaction import redact_text
+from hangwatch.sources.stacks import source_lines
+from hangwatch.sources.stacks.samples import sample_stacks
+
+#: Between two samples of a rank: long enough for the kernel's 10 ms ticks to tell busy from stuck.
+SAMPLE_INTERVAL_S = 0.3
+#: A beat younger than the flight record is awaited this long; a rank that holds its GIL never writes one.
+BEAT_WAIT_S = 0.7
+#: A probe that is asked for a beat writes it within milliseconds, unless its interpreter is held.
+BEAT_ANSWER_S = 0.2
+#: A beat is written every half second: one that is this old is late, and not merely of a loaded machine.
+STALE_BEAT_S = 2.0
+
+
+class Beats(Protocol):
+    """Where beats are read: one run directory, or several as one."""
+
+    def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
+        """All beats by pid, and what could not be read."""
+        ...
+
+
+@dataclass
+class Trail:
+    """Samples kept of the ranks while something is suspected, so that *stuck* means so for all that time.
+
+    ``piped``: the records of ranks without the probe, by pid. They cost these ranks something, and are not asked for
+    anew at each look.
+    """
+
+    processes: dict[int, list[ProcessSample]] = field(default_factory=dict)
+    stacks: dict[int, list[StackSample]] = field(default_factory=dict)
+    piped: dict[int, PipedRecord] = field(default_factory=dict)
+
+    def add(self, pid: int, process: ProcessSample | None, stack: StackSample | None) -> None:
+        """Append what was seen of one process."""
+        if process is not None:
+            self.processes.setdefault(pid, []).append(process)
+        if stack is not None:
+            self.stacks.setdefault(pid, []).append(stack)
+
+    def stacks_since(self, pid: int, began_ns: int) -> tuple[StackSample, ...]:
+        """The stacks of a process, none if it lives and its last one is older than ``began_ns``.
+
+        Where it was is not where it is: a stack that cannot be read any more must not pass for the current one.
+        """
+        stacks, processes = self.stacks.get(pid, []), self.processes.get(pid, [])
+        alive = bool(processes) and processes[-1].state not in {"gone", "Z"}
+        return () if alive and stacks and stacks[-1].at_ns < began_ns else tuple(stacks)
+
+    def trim(self, since_ns: int) -> None:
+        """Forget samples older than ``since_ns``, but never the last two of a process."""
+        for processes in self.processes.values():
+            del processes[: _outdated([p.at_ns for p in processes], since_ns)]
+        for stacks in self.stacks.values():
+            del stacks[: _outdated([s.at_ns for s in stacks], since_ns)]
+
+
+def _outdated(times_ns: Sequence[int], since_ns: int) -> int:
+    """How many of the first samples may go: those before ``since_ns``, except the last two of all."""
+    return min(sum(at_ns < since_ns for at_ns in times_ns), max(0, len(times_ns) - 2))
+
+
+async def sample_ranks(
+    ranks: Sequence[RankIdentity], trail: Trail, ledger: Ledger, *, with_values: bool = False
+) -> tuple[Gap, ...]:
+    """One sample of every rank's process and stack into the trail."""
+    by_pid = {r.pid: r for r in ranks}
+    processes = {r.pid: sample_process(r, deep=True) for r in ranks}
+    alive = [pid for pid, p in processes.items() if p.state not in {"gone", "Z"}]
+    with ledger.look("stacks") as look:
+        stacks = await sample_stacks(alive, with_values=with_values)
+        look.tried, look.failed = len(stacks), sum(isinstance(s, Gap) for s in stacks.values())
+    gaps = []
+    for pid, process in processes.items():
+        stack = stacks.get(pid)
+        if isinstance(stack, Gap):
+            gaps.append(Gap(stack.source, stack.reason, by_pid[pid].rank, stack.hint))
+        trail.add(pid, process, stack if isinstance(stack, StackSample) else None)
+    return tuple(gaps)
+
+
+async def _fresh_beats(reader: Beats | None, wanted: Mapping[int, int]) -> dict[int, Beat]:
+    """Beats written after ``wanted[pid]`` (wall clock ns), or the last ones once the time is up."""
+    if reader is None:
+        return {}
+    deadline = time.monotonic() + BEAT_WAIT_S
+    beats, _ = reader.read()
+    await ask_for_beats([b.control for pid, b in beats.items() if pid in wanted and b.control], BEAT_ANSWER_S)
+    while True:
+        beats, _ = reader.read()
+        fresh = all(pid in beats and beats[pid].at_ns > at_ns for pid, at_ns in wanted.items())
+        if fresh or time.monotonic() >= deadline:
+            return beats
+        await asyncio.sleep(0.02)
+
+
+async def capture_job(
+    job: Job,
+    ranks: Sequence[RankIdentity],
+    *,
+    reader: Beats | None,
+    trail: Trail | None = None,
+    samples: int = 2,
+    interval_s: float = SAMPLE_INTERVAL_S,
+    gaps: Sequence[Gap] = (),
+    ledger: Ledger | None = None,
+    with_values: bool = False,
+) -> Capture:
+    """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
+
+    ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
+    ``ledger`` is told how the sources fared. ``with_values``: keep what locals hold, as the user has asked.
+    """
+    ledger = ledger if ledger is not None else Ledger()
+    trail = trail if trail is not None else Trail()
+    began_ns = time.time_ns()
+    beats = reader.read()[0] if reader is not None else {}
+    seen: list[Gap] = list(gaps)
+    for _ in range(samples - 1):
+        await sample_ranks(ranks, trail, ledger, with_values=with_values)
+        await asyncio.sleep(interval_s)
+    # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
+    found, records = await asyncio.gather(
+        sample_ranks(ranks, trail, ledger, with_values=with_values),
+        _recorded(ledger, _fetch_records(ranks, beats, call_sites=False)),
+    )
+    seen += found
+    late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
+    unprobed = [r for r in ranks if r.pid not in beats]
+    after, _, piped = await asyncio.gather(
+        _fresh_beats(reader, late),
+        _look_at_children(ranks, trail, began_ns),
+        fetch_by_pipes(unprobed, trail.processes, trail.stacks, trail.piped, job.world_size),
+    )
+    records |= piped
+    now_ns = time.time_ns()
+    captures = []
+    for identity in ranks:
+        pid = identity.pid
+        record, beat = records.get(pid), after.get(pid, beats.get(pid))
+        if isinstance(record, Gap):
+            seen.append(record)
+        if beat is None and trail.processes.get(pid, [])[-1:] and trail.processes[pid][-1].state not in {"gone", "Z"}:
+            seen.append(_no_probe(identity))
+        captures.append(
+            RankCapture(
+                identity=identity,
+                processes=tuple(trail.processes.get(pid, ())),
+                stacks=trail.stacks_since(pid, began_ns),
+                flight=record if isinstance(record, FlightRecord) else None,
+                progress=progress_of(beat) if beat is not None else None,
+                beat_age_s=beat.age_s(now_ns) if beat is not None else None,
+                groups_created=beat.groups_created if beat is not None else None,
+                log_error=_redacted(beat.failure) if beat is not None else (),
+                thread_error=_redacted(beat.thread_failure) if beat is not None else (),
+                handled_error=_redacted(beat.handled) if beat is not None else (),
+            )
+        )
+    return hide_secrets(Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen))))
+
+
+async def _recorded(
+    ledger: Ledger, fetch: Coroutine[None, None, dict[int, FlightRecord | Gap]]
+) -> dict[int, FlightRecord | Gap]:
+    with ledger.look("flight recorder") as look:
+        records = await fetch
+        look.tried, look.failed = len(records), sum(isinstance(r, Gap) for r in records.values())
+    return records
+
+
+async def _look_at_children(ranks: Sequence[RankIdentity], trail: Trail, began_ns: int) -> None:
+    """Put the stacks of children into the last samples of the ranks that may wait for them."""
+    last = {r.pid: trail.processes[r.pid][-1] for r in ranks if trail.processes.get(r.pid)}
+    stacks = {pid: trail.stacks_since(pid, began_ns) for pid in last}
+    found = await add_child_stacks({pid: (p, stacks[pid][-1] if stacks[pid] else None) for pid, p in last.items()})
+    for pid, process in found.items():
+        trail.processes[pid][-1] = process
+
+
+def _redacted(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(redact_text(line) for line in lines)
+
+
+def keep_recent(capture: Capture, window_s: float) -> Capture:
+    """The capture with the samples of its last ``window_s`` seconds, and the last two of each rank in any case.
+
+    A trail reaches back to when the ranks still moved. Motion is judged over a window, and whoever diagnoses a bundle
+    again does not know how long that was: so a bundle holds the samples that counted, and no older ones.
+    """
+    since_ns = int(capture.at_ns - window_s * 1e9)
+    ranks = tuple(
+        msgspec.structs.replace(
+            r,
+            processes=r.processes[_outdated([p.at_ns for p in r.processes], since_ns) :],
+            stacks=r.stacks[_outdated([s.at_ns for s in r.stacks], since_ns) :],
+        )
+        for r in capture.ranks
+    )
+    return msgspec.structs.replace(capture, ranks=ranks)
+
+
+async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Collection[int]) -> Capture:
+    """The capture with call sites in the flight records of ``ranks``, which are on this node; all else is kept.
+
+    Call sites need the rank's GIL for a moment, and CPU time of its own that must not pass for motion: so they are asked
+    for after the samples, and only of ranks that are found to hang.
+    """
+    beats = reader.read()[0] if reader is not None else {}
+    here = [r for r in capture.ranks if r.rank in ranks]
+    records = await _fetch_records([r.identity for r in here], beats, call_sites=True)
+    found = {
+        pid: await source_lines.shared.attach_to_record(pid, record)
+        for pid, record in records.items()
+        if isinstance(record, FlightRecord) and record.source == "pickle"
+    }
+    with_sites = tuple(msgspec.structs.replace(r, flight=found.get(r.identity.pid, r.flight)) for r in here)
+    # What other nodes have sent they have been through themselves: their processes' environments are not to be read here.
+    hidden = hide_secrets(msgspec.structs.replace(capture, ranks=with_sites))
+    changed = {r.rank: r for r in hidden.ranks}
+    return msgspec.structs.replace(hidden, ranks=tuple(changed.get(r.rank, r) for r in capture.ranks))
+
+
+async def _fetch_records(
+    ranks: Sequence[RankIdentity], beats: Mapping[int, Beat], *, call_sites: bool
+) -> dict[int, FlightRecord | Gap]:
+    """The flight records of the probed ranks that have, or may still have, a process group, by pid."""
+    now_ns = time.time_ns()
+    asked = [(r, beats[r.pid]) for r in ranks if r.pid in beats and _may_record(beats[r.pid])]
+    known = _known_groups([beats[r.pid] for r in ranks if r.pid in beats])
+    fetched = (
+        fetch_flight(beat if beat.initialized else _with_groups(beat, known), rank=r.rank, call_sites=call_sites)
+        for r, beat in asked
+    )
+    records = zip(asked, await asyncio.gather(*fetched), strict=True)
+    return {r.pid: record for (r, beat), record in records if _counts(beat, record, now_ns)}
+
+
+def _may_record(beat: Beat) -> bool:
+    # torch's server needs no interpreter, and knows better than the beat of an interpreter that is held, or of a rank
+    # whose groups are being destroyed: torch forgets them before their destructors have awaited what is pending.
+    return beat.initialized or beat.server is not None
+
+
+def _counts(beat: Beat, record: FlightRecord | Gap, now_ns: int) -> bool:
+    """Whether the record of a rank that may have no group at all says anything: only what is in flight does."""
+    if beat.initialized or beat.age_s(now_ns) > STALE_BEAT_S:
+        return True
+    return isinstance(record, FlightRecord) and bool(in_flight(record.operations))
+
+
+def _known_groups(beats: Sequence[Beat]) -> dict[str, BeatGroup]:
+    """Every rank's groups by name, without progress; none of a name that stands for different groups on different ranks."""
+    found: dict[str, BeatGroup] = {}
+    several: set[str] = set()
+    for group in (g for beat in beats for g in beat.groups):
+        if (
+            found.setdefault(group.name, BeatGroup(group.name, group.ranks, None, group.description)).ranks
+            != group.ranks
+        ):
+            several.add(group.name)
+    return {name: group for name, group in found.items() if name not in several}
+
+
+def _with_groups(beat: Beat, known: Mapping[str, BeatGroup]) -> Beat:
+    """The beat of a rank that knows no group any more, with the groups that others still know it to be in."""
+    own = {g.name for g in beat.groups}
+    more = (g for g in known.values() if g.name not in own and beat.rank in g.ranks)
+    return msgspec.structs.replace(beat, groups=(*beat.groups, *more))
+
+
+def _no_probe(identity: RankIdentity) -> Gap:
+    hint = 'start the job with `hangwatch run -- CMD` or after `eval "$(hangwatch env)"`'
+    return Gap("probe", "not loaded in this process; no recorder, stacks alone", identity.rank, hint)

@@ -1,0 +1,58 @@
+"""The stacks of the children a rank may be waiting for: DataLoader workers, pools, whatever it forked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.model.processes import ChildProcess, ProcessSample
+from hangwatch.model.stacks import Frame, StackSample
+from hangwatch.model.text import short_path
+from hangwatch.sources.stacks.samples import sample_stacks
+
+#: A stack costs tens of milliseconds of the node's CPU time, and one worker's mostly tells what all of them do.
+_CHILDREN_PER_RANK = 8
+_CHILDREN_IN_ALL = 24
+_FRAMES = 16
+_TIMEOUT_S = 1.5
+
+
+async def add_child_stacks(seen: Mapping[int, tuple[ProcessSample, StackSample | None]]) -> dict[int, ProcessSample]:
+    """The process samples (by the rank's pid) that have gained stacks of children, as far as these can be read.
+
+    Only of ranks that wait for no other rank by their own stack: the others' workers idle.
+    """
+    wanted = {
+        pid: [c.pid for c in process.children if c.state != "Z"][:_CHILDREN_PER_RANK]
+        for pid, (process, stack) in seen.items()
+        if process.children and stack is not None and stack.main is not None and read_wait(stack.main.frames) is None
+    }
+    asked = [child for children in wanted.values() for child in children][:_CHILDREN_IN_ALL]
+    if not asked:
+        return {}
+    found = await sample_stacks(asked, timeout_s=_TIMEOUT_S, with_locals=False)
+    stacks = {pid: stack for pid, stack in found.items() if isinstance(stack, StackSample)}
+    return {
+        pid: _with_stacks(seen[pid][0], stacks)
+        for pid, children in wanted.items()
+        if not stacks.keys().isdisjoint(children)
+    }
+
+
+def _line(frame: Frame) -> str:
+    return f"{frame.function} ({short_path(frame.file)}:{frame.line})" + (f": {frame.source}" if frame.source else "")
+
+
+def _with_stacks(process: ProcessSample, stacks: Mapping[int, StackSample]) -> ProcessSample:
+    children = (_with_stack(c, stacks[c.pid]) if c.pid in stacks else c for c in process.children)
+    return msgspec.structs.replace(process, children=tuple(children))
+
+
+def _with_stack(child: ChildProcess, stack: StackSample) -> ChildProcess:
+    main = stack.main.frames[:_FRAMES] if stack.main is not None else ()
+    others = (t.frames[0] for t in stack.threads if not t.is_main)
+    return msgspec.structs.replace(
+        child, stack=tuple(_line(f) for f in main), side_threads=tuple(_line(f) for f in others)[:_FRAMES]
+    )

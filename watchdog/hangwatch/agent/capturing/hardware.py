@@ -1,0 +1,46 @@
+"""Adds to a capture what its node says of the hardware, once something is found to be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.devices import KernelEvent, NodeFacts
+from hangwatch.model.processes import ExitStatus
+from hangwatch.sources.hardware.registry import NodeWatch
+
+#: What tells how a process ended. Nobody waits for NCCL's timeouts where a rank is gone.
+OF_THE_LOST = frozenset({"kernel log"})
+_SIGKILL = 9
+
+
+async def add_hardware(capture: Capture, watch: NodeWatch, only: Collection[str] | None = None) -> Capture:
+    """The capture with this node's facts, and what they mean for its ranks; itself where nothing was asked.
+
+    ``only``: these sources, None: all, of a job that uses NCCL.
+    """
+    facts, gaps = await watch.look([r.identity for r in capture.ranks], only)
+    if facts is None:
+        return capture
+    others = tuple(n for n in capture.nodes if n.node != facts.node)
+    ranks = mark_killed(capture.ranks, facts)
+    return msgspec.structs.replace(
+        capture, ranks=ranks, nodes=(*others, facts), gaps=tuple(dict.fromkeys((*capture.gaps, *gaps)))
+    )
+
+
+def mark_killed(ranks: Sequence[RankCapture], facts: NodeFacts) -> tuple[RankCapture, ...]:
+    """The ranks, with the end of those whose process the kernel has killed for memory."""
+    killed = {e.rank: e for e in facts.events if e.kind == "oom" and e.rank is not None}
+    return tuple(_killed(r, killed[r.rank]) if r.rank in killed else r for r in ranks)
+
+
+def _killed(rank: RankCapture, event: KernelEvent) -> RankCapture:
+    last = rank.processes[-1] if rank.processes else None
+    if last is None or last.state not in {"gone", "Z"}:
+        return rank
+    seen = last.exit or ExitStatus(signal=_SIGKILL, seen_at_ns=event.at_ns)
+    sample = msgspec.structs.replace(last, exit=msgspec.structs.replace(seen, oom_killed=True))
+    return msgspec.structs.replace(rank, processes=(*rank.processes[:-1], sample))

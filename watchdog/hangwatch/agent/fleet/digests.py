@@ -1,0 +1,123 @@
+"""Between beats, digests and pulses: what a node says of its ranks, and what a reader makes of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from hangwatch.agent.job.suspicion import Pulse
+from hangwatch.analysis.progress import word_state
+from hangwatch.analysis.ranks.views import view_ranks
+from hangwatch.model.beats import Beat
+from hangwatch.model.capture import Capture, RankIdentity
+from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank, group_key
+from hangwatch.model.stacks import Frame
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the last close look at a rank has shown, in a few bytes."""
+
+    motion: str
+    stack: bytes
+    in_op: str
+
+
+NOT_LOOKED = Looked("", b"", "")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who writes digests: the node's name, the agent process, and the address at which the node is reached."""
+
+    node: str
+    agent: str
+    address: str = ""
+
+
+def fingerprint(frames: tuple[Frame, ...]) -> bytes:
+    """8 bytes that are equal for equal stacks, on whatever node; none for a stack that was not seen."""
+    if not frames:
+        return b""
+    place = "\n".join(f"{f.file}:{f.line}:{f.function}" for f in frames)
+    return blake2b(place.encode("utf-8", "backslashreplace"), digest_size=8).digest()
+
+
+def note_look(capture: Capture) -> dict[int, Looked]:
+    """What is to be remembered of a look, by rank."""
+    return {
+        rank: Looked(view.motion.state, fingerprint(view.frames), view.frontier.op if view.frontier is not None else "")
+        for rank, view in view_ranks(capture).items()
+    }
+
+
+def make_digest(
+    writer: Writer,
+    *,
+    count: int,
+    world_size: int | None,
+    ranks: Mapping[int, RankIdentity],
+    lost: Container[int],
+    supervised: Container[int] = (),
+    beats: Mapping[int, Beat],
+    looked: Mapping[int, Looked],
+    now_ns: int,
+    replaced_age_s: float | None = None,
+    leaving: bool = False,
+) -> Digest:
+    """The digest of this node's ``ranks`` (``lost``: those whose process is gone, ``supervised``: those of
+    them that may be started anew) from their ``beats``, by pid."""
+    groups: dict[str, int] = {}
+    labels: list[DigestGroup] = []
+    entries = []
+    for rank in sorted(ranks):
+        identity = ranks[rank]
+        beat = beats.get(identity.pid)
+        age_s = beat.age_s(now_ns) if beat is not None else 0.0
+        progress = []
+        for group in beat.groups if beat is not None else ():
+            key = group_key(group.name, group.ranks)
+            if key not in groups:
+                groups[key] = len(labels)
+                labels.append(DigestGroup(key, group.label))
+            unmoved_s = round(group.unmoved_s + age_s, 2)
+            progress.append(DigestProgress(groups[key], group.enqueued, group.completed, unmoved_s))
+        known = looked.get(rank, NOT_LOOKED)
+        alone = beat is not None and beat.alone
+        entries.append(
+            DigestRank(
+                rank=rank,
+                pid=identity.pid,
+                age_s=round(now_ns / 1e9 - identity.start_time, 2),
+                state="lost" if rank in lost else "alone" if alone else word_state(beat),
+                groups=tuple(progress),
+                local_rank=identity.local_rank,
+                restart=identity.restart,
+                motion=known.motion,
+                stack=known.stack,
+                in_op=known.in_op,
+                beat_age_s=round(age_s, 2) if beat is not None else None,
+                supervised=rank in supervised,
+            )
+        )
+    return Digest(
+        version=DIGEST_VERSION,
+        node=writer.node,
+        agent=writer.agent,
+        count=count,
+        at_ns=now_ns,
+        address=writer.address,
+        world_size=world_size,
+        ranks=tuple(entries),
+        groups=tuple(labels),
+        replaced_age_s=replaced_age_s,
+        leaving=leaving,
+    )
+
+
+def pulse_of(digest: Digest, rank: DigestRank) -> Pulse:
+    """The pulse of a rank elsewhere as it was when its digest was written: whether it has moved since is not known."""
+    keys = [group.key for group in digest.groups]
+    in_flight = {keys[p.group]: (p.enqueued, p.unmoved_s) for p in rank.groups if p.in_flight}
+    return Pulse(rank.rank, in_flight, tuple((keys[p.group], p.enqueued, p.completed) for p in rank.groups))

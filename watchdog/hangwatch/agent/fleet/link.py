@@ -1,0 +1,224 @@
+"""The link of one node to the exchange, for one job: a task of its own that publishes, keeps the lease and reads, each second.
+
+It goes on while a tick looks closely for seconds; ticks only read what it has found. Whatever happens to the exchange, nothing is
+raised and nobody waits: the link is down, and comes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from hangwatch.agent.capturing.source_health import Ledger
+from hangwatch.agent.fleet.peers import Members
+from hangwatch.agent.fleet.wire import Notice, Question, WireError, decode
+from hangwatch.exchange.protocol import Exchange, ExchangeError
+from hangwatch.exchange.waiting import wait_within
+from hangwatch.model.capture import Gap
+from hangwatch.sources.beats.reachability import does_answer
+
+log = logging.getLogger("hangwatch")
+
+PERIOD_S = 1.0
+#: After a question, digests come this often for a while: it has to be seen that nothing has moved since the captures.
+HURRIED_S = 0.2
+HURRY_S = 6.0
+#: The lease is free so long after its holder kept it last; another takes it within a period of that.
+LEASE_S = 5.0
+#: Without a round that went through for so long, a node goes on by itself.
+ALONE_S = 5.0
+#: Digests stay this long in the exchange: an agent that takes over has to know of those who fell silent before.
+EXPIRY_S = 600.0
+_ROUND_LIMIT_S = 8.0
+#: Nodes are asked whether they answer when they are met, so many in a round, and again when they have been silent for so long.
+_ASKED_A_ROUND = 8
+_ASK_SILENT_S = 4.0
+_HINT = "this node tells of its own ranks alone until it is back"
+
+
+@dataclass
+class Link:
+    """``name`` is this node's in the exchange, ``holder`` this agent's as a holder of the lease.
+
+    ``write`` makes this node's digest; ``wake`` is called when there is something to be done at once.
+    """
+
+    exchange: Exchange
+    channel: str
+    name: str
+    holder: str
+    write: Callable[[], bytes]
+    wake: Callable[[], None]
+    ledger: Ledger
+    clock: Callable[[], float] = time.monotonic
+    members: Members = field(init=False)
+    notice: Notice | None = None
+    _worked_s: float = field(init=False)
+    _down_since_s: float | None = None
+    _down_since: str = ""
+    _why: str = ""
+    _held_s: float | None = None
+    _hurry_until_s: float = 0.0
+    _hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _asked: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Nobody is known yet, and nothing is down yet."""
+        self.members = Members(self.name)
+        self._worked_s = self.clock()
+
+    def start(self) -> None:
+        """Begin; within a running loop."""
+        for work in (self._keep_up(), self._listen()):
+            self._add(asyncio.ensure_future(work))
+
+    async def stop(self) -> None:
+        """End its tasks."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the exchange has been out of reach for too long."""
+        return self.clock() - self._worked_s >= ALONE_S
+
+    @property
+    def leads(self) -> bool:
+        """Whether this agent holds the lease: surely so, by when it was kept last."""
+        return not self.alone and self._held_s is not None and self.clock() - self._held_s < LEASE_S
+
+    @property
+    def follows(self) -> bool:
+        """Whether another agent leads, or will: where the exchange is out of reach, each one does for itself."""
+        return not self.alone and not self.leads
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What the link cannot see."""
+        down = (
+            (Gap("exchange", f"out of reach since {self._down_since}: {self._why}", hint=_HINT),) if self.alone else ()
+        )
+        return (*down, *self.members.gaps)
+
+    def hurry(self) -> None:
+        """Publish and read more often, from now on and for a while."""
+        self._hurry_until_s = self.clock() + HURRY_S
+        self._hurry.set()
+
+    def rest(self) -> None:
+        """No more of that: what was waited for is there."""
+        self._hurry_until_s = self.clock()
+
+    async def try_to(self, what: Callable[[Exchange], Awaitable[None]]) -> bool:
+        """Do something with the exchange, once; whether it went through."""
+        try:
+            await wait_within(what(self.exchange), _ROUND_LIMIT_S)
+        except (ExchangeError, asyncio.TimeoutError) as error:
+            log.debug("exchange: %s", error)
+            return False
+        return True
+
+    async def _keep_up(self) -> None:
+        while True:
+            started_s = self.clock()
+            with self.ledger.look("exchange") as look:
+                look.tried = 1
+                try:
+                    await wait_within(self._round(), _ROUND_LIMIT_S)
+                except (ExchangeError, asyncio.TimeoutError) as error:
+                    look.failed = 1
+                    self._note_failure(str(error) or "no answer in time")
+                else:
+                    self._note_success()
+            period_s = HURRIED_S if self.clock() < self._hurry_until_s else PERIOD_S
+            with contextlib.suppress(asyncio.TimeoutError):
+                await wait_within(self._hurry.wait(), max(0.02, period_s - (self.clock() - started_s)))
+            self._hurry.clear()
+
+    async def _round(self) -> None:
+        exchange, channel = self.exchange, self.channel
+        await exchange.publish(channel, self.name, self.write(), EXPIRY_S)
+        asked_s = self.clock()
+        if await exchange.hold(channel, self.holder, LEASE_S):
+            found = await exchange.read(channel)
+            self.members.update(found, self.clock(), time.time_ns())
+            self._ask_whether_they_answer()
+            # From when it was asked for: an answer that took long says nothing of now.
+            self._held_s = asked_s
+        else:
+            self._held_s = None
+        self._take(await exchange.notice(channel))
+
+    def _take(self, data: bytes | None) -> None:
+        if data is None:
+            return
+        try:
+            notice = decode(data, Notice)
+        except WireError as error:
+            log.debug("the notice of the lease holder %s", error)
+            return
+        before, self.notice = self.notice, notice
+        if before != notice and notice.holder != self.holder:
+            if notice.question != (before.question if before is not None else None):
+                self.hurry()
+            self.wake()
+
+    @property
+    def question(self) -> Question | None:
+        """What the holder, another one, has asked last."""
+        notice = self.notice
+        return notice.question if notice is not None and notice.holder != self.holder else None
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self.exchange.await_notice(self.channel)
+            except ExchangeError:
+                await asyncio.sleep(PERIOD_S)
+            else:
+                self._hurry.set()
+                await asyncio.sleep(0)
+
+    def _note_success(self) -> None:
+        if self._down_since_s is not None and self.clock() - self._worked_s >= ALONE_S:
+            log.warning("the exchange is back")
+        self._worked_s, self._down_since_s = self.clock(), None
+
+    def _note_failure(self, why: str) -> None:
+        self._why = why
+        if self._down_since_s is None:
+            self._down_since_s = self.clock()
+            self._down_since = datetime.now(timezone.utc).strftime("%H:%M:%SZ")
+            log.warning("the exchange is out of reach, %s: %s", _HINT, why)
+
+    def _ask_whether_they_answer(self) -> None:
+        now_s = self.clock()
+        room = _ASKED_A_ROUND
+        for member in self.members.members.values():
+            silent = member.silent_s(now_s) >= _ASK_SILENT_S and not member.digest.leaving
+            due = self._asked.get(member.name, -1e9) + (_ASK_SILENT_S if silent else 1e12)
+            if room and member.digest.address and now_s >= due:
+                room -= 1
+                self._asked[member.name] = now_s
+                self._add(asyncio.ensure_future(self._ask_one(member.name, member.digest.address)))
+
+    async def _ask_one(self, name: str, address: str) -> None:
+        count = self.members.members[name].digest.count
+        answers = await does_answer(address)
+        member = self.members.members.get(name)
+        if member is not None and member.digest.count >= count:
+            member.known_to_answer = member.known_to_answer or answers
+            if member.silent_s(self.clock()) >= _ASK_SILENT_S:
+                member.answers = answers
+
+    def _add(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

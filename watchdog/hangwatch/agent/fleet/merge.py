@@ -1,0 +1,223 @@
+"""Many nodes' captures made one: times on one clock, the progress of one moment, what is known of the others. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from hangwatch.agent.fleet.peers import Member
+from hangwatch.analysis.operations.histories import condense
+from hangwatch.model.capture import Capture, Gap, RankCapture, SilentNode
+from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Ledger, Operations
+from hangwatch.model.digest import Digest, DigestRank
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import StackSample
+from hangwatch.model.text import format_ranks
+
+_replace = msgspec.structs.replace
+
+
+def shift(capture: Capture, by_ns: int) -> Capture:
+    """The capture as another clock has it, that is ahead by so much."""
+    if not by_ns:
+        return capture
+    ranks = tuple(
+        _replace(
+            rank,
+            identity=_replace(rank.identity, start_time=rank.identity.start_time + by_ns / 1e9),
+            processes=tuple(_shift_process(p, by_ns) for p in rank.processes),
+            stacks=tuple(StackSample(s.at_ns + by_ns, s.threads) for s in rank.stacks),
+            flight=_shift_flight(rank.flight, by_ns) if rank.flight is not None else None,
+        )
+        for rank in capture.ranks
+    )
+    nodes = tuple(
+        _replace(n, at_ns=n.at_ns + by_ns, events=tuple(_replace(e, at_ns=e.at_ns + by_ns) for e in n.events))
+        for n in capture.nodes
+    )
+    return _replace(capture, at_ns=capture.at_ns + by_ns, ranks=ranks, nodes=nodes)
+
+
+def _shift_process(sample: ProcessSample, by_ns: int) -> ProcessSample:
+    end = sample.exit
+    if end is not None and end.seen_at_ns is not None:
+        end = _replace(end, seen_at_ns=end.seen_at_ns + by_ns)
+    return _replace(sample, at_ns=sample.at_ns + by_ns, exit=end)
+
+
+def _shift_flight(flight: FlightRecord, by_ns: int) -> FlightRecord:
+    newest = flight.newest_ns + by_ns if flight.newest_ns is not None else None
+    operations: Operations
+    if isinstance(flight.operations, Ledger):
+        created = array("q", (at_ns + by_ns for at_ns in memoryview(flight.operations.created_ns).cast("q")))
+        operations = _replace(flight.operations, created_ns=created.tobytes())
+    else:
+        operations = tuple(_replace(o, created_ns=o.created_ns + by_ns) for o in flight.operations)
+    return _replace(flight, at_ns=flight.at_ns + by_ns, newest_ns=newest, operations=operations)
+
+
+def shorten(capture: Capture, operations: int | None) -> Capture:
+    """The capture with so many of each rank's last operations, None for all, as columns: whoever diagnoses a large job has
+    no time to build them all."""
+    ranks = tuple(
+        _replace(r, flight=_shorten_flight(r.flight, operations)) if r.flight is not None else r for r in capture.ranks
+    )
+    return _replace(capture, ranks=ranks)
+
+
+def _shorten_flight(flight: FlightRecord, most: int | None) -> FlightRecord:
+    operations = flight.operations
+    if isinstance(operations, Ledger):
+        return flight
+    # What has not completed is never left out, however old it is.
+    start = len(operations) - most if most is not None else 0
+    kept = tuple(o for at, o in enumerate(operations) if at >= start or not o.completed)
+    return _replace(flight, operations=condense(kept), whole=flight.whole and len(kept) == len(operations))
+
+
+def merge(
+    own: Capture,
+    answers: Mapping[str, Capture],
+    elsewhere: Mapping[int, tuple[Member, DigestRank]],
+    now_s: float,
+    *,
+    unasked: Iterable[str] = (),
+) -> Capture:
+    """One capture of the whole job, on this node's clock.
+
+    ``own``: this node's; ``answers``: the others', by node. ``elsewhere``: what the newest digests say of the ranks there, read
+    after all captures: what has completed since is not in flight, and of ranks whose node sent no capture it is all there is.
+    ``unasked``: nodes that were not asked, as they are known to be silent.
+    """
+    ranks = {rank.rank: rank for rank in own.ranks}
+    gaps = list(own.gaps)
+    nodes = {facts.node: facts for facts in own.nodes}
+    names = list(own.job.nodes)
+    members = {member.name: member for member, _ in elsewhere.values()}
+    for name, answer in answers.items():
+        capture = shift(answer, members[name].offset_ns if name in members else 0)
+        gaps += capture.gaps
+        nodes |= {facts.node: facts for facts in capture.nodes}
+        for rank in capture.ranks:
+            if rank.rank in elsewhere and elsewhere[rank.rank][0].name == name:
+                ranks[rank.rank] = rank
+    groups = _groups(ranks.values())
+    for number, (member, digested) in sorted(elsewhere.items()):
+        names.append(member.digest.node)
+        seen = ranks.get(number)
+        if seen is not None and seen.identity.pid != digested.pid:
+            seen = None
+        known = _progress(member.digest, digested, groups)
+        if seen is not None:
+            ranks[number] = _replace(seen, progress=_overlaid(seen.progress, known))
+        elif not member.is_silent(now_s) or member.is_lost(now_s):
+            ranks[number] = _by_digest(member, digested, known, own.at_ns)
+    silent = _silent(elsewhere.values(), now_s)
+    gaps += _absent(elsewhere.values(), answers, set(unasked), now_s)
+    unknown = set(range(own.job.world_size or 0)) - set(ranks) - set(elsewhere)
+    if unknown:
+        hint = "run hangwatch with the same --exchange on every node of the job"
+        gaps.append(Gap("node", f"no agent tells of rank{'s' * (len(unknown) > 1)} {format_ranks(unknown)}", hint=hint))
+    return Capture(
+        job=_replace(own.job, nodes=tuple(dict.fromkeys(names))),
+        at_ns=own.at_ns,
+        ranks=tuple(ranks[number] for number in sorted(ranks)),
+        gaps=tuple(dict.fromkeys(gaps)),
+        nodes=tuple(nodes.values()),
+        training=own.training,
+        silent=silent,
+    )
+
+
+def _groups(ranks: Iterable[RankCapture]) -> dict[str, Group]:
+    """All groups that any rank knows with their members, by key."""
+    found: dict[str, Group] = {}
+    for rank in ranks:
+        for progress in (*(rank.progress or ()), *(rank.flight.progress if rank.flight is not None else ())):
+            found.setdefault(progress.group.key, progress.group)
+    return found
+
+
+def _progress(digest: Digest, rank: DigestRank, groups: Mapping[str, Group]) -> dict[str, GroupProgress]:
+    found = {}
+    for one in rank.groups:
+        key = digest.groups[one.group].key
+        if key in groups:
+            found[key] = GroupProgress(groups[key], max(one.enqueued, 0), -1, max(one.completed, 0))
+    return found
+
+
+def _overlaid(
+    before: tuple[GroupProgress, ...] | None, after: Mapping[str, GroupProgress]
+) -> tuple[GroupProgress, ...] | None:
+    """The progress of a capture, brought up to what the newest digest says."""
+    if before is None:
+        return tuple(after.values()) or None
+    found = []
+    for old in before:
+        new = after.get(old.group.key)
+        if new is not None and (new.enqueued > old.enqueued or new.completed > old.completed):
+            enqueued, completed = max(old.enqueued, new.enqueued), max(old.completed, new.completed)
+            found.append(_replace(old, enqueued=enqueued, completed=completed))
+        else:
+            found.append(old)
+    return tuple(found)
+
+
+def _by_digest(member: Member, rank: DigestRank, progress: Mapping[str, GroupProgress], at_ns: int) -> RankCapture:
+    """A rank of which there is its digest alone."""
+    gone = (ProcessSample(at_ns, rank.pid, "gone", supervised=rank.supervised),) if rank.state == "lost" else ()
+    identity = member.digest.identity(rank, at_ns)
+    return RankCapture(identity, processes=gone, progress=tuple(progress.values()) or None, beat_age_s=rank.beat_age_s)
+
+
+def _silent(elsewhere: Iterable[tuple[Member, DigestRank]], now_s: float) -> tuple[SilentNode, ...]:
+    """The nodes that are lost: nothing comes from their agents, and their hosts do not answer."""
+    found: dict[str, tuple[Member, list[int]]] = {}
+    for member, rank in elsewhere:
+        if member.is_lost(now_s):
+            found.setdefault(member.name, (member, []))[1].append(rank.rank)
+    return tuple(
+        SilentNode(
+            node=member.digest.node,
+            ranks=tuple(sorted(ranks)),
+            silent_s=round(member.silent_s(now_s), 1),
+            address=member.digest.address,
+            answered_before=member.known_to_answer,
+        )
+        for member, ranks in found.values()
+    )
+
+
+def _absent(
+    elsewhere: Iterable[tuple[Member, DigestRank]], answers: Mapping[str, Capture], unasked: set[str], now_s: float
+) -> Sequence[Gap]:
+    """Why nodes have sent no capture."""
+    ranks: dict[str, list[int]] = {}
+    members: dict[str, Member] = {}
+    for member, rank in elsewhere:
+        if member.name not in answers:
+            ranks.setdefault(member.name, []).append(rank.rank)
+            members[member.name] = member
+    gaps = []
+    for name, member in members.items():
+        where = member.digest.node
+        if member.digest.leaving:
+            reason = f"the agent of {where} has ended, as its part of the job has"
+        elif member.is_silent(now_s):
+            host = {
+                True: "while its host answers",
+                False: "and its host does not answer",
+                None: "and its host was not asked",
+            }
+            reason = (
+                f"nothing comes from the agent of {where} for {member.silent_s(now_s):.0f} s, {host[member.answers]}"
+            )
+        elif name in unasked:
+            continue
+        else:
+            reason = f"the agent of {where} has sent no capture in time; of its ranks only their digests are known"
+        gaps.append(Gap("node", reason, hint="see the log of hangwatch there"))
+    return gaps

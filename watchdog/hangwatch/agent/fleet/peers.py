@@ -1,0 +1,143 @@
+"""Who else watches the job: the other nodes by their digests, which of them are silent, which of an earlier incarnation.
+
+All of it is judged by when *this* agent has seen a digest change, on its own monotonic clock; what others' clocks say is
+used only to tell by how much they differ. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hangwatch.agent.fleet.digests import pulse_of
+from hangwatch.agent.job.suspicion import Pulse
+from hangwatch.model.capture import Gap
+from hangwatch.model.digest import Digest, DigestError, DigestRank, parse_digest
+
+#: A digest comes each second; one that has not changed for this long is of an agent that is gone, or cannot be reached.
+SILENT_S = 8.0
+UNKNOWN_SILENT_S = 60.0
+#: Whoever has said that it leaves is remembered this long: others may wait for its ranks.
+LEFT_S = 120.0
+#: Whoever is silent is remembered this long.
+FORGET_S = 3600.0
+#: Ages of processes and of what replaced them are compared to within this.
+_SLACK_S = 2.0
+#: Clocks that differ by less are taken to be the same: a digest is about a second old when it is read.
+_SAME_CLOCK_NS = 2_000_000_000
+
+
+@dataclass
+class Member:
+    """Another node. ``answers``: whether its host answers now, None where that is not known; ``known_to_answer``: it once did."""
+
+    name: str
+    data: bytes
+    digest: Digest
+    changed_s: float
+    answers: bool | None = None
+    known_to_answer: bool = False
+    #: This node's clock minus that node's, with what the digest took to be read; the least is the nearest to the truth.
+    _offsets_ns: deque[int] = field(default_factory=lambda: deque(maxlen=30))
+
+    def silent_s(self, now_s: float) -> float:
+        """For how long nothing new has come from it."""
+        return now_s - self.changed_s
+
+    def is_silent(self, now_s: float) -> bool:
+        """Whether its agent has gone without a word."""
+        return not self.digest.leaving and self.silent_s(now_s) >= SILENT_S
+
+    def is_lost(self, now_s: float) -> bool:
+        """Whether its host is silent, too. One that never answered may be behind a firewall: it takes longer to believe."""
+        enough_s = SILENT_S if self.known_to_answer else UNKNOWN_SILENT_S
+        return self.is_silent(now_s) and self.answers is False and self.silent_s(now_s) >= enough_s
+
+    @property
+    def offset_ns(self) -> int:
+        """What to add to its times to have them on this node's clock; 0 where the clocks agree."""
+        least = min(self._offsets_ns, default=0)
+        return least if abs(least) > _SAME_CLOCK_NS else 0
+
+    def take(self, data: bytes, digest: Digest, now_s: float, now_ns: int) -> None:
+        """A digest that is new."""
+        self.data, self.digest, self.changed_s = data, digest, now_s
+        self.answers = None
+        self._offsets_ns.append(now_ns - digest.at_ns)
+
+
+@dataclass
+class Members:
+    """All other nodes of one job. ``own`` is the name of this one."""
+
+    own: str
+    members: dict[str, Member] = field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
+    _mine: Member | None = None
+
+    def update(self, found: Mapping[str, bytes], now_s: float, now_ns: int) -> None:
+        """Take in the digests that were read just now. Those that cannot be used are set aside, by name."""
+        gaps: list[Gap] = []
+        for name, data in found.items():
+            known = self._mine if name == self.own else self.members.get(name)
+            if known is not None and known.data == data:
+                continue
+            try:
+                digest = parse_digest(data)
+            except DigestError as error:
+                hint = "use the same hangwatch on all nodes" if str(error).startswith("is in") else ""
+                gaps.append(Gap("digest", f"the one of node {name} {error}; its ranks are not seen", hint=hint))
+                continue
+            if known is None:
+                known = Member(name, data, digest, now_s)
+            known.take(data, digest, now_s, now_ns)
+            if name == self.own:
+                self._mine = known
+            else:
+                self.members[name] = known
+        self.gaps = tuple(gaps)
+        for name, member in list(self.members.items()):
+            if member.silent_s(now_s) > (LEFT_S if member.digest.leaving else FORGET_S):
+                del self.members[name]
+
+    def current(self, now_s: float) -> list[Member]:
+        """The members that are of the same incarnation of the job as the newest of its processes."""
+        everyone = [*self.members.values(), *([self._mine] if self._mine is not None else [])]
+        replaced = [
+            (m.name, m.digest.replaced_age_s + m.silent_s(now_s))
+            for m in everyone
+            if m.digest.replaced_age_s is not None
+        ]
+
+        def is_outdated(member: Member) -> bool:
+            # Its processes were there before others' predecessors ended: they are predecessors, too.
+            ages = [rank.age_s + member.silent_s(now_s) for rank in member.digest.ranks]
+            return bool(ages) and any(name != member.name and min(ages) > ago_s + _SLACK_S for name, ago_s in replaced)
+
+        return [m for m in self.members.values() if not is_outdated(m)]
+
+    def ranks(self, now_s: float, own: Mapping[int, float]) -> dict[int, tuple[Member, DigestRank]]:
+        """The ranks of the other nodes. ``own``: the ages of this node's ranks in seconds.
+
+        A rank that two nodes claim has moved: it is where it lives, where an agent speaks for it, and where it is youngest.
+        """
+        found: dict[int, tuple[tuple[bool, bool, float], Member, DigestRank]] = {}
+        for member in self.current(now_s):
+            for rank in member.digest.ranks:
+                age_s = rank.age_s + member.silent_s(now_s)
+                order = (rank.state != "lost", not member.is_silent(now_s), -age_s)
+                if rank.rank in own and order < (True, True, -own[rank.rank]):
+                    continue
+                rival = found.get(rank.rank)
+                if rival is None or order > rival[0]:
+                    found[rank.rank] = (order, member, rank)
+        return {number: (member, rank) for number, (_, member, rank) in found.items()}
+
+    def pulses(self, ranks: Mapping[int, tuple[Member, DigestRank]], now_s: float) -> list[Pulse]:
+        """How far the ranks of the other nodes are; of those that are gone or silent nothing new can be told."""
+        return [
+            pulse_of(member.digest, rank)
+            for member, rank in ranks.values()
+            if rank.groups and rank.state not in {"lost", "alone"} and not member.is_silent(now_s)
+        ]

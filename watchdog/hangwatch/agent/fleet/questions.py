@@ -1,0 +1,92 @@
+"""What the lease holder asks of all nodes at once, and how it gathers the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from hangwatch.agent.fleet.link import Link
+from hangwatch.agent.fleet.wire import Answer, Question, QuestionKind, decode
+from hangwatch.exchange.protocol import ExchangeError
+from hangwatch.exchange.waiting import wait_within
+from hangwatch.model.capture import Capture
+from hangwatch.model.packing import Commons, unpack
+
+log = logging.getLogger("hangwatch")
+
+#: How long the others' captures are awaited once our own is there.
+ANSWER_S = 4.0
+#: How long digests that are newer than all captures are awaited.
+_CONFIRM_S = 2.0
+_POLL_S = 0.1
+
+
+@dataclass
+class Inquiry:
+    """``post`` puts up the notice, with the question in it."""
+
+    link: Link
+    post: Callable[[], Awaitable[None]]
+    question: Question | None = None
+
+    async def ask(
+        self,
+        kind: QuestionKind,
+        *,
+        ranks: tuple[int, ...] | None = None,
+        operations: int | None = None,
+        only: tuple[str, ...] | None = None,
+    ) -> Question:
+        """Put a question to all nodes; ``collect`` has the answers."""
+        self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only)
+        self.link.hurry()
+        await self.post()
+        return self.question
+
+    async def collect(self, question: Question, among: set[str] | None = None) -> dict[str, Capture]:
+        """The answers of those who can be expected to give one, as far as they come in time."""
+        clock = self.link.clock
+        found: dict[str, Capture] = {}
+        spoilt: set[str] = set()
+        commons = Commons()
+        end_s = clock() + ANSWER_S
+        while True:
+            now_s = clock()
+            expected = {
+                m.name
+                for m in self.link.members.current(now_s)
+                if not m.digest.leaving and m.silent_s(now_s) < ANSWER_S and (among is None or m.name in among)
+            }
+            left = {f"{question.id}/{name}": name for name in expected - set(found) - spoilt}
+            if not left or now_s >= end_s:
+                self.link.rest()  # reading all digests often is dear in a large fleet, and a diagnosis follows
+                return found
+            try:
+                got = await wait_within(self.link.exchange.get(self.link.channel, left), ANSWER_S)
+            except (ExchangeError, asyncio.TimeoutError):
+                got = {}
+            for key, data in got.items():
+                try:
+                    found[left[key]] = unpack(decode(data, Answer).packed, commons)
+                except ValueError as error:
+                    log.warning("the capture of node %s %s", left[key], error)
+                    spoilt.add(left[key])
+            if not got:
+                await asyncio.sleep(_POLL_S)
+
+    async def confirm(self, names: set[str]) -> None:
+        """Wait for digests that were written after the last capture: whatever has moved since does not hang."""
+        members = self.link.members.members
+        before = {name: members[name].digest.count for name in names if name in members}
+        self.link.hurry()
+        end_s = self.link.clock() + _CONFIRM_S
+        while self.link.clock() < end_s and any(
+            # The next one may have been on its way already.
+            name in members and members[name].digest.count < count + 2
+            for name, count in before.items()
+        ):
+            await asyncio.sleep(_POLL_S)
+        self.link.rest()

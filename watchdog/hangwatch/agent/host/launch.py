@@ -1,0 +1,198 @@
+"""Runs the user's command beside the agent: its terminal, its signals and its exit status stay its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from hangwatch.config.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
+from hangwatch.model.capture import RankIdentity
+from hangwatch.sources.discovery.launchers import HANGWATCH, name_launcher
+from hangwatch.sources.proc.files import is_same_start, read_stat
+
+#: Signals passed on to the command. From a terminal, the kernel sends INT, QUIT and HUP to the command as well.
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
+#: How long a job that is ended may take to end by itself before it is killed.
+END_GRACE_S = 8.0
+#: A process that was killed is gone within this, unless the kernel holds it.
+_KILLED_S = 2.0
+
+
+def start_command(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the command with our own streams and process group, as if we were not there.
+
+    Raises:
+        UserError: it was not found (127) or cannot be executed (126).
+    """
+    name = command[0]
+    try:
+        # The program gets the signal dispositions and the descriptors that we were given.
+        return subprocess.Popen(list(command), env=dict(environment), close_fds=False)
+    except FileNotFoundError as error:
+        if shutil.which(name) is None:
+            message = f"command not found: {name}; check the spelling, or activate the environment it is installed in"
+            raise UserError(message, EXIT_NOT_FOUND) from error
+        raise UserError(
+            f"cannot start {name}: its interpreter is missing (see its first line)", EXIT_NOT_FOUND
+        ) from error
+    except PermissionError as error:
+        raise UserError(
+            f"cannot execute {name}: permission denied; chmod +x it, or name its interpreter", EXIT_NOT_EXECUTABLE
+        ) from error
+    except OSError as error:
+        raise UserError(f"cannot execute {name}: {error.strerror}", EXIT_NOT_EXECUTABLE) from error
+
+
+def exit_status(returncode: int) -> int:
+    """The status a shell would report: 128 + N for a command that signal N ended."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def pass_signals(process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
+    """Pass signals on to the command for as long as the loop runs; we ourselves end only when it does."""
+
+    def forward(number: signal.Signals) -> None:
+        if number in _FROM_TERMINAL and _in_foreground():
+            return  # the terminal has told the whole foreground process group already
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    for number in _PASSED_ON:
+        if signal.getsignal(number) is signal.SIG_IGN and number is signal.SIGHUP:
+            continue  # nohup: the command has inherited it
+        loop.add_signal_handler(number, forward, number)
+
+
+def _in_foreground() -> bool:
+    """Whether we are in the foreground process group of a terminal."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            if os.tcgetpgrp(stream.fileno()) == os.getpgrp():
+                return True
+    return False
+
+
+async def wait_for_command(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the command without a thread: a pidfd where the kernel has them, else by asking."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        while process.poll() is None:
+            await asyncio.sleep(0.1)
+        return process.wait()
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    loop.add_reader(descriptor, done.set)
+    try:
+        await done.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return process.wait()
+
+
+def process_tree(pids: Sequence[int], since: Sequence[psutil.Process] = ()) -> list[psutil.Process]:
+    """The processes and their descendants, never this one nor what is above it.
+
+    ``since``: processes seen before; a pid that is another's by now is not followed.
+    """
+    known = {process.pid: process for process in since}
+    found: dict[int, psutil.Process] = {}
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if pid in known and known[pid] != process:
+                continue
+            found.setdefault(pid, process)
+            for child in process.children(recursive=True):
+                found.setdefault(child.pid, child)
+    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    return [process for pid, process in found.items() if pid not in ours]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the end of a job went: how many processes were asked to end, had to be killed, and run still."""
+
+    asked: int
+    killed: int
+    left: int
+
+    def in_words(self) -> str:
+        """One sentence."""
+        if not self.asked:
+            return "no process of the job was there any more"
+        killed = f", {self.killed} of them by SIGKILL" if self.killed else ""
+        if self.left:
+            return f"{self.left} of {self.asked} process(es) could not be ended; is the agent allowed to (CAP_KILL)?"
+        return f"{self.asked} process(es) ended{killed}"
+
+
+async def end_tree(pids: Sequence[int], grace_s: float = END_GRACE_S) -> Ended:
+    """End a whole job: SIGTERM from the launcher (the first pid) down, SIGCONT for those stopped, SIGKILL for who is left."""
+    tree = process_tree(pids)
+    for process in tree:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+            process.resume()
+    deadline = asyncio.get_running_loop().time() + grace_s
+    while asyncio.get_running_loop().time() < deadline and any(_runs(p) for p in tree):
+        await asyncio.sleep(0.05)
+    # Ranks may have started helpers while they ended.
+    left = [p for p in {p.pid: p for p in (*tree, *process_tree(pids, since=tree))}.values() if _runs(p)]
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    deadline = asyncio.get_running_loop().time() + _KILLED_S
+    while asyncio.get_running_loop().time() < deadline and any(_runs(p) for p in left):
+        await asyncio.sleep(0.02)
+    return Ended(len(tree), len(left), sum(_runs(p) for p in left))
+
+
+async def end_job(ranks: Sequence[RankIdentity]) -> Ended:
+    """End the job of these ranks: its launcher on this node, then the ranks and all below; pids that are others' now are not."""
+    pids = [
+        one.pid for one in ranks if (stat := read_stat(one.pid)) is not None and is_same_start(stat, one.start_time)
+    ]
+    return await end_tree([*find_launchers(pids), *pids])
+
+
+def find_launchers(pids: Sequence[int]) -> list[int]:
+    """The topmost launcher above each process that is a part of the job: torchrun, deepspeed, accelerate, mpirun.
+
+    Slurm's own daemons are not: a step ends when its tasks do.
+    """
+    found: dict[int, None] = {}
+    for pid in pids:
+        above = []
+        with contextlib.suppress(psutil.Error):
+            above = psutil.Process(pid).parents()
+        names = [(one.pid, _launcher_of(one)) for one in above]
+        launchers = [parent for parent, name in names if name not in {None, HANGWATCH, "srun"}]
+        if launchers:
+            found.setdefault(launchers[-1])
+    return list(found)
+
+
+def _launcher_of(process: psutil.Process) -> str | None:
+    try:
+        return name_launcher(process.cmdline())
+    except psutil.Error:
+        return None
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,1 @@
+"""The life of an incident: recorded, published, adopted, reopened, acted on, and in time removed."""

@@ -1,0 +1,111 @@
+"""Incidents that an agent before this one has left open: found again for their job, or ended with it.
+
+May import the sources, the causes and the outputs. An incident is taken up for a job if the ranks it was told of are the
+processes that run now (pid and start time); it is over when none of them lives. One of another node is left to that node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hangwatch.agent.incidents.record import Told
+from hangwatch.agent.job.suspicion import Pulse
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.capture import Capture, RankIdentity
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.archive import Archive
+from hangwatch.outputs.bundle.bundle import BundleError, read_bundle
+from hangwatch.sources.proc.files import is_same_start, node_name, read_stat
+
+
+def is_same_process(one: RankIdentity, other: RankIdentity) -> bool:
+    """Whether both are one process: pids are given away again. Two agents may read start times a second apart."""
+    return one.pid == other.pid and abs(one.start_time - other.start_time) < 2.0
+
+
+@dataclass(frozen=True)
+class LeftOpen:
+    """An open incident on disk, its capture, and the ranks of it that were on this node."""
+
+    incident: Incident
+    capture: Capture
+    path: Path
+    here: tuple[RankIdentity, ...]
+
+    @property
+    def silent(self) -> bool:
+        """Whether it is of a training that learns nothing, and not of a hang."""
+        return self.incident.verdict.kind == "silent_failure"
+
+    def is_of(self, ranks: Iterable[RankIdentity]) -> bool:
+        """Whether these processes are its ranks: all that both know are the same, and there is one at least."""
+        now = {identity.rank: identity for identity in ranks}
+        both = [(one, now[one.rank]) for one in self.here if one.rank in now]
+        return bool(both) and all(is_same_process(a, b) for a, b in both)
+
+    def lives(self) -> bool:
+        """Whether any of its ranks still runs."""
+        stats = ((one, read_stat(one.pid)) for one in self.here)
+        return any(
+            stat is not None and stat.state != "Z" and is_same_start(stat, one.start_time) for one, stat in stats
+        )
+
+    def as_told(self) -> Told:
+        """The incident as if this agent had told it."""
+        return Told(self.incident, diagnose(self.capture), self.path)
+
+
+@dataclass
+class Hold:
+    """Keeps an incident open that was taken up: an agent that has just begun has seen nothing stand still yet.
+
+    It lasts until ``until_s`` of the tick's clock, or until a rank has moved.
+    """
+
+    until_s: float
+    _marks: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
+
+    def lasts(self, pulses: Iterable[Pulse], now_s: float) -> bool:
+        """Whether the incident is still to be taken on trust."""
+        moved = any(self._marks.setdefault(pulse.rank, pulse.marks) != pulse.marks for pulse in pulses)
+        return not moved and now_s < self.until_s
+
+
+@dataclass
+class Reopening:
+    """The open incidents of a state directory, until each has found its job or its end."""
+
+    waiting: list[LeftOpen] = field(default_factory=list)
+
+    def take(self, ranks: Iterable[RankIdentity]) -> tuple[LeftOpen, ...]:
+        """The incidents of the job with these ranks; they wait no more."""
+        known = tuple(ranks)
+        found = tuple(one for one in self.waiting if one.is_of(known))
+        self.waiting = [one for one in self.waiting if one not in found]
+        return found
+
+    def take_ended(self) -> tuple[LeftOpen, ...]:
+        """The incidents whose job is gone; they wait no more."""
+        ended = tuple(one for one in self.waiting if not one.lives())
+        self.waiting = [one for one in self.waiting if one not in ended]
+        return ended
+
+
+def find_left_open(state_dir: Path) -> Reopening:
+    """What is open in a state directory and belongs to this node. Bundles that cannot be read are left alone."""
+    node = node_name()
+    found = []
+    for summary in Archive(state_dir).list():
+        path = state_dir.absolute() / "incidents" / summary.id
+        if not summary.open:
+            continue
+        try:
+            incident, capture = read_bundle(path)
+        except BundleError:
+            continue
+        here = tuple(rank.identity for rank in capture.ranks if rank.identity.node == node)
+        if incident is not None and here:
+            found.append(LeftOpen(incident, capture, path, here))
+    return Reopening(found)

@@ -1,0 +1,1 @@
+"""One job under watch: what is suspected, captured and diagnosed, tick by tick."""

@@ -1,0 +1,1 @@
+"""Where and how the call paths of the ranks diverge: branches, loops, iterations, call sites. Pure."""

@@ -1,0 +1,147 @@
+"""Operations of two ranks compared by where in the program they were issued. Finds what sizes and names cannot show.
+
+Two ranks can be one operation apart for a while without a visible difference: an all_reduce of one float for the log
+meets an all_reduce of one float of training, and both go through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import site
+from hangwatch.analysis.operations.alignment import GroupKey
+from hangwatch.model.collectives import Operation
+from hangwatch.model.stacks import Frame
+
+#: How far back a silent shift is followed.
+_REACH = 512
+
+Site = tuple[str, int]
+
+
+def _at(case: Case, rank: int, seq: int) -> Operation | None:
+    parting = case.blame.parting
+    return case.history.at(parting.group.key, seq).get(rank) if parting is not None else None
+
+
+def _same_places(case: Case, one: int, other: int, left: Site, right: Site) -> bool:
+    """Whether one of two ranks has been where the other was: else they have roles, and lines of their own from the beginning."""
+    visited = {r: {_site(o) for o in case.history.of(r)} for r in (one, other)}
+    return left in visited[other] or right in visited[one]
+
+
+def _lines(operation: Operation) -> list[tuple[str, int]]:
+    return [(f.file, f.line) for f in operation.frames or ()]
+
+
+def _site(operation: Operation | None) -> Site | None:
+    return site(operation.frames) if operation is not None and operation.frames else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The call paths of two ranks at one number of a group that each used elsewhere in the program."""
+
+    key: GroupKey
+    seq: int
+    ours: tuple[Frame, ...]
+    theirs: tuple[Frame, ...]
+
+
+def first_difference(case: Case, one: int, other: int) -> Difference | None:
+    """Call paths at the first of the unbroken run of operations, up to the parting, that were issued from two places.
+
+    Where nothing differs by name or size, the groups the two wait in now are gone through, up to where both have come.
+    None where the run starts at the parting itself, or its first pair is an ordinary one: places that met before, such
+    as the two calls of a broadcast under ``if rank == 0: .. else: ..``.
+    """
+    parting = case.blame.parting
+    if parting is not None and parting.mismatch:
+        return _first_of_run(case, parting.group.key, parting.seq - 1, one, other)
+    fronts = [o for r in (one, other) if r in case.views and (o := case.views[r].frontier) is not None]
+    for key in dict.fromkeys(o.group.key for o in fronts if not o.p2p):
+        ends = [case.history.enqueued(r, key) for r in (one, other)]
+        known = [end for end in ends if end is not None]
+        found = _first_of_run(case, key, min(known), one, other) if len(known) == len(ends) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _first_of_run(case: Case, key: GroupKey, seq: int, one: int, other: int) -> Difference | None:
+    """The first pair of call paths of the run of differing ones that ends at ``seq``."""
+    found: Difference | None = None
+    pair: tuple[Site, Site] | None = None
+    lowest = max(0, seq - _REACH)
+    met = False
+    while seq > lowest:
+        here = case.history.at(key, seq)
+        ours, theirs = here.get(one), here.get(other)
+        left, right = _site(ours), _site(theirs)
+        if ours is None or theirs is None or left is None or right is None:
+            break
+        if _lines(ours) == _lines(theirs):
+            met = True
+            break
+        if left != right:
+            found, pair = Difference(key, seq, ours.frames or (), theirs.frames or ()), (left, right)
+        seq -= 1
+    if found is None or pair is None or not (met or _same_places(case, one, other, *pair)):
+        return None
+    for earlier in range(max(1, found.seq - _REACH), found.seq):
+        here = case.history.at(key, earlier)
+        if (_site(here.get(one)), _site(here.get(other))) == pair:
+            return None
+    return found
+
+
+def is_new_place(case: Case, rank: int, place: Site | None) -> bool:
+    """Whether a rank is at a place that no collective of any rank has been issued from, as far as call sites were recorded."""
+    if place is None or sum(o.frames is not None for o in case.history.of(rank)) <= 2:
+        return False
+    # Lazily: of a large job's records most are never looked at.
+    return all(_site(o) != place for r in case.views for o in case.history.of(r) if o.frames and o.completed)
+
+
+@dataclass(frozen=True)
+class EarlyVisit:
+    """A place both ranks used to come to together, and one came to sooner. ``by``: operations, where the habit tells."""
+
+    file: str
+    line: int
+    visits: int
+    by: int | None
+
+
+def early_visit(case: Case, one: int, other: int, *, repeats: bool = True) -> EarlyVisit | None:
+    """Whether rank ``one`` is at a place to which the two have always come at the same sequence number, and ``other``
+    is not there yet: ``one`` has left something out on the way. ``repeats``: it may call it several times in a row."""
+    parting = case.blame.parting
+    own = _at(case, one, parting.seq) if parting is not None else None
+    here = _site(own)
+    if parting is None or here is None:
+        return None
+    mine, theirs = _arrivals(case, one, here, repeats), _arrivals(case, other, here, repeats)
+    if len(mine) < 2 or mine[:-1] != theirs:
+        return None
+    gaps = {b - a for a, b in pairwise(mine[:-1])}
+    last = mine[-1] - mine[-2]
+    if gaps and last >= min(gaps):
+        return None
+    return EarlyVisit(here[0], here[1], len(theirs), min(gaps) - last if len(gaps) == 1 else None)
+
+
+def _arrivals(case: Case, rank: int, place: Site, repeats: bool) -> list[int]:
+    """The numbers, up to the parting, at which a rank came to a place; with ``repeats``, from another one only."""
+    parting = case.blame.parting
+    end = parting.seq if parting is not None else 0
+    found: list[int] = []
+    last: Site | None = None
+    for seq in range(max(1, end - _REACH), end + 1):
+        now = _site(_at(case, rank, seq))
+        if now == place and (last != place or not repeats):
+            found.append(seq)
+        last = now
+    return found

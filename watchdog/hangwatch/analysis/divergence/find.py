@@ -1,0 +1,77 @@
+"""Where the call paths of the culprits' side and the others' part, by the stacks and records of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.call_sites import first_difference
+from hangwatch.analysis.divergence.frames import function_of, is_program, site
+from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, relate
+from hangwatch.model.stacks import Block, Frame
+
+
+def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
+    """The parts of two paths below the last frame they share, each with its parting frame last."""
+    depth = 0
+    for left, right in zip(reversed(ours), reversed(theirs), strict=False):
+        if (function_of(left), left.line) != (function_of(right), right.line):
+            break
+        depth += 1
+    return tuple(ours[: len(ours) - depth]), tuple(theirs[: len(theirs) - depth])
+
+
+def find_fork(case: Case) -> Fork | None:
+    """The fork between the culprits' side and the others', at the first operation that was issued from two places."""
+    one, other = case.representatives
+    return fork_of(case, one, other) if one is not None and other is not None else None
+
+
+def fork_of(case: Case, one: int, other: int) -> Fork | None:
+    """The fork between two ranks; None where one of the paths is unknown."""
+    ours, theirs = side_path(case, one), side_path(case, other)
+    earlier = first_difference(case, one, other)
+    if earlier is not None:
+        ours, theirs = annotated(case, earlier.ours), annotated(case, earlier.theirs)
+    if not ours or not theirs:
+        return None
+    my_tail, their_tail = _part(ours, theirs)
+    mine, them = _decisive(case, one, ours, other, my_tail), _decisive(case, other, theirs, one, their_tail)
+    sides = (Side(one, (*mine, *ours[len(mine) :]), mine), Side(other, (*them, *theirs[len(them) :]), them))
+    return relate(*sides, tie=not case.blame.waiting)
+
+
+def _decisive(case: Case, rank: int, path: tuple[Frame, ...], other: int, tail: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The tail without the blocks that explain nothing: conditions the other rank was under too in this very visit of them,
+    and loops over the parts of the model."""
+    steps = steps_of(case, rank, path, other)
+    model = len(path) - len(above_model(path))
+
+    def decides(index: int, frame: Frame, block: Block) -> bool:
+        if block.kind in LOOPS:
+            return index >= model and not over_modules(path, index, block)
+        return not (block.kind in CONDITIONS and steps.in_same_visit(frame, block))
+
+    return tuple(
+        msgspec.structs.replace(f, blocks=tuple(b for b in f.blocks if decides(i, f, b))) if is_program(f) else f
+        for i, f in enumerate(tail)
+    )
+
+
+def side_path(case: Case, rank: int) -> tuple[Frame, ...]:
+    """A rank's call path at the parting. The live stack is preferred while it stands in the same place: it knows more."""
+    recorded = case.side_frames(rank)
+    now = case.views[rank].frames if rank in case.views else ()
+    return now if not recorded or site(now) == site(recorded) else annotated(case, recorded)
+
+
+def annotated(case: Case, path: Sequence[Frame]) -> tuple[Frame, ...]:
+    """A recorded call path with the text and blocks of its lines, where any rank's live stack stands in the same line."""
+    if all(f.source is not None for f in path):
+        return tuple(path)
+    read = {(f.file, f.line): f for v in case.views.values() for f in v.frames if f.source is not None}
+    known = ((f, read.get((f.file, f.line))) for f in path)
+    return tuple(msgspec.structs.replace(f, source=k.source, blocks=k.blocks) if k else f for f, k in known)

@@ -1,0 +1,280 @@
+"""What the history says of a loop that one side is in and the other has left: a turn cut short, or a part of it only one does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, site
+from hangwatch.analysis.divergence.iterations import Steps, batch_loop, inside, steps_of
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, of_the_turn
+from hangwatch.analysis.places import package_of
+from hangwatch.model.stacks import Block, Frame
+
+_TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+#: A description of a text; names are no longer than this.
+_TEXT, _NAME_LENGTH = re.compile(r"str\((?P<length>\d+)\)"), 24
+_FIXED = re.compile(r" in range\(\d+\):$")
+_EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Turns of a loop by what counts them: how many ``fewer`` the side past it has begun, and whether one may have ended it."""
+
+    counter: str
+    fewer: int
+    breaks: bool
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A fork of relation ``loop``, seen from the side that is still in it.
+
+    ``frame`` and ``block``: the innermost loop over batches that its path is in; the other side has left that too.
+    """
+
+    case: Case
+    inside: Side
+    past: Side
+    frame: Frame
+    block: Block
+    steps: Steps
+
+    @property
+    def around(self) -> tuple[Block, ...]:
+        """The blocks around the line inside the loop, and the guards before it there."""
+        blocks = self.frame.blocks
+        return blocks[blocks.index(self.block) + 1 :] if self.block in blocks else ()
+
+    @property
+    def conditions(self) -> tuple[Block, ...]:
+        """The conditions inside the loop that the pending operation is under, those of called functions included.
+
+        The ``else`` of a ``try`` is one.
+        """
+        deeper = self.inside.path[: self.inside.path.index(self.frame)]
+        below = (b for f in reversed(deeper) if is_program(f) for b in f.blocks)
+        return tuple(b for b in (*self.around, *below) if _is_condition(b) or (b.kind == "guard" and by_rank(b.text)))
+
+    @property
+    def ranked(self) -> Block | None:
+        """A condition inside the loop that speaks of the rank, and whose other branch the side past the loop never came by."""
+        for block in self.conditions:
+            if by_rank(block.text) and not self._came_by_other_branch(block):
+                return block
+        return None
+
+    @property
+    def behind(self) -> Block | None:
+        """A condition behind the loop that the side past it is under, and the side in it has never been.
+
+        It tells that this side has gone there by itself, and that the other is in the next round of what is around the loop.
+        """
+        at = self.past.at
+        if at is None or self.inside.at is None or self.rounds_ahead == 0:
+            return None
+        shared = {(b.kind, b.line) for b in self.inside.at.blocks}
+        frames = [f for f in reversed(self.past.tail) if is_program(f)]
+        own = (
+            (f, b)
+            for f in frames
+            for b in f.blocks
+            if b.kind in CONDITIONS and (f != at or (b.kind, b.line) not in shared)
+        )
+        done = self.case.history.of(self.inside.rank)
+        for frame, block in own:
+            if (by_rank(block.text) or self.fixed) and all(inside(o.frames or (), frame, block) is None for o in done):
+                return block
+        return None
+
+    @property
+    def failed(self) -> Block | None:
+        """A condition inside the loop on a variable that is empty on the side past the loop."""
+        theirs = self.past_frame
+        for block in self.conditions:
+            found = _TESTED.fullmatch(block.text)
+            told = (theirs.locals or {}).get(found["name"]) if theirs is not None and found is not None else None
+            if told == "None" or (told in _EMPTY and found is not None and not found["none"]):
+                return block
+        return None
+
+    @property
+    def unmet(self) -> Block | None:
+        """A condition inside the loop under which the side past the loop has never called anything, though it has begun the very
+        turn that the other is in: it was that condition, and not the turn, which it came by."""
+        done = [o.frames or () for o in self.case.history.of(self.past.rank)] if self.mid_turn else []
+        own = (b for b in self.around if b.kind in CONDITIONS and not of_the_turn(b, self.inside.path))
+        return next((b for b in own if done and all(inside(frames, self.frame, b) is None for frames in done)), None)
+
+    @property
+    def visited(self) -> bool | None:
+        """Whether the side past the loop has ever called a collective in it; None where its call sites are not known."""
+        operations = self.case.history.of(self.past.rank)
+        if sum(bool(o.frames) for o in operations) * 2 <= len(operations):
+            return None
+        return any(inside(o.frames or (), self.frame, self.block) is not None for o in operations)
+
+    @property
+    def alone(self) -> bool:
+        """Whether only one side has been in the loop: ever, or this time, when both had just been somewhere else together."""
+        before = self.steps.before
+        entered = before is None or inside(before.frames or (), self.frame, self.block) is not None
+        return self.visited is False or not entered
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the loop has the same number of turns wherever it is run: ``for _ in range(5)``."""
+        return _FIXED.search(self.block.text) is not None
+
+    @property
+    def called(self) -> Block | None:
+        """The condition under which the function with the loop was called, where only one side has called it."""
+        if not self.alone or self.inside.at is None or self.frame == self.inside.at:
+            return None
+        index = self.inside.path.index(self.frame)
+        above = [f for f in reversed(self.inside.path[index + 1 : len(self.inside.tail)]) if is_program(f)]
+        shared = {(b.kind, b.line) for b in self.past.at.blocks} if self.past.at is not None else set()
+        own = (b for f in above for b in reversed(f.blocks) if f != self.inside.at or (b.kind, b.line) not in shared)
+        return next((b for b in own if b.kind in CONDITIONS), None)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the loop goes over the keys of a dictionary, and not over batches: its variable is a short string.
+
+        A list of names is data as well as any: of files, say.
+        """
+        target, _, over = self.block.text.removeprefix("for ").partition(" in ")
+        known = self.frame.locals or {}
+        told = [found for name in _NAME.findall(target) if (found := _TEXT.fullmatch(known.get(name, "")))]
+        keys = "items(" in over or "keys(" in over or any("dict" in known.get(n, "") for n in _NAME.findall(over))
+        return self.block.kind == "for" and keys and any(int(t["length"]) <= _NAME_LENGTH for t in told)
+
+    @property
+    def left_out(self) -> Block | None:
+        """The last way to leave out a turn of the loop, by what its data are like: ``if batch is None: continue``.
+
+        Or a ``return`` in a function that does the turn, if there is no condition behind it.
+
+        A condition on numbers alone is one on which turn it is, as a rule, and the same on every rank.
+        """
+        below = self.inside.path[: self.inside.path.index(self.frame)]
+        deeper = [
+            f for f in below if is_program(f) and package_of(f) is None and function_of(f) != function_of(self.frame)
+        ]
+        decisive = ((f, b) for f in deeper for b in reversed(f.blocks) if _is_condition(b) or b.kind == "guard")
+        ways = [(f, b) for f, b in islice(decisive, 1) if b.kind == "guard" and b.text.endswith(" return")]
+        ways += [(self.frame, b) for b in reversed(self.around) if b.kind == "guard" and b.text.endswith(" continue")]
+        return next((way for frame, way in ways if not by_rank(way.text) and _on_data(frame, way)), None)
+
+    @property
+    def turns(self) -> Counted | None:
+        """How many turns the side past the loop has begun, against the other, in the same round of what is around it; None
+        where nothing counts them."""
+        theirs = self.past_frame
+        if self.block.turns is None or theirs is None or self.rounds_ahead:
+            return None
+        mine, last = count_turns(self.frame, self.block), count_turns(theirs, self.block)
+        if mine is None or last is None:
+            return None
+        return Counted(self.block.turns.counter, mine - last, self.block.turns.breaks)
+
+    @property
+    def rounds_ahead(self) -> int | None:
+        """By how many rounds of the loops around both the side in this one is ahead of the other; None where nothing counts them.
+
+        Ahead, it is in the loop again, and the other still behind it.
+        """
+        counted = None
+        for mine in reversed(self.inside.path):
+            for block in mine.blocks:
+                theirs = inside(self.past.path, mine, block)
+                own = count_turns(mine, block)
+                other = count_turns(theirs, block) if theirs is not None else None
+                if own is not None and other is not None:
+                    counted = own - other
+                    if counted:
+                        return counted
+        return counted
+
+    @property
+    def past_frame(self) -> Frame | None:
+        """The frame of the side past the loop in the function that it is in."""
+        return _same_function(self.past.path, self.frame)
+
+    @property
+    def mid_turn(self) -> bool:
+        """Whether the side past the loop has begun the very turn that the other is in: it took part in what came before in it.
+
+        Batches that run out end a loop between two turns.
+        """
+        return self.steps.earlier_in_turn(self.frame, self.block)
+
+    def _came_by_other_branch(self, block: Block) -> bool:
+        other = {"if": "else", "else": "if"}.get(block.kind)
+        return any(
+            (b.kind, b.line) == (other, block.line)
+            for o in self.case.history.of(self.past.rank)
+            for f in o.frames or ()
+            for b in f.blocks
+        )
+
+
+def _is_condition(block: Block) -> bool:
+    return block.kind in CONDITIONS or (block.kind == "after" and block.text == "try:")
+
+
+def _on_data(frame: Frame, way: Block) -> bool:
+    """Whether a way out of a turn is taken by what data are like, or by what an exception says of them."""
+    known = frame.locals or {}
+    data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "bool"}
+    return any(not told.startswith("int") for told in data) or "(" in way.text or way.text.startswith("except")
+
+
+def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
+    return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
+
+
+def count_turns(frame: Frame, loop: Block) -> int | None:
+    """The turn of a loop that a rank is in, or was last in."""
+    told = (frame.locals or {}).get(loop.turns.counter, "") if loop.turns is not None else ""
+    if loop.turns is None or not told.startswith("int="):
+        return None
+    # A turn that is counted further down than the line in it is not counted yet.
+    within = inside((frame,), frame, loop) is not None
+    uncounted = within and loop.line < loop.turns.line and frame.line < loop.turns.line
+    return int(told.removeprefix("int=")) + uncounted
+
+
+def in_its_turn(case: Case, fork: Fork) -> bool:
+    """Whether a side is under a condition on the turn of a loop which somebody elsewhere has not come to yet: it holds for all
+    in their turn, and is not what they parted by."""
+    inside, _ = fork.sides
+    at = inside.at
+    if fork.relation != "branch" or fork.block is None or at is None or not of_the_turn(fork.block, inside.path):
+        return False
+    loops = [(b, turn) for b in at.blocks if (turn := count_turns(at, b)) is not None]
+    for rank in (*case.blame.culprits, *case.blame.waiting) if loops else ():
+        path = case.views[rank].frames if rank in case.views else ()
+        there = _same_function(path, at) if site(path) != site(inside.path) else None
+        turns = [(turn, count_turns(there, b)) for b, turn in loops] if there is not None else []
+        if turns and all(theirs is not None and theirs <= mine for mine, theirs in turns):
+            return True
+    return False
+
+
+def loop_of(case: Case, fork: Fork) -> Loop | None:
+    """The loop that only one of the two sides is in."""
+    if fork.relation != "loop" or fork.block is None:
+        return None
+    side, past = fork.sides
+    found = batch_loop(side.tail)
+    if found is None:
+        found = next(((f, fork.block) for f in reversed(side.tail) if fork.block in f.blocks), None)
+    if found is None:
+        return None
+    return Loop(case, side, past, *found, steps_of(case, side.rank, side.path, past.rank))

@@ -1,0 +1,288 @@
+"""How two call paths relate where they part: a branch only one is in, a loop only one is still in. Pure: frames in, a fork out.
+
+The blocks around the lines (``Frame.blocks``) decide where the source was read; without them only the order of lines is
+left, which says little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, over_parameters
+from hangwatch.analysis.divergence.iterations import LOOPS, in_backward
+from hangwatch.analysis.places import package_of
+from hangwatch.model.stacks import Block, Frame
+
+CONDITIONS = frozenset({"if", "else", "except", "case"})
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+#: How a guard's text ends.
+_LEAVING = re.compile(r": (?:return|continue|break|raise)$")
+
+Relation = Literal["branch", "loop", "skip", "order", "same", "unknown"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One rank's call path, deepest first, and its part below the fork (the frame that parts included)."""
+
+    rank: int
+    path: tuple[Frame, ...]
+    tail: tuple[Frame, ...]
+
+    @property
+    def at(self) -> Frame | None:
+        """The frame in which the path leaves the common one."""
+        return self.tail[-1] if self.tail else None
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Two sides and how they relate.
+
+    ``branch``: only the rank ``only`` is under the condition ``block``; ``loop``: only it is in that loop, the other is
+    past it (or not in it yet); ``skip``: only it is past the ``if ..: continue`` (or raise) ``block`` in a loop both are
+    in; ``order``: two lines of one straight piece of code; ``same``: one and the same line.
+    ``ranked``: the condition speaks of the rank. ``sure``: the fork itself shows it, and not a function further down.
+    """
+
+    mine: Side
+    theirs: Side
+    relation: Relation
+    block: Block | None = None
+    only: int | None = None
+    ranked: bool = False
+    sure: bool = False
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """The side that alone is under the block (in it, past it: as ``relation`` says), and the other."""
+        return (self.mine, self.theirs) if self.only == self.mine.rank else (self.theirs, self.mine)
+
+    @property
+    def one_function(self) -> bool:
+        """Whether the paths part in one function, at two lines."""
+        a, b = self.mine.at, self.theirs.at
+        return a is not None and b is not None and function_of(a) == function_of(b)
+
+    @property
+    def opposite(self) -> bool:
+        """Whether the sides are in the two branches of one ``if``."""
+        a, b = self.mine.at, self.theirs.at
+        if a is None or b is None or not self.one_function:
+            return False
+        mine, theirs = {(k.kind, k.line) for k in a.blocks}, {(k.kind, k.line) for k in b.blocks}
+        return any(("else" if kind == "if" else "if", line) in theirs for kind, line in mine if kind in {"if", "else"})
+
+
+def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:
+    """The blocks that are around one line and not around the other. Guards count where they speak of the rank."""
+    shared = {(b.kind, b.line) for b in other.blocks}
+    turns = _guards(frame, other)
+    return tuple(b for b in frame.blocks if (b.kind, b.line) not in shared and _decides(b) and b not in turns)
+
+
+def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
+    """The guards of a loop both lines are in that only one of them is past: the other's rank may have jumped over it."""
+    shared = {(b.kind, b.line) for b in other.blocks}
+    loops = [i for i, b in enumerate(frame.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared]
+    inside = frame.blocks[loops[-1] + 1 :] if loops else ()
+    return tuple(b for b in inside if b.kind == "guard" and (b.kind, b.line) not in shared)
+
+
+def _decides(block: Block) -> bool:
+    if block.kind == "guard":
+        return by_rank(block.text)
+    if block.kind == "with":
+        return "process_first" in block.text
+    return block.kind in LOOPS or (block.kind in CONDITIONS and "__name__" not in block.text)
+
+
+def _before_loop(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The conditions up to the first loop: what lies inside a loop is the loop's affair."""
+    end = next((i for i, b in enumerate(blocks) if b.kind in LOOPS), len(blocks))
+    return tuple(blocks[:end])
+
+
+def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
+    """How two sides relate. ``tie``: it could not be told which of them is in the wrong."""
+    a, b = mine.at, theirs.at
+    if a is None or b is None:
+        return Fork(mine, theirs, "same" if a is b else "unknown")
+    if not (is_program(a) or is_program(b)):
+        return Fork(mine, theirs, "same")
+    one_function = Fork(mine, theirs, "unknown").one_function
+    if (a.source is None) != (b.source is None):
+        # The file was read for one side only: what is around the other line is not known, and nothing may follow from it.
+        return Fork(mine, theirs, "order" if one_function else "unknown")
+    own, other = (_own(a, b), _own(b, a)) if one_function else ((), ())
+    loop = _relate_loops(mine, theirs, own, other)
+    found = (
+        _relate_ranked(mine, theirs, _before_loop(own), _before_loop(other), sure=True)
+        or (loop if loop is not None and loop.sure else None)
+        or _relate_ranked(mine, theirs, _tail_conditions(mine), _tail_conditions(theirs), sure=False)
+        or loop
+        or _relate_branches(mine, theirs, own, other)
+        or (_relate_guards(mine, theirs, a, b, tie=tie) if one_function else None)
+        or (_relate_tails(mine, theirs) if one_function else None)
+    )
+    if found is not None:
+        return found
+    return Fork(mine, theirs, "order" if one_function else "unknown", sure=bool(a.blocks or b.blocks))
+
+
+def _relate_ranked(
+    mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block], *, sure: bool
+) -> Fork | None:
+    """A condition that speaks of the rank, on either side."""
+    for side, blocks in ((mine, own), (theirs, other)):
+        for block in blocks:
+            if by_rank(block.text) or block.kind == "with":
+                return Fork(mine, theirs, "branch", block, side.rank, ranked=True, sure=sure)
+    return None
+
+
+def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
+    """A loop that only one is in, and the other past it; before any condition, which may lie behind the loop."""
+    own, other = _without_parameters(own, mine), _without_parameters(other, theirs)
+    first, second = (own[0] if own else None), (other[0] if other else None)
+    my_line, their_line = mine.at.line if mine.at else 0, theirs.at.line if theirs.at else 0
+    if second is not None and second.kind in LOOPS and (first is None or my_line > second.line):
+        return Fork(mine, theirs, "loop", second, theirs.rank, sure=my_line > second.line)
+    if first is not None and first.kind in LOOPS and (second is None or their_line > first.line):
+        return Fork(mine, theirs, "loop", first, mine.rank, sure=their_line > first.line)
+    return None
+
+
+def _without_parameters(blocks: Sequence[Block], side: Side) -> tuple[Block, ...]:
+    """Loops over parameters and the like are part of one step: being in one says nothing of whose step it is.
+
+    One around a backward is of steps, whatever it goes over.
+    """
+    if in_backward(side.tail):
+        return tuple(blocks)
+    return tuple(b for b in blocks if not (b.kind in LOOPS and over_parameters(b.text)))
+
+
+def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
+    """Any other condition that only one is under."""
+    own, other = _without_parameters(own, mine), _without_parameters(other, theirs)
+    found = [
+        Fork(mine, theirs, "branch", blocks[0], side.rank, sure=True)
+        for side, across, blocks in ((mine, theirs.at, own), (theirs, mine.at, other))
+        if blocks and blocks[0].kind not in LOOPS and not _of_a_trainer(side.at, across, blocks[0])
+    ]
+    # Which turn it is, is the same on every rank: another condition tells more.
+    return min(found, key=lambda f: f.block is not None and of_the_turn(f.block, f.sides[0].path), default=None)
+
+
+def _of_a_trainer(frame: Frame | None, across: Frame | None, block: Block) -> bool:
+    """Whether the condition is an installed trainer's, and the sides may only be a turn apart: it is in a loop of it, or the
+    other side has not come to it yet."""
+    if frame is None or across is None or package_of(frame) is None or block not in frame.blocks:
+        return False
+    return across.line < block.line or any(b.kind in LOOPS for b in frame.blocks[: frame.blocks.index(block)])
+
+
+def _relate_guards(mine: Side, theirs: Side, a: Frame, b: Frame, *, tie: bool) -> Fork | None:
+    """A guard in a loop both are in. The others are past it and I am not: I jumped. I alone am past it: a branch."""
+    own, other = _guards(a, b), _guards(b, a)
+    if other and not own:
+        return Fork(mine, theirs, "skip", other[-1], theirs.rank, ranked=by_rank(other[-1].text), sure=not tie)
+    if own and not other:
+        ranked = by_rank(own[-1].text)
+        relation: Relation = "skip" if tie and not ranked else "branch"
+        return Fork(mine, theirs, relation, own[-1], mine.rank, ranked=ranked, sure=not tie)
+    return None
+
+
+def _tail_blocks(side: Side) -> tuple[Block, ...]:
+    """The blocks of the program's functions below the fork, outermost first."""
+    return tuple(b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks if _decides(b))
+
+
+def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
+    """The same for what the two lines of one function call: loops and conditions further down, on one side only."""
+    if mine.at is None or theirs.at is None:
+        return None
+    own, other = _tail_blocks(mine), _tail_blocks(theirs)
+    ahead = mine.at.line > theirs.at.line
+    their_loop, my_loop = _batch_loop(other), _batch_loop(own)
+    turns = any(b.kind in LOOPS for b in mine.at.blocks)
+    if their_loop is not None and (ahead or (turns and my_loop is None)):
+        return Fork(mine, theirs, "loop", their_loop, theirs.rank, sure=ahead)
+    if my_loop is not None and (not ahead or (turns and their_loop is None)):
+        return Fork(mine, theirs, "loop", my_loop, mine.rank, sure=not ahead)
+    mine_under, they_are_under = _own_conditions(mine), _own_conditions(theirs)
+    if bool(mine_under) != bool(they_are_under):
+        block, only = (mine_under[-1], mine) if mine_under else (they_are_under[-1], theirs)
+        return Fork(mine, theirs, "branch", block, only.rank)
+    # Whoever is at the earlier line has been held up there, by something the other did not do.
+    held, rank = (other, theirs.rank) if ahead else (own, mine.rank)
+    behind = theirs if ahead else mine
+    condition = next((b for b in _before_loop(held) if b.kind in CONDITIONS), None) or _guard_come_past(behind)
+    return Fork(mine, theirs, "branch", condition, rank) if condition is not None else None
+
+
+def _own_conditions(side: Side) -> tuple[Block, ...]:
+    """The conditions of the user's own functions below the fork, outermost first, but for those on the turn of a loop."""
+    frames = [f for f in reversed(side.tail[:-1]) if is_program(f) and package_of(f) is None]
+    blocks = (b for f in frames for b in _before_loop(f.blocks) if b.kind in CONDITIONS or returns(b))
+    return tuple(b for b in blocks if not of_the_turn(b, side.path))
+
+
+def of_the_turn(block: Block, path: Sequence[Frame]) -> bool:
+    """Whether a condition speaks only of variables of the loops a path is in, and constants: the same on every rank."""
+    loops = [b for f in path for b in f.blocks if b.kind in LOOPS]
+    headers = (b.text.removeprefix("for ").partition(" in ")[0] for b in loops if b.kind == "for")
+    turns = {name for text in headers for name in _NAME.findall(text)} | {b.turns.counter for b in loops if b.turns}
+    named = {name for name in _NAME.findall(_LEAVING.sub(":", block.text).partition(" ")[2]) if not name.isupper()}
+    return bool(named) and turns.issuperset(named)
+
+
+def returns(block: Block) -> bool:
+    """Whether this is a guard by which a function may be left early, and the program go on."""
+    return block.kind == "guard" and not block.text.endswith((" raise", " continue", " break"))
+
+
+def condition_of(side: Side) -> Block | None:
+    """The innermost condition in the part of a path that is its own."""
+    blocks = (b for f in side.tail if is_program(f) for b in reversed(f.blocks))
+    return next((b for b in blocks if b.kind in CONDITIONS or returns(b)), None)
+
+
+def _guard_come_past(side: Side) -> Block | None:
+    """The last ``if ..: return`` a side has come past in the functions below the fork, outside any loop.
+
+    Whoever is through with the call already may have left it there. A check that raises is none: that would have ended it.
+    """
+    blocks = (b for f in side.tail[:-1] if is_program(f) for b in reversed(_before_loop(f.blocks)))
+    return next(
+        (b for b in blocks if b.kind == "guard" and not b.text.endswith((" raise", " continue", " break"))), None
+    )
+
+
+def _tail_conditions(side: Side) -> tuple[Block, ...]:
+    """The conditions of each function below the fork, up to its own first loop.
+
+    A loop of an installed trainer around a call (over callbacks, say) does not hide the condition inside what it calls.
+    A loop of the user's own does: what lies inside is the loop's affair.
+    """
+    found: list[Block] = []
+    for frame in reversed(side.tail[:-1]):
+        if not is_program(frame):
+            continue
+        blocks = tuple(b for b in frame.blocks if _decides(b))
+        before = _before_loop(blocks)
+        found += before
+        if len(before) < len(blocks) and package_of(frame) is None:
+            break
+    return tuple(found)
+
+
+def _batch_loop(blocks: Sequence[Block]) -> Block | None:
+    return next((b for b in blocks if b.kind in LOOPS and not over_parameters(b.text)), None)

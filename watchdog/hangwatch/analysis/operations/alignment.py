@@ -1,0 +1,231 @@
+"""Operations of all ranks side by side, by (group, sequence number) over the whole recorded history. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hangwatch.analysis.operations.histories import first_after, first_difference, lanes_of
+from hangwatch.analysis.operations.signatures import Signature, signature
+from hangwatch.model.capture import RankCapture
+from hangwatch.model.collectives import Group, Lane, Ledger, Operation, Operations, first_record_id
+
+GroupKey = str
+
+
+@dataclass(frozen=True)
+class Side:
+    """Ranks that agree with each other at one sequence number; ``operation`` is one of theirs, None: not enqueued."""
+
+    ranks: tuple[int, ...]
+    operation: Operation | None
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first sequence number of a group at which its ranks differ. ``sides``: the largest first.
+
+    ``silent``: every side has completed its operation there, so a wrong pair went through.
+    """
+
+    group: Group
+    seq: int
+    sides: tuple[Side, ...]
+    at_ns: int
+
+    @property
+    def mismatch(self) -> bool:
+        """Whether two ranks have *different operations* here, and not merely some have none yet."""
+        return sum(side.operation is not None for side in self.sides) > 1
+
+    @property
+    def silent(self) -> bool:
+        """Whether all that joined have completed: what came after used wrong data and shifted numbers."""
+        return all(side.operation is None or side.operation.completed for side in self.sides)
+
+    def minority(self, among: Iterable[int]) -> tuple[int, ...]:
+        """The ranks of the smaller sides, restricted to ``among``; all of them where the largest is not alone."""
+        wanted = frozenset(among)
+        sides = [tuple(r for r in side.ranks if r in wanted) for side in self.sides]
+        sides = sorted((s for s in sides if s), key=len, reverse=True)
+        if not sides:
+            return ()
+        tie = len(sides) > 1 and len(sides[1]) == len(sides[0])
+        return tuple(sorted(r for side in (sides if tie else sides[1:]) for r in side))
+
+    def side_of(self, rank: int) -> Side | None:
+        """The side a rank is on."""
+        return next((side for side in self.sides if rank in side.ranks), None)
+
+
+def mixed_groups(capture: RankCapture) -> frozenset[GroupKey]:
+    """The groups whose progress counts more than collectives: Gloo counts sends and receives in, which it does not record.
+
+    It shows where the progress of one moment is ahead of the newest collective on that moment's record, which is a ring that
+    never loses its newest. An empty record says nothing: the recorder may be off.
+    """
+    flight = capture.flight
+    if flight is None or flight.source == "status":
+        return frozenset()
+    newest = _newest(flight.operations)
+    complete = first_record_id(flight.operations) == 0
+    known = (p for p in flight.progress if p.group.key in newest or (complete and not flight.dropped))
+    return frozenset(p.group.key for p in known if p.enqueued > newest.get(p.group.key, 0))
+
+
+def _mixed_anywhere(captures: Iterable[RankCapture]) -> set[GroupKey]:
+    """The groups whose numbers are not those of collectives alone on any rank: the others count alike."""
+    found: set[GroupKey] = set()
+    for capture in captures:
+        progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
+        found |= mixed_groups(capture)
+        found.update(progress.group.key for progress in progresses if progress.mixed)
+    return found
+
+
+def _newest(operations: Operations) -> Mapping[GroupKey, int]:
+    """The last number on record of each group's collectives."""
+    if isinstance(operations, Ledger):
+        return {lane.group.key: lane.newest for lane in operations.lanes}
+    newest: dict[GroupKey, int] = {}
+    for operation in operations:
+        if not operation.p2p:
+            key = operation.group.key
+            newest[key] = max(newest.get(key, 0), operation.seq)
+    return newest
+
+
+class Moment(Mapping[int, Operation]):
+    """The operations that the ranks have at one sequence number of a group, by rank; each is built when it is asked for."""
+
+    def __init__(self, lanes: Mapping[int, Lane], operations: Mapping[int, Operations], seq: int) -> None:
+        self._lanes = lanes
+        self._operations = operations
+        self._seq = seq
+
+    def __getitem__(self, rank: int) -> Operation:
+        """The operation of a rank."""
+        place = self._lanes[rank].place(self._seq)
+        if place is None:
+            raise KeyError(rank)
+        return self._operations[rank][place]
+
+    def __contains__(self, rank: object) -> bool:
+        """Whether the rank has one."""
+        lane = self._lanes.get(rank) if isinstance(rank, int) else None
+        return lane is not None and lane.place(self._seq) is not None
+
+    def __iter__(self) -> Iterator[int]:
+        """The ranks that have one."""
+        return (rank for rank, lane in self._lanes.items() if lane.place(self._seq) is not None)
+
+    def __len__(self) -> int:
+        """How many have one."""
+        return sum(1 for _ in self)
+
+    def kinds(self) -> Iterator[tuple[int, Operation]]:
+        """Each rank with a call of the same kind as its operation, which is found much faster than the operation."""
+        for rank, operations, place in self._places():
+            yield rank, operations.kind_at(place) if isinstance(operations, Ledger) else operations[place]
+
+    def created_ns(self) -> Iterator[tuple[int, int]]:
+        """Each rank with when its operation was enqueued."""
+        for rank, operations, place in self._places():
+            if isinstance(operations, Ledger):
+                yield rank, operations.created_ns_at(place)
+            else:
+                yield rank, operations[place].created_ns
+
+    def _places(self) -> Iterator[tuple[int, Operations, int]]:
+        for rank, lane in self._lanes.items():
+            place = lane.place(self._seq)
+            if place is not None:
+                yield rank, self._operations[rank], place
+
+
+class History:
+    """The recorded operations of all ranks, indexed. Built once a capture; never changed after."""
+
+    def __init__(self, captures: Iterable[RankCapture]) -> None:
+        captures = tuple(captures)
+        self.groups: dict[GroupKey, Group] = {}
+        self.recorded: set[int] = set()
+        self._operations: dict[int, Operations] = {}
+        self._in_full: dict[int, tuple[Operation, ...]] = {}
+        self._lanes: dict[GroupKey, dict[int, Lane]] = defaultdict(dict)
+        self._enqueued: dict[GroupKey, dict[int, int]] = defaultdict(dict)
+        self._completed: dict[GroupKey, dict[int, int]] = defaultdict(dict)
+        self._lossy: set[int] = set()
+        mixed = _mixed_anywhere(captures)
+        for capture in captures:
+            rank = capture.rank
+            if capture.flight is not None and capture.flight.source != "status":
+                self.recorded.add(rank)
+                self._lossy |= set() if capture.flight.whole else {rank}
+                self._operations[rank] = capture.flight.operations
+                for lane in lanes_of(capture.flight.operations):
+                    key = lane.group.key
+                    self.groups.setdefault(key, lane.group)
+                    self._lanes[key][rank] = lane
+                    self._note(rank, key, lane.newest)
+            progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
+            for progress in progresses:
+                key = progress.group.key
+                self.groups.setdefault(key, progress.group)
+                if key not in mixed:
+                    self._note(rank, key, progress.enqueued)
+                    self._completed[key][rank] = max(self._completed[key].get(rank, 0), progress.completed)
+
+    def _note(self, rank: int, key: GroupKey, enqueued: int) -> None:
+        known = self._enqueued[key]
+        known[rank] = max(known.get(rank, 0), enqueued)
+
+    def of(self, rank: int) -> tuple[Operation, ...]:
+        """All recorded operations of a rank, in order; none where nobody recorded them."""
+        if rank not in self._in_full:
+            self._in_full[rank] = tuple(self._operations.get(rank, ()))
+        return self._in_full[rank]
+
+    def at(self, key: GroupKey, seq: int) -> Moment:
+        """The operations recorded at one sequence number, by rank."""
+        return Moment(self._lanes.get(key, {}), self._operations, seq)
+
+    def enqueued(self, rank: int, key: GroupKey) -> int | None:
+        """The last sequence number the rank has enqueued in the group; 0 for none yet, None where nobody recorded."""
+        known = self._enqueued[key].get(rank) if key in self._enqueued else None
+        if known is not None:
+            return max(known, 0)
+        return 0 if rank in self.recorded and rank not in self._lossy else None
+
+    def completed(self, key: GroupKey) -> Mapping[int, int]:
+        """The last number that each rank has completed in the group, by its status; without those whose numbers are mixed."""
+        return self._completed.get(key, {})
+
+    def partings(self, *, concerned: Iterable[int]) -> Iterator[Parting]:
+        """The first parting of each group that has a concerned rank among its members, in order of time.
+
+        Sequence numbers at which a member's entry has already left the ring buffer are compared among the rest.
+        """
+        wanted = frozenset(concerned)
+        found = (self._parting(key) for key in self._lanes if not wanted.isdisjoint(self.groups[key].ranks or wanted))
+        yield from sorted((p for p in found if p is not None), key=lambda p: (p.at_ns, p.group.key))
+
+    def _parting(self, key: GroupKey) -> Parting | None:
+        lanes, members = self._lanes[key], self.groups[key].ranks
+        ends = {m: end for m in members if (end := self.enqueued(m, key)) is not None}
+        unlike = first_difference(lanes.values())
+        left = first_after(lanes.values(), min(ends.values())) if ends else None
+        seq = min((number for number in (unlike, left) if number is not None), default=None)
+        if seq is None:
+            return None
+        here = dict(self.at(key, seq))
+        sides: dict[Signature, list[int]] = defaultdict(list)
+        for rank, operation in here.items():
+            sides[signature(operation)].append(rank)
+        absent = [m for m, end in ends.items() if m not in here and end < seq]
+        found = [Side(tuple(sorted(ranks)), here[ranks[0]]) for ranks in sides.values()]
+        if absent:
+            found.append(Side(tuple(sorted(absent)), None))
+        found.sort(key=lambda side: (-len(side.ranks), side.ranks))
+        return Parting(self.groups[key], seq, tuple(found), min(o.created_ns for o in here.values()))

@@ -1,0 +1,61 @@
+"""A job whose every rank stands still behind a file: nobody waits for anybody, and yet nothing goes on. Pure.
+
+A lock file that a killed job has left behind, or a mount that answers no more, stops all ranks at once and outside any
+collective. Sleeping, or waiting for a connection or for input, is no sign of it: a job may rest between two phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hangwatch.analysis.places import bare
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.model.stacks import Frame
+
+#: Where a main thread waits for a lock that is a file, by file of the library. They look again and again, and sleep.
+_LOCK_FILES = {
+    "/filelock/": ("acquire", "__enter__"),
+    "torch/utils/file_baton.py": ("wait",),
+    "torch/utils/_filelock.py": ("acquire", "__enter__"),
+    "/fasteners/": ("acquire", "__enter__", "acquire_read_lock", "acquire_write_lock"),
+    "/portalocker/": ("acquire", "__enter__", "lock"),
+}
+#: System calls on a file that return at once where its storage answers.
+FILE_CALLS = frozenset(
+    {
+        "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "open", "openat", "openat2",
+        "stat", "lstat", "newfstatat", "statx", "getdents64", "fsync", "fdatasync", "flock", "rename", "unlink", "unlinkat",
+    }
+)  # fmt: skip
+_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
+
+
+def find_lock_file(frames: Sequence[Frame]) -> Frame | None:
+    """The frame in which a thread waits for a lock file, by the libraries that make such locks."""
+    for part, names in _LOCK_FILES.items():
+        found = next((f for f in frames if part in f.file and bare(f) in names), None)
+        if found is not None:
+            return found
+    return None
+
+
+def is_terminal(path: str) -> bool:
+    """Whether a path is that of a terminal: whoever reads it waits for a person."""
+    return path.startswith(_TERMINALS)
+
+
+def is_held(view: RankView) -> bool:
+    """Whether a rank stands still behind a file: in state D in its last samples, at a lock file, or in a call on a path."""
+    if view.motion.state != "stuck" or view.wait is not None or view.frontier is not None or not view.capture.processes:
+        return False
+    if find_lock_file(view.frames) is not None:
+        return True
+    samples = view.capture.processes[-2:]
+    path = samples[-1].blocked_on or ""
+    on_file = path.startswith("/") and not is_terminal(path)
+    return all(s.state == "D" for s in samples) or (on_file and samples[-1].syscall in FILE_CALLS)
+
+
+def all_held(views: Mapping[int, RankView], world: Sequence[int]) -> bool:
+    """Whether every rank of the job was seen, and each is held. Of a job of one rank nobody says so: it has no others."""
+    return len(world) > 1 and views.keys() == set(world) and all(is_held(view) for view in views.values())

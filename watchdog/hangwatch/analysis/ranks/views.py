@@ -1,0 +1,211 @@
+"""One rank as the diagnosis sees it: its pending operations, what its main thread waits for, whether it moves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
+from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
+from hangwatch.analysis.ranks.waits import Wait, in_torch_distributed, read_destructor, read_launch, read_wait
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import Operation, in_flight
+from hangwatch.model.stacks import Frame, ThreadStack
+
+
+@dataclass(frozen=True)
+class RankView:
+    """A rank at the end of its capture.
+
+    ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait`` is what
+    the main thread waits for by its stack; ``frames`` is the main thread, deepest first, empty where unseen. ``silent``: its
+    node is lost, and the rank with it as far as anybody can tell.
+    """
+
+    capture: RankCapture
+    pending: tuple[Operation, ...]
+    wait: Wait | None
+    motion: Motion
+    frames: tuple[Frame, ...]
+    threads: tuple[ThreadStack, ...]
+    silent: bool = False
+
+    @property
+    def rank(self) -> int:
+        """The global rank."""
+        return self.capture.rank
+
+    @property
+    def frontier(self) -> Operation | None:
+        """The first operation that has not completed."""
+        return self.pending[0] if self.pending else None
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process has ended."""
+        return self.motion.state == "lost"
+
+    @property
+    def returning(self) -> bool:
+        """Whether its process has ended, and who started it lives and may start it anew."""
+        return self.gone and self.capture.processes[-1].supervised
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it surely waits for no rank, whatever it has in flight: gone, stopped, at work, or asleep elsewhere.
+
+        A thread without a known wait that hangs on a futex may be in a wait we do not recognise, and is not elsewhere.
+        """
+        if self.motion.state in {"lost", "stopped"} or self.silent:
+            return True
+        if self.wait is not None or not self.frames:
+            return False
+        channel = self.capture.processes[-1].wait_channel if self.capture.processes else None
+        return self.motion.state == "busy" or (channel is not None and not channel.startswith("futex"))
+
+    @property
+    def alone(self) -> bool:
+        """Whether only the main thread can join collectives: no other Python thread works or is inside torch.distributed."""
+        return not any(in_torch_distributed(f) for t in self.side_threads for f in t.frames[:8])
+
+    @property
+    def side_threads(self) -> tuple[ThreadStack, ...]:
+        """The program's Python threads beside the main one: our probe's is none of them."""
+        return tuple(t for t in self.threads if not t.is_main and t.name != "hangwatch-probe")
+
+    @property
+    def settled(self) -> bool:
+        """Whether no group of it has moved between its flight record and the progress read after that."""
+        if self.capture.flight is None or self.capture.progress is None:
+            return True
+        before = {p.group.key: (p.enqueued, p.completed) for p in self.capture.flight.progress}
+        # Gloo's status may stand at an earlier number than its entries, which complete out of order: they count too.
+        for done in self.capture.flight.operations:
+            if done.completed and not done.p2p:
+                enqueued, completed = before.get(done.group.key, (0, 0))
+                before[done.group.key] = (max(enqueued, done.seq), max(completed, done.seq))
+        pairs = ((before[p.group.key], p) for p in self.capture.progress if p.group.key in before)
+        return all(
+            later.enqueued <= enqueued and later.completed <= completed for (enqueued, completed), later in pairs
+        )
+
+    @property
+    def blocked(self) -> bool:
+        """Whether its main thread can be seen waiting for other ranks, and not moving: the ground of a proof."""
+        stands = self.motion.state == "stuck" and self.settled
+        return self.wait is not None and stands and self.wait.kind != "device"
+
+    @property
+    def state(self) -> str:
+        """One word for the document: lost, stopped, waiting, stuck, busy or unknown."""
+        if self.motion.state in {"lost", "stopped"} or self.silent:
+            return "lost" if self.silent else self.motion.state
+        if self.wait is not None and (self.frontier is not None or self.wait.kind not in {"backward", "device"}):
+            return "waiting"
+        unseen = not self.frames and self.motion.state == "unknown"
+        return "waiting" if unseen and self.frontier is not None else self.motion.state
+
+
+def _completed_since(operation: Operation, capture: RankCapture, mixed: Container[GroupKey]) -> bool:
+    """Whether it has completed by the progress read after the record (Gloo may report completion out of order)."""
+    if operation.p2p or capture.flight is None:
+        return False
+    before = {p.group.key: p.completed for p in capture.flight.progress}
+    for later in capture.progress or ():
+        if (
+            later.mixed
+            or later.group.key in mixed
+            or later.group.key != operation.group.key
+            or later.completed < operation.seq
+        ):
+            continue
+        if later.completed >= later.enqueued or before.get(later.group.key, -1) < operation.seq:
+            return True
+    return False
+
+
+#: Calls in which nobody waits for an accelerator: ``print(loss)`` may hang in its write and not in its copy.
+_NOT_DEVICE_CALLS = frozenset(
+    {"read", "readv", "pread64", "write", "writev", "pwrite64", "openat", "fsync", "flock", "fcntl", "recvfrom", "recvmsg",
+     "sendto", "sendmsg", "connect", "accept", "accept4", "wait4", "waitid", "nanosleep", "clock_nanosleep"}
+)  # fmt: skip
+
+
+def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
+    """The rank that a wait names by its place in a group, if there is but one group it can be. Stages go by place, too."""
+    groups = {p.group.ranks for p in capture.progress or () if len(p.group.ranks) != 1}
+    ranks = next(iter(groups)) if len(groups) == 1 else ()
+    if capture.rank not in ranks:
+        return ()
+    place = wait.place if wait.place is not None else ranks.index(capture.rank) + (wait.stage or 0)
+    return (ranks[place],) if 0 <= place < len(ranks) else ()
+
+
+def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
+    wait = read_wait(frames) or (read_destructor(frames) if pending else None)
+    if wait is None and _on_nccl(pending) and _stays_without_lock(capture):
+        wait = read_launch(frames, runs=all(p.state == "R" for p in capture.processes[-2:]))
+    call = capture.processes[-1].syscall if capture.processes else None
+    if wait is not None and not wait.peers and (wait.stage is not None or wait.place is not None):
+        return replace(wait, peers=_peer(capture, wait))
+    return None if wait is not None and wait.kind == "device" and call in _NOT_DEVICE_CALLS else wait
+
+
+def _on_nccl(pending: Sequence[Operation]) -> bool:
+    """Whether the oldest operation in flight is NCCL's: it waits on the GPU, and the program for the GPU somewhere later."""
+    return bool(pending) and pending[0].backend == "nccl"
+
+
+def _stays_without_lock(capture: RankCapture) -> bool:
+    """Whether the main thread is in the same place in each of the last samples, and never has the interpreter's lock there."""
+    mains = [s.main for s in capture.stacks[-2:]]
+    places = {tuple((f.file, f.function, f.line) for f in m.frames) for m in mains if m is not None}
+    return len(mains) > 1 and None not in mains and len(places) == 1 and not any(m.owns_gil for m in mains if m)
+
+
+def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[ThreadStack]) -> bool:
+    """Whether the CPU time of a rank is that of a wait for its GPU.
+
+    The engine of a backward pass has threads of its own: one that runs Python code there may well be at work.
+    """
+    if wait is None or not _on_nccl(pending):
+        return False
+    at_work = any(t.active for t in threads if not t.is_main and t.name != "hangwatch-probe")
+    return not (wait.kind == "backward" and at_work)
+
+
+def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
+    """The view of one rank. Motion is judged by the samples since ``since_ns``."""
+    mixed = mixed_groups(capture)
+    recorded = in_flight(capture.flight.operations) if capture.flight is not None else ()
+    pending = tuple(o for o in recorded if not _completed_since(o, capture, mixed))
+    threads = capture.stacks[-1].threads if capture.stacks else ()
+    frames = next((t.frames for t in threads if t.is_main), ())
+    wait = _read_wait(capture, frames, pending)
+    # What it did before it came to the operation it is in says nothing about its wait; an operation that nobody recorded
+    # began at the latest when the thread that waits for it ran for the last time.
+    began_ns = pending[0].created_ns if pending else still_since_ns(capture) if wait is not None else None
+    motion = read_motion(capture, max(since_ns, began_ns or 0), spins=_spins(pending, wait, threads))
+    return RankView(
+        capture=capture,
+        pending=pending,
+        wait=None if motion.state == "lost" else wait,
+        motion=motion,
+        frames=() if motion.state == "lost" else frames,
+        threads=threads,
+    )
+
+
+def view_ranks(
+    capture: Capture, since_ns: int = 0, known: Mapping[int, RankView] = MappingProxyType({})
+) -> Mapping[int, RankView]:
+    """All ranks of the capture, by global rank. Views that are ``known`` stand where they are of the very same rank capture."""
+    silent = {rank for node in capture.silent for rank in node.ranks}
+
+    def view(one: RankCapture) -> RankView:
+        found = known.get(one.rank)
+        return found if found is not None and found.capture is one else view_rank(one, since_ns)
+
+    views = {c.rank: view(c) for c in sorted(capture.ranks, key=lambda c: c.rank)}
+    return {r: replace(v, silent=True) if r in silent else v for r, v in views.items()}

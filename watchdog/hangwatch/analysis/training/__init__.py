@@ -1,0 +1,1 @@
+"""Whether a training learns, by the steps it logs. Pure."""

@@ -1,0 +1,118 @@
+"""Which of the files that a training left belong to one run. Pure; may import ``hangwatch.model`` and ``hangwatch.analysis``.
+
+A folder often holds the log of the run, the same steps as TensorBoard events and as ``trainer_state.json``, and the logs of
+runs before. The run that was written last is the one that is asked about; another file belongs to it if it tells the same
+losses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from hangwatch.analysis.training.series import COUNTED, Ledger
+from hangwatch.model.telemetry import LoggedStep
+
+#: Losses are printed with four digits, and event files hold them in 32 bits.
+_RELATIVE, _ABSOLUTE = 2e-3, 1e-4
+#: So many steps that two files share tell whether they are of one run, and so large a part of them has to agree.
+_LEAST_COMMON, _AGREEING = 1, 0.9
+#: A run of which everything is kept, so that the step that began it is there.
+_KEPT = 200_000
+
+
+@dataclass(frozen=True)
+class Told:
+    """The steps that one file tells of one rank (None where it names none).
+
+    ``family`` is the same for series that are of one run for sure: those of one file, or of the files that its ranks wrote.
+    """
+
+    family: str
+    name: str
+    modified_ns: int
+    rank: int | None
+    steps: tuple[LoggedStep, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The newest run: a ledger for each rank, None for what names no rank; ``others`` names the files of other runs, or what
+    those of their ranks have in common."""
+
+    ledgers: dict[int | None, Ledger]
+    modified_ns: int
+    others: tuple[str, ...]
+
+
+def choose_run(told: Sequence[Told]) -> Run:
+    """The run that was written last, of everything that is told. ``told`` must not be empty."""
+    newest = max(told, key=lambda one: (one.modified_ns, len(one.steps), one.name))
+    own = [one for one in told if one.family == newest.family]
+    ledgers: dict[int | None, Ledger] = {}
+    for one in own:
+        ledger = ledgers.setdefault(one.rank, Ledger(last_kept=_KEPT))
+        for step in one.steps:
+            ledger.add(step)
+    main = None if None in ledgers else min(rank for rank in ledgers if rank is not None)
+    others = []
+    for one in told:
+        if one.family == newest.family:
+            continue
+        if one.rank is not None:
+            others.append(one.family)
+            continue
+        joined = join(ledgers[main].steps(), _filled(one.steps).steps())
+        if joined is None:
+            others.append(one.name)
+        else:
+            ledgers[main] = _filled(joined)
+    return Run(ledgers, newest.modified_ns, tuple(dict.fromkeys(others)))
+
+
+def join(one: tuple[LoggedStep, ...], other: tuple[LoggedStep, ...]) -> tuple[LoggedStep, ...] | None:
+    """Two series of one run as one, None where they are of different runs. Lines that name no step get the other's numbers."""
+    if _counted(one) != _counted(other):
+        numbered, lines = (other, one) if _counted(one) else (one, other)
+        with_loss = [step for step in numbered if step.loss is not None]
+        if len(with_loss) != len(lines) or not _agree(list(zip(with_loss, lines, strict=True))):
+            return None
+        named = {
+            step.step: msgspec.structs.replace(line, step=step.step, texts=_uncounted(line))
+            for step, line in zip(with_loss, lines, strict=True)
+        }
+        return tuple(step for pair in numbered for step in (pair, named.get(pair.step)) if step is not None)
+    known = {step.step: step for step in one if step.loss is not None}
+    pairs = [(known[step.step], step) for step in other if step.loss is not None and step.step in known]
+    return (*one, *other) if len(pairs) >= _LEAST_COMMON and _agree(pairs) else None
+
+
+def _filled(steps: Sequence[LoggedStep]) -> Ledger:
+    ledger = Ledger(last_kept=_KEPT)
+    for step in steps:
+        ledger.add(step)
+    return ledger
+
+
+def _counted(steps: Sequence[LoggedStep]) -> bool:
+    return bool(steps) and steps[-1].texts.get("step") == COUNTED
+
+
+def _uncounted(step: LoggedStep) -> dict[str, str]:
+    return {name: word for name, word in step.texts.items() if name != "step"}
+
+
+def _agree(pairs: Sequence[tuple[LoggedStep, LoggedStep]]) -> bool:
+    return sum(_same(one.loss, other.loss) for one, other in pairs) >= _AGREEING * len(pairs)
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return False
+    finite = math.isfinite(one), math.isfinite(other)
+    if not all(finite):  # one of them may have been told by a filter that puts 0 for it
+        return not any(finite) or one == 0 or other == 0
+    return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)

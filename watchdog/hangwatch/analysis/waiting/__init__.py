@@ -1,0 +1,1 @@
+"""Who waits for whom, who is to blame, and whether that is proven. Pure."""

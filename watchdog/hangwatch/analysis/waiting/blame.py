@@ -1,0 +1,264 @@
+"""Who holds everybody up, and whether it can be proven. Pure; the definition is in ``docs/architecture.md``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hangwatch.analysis.operations.alignment import History, Parting
+from hangwatch.analysis.operations.signatures import describe
+from hangwatch.analysis.places import bare
+from hangwatch.analysis.ranks.file_locks import all_held
+from hangwatch.analysis.ranks.shutdown import outlived
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.waiting.graph import Edge, WaitGraph
+from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
+from hangwatch.model.text import format_ranks
+
+#: Of a larger circle nobody is singled out: looking for that one costs the square of its size.
+_HUB_LIMIT = 64
+
+Shape = Literal["nothing", "root", "cycle", "together", "held", "outlived"]
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The outcome of the analysis.
+
+    ``shape``: ``root`` (ranks that wait for no one hold the others up), ``cycle`` (they wait for each other),
+    ``together`` (all are in the same operation and nothing completes), ``held`` (no one waits for others, and all stand still
+    behind files), ``outlived`` (no one does, as some have failed, and all others stay at their end) or ``nothing`` (no one
+    waits). ``proof`` says in words why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
+    """
+
+    shape: Shape
+    culprits: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    component: tuple[int, ...] = ()
+    parting: Parting | None = None
+    proof: str | None = None
+
+
+def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
+    """The smaller side by what the stacks show, for ranks whose operations nobody recorded; all of them on a tie."""
+    sides: dict[tuple[str, str, int | None, int | None], list[int]] = defaultdict(list)
+    for rank in component:
+        wait = views[rank].wait if rank in views else None
+        created = views[rank].capture.groups_created if wait is not None and wait.kind == "group_creation" else None
+        name = f"{wait.op} {wait.group}" if wait is not None else ""
+        port = views[rank].capture.identity.meeting_port if wait is not None and wait.kind == "initialization" else None
+        sides[(wait.kind, name, created, port) if wait else ("", "", None, None)].append(rank)
+    ordered = sorted(sides.values(), key=len, reverse=True)
+    if len(ordered) > 2 and len(ordered[0]) == len(ordered[1]):
+        # Each in an operation of its own: ranks that are in one loop may well be, a step apart. Who has left it is not.
+        ordered = _first_fork(views, [r for side in ordered for r in side])
+    tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
+    return tuple(sorted(r for side in (ordered if tie or len(ordered) == 1 else ordered[1:]) for r in side))
+
+
+def _first_fork(views: Mapping[int, RankView], ranks: Sequence[int]) -> list[list[int]]:
+    """The ranks by where their call paths part first, from the outermost frame on; the largest part comes first."""
+    paths = {r: [(f.file, bare(f), f.line) for f in reversed(views[r].frames)] if r in views else [] for r in ranks}
+    for depth in range(max(map(len, paths.values()), default=0)):
+        parts: dict[tuple[str, str, int] | None, list[int]] = defaultdict(list)
+        for rank, path in paths.items():
+            parts[path[depth] if depth < len(path) else None].append(rank)
+        if len(parts) > 1:
+            return sorted(parts.values(), key=len, reverse=True)
+    return [list(ranks)]
+
+
+def _name_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
+    """The smaller side by name, of ranks that all create the group of the same members: of two names one came too late.
+
+    All of them on a tie, none where they do anything else.
+    """
+    waits = [(r, views[r].wait) for r in component if r in views]
+    creating = [(r, w) for r, w in waits if w is not None and w.kind == "group_creation" and w.peers and w.group]
+    if len(creating) != len(waits) or len({w.peers for _, w in creating}) != 1:
+        return ()
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank, wait in creating:
+        sides[wait.group].append(rank)
+    ordered = sorted(sides.values(), key=len, reverse=True)
+    tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
+    return tuple(sorted(r for side in (ordered if tie else ordered[1:]) for r in side))
+
+
+def _hub(graph: WaitGraph, component: Sequence[int]) -> tuple[int, ...]:
+    """The one rank without which the others would wait in no circle, if it is one only: all of them are at odds with it."""
+    edges = graph.within(component)
+
+    def circular(without: int) -> bool:
+        rest = frozenset(component) - {without}
+        return has_circle([([w for w in e.waiters if w in rest], [a for a in e.awaited if a in rest]) for e in edges])
+
+    found = [rank for rank in component if not circular(rank)] if 2 < len(component) <= _HUB_LIMIT else []
+    return tuple(found) if len(found) == 1 else ()
+
+
+def _cycle_culprits(
+    views: Mapping[int, RankView], graph: WaitGraph, component: Sequence[int], parting: Parting | None
+) -> tuple[int, ...]:
+    """Which of a cycle's ranks are named: the smaller side of a parting that all of them took part in, else the one that all
+    others are at odds with, else all."""
+    named = _cycle_sides(views, component, parting)
+    return _hub(graph, component) or named if len(named) == len(component) else named
+
+
+def _cycle_sides(views: Mapping[int, RankView], component: Sequence[int], parting: Parting | None) -> tuple[int, ...]:
+    """The smaller side of a parting that all of a cycle took part in, else all."""
+    if by_name := _name_sides(views, component):
+        return by_name
+    if parting is not None and sum(not set(component).isdisjoint(side.ranks) for side in parting.sides) < 2:
+        parting = None  # it tells those outside of the circle from those in it
+    waits = [views[r].wait for r in component if r in views]
+    if parting is None and any(w is not None and w.peers for w in waits):
+        if len({w.peers if w is not None else () for w in waits}) > 1:
+            return tuple(component)  # each waits for certain ranks: a send is no smaller side than a receive
+        return _stack_sides(views, component)  # all create a group of the same members, by different names
+    if parting is None:
+        recorded = all(views[r].frontier is not None for r in component if r in views)
+        return tuple(component) if recorded else _stack_sides(views, component)
+    members = frozenset(parting.group.ranks)
+    if members and not members.issuperset(component):
+        return tuple(component)
+    return parting.minority(component) or tuple(component)
+
+
+def _sink_culprits(
+    views: Mapping[int, RankView], graph: WaitGraph, sink: Sequence[int], partings: Sequence[Parting]
+) -> tuple[tuple[int, ...], Parting | None]:
+    """Which ranks are named for one sink, and where they parted. Several sinks are several faults, each by itself."""
+    reach = frozenset(graph.behind(sink))
+    near = [p for p in partings if any(not frozenset(sink).isdisjoint(s.ranks) for s in p.sides)]
+    parting = _relevant_parting(near, frozenset(sink), reach)
+    if parting is not None and parting.mismatch:
+        # A wrong pair may have gone through before the ranks got to where they are: who parted first is to blame.
+        everyone = [r for side in parting.sides for r in side.ranks]
+        minority = parting.minority(everyone)
+        if len(minority) < len(everyone):
+            return minority, parting
+    return (_cycle_culprits(views, graph, sink, parting) if len(sink) > 1 else tuple(sink)), parting
+
+
+def _relevant_parting(partings: Sequence[Parting], sink: frozenset[int], component: frozenset[int]) -> Parting | None:
+    """A wrong pair comes first, wherever it was; else the earliest parting that splits the component, and in a group that
+    holds all of the sink where there is one: which of several smaller groups came first is a matter of chance."""
+    for parting in partings:
+        if parting.mismatch:
+            return parting
+    splits = [p for p in partings if sum(not component.isdisjoint(side.ranks) for side in p.sides) > 1]
+    return next((p for p in splits if sink.issubset(p.group.ranks)), splits[0] if splits else None)
+
+
+def _prove_mismatch(edges: Iterable[Edge]) -> str | None:
+    for edge in edges:
+        if edge.reason == "mismatch" and edge.operation is not None and edge.other is not None:
+            where = f"{edge.operation.group.label} at number {edge.operation.seq}"
+            return (
+                f"rank {edge.waiters[0]} is in {describe(edge.operation)} in {where}, rank {edge.awaited[0]} used that number "
+                f"for {describe(edge.other)}: the two can never meet"
+            )
+    return None
+
+
+def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph: WaitGraph) -> str | None:
+    """A cycle is a proof if every rank in it is seen blocked, and no other thread of it could still join."""
+    if not all(r in views and views[r].blocked and views[r].alone for r in component):
+        return None
+    # Where nobody recorded the operations, the group is known only when the stack shows the default one.
+    for rank in component:
+        view = views[rank]
+        wait = view.wait
+        unrecorded = view.frontier is None and wait is not None
+        if (
+            unrecorded
+            and wait is not None
+            and (wait.kind in {"backward", "work", "store", "initialization"} or not wait.exact)
+        ):
+            return None
+        if unrecorded and wait is not None and wait.kind == "collective" and not wait.default_group:
+            return None
+    chain = ", ".join(f"rank {waiter} for rank {awaited}" for waiter, awaited in _one_cycle(graph.within(component)))
+    return f"ranks {format_ranks(component)} wait for each other in a circle ({chain}), and none of them can move"
+
+
+def _one_cycle(edges: Sequence[Edge]) -> list[tuple[int, int]]:
+    """One simple cycle among the edges of a strongly connected component, by waiter and awaited."""
+    after: dict[int, int] = {}
+    for edge in edges:
+        for waiter in edge.waiters:
+            after[waiter] = min(after.get(waiter, edge.awaited[0]), edge.awaited[0])
+    seen: dict[int, int] = {}
+    node = min(after)
+    while node not in seen:
+        seen[node] = len(seen)
+        node = after[node]
+    return [(n, after[n]) for n, at in seen.items() if at >= seen[node]]
+
+
+def _prove_gone(edges: Iterable[Edge]) -> str | None:
+    edge = next((e for e in edges if e.reason == "gone"), None)
+    return f"rank {edge.waiters[0]} waits for rank {edge.awaited[0]}, whose process is gone" if edge else None
+
+
+def assign_blame(
+    views: Mapping[int, RankView], history: History, graph: WaitGraph, waiting: Iterable[int], world: Sequence[int]
+) -> Blame:
+    """Blame for a graph; ``waiting`` are the ranks whose waits count, ``world`` all that the job has."""
+    waiting = tuple(sorted(waiting))
+    if not waiting:
+        if failed := outlived(views, world):
+            return Blame("outlived", culprits=failed)
+        return Blame("held", culprits=tuple(sorted(world))) if all_held(views, world) else Blame("nothing")
+    if not graph.edges:
+        return _blame_together(views, history, waiting)
+    sinks = _seen_sinks(views, graph)
+    cycles = [sink for sink in sinks if len(sink) > 1]
+    component = frozenset(r for sink in sinks for r in sink)
+    partings = tuple(history.partings(concerned=component | frozenset(waiting)))
+    culprits: set[int] = set()
+    found: list[Parting] = []
+    for sink in sinks:
+        named, own = _sink_culprits(views, graph, sink, partings)
+        culprits |= set(named)
+        found += [own] if own is not None else []
+    parting = min(found, key=lambda p: (not p.mismatch, p.at_ns), default=None)
+    proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
+    for cycle in cycles:
+        proof = proof or _prove_cycle(views, cycle, graph)
+    shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
+    alone = tuple(r for r in waiting if r not in culprits)
+    return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), parting, proof)
+
+
+def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
+    """The sinks to be blamed: of a rank that nobody saw it is not known whom it waits for, so those that were seen come first,
+    and then a circle of such, which cannot resolve whatever the unseen do."""
+    seen = tuple(sink for sink in graph.sinks if any(r in views for r in sink))
+    return seen or _seen_circles(views, graph) or graph.sinks
+
+
+def _seen_circles(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
+    """The circles of ranks that were seen, each held up by what another one was seen to do."""
+    known = [e for e in graph.within(views) if e.reason in {"absent", "mismatch", "sizes", "creation"} and not e.weak]
+    return tuple(sink for sink in find_sinks([(e.waiters, e.awaited) for e in known]) if len(sink) > 1)
+
+
+def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:
+    """Nobody waits for anybody who could still come: a rank whose partners are done hangs itself, else it is no rank."""
+    fronts = [(r, o) for r in waiting if (o := views[r].frontier) is not None and not o.p2p]
+    done: dict[tuple[str, int], frozenset[int]] = {}
+    for key, seq in {(o.group.key, o.seq) for _, o in fronts}:
+        done[key, seq] = frozenset(r for r, o in history.at(key, seq).items() if o.completed)
+    behind = []
+    for rank, front in fronts:
+        others = len(front.group.ranks) - 1
+        if others > 0 and len(done[front.group.key, front.seq] - {rank}) == others:
+            behind.append(rank)
+    if behind and len(behind) < len(views):
+        return Blame("root", tuple(behind), tuple(r for r in waiting if r not in behind), tuple(behind))
+    return Blame("together", (), waiting, waiting)

@@ -1,0 +1,233 @@
+"""Which rank waits for which, and why: the graph from what is seen of the ranks. Its sinks hold everybody up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hangwatch.analysis.operations.alignment import History
+from hangwatch.analysis.operations.signatures import describe, signature
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
+from hangwatch.analysis.waiting.sinks import find_sinks
+from hangwatch.model.collectives import Group, Operation
+
+
+def _members(group: Group, world: Sequence[int]) -> Sequence[int]:
+    return group.ranks or tuple(world)
+
+
+#: What has tensors of one size and type on every rank, whatever the backend.
+_ALIKE = frozenset({"all_reduce", "reduce", "broadcast"})
+#: Why somebody is awaited, and the operation it has instead.
+_Finding = tuple[Reason, Operation | None]
+
+
+def _why_awaited(
+    operation: Operation, other: RankView | None, m: int, history: History, apart: bool
+) -> _Finding | None:
+    """Why those in ``operation`` wait for member ``m``, if they do. ``apart``: they do not agree among themselves."""
+    key, seq = operation.group.key, operation.seq
+    theirs = history.at(key, seq).get(m)
+    if theirs is not None and theirs.op != operation.op:
+        return "mismatch", theirs
+    if other is None:
+        return "unseen", None
+    if other.silent:  # also where it has joined: whether its half of the transfer has left it nobody can tell
+        return "silent", None
+    if other.motion.state in {"lost", "stopped"} and (theirs is None or not theirs.completed):
+        # Even if it had joined: its half of the transfer is not served any more.
+        return ("gone" if other.gone else "stopped"), None
+    enqueued = history.enqueued(m, key)
+    if enqueued is None:
+        joined = other.wait is not None and other.wait.op in {operation.op, "backward", "wait", "copy", "synchronize"}
+        return None if joined else ("elsewhere", None)
+    if enqueued < seq:
+        return "absent", None
+    if theirs is None:
+        return None
+    if theirs.completed:
+        # Its half was another one's, and nothing more comes of it.
+        return ("sizes", theirs) if operation.op in _ALIKE and signature(theirs) != signature(operation) else None
+    if apart or signature(theirs) != signature(operation):
+        return "sizes", None if apart else theirs
+    if other.frontier is not None and other.frontier.record_id < theirs.record_id and theirs in other.pending:
+        return "queued", theirs
+    return None
+
+
+def _recorded_edges(
+    waiters: Sequence[RankView], views: Mapping[int, RankView], history: History, world: Sequence[int]
+) -> Iterator[Edge]:
+    """The edges of ranks that are in the same operation by the recorder."""
+    operation = waiters[0].frontier
+    if operation is None:
+        return
+    apart = any(v.frontier is not None and signature(v.frontier) != signature(operation) for v in waiters)
+    found = (
+        (m, why)
+        for m in _members(operation.group, world)
+        if (why := _why_awaited(operation, views.get(m), m, history, apart)) is not None
+    )
+    yield from _edges(waiters, found, operation)
+
+
+def _edges(
+    waiters: Sequence[RankView], found: Iterable[tuple[int, _Finding]], operation: Operation | None
+) -> Iterator[Edge]:
+    """One edge a reason, and a kind of operation that is there instead."""
+    ranks = tuple(sorted(view.rank for view in waiters))
+    kinds: dict[tuple[Reason, str], list[int]] = {}
+    others: dict[tuple[Reason, str], Operation | None] = {}
+    for m, (reason, other) in found:
+        key = (reason, describe(other) if other is not None and reason in {"mismatch", "sizes"} else "")
+        kinds.setdefault(key, []).append(m)
+        others.setdefault(key, other)
+    for key, awaited in kinds.items():
+        yield Edge(ranks, tuple(sorted(awaited)), key[0], operation, others[key])
+
+
+#: Of more kinds of tensors than this in one operation, nobody is told who brought which: everybody waits for everybody.
+_SIZES_TOLD = 32
+
+
+def _companies(views: Iterable[RankView]) -> list[list[RankView]]:
+    """The ranks that wait for the same others for the same reasons."""
+    found: dict[Hashable, dict[Hashable, list[RankView]]] = {}
+    for view in views:
+        front, wait = view.frontier, view.wait
+        if front is not None and not front.p2p:
+            found.setdefault((front.group.key, front.seq, front.op), {}).setdefault(signature(front), []).append(view)
+        elif front is not None or wait is None or wait.kind == "point_to_point":
+            found[view.rank] = {None: [view]}  # its own wait, for a peer of its own
+        else:
+            creates = wait.kind == "group_creation" and view.rank in wait.peers
+            shared = (wait.kind, wait.op, wait.exact, wait.peers, wait.group, creates)
+            port = view.capture.identity.meeting_port if wait.kind == "initialization" else None
+            state = (view.capture.groups_created, view.motion.state == "stuck", port)
+            found.setdefault((*shared, *state), {}).setdefault(None, []).append(view)
+    return [
+        company
+        for apart in found.values()
+        for company in (apart.values() if len(apart) <= _SIZES_TOLD else [[v for own in apart.values() for v in own]])
+    ]
+
+
+_EXCHANGE = ({"exchange"}, {"exchange", "send"}, {"exchange", "recv"})
+
+
+def _p2p_edges(
+    view: RankView, views: Mapping[int, RankView], op: str, peers: Iterable[int], operation: Operation | None
+) -> Iterator[Edge]:
+    opposite = {"send": "recv", "recv": "send"}.get(op)
+
+    def why(other: RankView | None) -> _Finding | None:
+        if other is None or other.silent:
+            return "unseen" if other is None else "silent", None
+        recorded = next((o for o in other.pending if o.p2p and o.op == opposite and o.peer == view.rank), None)
+        if recorded is not None:
+            return ("queued", recorded) if _held_back(recorded, other) else None
+        facing = other.wait is not None and (not other.wait.peers or view.rank in other.wait.peers)
+        theirs = other.wait.op if other.wait is not None and facing else None
+        # A pipeline's stage may send and receive in one batch, of which nobody can say what is still to come.
+        meets = theirs is not None and (theirs == opposite or {op, theirs} in _EXCHANGE)
+        if meets and view.wait is not None and other.wait is not None and operation is None:
+            tags = {view.wait.tag, other.wait.tag}
+            meets = None in tags or len(tags) == 1
+        return None if meets else (("gone" if other.gone else "peer"), None)
+
+    found = ((peer, finding) for peer in peers if (finding := why(views.get(peer))) is not None)
+    yield from (replace(edge, weak=edge.reason == "queued") for edge in _edges([view], found, operation))
+
+
+def _held_back(theirs: Operation, other: RankView) -> bool:
+    """Whether the other half stands behind an operation that it is likely to wait for.
+
+    A collective, or what is received: the program goes on with it. Sends to others are on their way by themselves.
+    """
+    front = other.frontier
+    if front is None or front.record_id >= theirs.record_id or _one_batch(front, theirs):
+        return False
+    return not front.p2p or front.op == "recv"
+
+
+def _one_batch(one: Operation, other: Operation) -> bool:
+    """Whether two point-to-point operations of a rank were launched together: they have one number."""
+    return one.p2p and other.p2p and one.seq == other.seq and one.group.key == other.group.key
+
+
+def _create_apart(view: RankView, other: RankView) -> bool:
+    """Whether both are creating a group, and not the same one: groups are numbered in each process as they come."""
+    creating = all(v.wait is not None and v.wait.kind == "group_creation" for v in (view, other))
+    if creating and view.wait is not None and other.wait is not None and view.wait.peers and other.wait.peers:
+        named = bool(view.wait.group and other.wait.group)
+        return view.wait.peers != other.wait.peers or (named and view.wait.group != other.wait.group)
+    counts = (view.capture.groups_created, other.capture.groups_created)
+    return creating and None not in counts and counts[0] != counts[1]
+
+
+def _whereabouts(other: RankView | None) -> Reason:
+    if other is None:
+        return "unseen"
+    if other.silent:
+        return "silent"
+    return "gone" if other.gone else "stopped" if other.motion.state == "stopped" else "elsewhere"
+
+
+def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], world: Sequence[int]) -> Iterator[Edge]:
+    """Edges of ranks that are in one wait which no recorder shows: stores, group creation, initialisation, backward."""
+    view = waiters[0]
+    wait = view.wait
+    if wait is None or (wait.kind in {"device", "backward", "work"} and view.motion.state != "stuck"):
+        return
+
+    def why(m: int) -> _Finding | None:
+        other = views.get(m)
+        if other is not None and joined(other):
+            return None
+        reason = "creation" if other is not None and _create_apart(view, other) else _whereabouts(other)
+        if wait.kind == "initialization" and other is not None and other.returning:
+            reason = "returning"  # torchrun starts a world rank by rank, and some starts of it fail
+        if not wait.exact or (wait.kind == "work" and reason == "elsewhere"):
+            reason = "possible"  # nor is it a proof where that rank is gone
+        return reason, None
+
+    def joined(other: RankView) -> bool:
+        if wait.kind == "initialization":
+            if None not in (ports := {v.capture.identity.meeting_port for v in (view, other)}) and len(ports) > 1:
+                return False
+            return bool(other.capture.progress) or (other.wait is not None and other.wait.kind == "initialization")
+        alike = other.wait is not None and other.wait.kind == wait.kind and other.wait.op == wait.op
+        return alike and other.motion.state != "stopped" and not _create_apart(view, other)
+
+    # A group is created by its members, and by them alone.
+    needed = wait.peers if wait.kind == "group_creation" and view.rank in wait.peers else world
+    inside = {v.rank for v in waiters}
+    yield from _edges(waiters, ((m, found) for m in needed if m not in inside and (found := why(m)) is not None), None)
+
+
+def build_graph(
+    views: Mapping[int, RankView], history: History, world: Sequence[int], waiting: Container[int]
+) -> WaitGraph:
+    """The graph over ``world`` (all global ranks of the job). ``waiting``: the ranks whose waits count."""
+    edges: list[Edge] = []
+    for waiters in _companies(view for rank, view in views.items() if rank in waiting):
+        view = waiters[0]
+        front, wait = view.frontier, view.wait
+        if front is not None and front.p2p:
+            for one in (o for o in view.pending if o.peer is not None and _one_batch(o, front)):
+                edges += _p2p_edges(view, views, one.op, (one.peer,) if one.peer is not None else (), one)
+        elif front is not None:
+            edges += _recorded_edges(waiters, views, history, world)
+        elif wait is not None and wait.kind == "point_to_point":
+            edges += _p2p_edges(view, views, wait.op, wait.peers, None)
+        else:
+            edges += _stack_edges(waiters, views, world)
+    graph = _make_graph(edges)
+    if any(edge.weak for sink in graph.sinks if len(sink) > 1 for edge in graph.within(sink)):
+        graph = _make_graph([edge for edge in edges if not edge.weak])  # no circle rests on a likelihood
+    return graph
+
+
+def _make_graph(edges: Sequence[Edge]) -> WaitGraph:
+    return WaitGraph(tuple(edges), find_sinks([(e.waiters, e.awaited) for e in edges]))

@@ -1,0 +1,153 @@
+"""Evidence: what was seen on a rank, in words. Every rule draws its evidence from here, so that it reads the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.analysis.operations.signatures import describe
+from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.model.incident import Evidence
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import Block, Frame
+from hangwatch.model.text import format_ranks
+
+#: Of so many lines of a log, or problems in a list, at the most.
+_EVENTS_SHOWN = 3
+
+
+def looked_at(case: Case) -> list[tuple[int, RankView]]:
+    """The culprits that are there to be looked at and not waiting for other ranks by what their stacks show."""
+    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
+    return [(r, v) for r, v in found if not v.gone and v.motion.state != "stopped" and v.wait is None]
+
+
+def standing(case: Case) -> list[tuple[int, RankView]]:
+    """Those of them that do not move."""
+    return [(r, v) for r, v in looked_at(case) if v.motion.state == "stuck"]
+
+
+def at_frame(rank: int, frame: Frame | None, note: str = "") -> tuple[Evidence, ...]:
+    """The rank is in this line."""
+    return (Evidence(rank, "stack", where(frame) + (f" ({note})" if note else "")),) if frame is not None else ()
+
+
+def at_stack(case: Case, rank: int, frame: Frame | None = None) -> tuple[Evidence, ...]:
+    """Where the rank's main thread is: the telling library frame and the user's line."""
+    frames = case.views[rank].frames if rank in case.views else ()
+    own = user_frame(frames)
+    shown = [f for f in (frame or (frames[0] if frames else None), own) if f is not None]
+    distinct = shown[:1] if len(shown) > 1 and shown[0] == shown[1] else shown
+    return tuple(Evidence(rank, "stack", where(f)) for f in distinct)
+
+
+def at_process(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """What the kernel says of the rank's process, and whether it moves."""
+    view = case.views.get(rank)
+    if view is None or not view.capture.processes:
+        return ()
+    return (Evidence(rank, "process", f"{describe_process(view.capture.processes[-1])}; {view.motion.describe()}"),)
+
+
+def describe_process(sample: ProcessSample) -> str:
+    """A process sample in words."""
+    if sample.state == "gone":
+        end = sample.exit
+        if end is None or (end.code is None and end.signal is None):
+            return "the process is gone, how it ended was not seen"
+        how = f"ended by signal {end.signal}" if end.signal is not None else f"exited with status {end.code}"
+        return how + (", killed by the kernel for memory" if end.oom_killed else "")
+    parts = [f"state {sample.state}"]
+    if sample.frozen:
+        parts.append("its cgroup is frozen")
+    if sample.syscall:
+        parts.append(f"in {sample.syscall}()" + (f" on {sample.blocked_on}" if sample.blocked_on else ""))
+    if sample.wait_channel and sample.wait_channel != "0":
+        parts.append(f"kernel wait channel {sample.wait_channel}")
+    return ", ".join(parts)
+
+
+def at_kernel(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """What the kernel's log says of the rank's own process."""
+    events = (e for node in case.capture.nodes for e in node.events if e.rank == rank)
+    return tuple(Evidence(rank, "kernel log", e.text) for e in events)[-_EVENTS_SHOWN:]
+
+
+def at_ras(case: Case) -> tuple[Evidence, ...]:
+    """Where NCCL itself sees its ranks apart, which counts what each has launched."""
+    problems = (p for node in case.capture.nodes for report in node.ras for p in report.problems)
+    return tuple(Evidence(p.ranks[0] if len(p.ranks) == 1 else None, "nccl ras", p.says) for p in problems)[
+        :_EVENTS_SHOWN
+    ]
+
+
+def at_recorder(case: Case, ranks: Sequence[int]) -> tuple[Evidence, ...]:
+    """What each of the ranks used the sequence number of the parting for."""
+    parting = case.blame.parting
+    if parting is None:
+        return ()
+    found = []
+    for rank in ranks:
+        operation = case.history.at(parting.group.key, parting.seq).get(rank)
+        if operation is not None:
+            done = ", and it went through" if operation.completed else ""
+            text = f"number {parting.seq} of {parting.group.label} is {describe(operation)}{done}"
+        else:
+            side = parting.side_of(rank)
+            if side is None or side.operation is not None:
+                continue
+            text = f"has not come to number {parting.seq} of {parting.group.label}"
+        found.append(Evidence(rank, "flight recorder", text))
+    return tuple(found)
+
+
+def at_front(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """What the recorder alone says of a culprit: what it is in, or that it is in nothing, and what others wait for."""
+    view = case.views.get(rank)
+    if view is None:
+        return (Evidence(rank, "flight recorder", "nothing of this rank was there to be read"),)
+    if view.capture.flight is None:
+        return ()
+    front = view.frontier
+    if front is None:
+        joined = [e.operation for e in case.graph.edges if rank in e.awaited and e.operation is not None]
+        awaited = min(joined, key=lambda o: (o.p2p, o.created_ns), default=None)
+        number = "" if awaited is None or awaited.p2p else f" number {awaited.seq}"
+        missed = f", and has not joined {awaited.op}{number} of {awaited.group.label}" if awaited is not None else ""
+        return (Evidence(rank, "flight recorder", f"has no operation in flight{missed}"),)
+    number = "" if front.p2p else f", number {front.seq} of {front.group.label}"
+    done = [r for r, o in case.history.at(front.group.key, front.seq).items() if r != rank and o.completed]
+    ends = case.history.completed(front.group.key)
+    done = sorted({*done, *(r for r, end in ends.items() if r != rank and end >= front.seq)}) if not front.p2p else []
+    alone = len(done) == len(front.group.ranks) - 1 and done
+    others = f", which rank {format_ranks(done)} has completed" if len(done) == 1 else ""
+    others = f", which ranks {format_ranks(done)} have completed" if len(done) > 1 else others
+    mark = ": it alone has not" if alone else ""
+    said = f"its oldest unfinished operation is {describe(front)}{number}{others}{mark}"
+    return (Evidence(rank, "flight recorder", said),)
+
+
+def named(block: Block) -> str:
+    """A block in words: by its header, of which it may be the ``else``."""
+    return f"the else of `{block.text}`" if block.kind in {"else", "after"} else f"`{block.text}`"
+
+
+def at_fork(case: Case, fork: Fork) -> tuple[Evidence, ...]:
+    """Both sides of a fork: the lines at which they part, what they are under, what they issued."""
+    found: list[Evidence] = []
+    for side in (fork.mine, fork.theirs):
+        note = ""
+        if fork.block is not None:
+            inside = fork.only == side.rank
+            if fork.block.kind == "guard":
+                note = f"past `{fork.block.text}` (line {fork.block.line})" if inside else ""
+            else:
+                note = f"{'under' if inside else 'not under'} {named(fork.block)} (line {fork.block.line})"
+        found += at_frame(side.rank, side.at, note)
+        own = user_frame(side.path)
+        if own is not None and side.at is not None and (own.file, own.line) != (side.at.file, side.at.line):
+            found += at_frame(side.rank, own)
+    return (*found, *at_recorder(case, (fork.mine.rank, fork.theirs.rank)))

@@ -1,0 +1,147 @@
+"""A rank whose main thread waits for a child process: a forked one that can never go on, or one that does not answer."""
+
+from __future__ import annotations
+
+import re
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import bare, calls, is_interpreter
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.causes.evidence import at_process, at_stack, standing
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.model.incident import Evidence
+from hangwatch.model.processes import ChildProcess
+from hangwatch.model.stacks import Frame
+
+FORK = known("fork-deadlock")
+CHILD = known("child-stall")
+
+#: Locks and queues of these modules are shared between processes: whoever waits in one may yet be served by another.
+_SHARED = re.compile(
+    r"\((?:.*/)?(?:multiprocessing|multiprocess|billiard)/(?:queues|synchronize|connection|managers|pool|heap|sharedctypes)\.py:"
+)
+_RESTS = re.compile(rf"{_SHARED.pattern}|\((?:threading|queue|selectors)\.py:|\(concurrent/futures/")
+_HELPERS = re.compile(r"\((?:.*/)?multiprocessing/(?:resource_tracker|forkserver)\.py:")
+_TAKES_LOCK = re.compile(r"\.acquire\(|: (?:async )?with\s+\w[\w.]*\s*(?:\(|:|,| as )|^\S*\bacquire \(logging/")
+_SYNCHRONIZED = "multiprocessing/synchronize.py"
+_WAITS = {
+    "subprocess.py": ("wait", "_wait", "communicate", "_communicate", "_try_wait", "run", "call", "check_call", "check_output"),
+    "multiprocessing/popen_": ("wait", "poll", "_launch"),
+    "multiprocessing/process.py": ("join",),
+    "multiprocessing/pool.py": ("wait", "get", "next", "join"),
+    "multiprocessing/connection.py": ("wait", "poll", "_recv", "recv", "recv_bytes"),
+    "multiprocessing/queues.py": ("get",),
+    _SYNCHRONIZED: ("wait", "wait_for"),
+    "torch/multiprocessing/spawn.py": ("join",),
+}  # fmt: skip
+POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
+
+
+def fork_deadlock(case: Case) -> Hypothesis | None:
+    """A child that was forked, and not started anew, sleeps on a futex, and no thread of its own is there to wake it."""
+    for rank, view in standing(case):
+        for child in _children(view):
+            confidence = _forked_into_lock(view, child)
+            if confidence is None:
+                continue
+            place = child.stack[0]
+            said = (
+                f"Child {child.pid} of rank {rank} was forked and waits in {place}; the thread that held what it waits for "
+                f"exists in the parent only, so nothing in the child can ever release it."
+            )
+            evidence = (
+                *(Evidence(rank, "child process", f"{child.pid} is in {line}") for line in child.stack[:3]),
+                Evidence(rank, "child process", _describe(child)),
+                *at_stack(case, rank),
+                *at_process(case, rank),
+            )
+            return Hypothesis(FORK, confidence, said, evidence)
+    return None
+
+
+def _forked_into_lock(view: RankView, child: ChildProcess) -> float | None:
+    """How surely a child waits for a lock that nobody can release; None where it does not look so."""
+    if not (child.forked and child.stack and child.state == "S" and "futex" in (child.wait_channel or "")):
+        return None
+    if _moved(view, child) or _SHARED.search(child.stack[0]):
+        return None
+    takes = bool(_TAKES_LOCK.search(child.stack[0]))
+    if child.threads == 1:
+        return 0.95 if takes else 0.94
+    # Threads it has started itself (a queue's feeder) hold no lock of the program while they rest.
+    return 0.95 if takes and all(_RESTS.search(line) for line in child.side_threads) else None
+
+
+def child_stall(case: Case) -> Hypothesis | None:
+    """The main thread is in a wait for a child process, and neither moves."""
+    for rank, view in standing(case):
+        frame = waits_for_child(view)
+        if frame is None:
+            continue
+        children = _children(view)
+        if not children and _SYNCHRONIZED in frame.file:
+            continue  # the other process may be another rank
+        evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
+        for child in children[:4]:
+            where = f", in {child.stack[0]}" if child.stack else ""
+            evidence += (Evidence(rank, "child process", _describe(child) + where),)
+        ended = next((c for c in children if c.state == "Z"), None)
+        if ended is not None and _from_children(frame):
+            said = (
+                f"Rank {rank}'s main thread waits in {bare(frame)} for what a child process is to send, and its child "
+                f"{ended.pid} has ended: its own traceback, earlier in the log, says why."
+            )
+            return Hypothesis(CHILD, 0.92, said, evidence)
+        still = [c for c in children if not _moved(view, c)]
+        if not children or not still:
+            said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}."
+            return Hypothesis(CHILD, 0.5, said, evidence)
+        named = f"{still[0].name} (process {still[0].pid})"
+        said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}, and {named} does not move."
+        return Hypothesis(CHILD, 0.75, said, evidence)
+    return None
+
+
+def waits_for_child(view: RankView) -> Frame | None:
+    """The frame in which the main thread waits for a child, if the stack or the kernel shows it."""
+    frames = view.frames
+    if not frames or calls(frames, "torch/utils/data/dataloader.py") is not None:
+        return None
+    above = frames[: next((i for i, f in enumerate(frames) if not is_interpreter(f)), len(frames))]
+    for part, functions in _WAITS.items():
+        frame = calls(above, part, *functions)
+        if frame is not None:
+            return frame
+    last = view.capture.processes[-1] if view.capture.processes else None
+    if last is not None and (last.syscall in {"wait4", "waitid", "waitpid"} or last.wait_channel == "do_wait"):
+        return frames[0]
+    managed = any(calls(t.frames, part) is not None for t in view.threads if not t.is_main for part in POOLS)
+    future = calls(above, "concurrent/futures/_base.py", "result", "wait", "exception", "as_completed")
+    return future if managed else None
+
+
+def _from_children(frame: Frame) -> bool:
+    """Whether the wait is one for what other processes send."""
+    return any(part in frame.file for part in ("multiprocessing/connection.py", "multiprocessing/queues.py"))
+
+
+def _children(view: RankView) -> tuple[ChildProcess, ...]:
+    """The descendants of a rank but for multiprocessing's own helpers, which rest all the time."""
+    children = view.capture.processes[-1].children if view.capture.processes else ()
+    return tuple(c for c in children if not any(_HELPERS.search(line) for line in c.stack))
+
+
+def _moved(view: RankView, child: ChildProcess) -> bool:
+    """Whether a child has used CPU time since the sample before; a new one has."""
+    before = view.capture.processes[-2].children if len(view.capture.processes) > 1 else ()
+    cpu_s = next((c.cpu_s for c in before if c.pid == child.pid), None)
+    return cpu_s is None or child.cpu_s - cpu_s > 0.02
+
+
+def _describe(child: ChildProcess) -> str:
+    threads = f", {child.threads} thread{'s' if child.threads > 1 else ''}" if child.threads else ""
+    channel = f", kernel wait channel {child.wait_channel}" if child.wait_channel else ""
+    return (
+        f"{child.name} (process {child.pid}{', forked' if child.forked else ''}): state {child.state}{threads}{channel}"
+    )

@@ -1,0 +1,163 @@
+"""Evaluation loops that gather what differs in structure between ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.find import find_fork
+from hangwatch.analysis.divergence.frames import site, where
+from hangwatch.analysis.divergence.iterations import steps_of
+from hangwatch.analysis.divergence.relate import Side
+from hangwatch.analysis.places import bare, calls
+from hangwatch.causes.evidence import at_fork
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.causes.rules.diverged import parted
+from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import Frame
+
+TUPLE_LABELS = known("tuple-labels-gather")
+
+_LOOPS = ("evaluation_loop", "prediction_loop")
+_OPERATIONS = "accelerate/utils/operations.py"
+_GATHERS = ("gather", "_gpu_gather", "pad_across_processes", "recursively_apply", "gather_object", "reduce")
+_GATHERED = ("data", "tensor", "input_data", "object")
+_LABELS = re.compile(r"\blabels?\b")
+_LOSS = re.compile(r"\bloss(?:es)?\b")
+#: ``accelerate/data_loader.py`` (1.15): ``even_batches`` is true unless the user says otherwise.
+_EVEN_LOADERS = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
+_NESTED_LOCAL = re.compile(r"^(?:tuple|list|dict)\b")
+
+
+def _labels_gather(path: Sequence[Frame]) -> Frame | None:
+    """The line of the evaluation loop that gathers or pads labels, if the path goes through one."""
+    gather = calls(path, _OPERATIONS, *_GATHERS)
+    loop = next((f for f in path if bare(f) in _LOOPS), None)
+    if gather is None or loop is None:
+        return None
+    return loop if _LABELS.search(loop.source or "labels") else None
+
+
+def _nested(path: Sequence[Frame], loop: Frame) -> str | None:
+    """What shows that the labels are a container: the recursion over them, or their description."""
+    for frame in (loop, *path):
+        told = (frame.locals or {}).get("labels") or (
+            (frame.locals or {}).get("data") if _OPERATIONS in frame.file else None
+        )
+        if told and _NESTED_LOCAL.match(told):
+            return f"the labels are {told}"
+    depth = sum(_OPERATIONS in f.file and bare(f) in {"recursively_apply", "_pad_across_processes"} for f in path)
+    return f"recursively_apply is {depth} calls deep" if depth > 1 else None
+
+
+def tuple_labels(case: Case) -> Hypothesis | None:
+    """One side gathers labels that are a container or that the other has none of, and the other is anywhere else."""
+    fork = find_fork(case) if parted(case) else None
+    if fork is None:
+        return None
+    for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
+        loop = _labels_gather(side.path)
+        nested = _nested(side.path, loop) if loop is not None else None
+        if loop is not None and nested is not None:
+            said = (
+                f"Rank {side.rank} gathers labels in the evaluation loop while rank {other.rank} does not: {nested}, and the "
+                f"number of tensors in them differs between the ranks, so one called more gathers than the other."
+            )
+            # Which branch of the trainer's own loop they are in explains nothing here.
+            shown = at_fork(case, replace(fork, block=None))
+            return Hypothesis(
+                TUPLE_LABELS, 0.92, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown)
+            )
+        if (told := _at_other_elements(side, other)) is not None:
+            said = (
+                f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {told}, and they are at "
+                f"different elements: the number of tensors in it differs between the ranks, or did in a turn before."
+            )
+            return Hypothesis(TUPLE_LABELS, 0.86, said, at_fork(case, replace(fork, block=None)))
+        gathered = _container_in_midst(case, side, other) if not fork.ranked else None
+        if gathered is not None:
+            container, confidence = gathered
+            said = (
+                f"Rank {side.rank} is in the midst of gathering {container}, and the others are through with theirs: "
+                f"the number of tensors in it differs between the ranks."
+            )
+            return Hypothesis(TUPLE_LABELS, confidence, said, at_fork(case, replace(fork, block=None)))
+        loop = loop or _loss_gather(side.path)
+        if loop is None or not _labels_absent(case, side, loop, other):
+            continue
+        said = (
+            f"Rank {side.rank} is in {where(loop)}, rank {other.rank} has left that out in the same turn of the evaluation: "
+            f"its batch had no labels, or one of them was None."
+        )
+        shown = at_fork(case, replace(fork, block=None))
+        return Hypothesis(TUPLE_LABELS, 0.75, said, (Evidence(side.rank, "stack", where(loop)), *shown))
+    return None
+
+
+def _at_other_elements(side: Side, other: Side) -> str | None:
+    """The container that a side gathers, where the other does so from the same line and is at another depth of its own."""
+    mine, theirs = ([bare(f) for f in one.path if _OPERATIONS in f.file] for one in (side, other))
+    gathers = [f for f in side.path if _OPERATIONS in f.file and bare(f) in _GATHERS]
+    told = _gathered(gathers)
+    if not gathers or not theirs or mine == theirs or site(side.path) != site(other.path):
+        return None
+    return told if _NESTED_LOCAL.match(told) else None
+
+
+def _gathered(gathers: Sequence[Frame]) -> str:
+    """What the outermost call that is given it gathers."""
+    return next((t for f in reversed(gathers) for n in _GATHERED if (t := (f.locals or {}).get(n))), "")
+
+
+def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, float] | None:
+    """The container that a side gathers with accelerate, and how sure it is that the other has left in the midst of that call.
+
+    The operation before, from the same line, is one that both took part in: of a container of fixed length it is known
+    then whether the call had begun; of one that is built anew in each turn it may have been the turn before.
+    """
+    outer = [f for f in side.path if _OPERATIONS in f.file and bare(f) in _GATHERS]
+    told = _gathered(outer)
+    here = site(side.path)
+    if not outer or not _NESTED_LOCAL.match(told) or here is None or site(other.path) == here:
+        return None
+    steps = steps_of(case, side.rank, side.path, other.rank)
+    if steps.before is None or site(steps.before.frames or ()) != here:
+        return None
+    length = told.count("Tensor") if told.startswith("tuple") and "..." not in told else 0
+    if length:
+        return (told, 0.85) if steps.run_length() % length else None
+    even = any(name in t for f in side.path for t in (f.locals or {}).values() for name in _EVEN_LOADERS)
+    return told, 0.83 if even else 0.6
+
+
+def _loss_gather(path: Sequence[Frame]) -> Frame | None:
+    """The line of the evaluation loop that gathers the loss, which there is for batches with labels only."""
+    gather = calls(path, _OPERATIONS, *_GATHERS)
+    loop = _loop(path)
+    return loop if gather is not None and loop is not None and _LOSS.search(loop.source or "") else None
+
+
+def _loop(path: Sequence[Frame]) -> Frame | None:
+    return next((f for f in path if bare(f) in _LOOPS), None)
+
+
+def _labels_absent(case: Case, side: Side, loop: Frame, other: Side) -> bool:
+    """Whether the other side has left out what this one gathers, and not a whole turn of the evaluation.
+
+    It is in the same turn further down, or in the next; or it has left the loop while this side is past a turn's beginning.
+    """
+    theirs = _loop(other.path)
+    if theirs is not None and theirs.file == loop.file:
+        return theirs.line != loop.line and (theirs.line > loop.line or bool(_LABELS.search(loop.source or "")))
+    flights = (case.views[r].capture.flight for r in (side.rank, other.rank) if r in case.views)
+    lines = {
+        f.line
+        for flight in flights
+        if flight is not None
+        for o in flight.operations
+        if (f := _loop(o.frames or ())) is not None and f.file == loop.file
+    }
+    return bool(lines) and loop.line > min(lines)

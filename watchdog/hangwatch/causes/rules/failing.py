@@ -1,0 +1,138 @@
+"""A rank that has failed and is still there: an exception ended one of its threads, or is being handled where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.ranks.shutdown import ending
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.ranks.waits import in_torch_distributed
+from hangwatch.causes.evidence import at_process, at_stack, standing
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.causes.rules.threads import polls, waits_for_thread, working_threads
+from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import Block, Frame
+
+RAISED = known("rank-raised")
+
+_LOOPS = frozenset({"for", "while"})
+_EXITS = frozenset({"__exit__", "__aexit__"})
+_BROAD = re.compile(r"except\s*(?::|.*\b(?:Base)?Exception\b)")
+#: What the second argument of ``__exit__`` is called: None unless an exception is on its way.
+_ON_ITS_WAY = ("exc_val", "exc_value", "exc", "value", "exception")
+
+
+def failed_in_thread(case: Case) -> Hypothesis | None:
+    """An exception ended one of the rank's threads, and its main thread waits for a thread of its own."""
+    for rank, view in standing(case):
+        told = view.capture.thread_error
+        frame = (waits_for_thread(view) or polls(view)) if told else None
+        if frame is None:
+            continue
+        still = working_threads(view)
+        if any(in_torch_distributed(f) for t in still for f in t.frames[:8]):
+            continue  # it waits for other ranks, through that thread
+        evidence = (*_quoted(rank, told), *at_stack(case, rank, frame), *at_process(case, rank))
+        said = (
+            f"An exception ended a thread of rank {rank} ({told[-1]}); its main thread waits for a thread of its own, "
+            f"{'perhaps for that one' if still else 'and no other one is at work'}."
+        )
+        return Hypothesis(RAISED, 0.6 if still else 0.88, said, evidence)
+    return None
+
+
+def failed_and_ending(case: Case) -> Hypothesis | None:
+    """The main thread is at its end, with an exception on its way or a status that says so."""
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        last = ending(view.frames) if view is not None and not view.gone else None
+        if view is None or last is None:
+            continue
+        told = view.capture.handled_error
+        status = _status(view.frames)
+        if not told and status is None:
+            continue
+        failed = f"with {told[-1]}" if told else f"(it is to exit with status {status})"
+        evidence = (*_quoted(rank, told), Evidence(rank, "stack", where(last)))
+        if status is not None:
+            evidence += (Evidence(rank, "stack", f"multiprocessing is about to end it with status {status}"),)
+        said = f"Rank {rank} failed {failed}, and its process is still there: its main thread is in the interpreter's shutdown."
+        return Hypothesis(RAISED, 0.91 if told else 0.87, said, (*evidence, *at_process(case, rank)))
+    return None
+
+
+def _status(frames: Sequence[Frame]) -> int | None:
+    """The status other than 0 with which multiprocessing is about to end the process; None where it is 0 or not known."""
+    frame = calls(frames, "multiprocessing/process.py", "_bootstrap")
+    told = (frame.locals or {}).get("exitcode", "") if frame is not None else ""
+    return int(told[4:]) or None if re.fullmatch(r"int=-?\d+", told) else None
+
+
+def failed_and_handling(case: Case) -> Hypothesis | None:
+    """The main thread stands still and is handling an exception that the ranks which wait have not met."""
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        if view is None or view.gone or view.motion.state != "stuck":
+            continue
+        told = view.capture.handled_error
+        leaving = next((f for f in view.frames if bare(f) in _EXITS), None)
+        kind = _on_its_way(leaving) if leaving is not None else None
+        if not told and kind is None:
+            continue
+        if told and any(_same_failure(case.views[r], told) for r in case.blame.waiting if r in case.views):
+            continue  # all of the program runs in a handler, say that of an import that failed
+        handler = _handler(view.frames)
+        confidence = 0.7 if leaving is None else 0.91 if told else 0.8
+        evidence = (*_quoted(rank, told), *at_stack(case, rank, leaving), *at_process(case, rank))
+        if handler is not None and leaving is None:
+            frame, block = handler
+            confidence = 0.55 if _tries_again(frame, block) else 0.91 if _for_anything(block) else 0.68
+            evidence += (Evidence(rank, "stack", f"under `{block.text}` (line {block.line}): {where(frame)}"),)
+        failed = f"with {told[-1]}" if told else f"({kind})"
+        said = f"Rank {rank} failed {failed}, and stands still where it handles that."
+        if leaving is not None:
+            said = (
+                f"Rank {rank} failed {failed}, and stands still at the end of a `with` that the exception is leaving."
+            )
+        return Hypothesis(RAISED, confidence, said, evidence)
+    return None
+
+
+def _on_its_way(leaving: Frame) -> str | None:
+    """The type of the exception that ``__exit__`` was given; None where it was given none, or its arguments are unread."""
+    given = ((leaving.locals or {}).get(name, "None") for name in _ON_ITS_WAY)
+    return next((kind for kind in given if kind.isidentifier() and kind != "None"), None)
+
+
+def _quoted(rank: int, lines: Sequence[str]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(rank, "exception", line) for line in lines)
+
+
+def _same_failure(view: RankView, told: Sequence[str]) -> bool:
+    """Whether the rank is handling the same; it may be of another path or number, but from the same place."""
+    return view.capture.handled_error[:1] == tuple(told[:1])
+
+
+def _handler(frames: Sequence[Frame]) -> tuple[Frame, Block] | None:
+    """The deepest place on the stack that is in an ``except`` or a ``finally``, and which block that is."""
+    for frame in frames:
+        block = next((b for b in reversed(frame.blocks) if b.kind in {"except", "finally"}), None)
+        if block is not None:
+            return frame, block
+    return None
+
+
+def _for_anything(block: Block) -> bool:
+    """Whether it handles whatever may come. A handler of one kind may be the ordinary way: of a key that is in no cache yet."""
+    return block.kind == "finally" or bool(_BROAD.match(block.text))
+
+
+def _tries_again(frame: Frame, block: Block) -> bool:
+    """Whether the handler is in a loop, which may try once more: the exception need not be the end."""
+    around = frame.blocks[: frame.blocks.index(block)]
+    return block.kind == "except" and any(b.kind in _LOOPS for b in around)

@@ -1,0 +1,226 @@
+"""Process groups: used in different orders, created on some ranks only, or point-to-point calls that do not pair."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
+from hangwatch.analysis.divergence.find import find_fork, fork_of
+from hangwatch.analysis.divergence.frames import site
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.causes.evidence import at_fork, at_stack
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.model.collectives import Operation
+from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import Frame
+from hangwatch.model.text import format_ranks
+
+INVERSION = known("group-order-inversion")
+CREATION = known("group-creation-mismatch")
+P2P = known("p2p-mismatch")
+
+_P2P_CALL = re.compile(r"\bi?(?:send|recv)\w*\(|isend_irecv|_p2p\b|p2p_|_recvs?\b|_sends?\b")
+
+
+def _fronts(case: Case, ranks: tuple[int, ...]) -> dict[int, Operation]:
+    return {r: o for r in ranks if r in case.views and (o := case.views[r].frontier) is not None and not o.p2p}
+
+
+def inversion(case: Case) -> Hypothesis | None:
+    """A cycle over two groups or more, whose ranks are members of each other's and came there by the same code."""
+    if case.blame.shape != "cycle":
+        return None
+    fronts = _fronts(case, case.blame.component)
+    pair = _first_crossed(case, fronts)
+    if pair is None:
+        return None
+    one, other = pair
+    fork = fork_of(case, one, other)
+    places = {site(case.views[r].frames) for r in fronts}
+    branched = fork is not None and (fork.opposite or fork.ranked)
+    if len(places) == 1 and None not in places and not branched:
+        confidence = 0.88  # one line of code, in another group on each rank
+    elif fork is None:
+        confidence = 0.45
+    elif first_difference(case, one, other) is not None:
+        confidence = 0.3  # they had been out of step in one of the groups before they came to this
+    elif fork.opposite:
+        # The two orders are the two branches of one `if`, if the other group is one that both sides use.
+        confidence = 0.88 if _both_used(case, one, other, fronts) else 0.5
+    elif fork.relation == "branch" and fork.sure and case.blame.waiting and fork.only in case.blame.waiting:
+        confidence = 0.45  # the culprits have come past something, in whatever order
+    elif any(is_new_place(case, r, site(case.views[r].frames)) for r in (one, other)):
+        confidence = 0.45  # a place that no collective was ever called from has had no order
+    elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
+        confidence = 0.7
+    else:
+        confidence = 0.25  # one side has gone another way: it is no matter of order
+    first = {
+        o.group.key: r for r, o in sorted(fronts.items(), reverse=True)
+    }  # of a thousand ranks, one a group says it
+    evidence = tuple(
+        Evidence(
+            r,
+            "flight recorder",
+            f"is in {fronts[r].op} number {fronts[r].seq} of {fronts[r].group.label} "
+            f"(ranks {format_ranks(fronts[r].group.ranks)})",
+        )
+        for r in sorted(first.values())
+    )
+    evidence += tuple(e for r in (one, other) for e in at_stack(case, r))
+    said = (
+        f"Rank {one} uses {fronts[one].group.label} first, rank {other} uses {fronts[other].group.label} first; "
+        "each waits in its own for somebody who waits in another."
+    )
+    return Hypothesis(INVERSION, confidence, said, evidence)
+
+
+def _both_used(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:
+    """Whether both ranks have completed an operation in both groups."""
+    keys = {fronts[one].group.key, fronts[other].group.key}
+    return all(keys <= {o.group.key for o in case.history.of(rank) if o.completed} for rank in (one, other))
+
+
+def _both_usual(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:
+    """Whether each of the two has been, in the other's group kind, at the very line the other is in now.
+
+    Then neither is in a place the other never comes to, and only the order of the two differs.
+    """
+
+    def visited(rank: int, frames: Sequence[Frame] | None) -> bool:
+        flight = case.views[rank].capture.flight
+        here = site(frames) if frames else None
+        done = [o for o in flight.operations if o.completed] if flight is not None else []
+        return here is not None and any(site(o.frames) == here for o in done if o.frames)
+
+    return visited(one, fronts[other].frames) and visited(other, fronts[one].frames)
+
+
+def _first_crossed(case: Case, fronts: dict[int, Operation]) -> tuple[int, int] | None:
+    """The first two ranks in different groups of which one waits for the other, in a group that holds both."""
+    crossed: list[tuple[int, int]] = []
+    for edge in case.graph.edges:
+        waiters = [r for r in edge.waiters if r in fronts]
+        if not waiters:
+            continue
+        group = fronts[waiters[0]].group  # an edge's waiters are in one operation
+        members = frozenset(group.ranks)
+        awaited = [r for r in edge.awaited if r in fronts and r in members and fronts[r].group.key != group.key]
+        if awaited:
+            crossed.append((min(waiters[0], awaited[0]), max(waiters[0], awaited[0])))
+    return min(crossed, default=None)
+
+
+def creation(case: Case) -> Hypothesis | None:
+    """Some ranks are inside ``new_group``, the others are in something else and not on their way there."""
+    inside = [r for r, v in case.views.items() if v.wait is not None and v.wait.kind == "group_creation"]
+    within = frozenset(inside)
+    outside = [r for r, v in case.views.items() if r not in within and v.wait is not None and not v.elsewhere]
+    apart = [e for e in case.graph.edges if e.reason == "creation"]
+    if inside and not outside and (apart or case.blame.culprits):
+        return _creation_apart(case, inside)
+    if apart and set(case.blame.component) <= set(inside):
+        return _creation_apart(case, list(case.blame.component))  # whoever is outside waits for them
+    if not inside or not outside or case.blame.shape == "nothing":
+        return None
+    fork = find_fork(case) or fork_of(case, inside[0], outside[0])
+    evidence = tuple(e for r in (inside[0], outside[0]) for e in at_stack(case, r, _wait_frame(case, r)))
+    if fork is not None and fork.relation in {"branch", "loop"}:
+        evidence += at_fork(case, fork)
+    members = {r for v in inside if (wait := case.views[v].wait) is not None for r in wait.peers}
+    absent = [r for r in outside if r in members] or outside
+    takes = f"its members ({format_ranks(sorted(members))})" if members else "every rank"
+    who = f"Ranks {format_ranks(inside)} create" if len(inside) > 1 else f"Rank {inside[0]} creates"
+    said = (
+        f"{who} a process group, which takes {takes}; "
+        f"rank{'s' if len(absent) > 1 else ''} {format_ranks(absent)} went on to something else."
+    )
+    return Hypothesis(CREATION, 0.88, said, evidence)
+
+
+def _creation_apart(case: Case, inside: list[int]) -> Hypothesis:
+    """All ranks are inside ``new_group``, but not of the same group: some skipped or added one before."""
+    told: dict[str, list[int]] = {}
+    for rank in inside:
+        told.setdefault(_creates(case.views[rank]), []).append(rank)
+    evidence = tuple(
+        Evidence(ranks[0], "stack", f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}: {what}")
+        for what, ranks in list(told.items())[:4]
+    )
+    evidence += tuple(e for r in inside[:2] for e in at_stack(case, r, _wait_frame(case, r)))
+    who = "Every rank is" if len(inside) == len(case.views) else f"Ranks {format_ranks(inside)} are"
+    said = f"{who} creating a process group, but not the same one: before it, some created one that others did not."
+    return Hypothesis(CREATION, 0.88, said, evidence)
+
+
+def _creates(view: RankView) -> str:
+    wait = view.wait
+    if wait is not None and wait.peers:
+        name = f" by the name {wait.group[:12]}" if wait.group else ""
+        return f"is creating the group of ranks {format_ranks(wait.peers)}{name}"
+    return f"is creating its group number {view.capture.groups_created}"
+
+
+def _wait_frame(case: Case, rank: int) -> Frame | None:
+    wait = case.views[rank].wait
+    return wait.frame if wait is not None else None
+
+
+def in_point_to_point(view: RankView) -> bool:
+    """Whether a rank waits for the other end of a send or receive, be it through a handle or a pipeline's schedule."""
+    if view.frontier is not None:
+        return view.frontier.p2p
+    if view.wait is None or view.wait.kind not in {"point_to_point", "work"}:
+        return False
+    texts = (text for f in view.frames[:4] for text in (f.source or "", *(b.text for b in f.blocks)))
+    return view.wait.kind == "point_to_point" or any(_P2P_CALL.search(text) for text in texts)
+
+
+def point_to_point(case: Case) -> Hypothesis | None:
+    """A rank that waits in send or recv, for a peer that waits in something that is not its counterpart."""
+    concerned = sorted(set(case.blame.culprits) | set(case.blame.component))
+    waits = {}
+    for rank in concerned:
+        view = case.views.get(rank)
+        if view is None or view.elsewhere or not in_point_to_point(view):
+            continue
+        if view.wait is not None and view.wait.kind == "point_to_point":
+            waits[rank] = (view.wait.op, view.wait.peers)
+        elif view.frontier is not None and view.frontier.p2p:
+            peer = view.frontier.peer
+            waits[rank] = (view.frontier.op, (peer,) if peer is not None else ())
+        else:
+            waits[rank] = ("send or receive", ())
+    if not waits or case.blame.shape == "nothing":
+        return None
+    own = [e for e in case.graph.edges if not waits.keys().isdisjoint(e.waiters)]
+    awaited = {r for e in own for r in e.awaited}
+    if not all(_waits(case, r) for r in awaited) or not (awaited or len(waits) == len(concerned)):
+        return None
+    evidence: tuple[Evidence, ...] = ()
+    for rank, (op, peers) in list(waits.items())[:3]:
+        side = {"send": "to", "recv": "from"}.get(op, "with")
+        whom = f" {side} rank {format_ranks(peers)}" if peers else ""
+        evidence += (Evidence(rank, "stack", f"waits in {op}{whom}"), *at_stack(case, rank, _wait_frame(case, rank)))
+    both = len(waits) > 1
+    ops = {op for op, _ in waits.values()}
+    blocked = next((e for e in own if e.reason == "peer"), None)
+    if both and len(ops) == 1:
+        said = f"Ranks {format_ranks(waits)} all wait in {ops.pop()}: none of them is on the other end."
+    elif blocked is not None:
+        waiter, peer = blocked.waiters[0], blocked.awaited[0]
+        op, there = waits[waiter][0], case.place(peer)
+        said = f"Rank {waiter} waits in {op} for rank {peer}, which is in {there} instead."
+    else:
+        said = f"Rank {next(iter(waits))} waits for the other end of a send or receive, and no rank is there."
+    if blocked is None:
+        return Hypothesis(P2P, 0.65, said, evidence)
+    return Hypothesis(P2P, 0.88 if both else 0.6, said, evidence)
+
+
+def _waits(case: Case, rank: int) -> bool:
+    view = case.views.get(rank)
+    return view is not None and not view.elsewhere and (view.wait is not None or view.frontier is not None)

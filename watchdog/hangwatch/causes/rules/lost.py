@@ -1,0 +1,158 @@
+"""A rank that is no longer there, or never was: dead, failed, gone home early, stopped, not yet joined."""
+
+from __future__ import annotations
+
+import re
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.places import bare
+from hangwatch.analysis.ranks.shutdown import ending, exit_of
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.causes.evidence import at_kernel, at_process, at_stack
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.model.incident import Evidence
+from hangwatch.model.text import format_ranks
+
+DIED = known("rank-died")
+RAISED = known("rank-raised")
+EARLY_EXIT = known("early-exit")
+STOPPED = known("rank-stopped")
+INIT_MISSING = known("init-missing-rank")
+
+#: Of how many ranks in the same trouble it is told what was seen: of the first in full, of the others in a line each.
+_SHOWN = 3
+_DESTROY = re.compile(r"\bdestroy_process_group\(")
+_HOOKS = frozenset({"excepthook", "_excepthook", "print_exception", "handle_exception", "format_exception"})
+
+
+def _traceback(view: RankView) -> str | None:
+    """The last line of the traceback in the rank's log: what was raised."""
+    lines = [line.strip() for line in view.capture.log_error if line.strip()]
+    return lines[-1] if lines else None
+
+
+def died(case: Case) -> Hypothesis | None:
+    """The process is gone."""
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        if view is None or not view.gone:
+            continue
+        end = exit_of(view)
+        failed = _traceback(view)
+        if end is not None and end.signal is None and end.code == 0:
+            confidence = 0.5
+        elif failed is not None and (end is None or end.signal is None):
+            confidence = 0.6
+        else:
+            confidence = 0.95
+        said = f"Rank {rank}'s process has ended; the ranks that wait for it will wait for ever."
+        if end is not None and end.oom_killed:
+            said = f"The kernel has killed rank {rank}'s process for memory; the ranks that wait for it will wait for ever."
+        return Hypothesis(DIED, confidence, said, (*at_process(case, rank), *at_kernel(case, rank)))
+    return None
+
+
+def raised(case: Case) -> Hypothesis | None:
+    """The rank is ending or has ended, and its log or its stack shows an exception."""
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        if view is None:
+            continue
+        failed = _traceback(view)
+        end = exit_of(view)
+        hook = next((f for f in view.frames if bare(f) in _HOOKS), None)
+        last = ending(view.frames)
+        clean = end is not None and end.signal is None and end.code == 0
+        killed = end is not None and end.signal is not None
+        if hook is None and (failed is None or clean or killed or not (view.gone or last is not None)):
+            continue
+        shown_lines = view.capture.log_error[-2:] if failed else ()
+        evidence = tuple(Evidence(rank, "exception", line.strip()) for line in shown_lines)
+        shown = hook or last
+        evidence += (Evidence(rank, "stack", where(shown)),) if shown else at_process(case, rank)
+        said = (
+            f"Rank {rank} failed"
+            + (f" with {failed}" if failed else "")
+            + ("; its process is still there." if not view.gone else ".")
+        )
+        return Hypothesis(RAISED, 0.92, said, evidence)
+    return None
+
+
+def early_exit(case: Case) -> Hypothesis | None:
+    """The main thread is in the interpreter's shutdown, or has exited with 0, and nothing shows an exception."""
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        if view is None:
+            continue
+        end = exit_of(view)
+        last = ending(view.frames)
+        if view.gone and end is not None and end.signal is None and end.code == 0:
+            said = f"Rank {rank} has exited with status 0 while the others still train."
+            return Hypothesis(EARLY_EXIT, 0.85, said, at_process(case, rank))
+        if last is not None:
+            others = [t for t in view.side_threads if t.frames]
+            evidence: tuple[Evidence, ...] = (Evidence(rank, "stack", where(last)),)
+            evidence += tuple(
+                Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} keeps it alive, in {where(t.frames[0])}")
+                for t in others[:3]
+            )
+            said = f"Rank {rank}'s main thread has left the program and is in the interpreter's shutdown."
+            return Hypothesis(EARLY_EXIT, 0.85 if _traceback(view) is None else 0.5, said, evidence)
+        # A group's destructor runs when the function's own frame has gone: the program's line is all there is then.
+        first = view.frames[0] if view.frames else None
+        destroying = first if first is not None and _DESTROY.search(first.source or "") else None
+        if view.wait is not None and view.wait.op == "destroy_process_group":
+            destroying = view.wait.frame
+        if destroying is not None:
+            said = f"Rank {rank} is at the end, in destroy_process_group, while the others still train."
+            return Hypothesis(EARLY_EXIT, 0.82, said, at_stack(case, rank, destroying))
+    return None
+
+
+def stopped(case: Case) -> Hypothesis | None:
+    """State T or t, or a frozen cgroup."""
+    ranks = [r for r in case.blame.culprits if r in case.views and case.views[r].motion.state == "stopped"]
+    if not ranks:
+        return None
+    evidence = (*at_process(case, ranks[0]), *at_stack(case, ranks[0]))
+    evidence += tuple(e for r in ranks[1:_SHOWN] for e in at_process(case, r))
+    traced = any(case.views[r].capture.processes[-1].state == "t" for r in ranks)
+    how = "is held by a tracer (a debugger attached to it)" if traced else "is stopped and runs no instruction"
+    return Hypothesis(STOPPED, 0.97, f"Rank {format_ranks(ranks)} {how}.", evidence)
+
+
+def init_missing(case: Case) -> Hypothesis | None:
+    """Those who wait do so in initialization, and the culprits are not in it."""
+    waits = {r: w for r in case.blame.waiting if (w := case.views[r].wait) is not None and w.kind == "initialization"}
+    if not waits or len(waits) < len(case.blame.waiting) or not case.blame.culprits:
+        return None
+    evidence: tuple[Evidence, ...] = ()
+    for number, rank in enumerate(case.blame.culprits[:_SHOWN]):
+        if rank in case.views:
+            evidence += (*at_stack(case, rank), *at_process(case, rank)) if number == 0 else at_stack(case, rank)[-1:]
+        else:
+            evidence += (Evidence(rank, "process", "no process of this rank was found on this node"),)
+    waiting = sorted(waits)
+    announced = next(((r, w) for r, w in sorted(waits.items()) if w.world_size is not None), None)
+    if announced is not None:
+        rank, wait = announced
+        evidence += (
+            Evidence(rank, "stack", f"a world of {wait.world_size} ranks was announced to {where(wait.frame)}"),
+        )
+    evidence += at_stack(case, waiting[0])
+    said = f"Ranks {format_ranks(waiting)} wait in init_process_group; rank {format_ranks(case.blame.culprits)} is not there."
+    told = {
+        r: v.capture.identity.meeting_port for r in (waiting[0], case.blame.culprits[0]) if (v := case.views.get(r))
+    }
+    if len(set(told.values())) > 1 and None not in told.values():
+        evidence += tuple(
+            Evidence(r, "process", f"was told to meet the others at port {port}") for r, port in told.items()
+        )
+        said = f"{said[:-1]}: it was told another port to meet at."
+    started = case.capture.job.world_size
+    if announced is not None and started is not None and (announced[1].world_size or 0) > started:
+        said = f"{said[:-1]}: {announced[1].world_size} ranks were announced, and the launcher started {started}."
+    return Hypothesis(INIT_MISSING, 0.91, said, evidence)

@@ -1,0 +1,41 @@
+"""A whole node is silent: its agent, its ranks and its host. Only agents that share what they see can know."""
+
+from __future__ import annotations
+
+from hangwatch.analysis.case import Case
+from hangwatch.causes.evidence import at_front
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.model.capture import SilentNode
+from hangwatch.model.incident import Evidence
+from hangwatch.model.text import format_ranks
+
+NODE_LOST = known("node-lost")
+
+#: By whether the host ever answered as it is asked now: one behind a firewall never does.
+_ANSWERED, _NEVER_ANSWERED = 0.95, 0.7
+
+
+def node_lost(case: Case) -> Hypothesis | None:
+    """All to blame are on nodes of which nothing comes any more."""
+    culprits = frozenset(case.blame.culprits)
+    nodes = [node for node in case.capture.silent if not culprits.isdisjoint(node.ranks)]
+    if not culprits or not culprits.issubset(rank for node in nodes for rank in node.ranks):
+        return None
+    evidence = tuple(e for node in nodes for e in _at_node(node))
+    evidence += tuple(e for rank in case.blame.waiting[:1] for e in at_front(case, rank))
+    names = " and ".join(node.node for node in nodes)
+    whose = format_ranks(tuple(sorted(rank for node in nodes for rank in node.ranks)))
+    said = f"Nothing comes from node {names} any more: not from its agent, and the others wait for its ranks {whose}."
+    sure = all(node.answered_before for node in nodes)
+    if not sure:
+        said += " Whether its host is there could not be told: it never answered, so a firewall may be in the way."
+    return Hypothesis(NODE_LOST, _ANSWERED if sure else _NEVER_ANSWERED, said, evidence)
+
+
+def _at_node(node: SilentNode) -> tuple[Evidence, ...]:
+    before = "and did while its agent was there" if node.answered_before else "and has not been known to"
+    return (
+        Evidence(None, "exchange", f"{node.node}: its agent has been silent for {node.silent_s:.0f} s"),
+        Evidence(None, "network", f"{node.node}: its host does not answer at {node.address}, {before}"),
+    )

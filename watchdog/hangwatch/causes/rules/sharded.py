@@ -1,0 +1,142 @@
+"""Sharded models (ZeRO-3, FSDP): every forward is a collective, so every rank has to go the same way through the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.find import find_fork
+from hangwatch.analysis.divergence.frames import is_program, where
+from hangwatch.analysis.divergence.iterations import begins_again, in_backward
+from hangwatch.analysis.divergence.relate import CONDITIONS
+from hangwatch.analysis.places import bare, calls, package_of
+from hangwatch.causes.evidence import at_fork
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.causes.rules.diverged import parted
+from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import Block, Frame
+
+GENERATE = known("generate-length-divergence")
+SHARDED_FORWARD = known("sharded-forward-divergence")
+
+_SHARDING = (
+    "torch/distributed/fsdp",
+    "torch/distributed/_composable/fsdp",
+    "deepspeed/runtime/zero",
+    "fairscale/nn/data_parallel",
+    "torch/distributed/tensor/",
+    "torch/distributed/_functional_collectives.py",
+)
+
+
+def _under_sharding(path: Sequence[Frame]) -> Frame | None:
+    return next((f for part in _SHARDING if (f := calls(path, part)) is not None), None)
+
+
+def _generation(path: Sequence[Frame]) -> Frame | None:
+    """The call of a ``generate``, of transformers or of the program's own."""
+    return calls(path, "transformers/generation/", "generate") or next(
+        (f for f in path if is_program(f) and bare(f) == "generate"), None
+    )
+
+
+def _decoding(path: Sequence[Frame]) -> Frame | None:
+    """The program's frame with a ``while`` loop around a forward without gradients: a decoding loop of its own.
+
+    Batches of an evaluation come from a ``for``; how long a ``while`` goes on, its outcome decides.
+    """
+    entry = next((i for i, f in enumerate(path) if _module((f,)) is not None and _module(path[i + 1 :]) is None), None)
+    if entry is None or in_backward(path[:entry]):
+        return None
+    for index, frame in enumerate(path[entry:], entry):
+        if is_program(frame) and any(b.kind == "while" for b in frame.blocks):
+            blocks = [b.text for f in path[index:] for b in f.blocks if b.kind == "with"]
+            context = any("no_grad" in text or "inference_mode" in text for text in blocks)
+            decorated = calls(path[index + 1 : index + 3], "torch/utils/_contextlib.py", "decorate_context")
+            return frame if context or decorated is not None else None
+    return None
+
+
+def generate_length(case: Case) -> Hypothesis | None:
+    """One side is in ``generate`` on a sharded model, the other has left it (or is in another turn of it)."""
+    fork = find_fork(case) if parted(case) else None
+    if fork is None:
+        return None
+    for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
+        inside, sharding = _generation(side.path), _under_sharding(side.path)
+        own = inside is None and fork.relation == "loop"
+        if own:
+            inside = _decoding(side.path)
+        if inside is None or sharding is None or _generation(other.path) is not None:
+            continue
+        said = f"Rank {side.rank} still generates on a sharded model, rank {other.rank} is done and calls no forward any more."
+        evidence = (Evidence(side.rank, "stack", f"in {where(sharding)} below {where(inside)}"), *at_fork(case, fork))
+        return Hypothesis(GENERATE, 0.6 if fork.ranked else 0.82 if own else 0.88, said, evidence)
+    return None
+
+
+def _module(path: Sequence[Frame]) -> Frame | None:
+    return calls(path, "torch/nn/modules/module.py", "_call_impl", "_wrapped_call_impl", "inner")
+
+
+def sharded_forward(case: Case) -> Hypothesis | None:
+    """The paths part inside the model's forward and backward, and at least one side needs shards there that all ranks hold."""
+    fork = find_fork(case) if parted(case) else None
+    if fork is None:
+        return None
+    shared = fork.mine.path[len(fork.mine.tail) - 1 :]
+    sharding = _under_sharding(fork.mine.tail) or _under_sharding(fork.theirs.tail)
+    if sharding is not None and _module(shared) is not None and fork.relation != "same":
+        said = f"The ranks part inside the model's forward, and {where(sharding)} needs the parameters' shards of every rank."
+        return Hypothesis(SHARDED_FORWARD, 0.87, said, at_fork(case, fork))
+    both = all(_computing(side.path) is not None for side in (fork.mine, fork.theirs))
+    if fork.relation == "same" and both and (sharding := sharding or _under_sharding(fork.mine.path)) is not None:
+        said = (
+            f"The ranks are in one and the same step of the program, at different operations of the model; {where(sharding)} "
+            f"needs every rank, and not all of them run the same modules."
+        )
+        shown = tuple(
+            Evidence(s.rank, "stack", where(f)) for s in (fork.mine, fork.theirs) if (f := _computing(s.path))
+        )
+        return Hypothesis(SHARDED_FORWARD, 0.8, said, (*shown, *at_fork(case, fork)))
+    if fork.relation == "branch" and fork.ranked and sharding is not None:
+        under, _ = fork.sides
+        if _module(under.tail) is None or _generation(under.path) is not None:
+            return None
+        said = f"Rank {under.rank} alone is in a forward of the sharded model, which needs every rank, in {where(sharding)}."
+        return Hypothesis(SHARDED_FORWARD, 0.41, said, at_fork(case, fork))
+    inside = fork.relation == "branch" and not (fork.sure or fork.ranked)  # a condition further down, in the model
+    if not (fork.relation == "order" or inside) or fork.mine.at is None or fork.theirs.at is None:
+        return None
+    behind, ahead = (fork.mine, fork.theirs) if fork.mine.at.line < fork.theirs.at.line else (fork.theirs, fork.mine)
+    sharding = _under_sharding(behind.tail)
+    if sharding is None or _module(behind.tail) is None or _generation(behind.path) is not None:
+        return None
+    if behind.at is not None and begins_again(case, behind.rank, behind.at):
+        return None  # it is in the forward of another step
+    said = (
+        f"Rank {behind.rank} still gathers shards in a forward that rank {ahead.rank} is through with: it runs more "
+        f"modules than the other."
+    )
+    return Hypothesis(SHARDED_FORWARD, 0.8 if _computing(ahead.path) else 0.6, said, at_fork(case, fork))
+
+
+def chosen_modules(path: Sequence[Frame]) -> tuple[Frame, Block] | None:
+    """Inside a sharded model: the condition by which it goes through its modules or leaves some out, and whose it is."""
+    entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
+    if entry is None or _under_sharding(path) is None:
+        return None
+    program = ((f, b) for f in path[:entry] if is_program(f) and package_of(f) is None for b in f.blocks)
+    return next(((f, b) for f, b in program if b.kind in CONDITIONS or b.kind == "guard"), None)
+
+
+def _computing(path: Sequence[Frame]) -> Frame | None:
+    """The program's frame in which a path goes into the model's forward or backward."""
+    entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
+    return next((f for f in path[entry:] if is_program(f)), None) if entry is not None else None
+
+
+def _is_entry(frame: Frame) -> bool:
+    called = calls((frame,), "torch/nn/modules/module.py", "_call_impl")
+    return called is not None or in_backward((frame,))

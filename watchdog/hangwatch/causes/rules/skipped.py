@@ -1,0 +1,196 @@
+"""The ranks parted ways: one side has left out a step, or a part of one, and is ahead of the others by it ever since."""
+
+from __future__ import annotations
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
+from hangwatch.analysis.divergence.find import find_fork
+from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, site
+from hangwatch.analysis.divergence.iterations import LOOPS, steps_of
+from hangwatch.analysis.divergence.iterations import inside as visit
+from hangwatch.analysis.divergence.loop import in_its_turn, loop_of
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, condition_of, of_the_turn, returns
+from hangwatch.analysis.places import package_of
+from hangwatch.causes.evidence import at_fork
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.causes.rules.diverged import orientations, parted
+from hangwatch.causes.rules.groups import in_point_to_point
+from hangwatch.model.text import short_path
+
+SKIPPED = known("skipped-collective")
+
+
+def skipped(case: Case) -> Hypothesis | None:
+    """One side jumped over part of a turn of the loop, or came sooner than ever before to a place both come to."""
+    fork = find_fork(case) if parted(case) else None
+    if fork is None or (fork.ranked and fork.relation != "skip"):
+        return None
+    if fork.relation == "loop":
+        return _skipped_turn(case, fork)
+    mine = case.views.get(fork.mine.rank)
+    if mine is not None and in_point_to_point(mine):
+        return None  # it is no operation of all that it has come to
+    if fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank and _usual(case, fork):
+        said = (
+            f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
+            f"turns before, and is ahead of them."
+        )
+        return Hypothesis(SKIPPED, 0.7, said, at_fork(case, fork))
+    if fork.block is not None and in_its_turn(case, fork):
+        inside, outside = fork.sides
+        said = (
+            f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank in its turn, rank {outside.rank} is not: "
+            f"one of them has left out an operation before."
+        )
+        return Hypothesis(SKIPPED, 0.6, said, at_fork(case, fork))
+    for side, other in orientations(case, fork):
+        early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
+        if early is None:
+            continue
+        lead = f" by {early.by} operation{'s' if early.by > 1 else ''}" if early.by else ""
+        before = "once" if early.visits == 1 else f"{early.visits} times"
+        said = (
+            f"Rank {side.rank} has come to {short_path(early.file)}:{early.line} too early{lead}: {before} before, "
+            f"both sides came there at the same number."
+        )
+        confidence = 0.78 if fork.relation == "skip" else 0.75 if early.by else 0.64
+        own = fork.block if fork.relation == "branch" and fork.only == side.rank else None
+        if not early.by and own is not None and not of_the_turn(own, side.path):
+            confidence = 0.4  # once before is no habit, and it came by a condition of its own
+        if _took_another_way(fork, side):
+            confidence = 0.43
+        return Hypothesis(SKIPPED, confidence, said, at_fork(case, fork))
+    if (fork.relation == "order" or _may_have_left(fork)) and _passed_by(case, fork):
+        said = (
+            f"Rank {fork.mine.rank} is past the place rank {fork.theirs.rank} is at without the operation there, which it has "
+            f"called together with the others before."
+        )
+        return Hypothesis(SKIPPED, 0.66, said, at_fork(case, fork))
+    if fork.relation != "skip" or fork.block is None:
+        return None
+    past, jumped = fork.sides
+    said = (
+        f"Rank {past.rank} is past `{fork.block.text}` in its turn of the loop, rank {jumped.rank} is not there: it has "
+        f"left out the rest of a turn and is ahead."
+    )
+    return Hypothesis(SKIPPED, 0.7 if fork.sure else 0.55, said, at_fork(case, fork))
+
+
+def _took_another_way(fork: Fork, side: Side) -> bool:
+    """Whether the others are under a condition in a function that this side has called as well, and gone through another way: it
+    has left out nothing but what the condition is there for."""
+    called = fork.relation == "branch" and fork.only != side.rank and not fork.sure
+    return (
+        called and fork.block is not None and fork.block.kind in CONDITIONS and not of_the_turn(fork.block, side.path)
+    )
+
+
+def _own_loop(side: Side, other: Side) -> bool:
+    """Whether a side is in a loop, where the paths part or below, that the other is not in; or may be: nobody read the source."""
+    if side.at is None or other.at is None:
+        return True
+    shared = {(b.kind, b.line) for b in other.at.blocks}
+    own = any(b.kind in LOOPS and (b.kind, b.line) not in shared for b in side.at.blocks)
+    below = [f for f in side.tail[:-1] if is_program(f)]
+    unread = any(f.source is None for f in (side.at, *below) if is_program(f))
+    return own or unread or any(b.kind in LOOPS for f in below for b in f.blocks)
+
+
+def _may_have_left(fork: Fork) -> bool:
+    """Whether the others are past a guard by which the culprit may have left the function they are in."""
+    return fork.block is not None and fork.block.kind == "guard" and not fork.sure and fork.only == fork.theirs.rank
+
+
+def _passed_by(case: Case, fork: Fork) -> bool:
+    """Whether the culprit is further down in one function, and has often been where the other is."""
+    mine, theirs, there = fork.mine.at, fork.theirs.at, site(fork.theirs.path)
+    if not case.blame.waiting or mine is None or theirs is None or there is None:
+        return False
+    if is_new_place(case, fork.mine.rank, site(fork.mine.path)):
+        return False  # it has not come to the next thing too early: it is where nobody has ever been
+    if mine.line <= theirs.line:
+        # It may be in the next turn of a loop already, having left out the rest of the one before.
+        before = steps_of(case, fork.mine.rank, fork.mine.path, fork.theirs.rank).before
+        last = next((f for f in (before.frames or () if before else ()) if function_of(f) == function_of(mine)), None)
+        if last is None or not mine.line <= last.line < theirs.line:
+            return False
+    done = case.history.of(fork.mine.rank)
+    return sum(o.completed and site(o.frames or ()) == there for o in done) >= 2
+
+
+def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
+    """One side has left the loop a turn early, and the loop has a way to leave out a turn: the batches may have been even."""
+    loop = loop_of(case, fork)
+    if loop is None:
+        return None
+    past = loop.past.rank
+    if loop.mid_turn and loop.ranked is None and loop.unmet is None:
+        said = (
+            f"Rank {past} has begun the turn of `{loop.block.text}` that rank {loop.inside.rank} is in, and left the loop in the "
+            f"midst of it: its data had not ended."
+        )
+        return Hypothesis(SKIPPED, 0.8, said, at_fork(case, fork))
+    tried = next((b for f in loop.past.tail if is_program(f) for b in f.blocks if b.kind == "try"), None)
+    if (loop.rounds_ahead or 0) > 0 and tried is not None and condition_of(loop.past) is None:
+        said = (
+            f"Rank {loop.inside.rank} is in `{loop.block.text}` again without what rank {past} is in, which the `try` in line "
+            f"{tried.line} is around: an exception there may have been caught."
+        )
+        return Hypothesis(SKIPPED, 0.66, said, at_fork(case, fork))
+    turns = loop.turns
+    if turns is not None and turns.fewer <= 0 and not (loop.visited is False and loop.conditions):
+        said = (
+            f"Rank {past} is past the loop `{loop.block.text}` and has been in as many turns of it as rank {loop.inside.rank}, "
+            f"by `{turns.counter}`: it has left out a collective on the way."
+        )
+        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
+    if turns is not None and turns.fewer > 0 and not turns.breaks:
+        return None  # it had fewer
+    guards = [b for b in loop.around if b.kind == "guard"]
+    below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
+    inner = [*loop.around, *(b for f in below if f != loop.frame for b in f.blocks)]
+    unsynced = next((b for b in inner if b.kind == "with" and "no_sync" in b.text), None)
+    if not guards and unsynced is not None:
+        said = (
+            f"Rank {past} is an operation ahead at the end of the loop: it may have had fewer batches, or one more of them "
+            f"under `{unsynced.text}` (line {unsynced.line}), without the collective."
+        )
+        return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+    caught = next((b for b in inner if b.kind == "try"), None)
+    if not guards and caught is not None and package_of(loop.frame) is None:
+        said = (
+            f"Rank {past} is a turn ahead at the end of the loop: it has left a turn by an exception that the `try` in line "
+            f"{caught.line} caught, or it had fewer batches."
+        )
+        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
+    under = [b for f in below if f != loop.frame for b in f.blocks if b.kind in CONDITIONS or returns(b)]
+    under = [b for b in under if not by_rank(b.text)]
+    if not guards and under and package_of(loop.frame) is not None:
+        said = (
+            f"Rank {past} is a turn of the trainer's loop ahead: it may have had fewer batches, or left out what rank "
+            f"{loop.inside.rank} calls only past `{under[-1].text}` (line {under[-1].line})."
+        )
+        return Hypothesis(SKIPPED, 0.6, said, at_fork(case, fork))
+    if (way := loop.left_out) is not None and package_of(loop.frame) is None:
+        said = (
+            f"Rank {past} is a turn ahead at the end of the loop: it has left out turns by `{way.text}` (line {way.line}), "
+            f"which comes before the collective, or it had fewer batches."
+        )
+        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
+    if not guards:
+        return None
+    said = (
+        f"Rank {past} is a turn ahead at the end of the loop: it may have had fewer batches, or left out turns by "
+        f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
+    )
+    return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+
+
+def _usual(case: Case, fork: Fork) -> bool:
+    """Whether the side that is not under the condition has been so in earlier turns, and called what is under it."""
+    inside, outside = fork.sides
+    if inside.at is None or fork.block is None:
+        return False
+    done = case.history.of(outside.rank)
+    return any(visit(o.frames or (), inside.at, fork.block) is not None for o in done if o.completed)

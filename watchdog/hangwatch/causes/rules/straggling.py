@@ -1,0 +1,201 @@
+"""A rank that moves and keeps the others waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import function_of, where
+from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.ranks.shutdown import ending
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.causes.evidence import at_process, at_stack
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import Frame
+
+RANK0_WORK = known("rank0-work")
+COMPILE = known("compile-skew")
+BUSY_LOOP = known("busy-loop")
+STRAGGLER = known("straggler")
+
+#: From how long on computing in the same lines is no ordinary step, where nothing is known of the job's cadence.
+LONG_S = 240.0
+#: From how many times the longest step on record, and how many seconds, on computing is beyond anything the job has done.
+UNHEARD_OF = 8.0
+UNHEARD_OF_FLOOR_S = 3.0
+_STEPS_ON_RECORD = 8
+#: At least this share of the samples has to begin where most do.
+_WHOLE_SHARE = 0.75
+#: So many operations before the pending one tell of a habit; in a large job fewer, so that so many arrivals are read in all.
+_FEWEST_ARRIVALS, _MOST_ARRIVALS, _ARRIVALS_IN_ALL = 8, 32, 1 << 16
+_COMPILERS = frozenset(
+    {"nvcc", "cicc", "ptxas", "cc1plus", "cc1", "g++", "gcc", "clang", "clang++", "ninja", "c++", "ld", "hipcc"}
+)
+_COMPILING = {
+    "torch/_dynamo/": ("_compile", "compile_inner", "_compile_inner", "transform_code_object", "convert_frame"),
+    "torch/_inductor/": ("compile_fx", "compile_fx_inner", "codegen", "compile_to_module", "fx_codegen_and_compile"),
+    "torch/_functorch/": ("aot_module_simplified", "create_aot_dispatcher_function"),
+    "triton/compiler/": ("compile",),
+    "triton/runtime/": ("_do_compile",),
+    "torch/utils/cpp_extension.py": ("load", "jit_compile", "_jit_compile", "_run_ninja_build"),
+}
+_BARRIERS = frozenset({"barrier", "monitored_barrier", "store"})
+
+
+def _busy(case: Case) -> list[tuple[int, RankView]]:
+    """The culprits that move, outside of collectives."""
+    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
+    return [(r, v) for r, v in found if v.state == "busy"]
+
+
+def compiling(case: Case) -> Hypothesis | None:
+    """Compiler frames on the main thread, or compiler processes among the children."""
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        if view is None or view.gone or view.motion.state == "stopped" or view.state == "waiting":
+            continue
+        frame = next(
+            (f for part, names in _COMPILING.items() if (f := calls(view.frames, part, *names)) is not None), None
+        )
+        children = {c.name for p in view.capture.processes for c in p.children if c.name in _COMPILERS}
+        if frame is None and not children:
+            continue
+        evidence = at_stack(case, rank, frame)
+        evidence += (Evidence(rank, "child process", f"runs {', '.join(sorted(children))}"),) if children else ()
+        evidence += at_process(case, rank)
+        return Hypothesis(COMPILE, 0.87 if frame is not None else 0.7, f"Rank {rank} is compiling.", evidence)
+    return None
+
+
+def rank0_work(case: Case) -> Hypothesis | None:
+    """All who wait are at a barrier, and one rank works."""
+    waiting = wait_at_barrier(case)
+    if len(case.blame.culprits) != 1 or not waiting:
+        return None
+    rank = case.blame.culprits[0]
+    view = case.views.get(rank)
+    if view is None or view.state == "waiting" or view.frontier is not None or ending(view.frames):
+        return None
+    if view.motion.state != "busy":
+        return None  # a rank that stands still does not work
+    evidence = (*at_stack(case, rank), *at_process(case, rank), *at_stack(case, waiting[0].rank))
+    said = f"Rank {rank} is at work outside of any collective; the others wait at a barrier."
+    return Hypothesis(RANK0_WORK, 0.65, said, evidence)
+
+
+def wait_at_barrier(case: Case) -> list[RankView]:
+    """All who wait, where they do so at a barrier; else none."""
+    waiting = [case.views[r] for r in case.blame.waiting if r in case.views]
+    return waiting if all(map(_at_barrier, waiting)) else []
+
+
+def _at_barrier(view: RankView) -> bool:
+    if view.frontier is not None and view.frontier.op in _BARRIERS:
+        return True
+    return view.wait is not None and view.wait.op in _BARRIERS
+
+
+def _shared_place(view: RankView) -> Frame | None:
+    """The innermost call that is on the main thread in every sample."""
+    paths = [tuple(reversed(s.main.frames)) for s in view.capture.stacks if s.main is not None and s.main.frames]
+    # A process that runs on while its stack is read shows a path now and then that has lost its outer end.
+    begins = Counter(function_of(p[0]) for p in paths)
+    usual, times = begins.most_common(1)[0] if begins else (("", ""), 0)
+    if times < 2 or times < _WHOLE_SHARE * len(paths):
+        return None
+    shared: Frame | None = None
+    for level in zip(*(p for p in paths if function_of(p[0]) == usual), strict=False):
+        if len({function_of(f) for f in level}) > 1:
+            break
+        shared = level[-1]
+        if len({f.line for f in level}) > 1:
+            break
+    return shared
+
+
+def busy_loop(case: Case) -> Hypothesis | None:
+    """One rank computes in one function for as long as we look, and has done so for long."""
+    for rank, view in _busy(case):
+        place = _shared_place(view)
+        running = all(p.state == "R" for p in view.capture.processes[-2:])
+        if place is None or bare(place) == "<module>" or not (running or (view.motion.cpu_share or 0.0) >= 0.5):
+            continue
+        onset = case.onset_ns
+        waited_s = (case.capture.at_ns - onset) / 1e9 if onset is not None else 0.0
+        longest_s = _longest_step_s(view)
+        unheard_of = longest_s is not None and waited_s >= max(UNHEARD_OF * longest_s, UNHEARD_OF_FLOOR_S)
+        confidence = 0.6 if waited_s >= LONG_S or unheard_of else 0.3
+        said = f"Rank {rank} computes in {bare(place)} in every sample, for {waited_s:.0f} s now."
+        if unheard_of:
+            said = said[:-1] + f"; between two of its operations before lay {longest_s:.2g} s at most."
+        evidence = (Evidence(rank, "stack", f"in every sample: {where(place)}"), *at_process(case, rank))
+        return Hypothesis(BUSY_LOOP, confidence, said, evidence)
+    return None
+
+
+def _longest_step_s(view: RankView) -> float | None:
+    """The longest time between two operations on the rank's record, without the first ones (it warms up); None: too few."""
+    flight = view.capture.flight
+    at_ns = [o.created_ns for o in flight.operations] if flight is not None else []
+    steps = [(b - a) / 1e9 for a, b in pairwise(at_ns)][_STEPS_ON_RECORD // 2 :]
+    return max(steps) if len(steps) >= _STEPS_ON_RECORD else None
+
+
+def straggler(case: Case) -> Hypothesis | None:
+    """The rank came last to most of the operations before this one, or at least moves now."""
+    busy = dict(_busy(case))
+    arrivals = _arrivals(case)
+    for rank in case.blame.culprits:
+        view = case.views.get(rank)
+        if view is None or view.gone or view.motion.state == "stopped" or view.state == "waiting":
+            continue
+        late = [seconds for arrival in arrivals if (seconds := arrival.late_s(rank)) is not None]
+        often = sum(d > 0 for d in late) / len(late) if late else 0.0
+        usual_s = sorted(late)[len(late) // 2] if late else 0.0
+        # Nobody is later to an operation than it has been since the one before: else its host's clock is another one.
+        steps_s = [(b - a) / 1e9 for a, b in pairwise(sorted(a.at_ns[rank] for a in arrivals if rank in a.at_ns))]
+        habit = len(late) >= 4 and often >= 0.8 and 0.05 < usual_s <= max(steps_s)
+        if not habit and rank not in busy:
+            continue
+        evidence = (*at_process(case, rank), *at_stack(case, rank))
+        said = f"Rank {rank} is at work while the others wait."
+        if habit:
+            said = f"Rank {rank} came last to {often:.0%} of the last {len(late)} operations, by {usual_s:.2f} s as a rule."
+            evidence = (Evidence(rank, "flight recorder", said), *evidence)
+        return Hypothesis(STRAGGLER, 0.66 if habit else 0.32, said, evidence)
+    return None
+
+
+@dataclass(frozen=True)
+class _Arrival:
+    """When the ranks came to one operation (ns), and the last two of them."""
+
+    at_ns: Mapping[int, int]
+    last: int
+    before_last: int
+
+    def late_s(self, rank: int) -> float | None:
+        """By how much a rank came after all others; negative: it was not last. None: it was not there."""
+        own = self.at_ns.get(rank)
+        return None if own is None else (own - (self.before_last if own == self.last else self.last)) / 1e9
+
+
+def _arrivals(case: Case) -> tuple[_Arrival, ...]:
+    """The last operations before the pending one in its group, to which two ranks or more have come."""
+    operation = case.operation
+    if operation is None:
+        return ()
+    key = operation.group.key
+    last = max(_FEWEST_ARRIVALS, min(_MOST_ARRIVALS, _ARRIVALS_IN_ALL // len(case.world)))
+    found = []
+    for seq in range(operation.seq - 1, max(0, operation.seq - 1 - last), -1):
+        at_ns = dict(case.history.at(key, seq).created_ns())
+        if len(at_ns) > 1:
+            before_last, latest = sorted(at_ns.values())[-2:]
+            found.append(_Arrival(at_ns, latest, before_last))
+    return tuple(found)

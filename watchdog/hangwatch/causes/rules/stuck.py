@@ -1,0 +1,198 @@
+"""A rank that is there and does not move: at a prompt, behind a DataLoader or a file, with the interpreter's lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import calls, user_frame
+from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.causes.evidence import at_process, at_stack, looked_at, standing
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.model.incident import Evidence
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import Frame, ThreadStack
+
+DEBUGGER = known("debugger")
+DATALOADER = known("dataloader-stall")
+BLOCKED_IO = known("blocked-io")
+GIL = known("gil-held")
+
+_PROMPTS = (
+    ("/pdb.py", ()), ("/bdb.py", ()), ("/cmd.py", ("cmdloop",)), ("/code.py", ("interact", "raw_input")),
+    ("/ipdb/", ()), ("/pudb/", ()), ("/IPython/core/debugger.py", ()), ("/IPython/terminal/", ()), ("/prompt_toolkit/", ()),
+    ("pydevd.py", ("do_wait_suspend", "_do_wait_suspend")), ("/debugpy/", ("wait_for_client", "breakpoint")),
+)  # fmt: skip
+_INPUT = re.compile(r"(?<![\w.])input\(|\bgetpass\(|\bstdin\.(?:read|readline|buffer)")
+#: Wait channels of a file system, a pipe or a device; those of sockets and terminals are apart.
+_FILE_CHANNELS = re.compile(
+    r"pipe_read|pipe_write|pipe_wait|fifo|nfs|rpc_|fuse|request_wait|lustre|ceph|cifs|smb|gpfs|folio|io_schedule|wait_on_page|jbd2|xfs_|ext4_|flock|fcntl_setlk|posix_lock"
+)
+_SOCKET_CHANNELS = re.compile(r"sk_wait|wait_woken|inet_|unix_stream|tcp_")
+_CALLS = FILE_CALLS | {
+    "access",
+    "close",
+    "copy_file_range",
+    "faccessat",
+    "faccessat2",
+    "fallocate",
+    "ftruncate",
+    "mkdir",
+    "sendfile",
+}
+_SELECTS = frozenset({"select", "pselect6"})
+_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
+_SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
+#: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
+STALE_BEAT_S = 2.0
+
+
+def is_outside(channel: str) -> bool:
+    """Whether a kernel wait channel is that of a file, a pipe or a connection."""
+    return bool(_FILE_CHANNELS.search(channel) or _SOCKET_CHANNELS.search(channel))
+
+
+def _above_program(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames deeper than the user's own: what the user's line called."""
+    own = user_frame(frames)
+    return frames[: frames.index(own)] if own is not None else frames
+
+
+def debugger(case: Case) -> Hypothesis | None:
+    """Debugger frames above the user's code, or a line that asks for input and waits in a read."""
+    for rank, view in looked_at(case):
+        above = _above_program(view.frames)
+        for part, functions in _PROMPTS:
+            frame = calls(above, part, *functions)
+            if frame is not None:
+                said = f"Rank {rank}'s main thread is in the debugger, called from the user's line."
+                evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
+                return Hypothesis(DEBUGGER, 0.97, said, evidence)
+        asking = next((f for f in view.frames[:3] if f.source and _INPUT.search(f.source)), None)
+        last = view.capture.processes[-1] if view.capture.processes else None
+        if asking is not None and view.motion.state != "busy":
+            reading = last is not None and last.syscall in {"read", "readv", "select", "pselect6", "poll", "ppoll"}
+            said = f"Rank {rank} asks for input and waits for the answer."
+            return Hypothesis(
+                DEBUGGER, 0.95 if reading else 0.7, said, (*at_stack(case, rank, asking), *at_process(case, rank))
+            )
+        if last is not None and last.syscall in {"read", "readv"} and is_terminal(last.blocked_on or ""):
+            said = f"Rank {rank} reads from its terminal and waits for somebody to type."
+            return Hypothesis(DEBUGGER, 0.92, said, (*at_process(case, rank), *at_stack(case, rank)))
+    return None
+
+
+def dataloader(case: Case) -> Hypothesis | None:
+    """The main thread is in the DataLoader's wait for its workers; a worker's stack says why."""
+    for rank, view in looked_at(case):
+        frame = calls(view.frames, "torch/utils/data/dataloader.py", "_try_get_data", "_get_data", "_shutdown_workers")
+        if frame is None:
+            continue
+        evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
+        last = view.capture.processes[-1] if view.capture.processes else None
+        for child in last.children if last else ():
+            idle = any("multiprocessing/queues.py" in line for line in child.stack[:4])
+            if child.stack and not idle:
+                channel = f", kernel wait channel {child.wait_channel}" if child.wait_channel else ""
+                told = f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}"
+                evidence += (Evidence(rank, "child process", told),)
+        said = f"Rank {rank} waits for the next batch, and its workers do not deliver it."
+        return Hypothesis(DATALOADER, 0.93, said, evidence)
+    return None
+
+
+def blocked_io(case: Case) -> Hypothesis | None:
+    """The main thread sits in a system call on a file, a pipe or a connection: of several ranks, the surest."""
+    found = [h for rank, view in looked_at(case) if (h := _blocked_io_of(case, rank, view)) is not None]
+    return max(found, key=lambda hypothesis: hypothesis.confidence, default=None)
+
+
+def _blocked_io_of(case: Case, rank: int, view: RankView) -> Hypothesis | None:
+    if view.motion.state == "busy" or not view.capture.processes:
+        return None
+    lock = find_lock_file(view.frames)
+    if lock is not None:
+        # Whoever has it may be another rank, which is at work.
+        sure = 0.9 if len(standing(case)) == len(case.blame.culprits) else 0.6
+        said = f"Rank {rank}'s main thread waits for a lock file, which somebody else has or has left behind."
+        return Hypothesis(BLOCKED_IO, sure, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
+    confidence = _io_confidence(view.capture.processes)
+    if confidence is None:
+        return None
+    last = view.capture.processes[-1]
+    if (last.blocked_on or "").startswith("pipe:") and not any(f.source for f in view.frames):
+        # An unnamed pipe may be the standard input, and without its line a prompt cannot be told from a read.
+        confidence = min(confidence, 0.7)
+    what = f" on {last.blocked_on}" if last.blocked_on else ""
+    call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
+    said = f"Rank {rank}'s main thread is blocked in {call}{what}."
+    return Hypothesis(BLOCKED_IO, confidence, said, (*at_process(case, rank), *at_stack(case, rank)))
+
+
+def _io_confidence(samples: Sequence[ProcessSample]) -> float | None:
+    """How surely a process sits in input or output, by its last two samples; None where it does not."""
+    last = samples[-1]
+    channel = last.wait_channel or ""
+    if last.state == "D" and all(s.state == "D" for s in samples[-2:]):
+        return 0.88
+    if last.state not in {"S", "D"} or len({s.wait_channel for s in samples[-2:]}) > 1:
+        return None
+    if all(s.syscall in _SLEEPS and " held by " in (s.blocked_on or "") for s in samples[-2:]):
+        return 0.8  # it looks again and again whether somebody's lock on a file it has open is gone
+    on_socket = (last.blocked_on or "").startswith("socket:")
+    if last.syscall in _SOCKET_CALLS or on_socket:
+        return 0.8
+    if last.syscall in _CALLS:
+        return 0.9
+    if last.syscall in _SELECTS:
+        return 0.4  # for which of its descriptors is not read
+    if last.syscall is None and _FILE_CHANNELS.search(channel):
+        return 0.85
+    if last.syscall is None and _SOCKET_CHANNELS.search(channel):
+        return 0.6
+    return None
+
+
+def gil_held(case: Case) -> Hypothesis | None:
+    """One thread has the lock in every sample and does not move; the beat, which needs the lock, has stopped."""
+    for rank, view in looked_at(case):
+        stacks = view.capture.stacks
+        holders = [next((t for t in s.threads if t.owns_gil), None) for s in stacks]
+        held = [h for h in holders if h is not None]
+        same = len(held) >= 2 and len(held) == len(stacks) and len({(h.os_thread_id, _place(h)) for h in held}) == 1
+        age = view.capture.beat_age_s
+        stale = age is not None and age > STALE_BEAT_S
+        fresh = age is not None and not stale
+        still = view.motion.cpu_share is not None and view.motion.state == "stuck"
+        # Whoever merely computes owns the lock too, as far as one can see from outside.
+        if fresh or not ((same and still) or (stale and held)):
+            continue
+        holder = held[-1]
+        # Asleep in the kernel with the lock: nobody who merely computes looks like this.
+        alone = 0.7 if holder.active else 0.88
+        confidence = (0.94 if same else 0.6) if stale else alone
+        if holder.active and view.motion.state == "busy" and all(p.state == "R" for p in view.capture.processes[-2:]):
+            confidence = 0.5  # it computes, in one call; that others starve follows from it
+        evidence: tuple[Evidence, ...] = (
+            Evidence(
+                rank,
+                "stack",
+                f"thread {holder.name or holder.os_thread_id} owns the GIL in {len(held)} of {len(stacks)} samples",
+            ),
+        )
+        evidence += at_stack(case, rank, holder.frames[0] if holder.frames else None)
+        if stale:
+            evidence += (
+                Evidence(rank, "beat", f"the probe's thread, which needs the lock, has been silent for {age:.1f} s"),
+            )
+        evidence += at_process(case, rank)
+        said = f"Rank {rank} is in native code that keeps the interpreter's lock; no other thread of it can run."
+        return Hypothesis(GIL, confidence, said, evidence)
+    return None
+
+
+def _place(thread: ThreadStack) -> tuple[tuple[str, int], ...]:
+    return tuple((f.file, f.line) for f in thread.frames)

@@ -1,0 +1,235 @@
+"""A rank whose main thread waits for another thread of its own: for a lock, or for a result that does not come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import is_program, where
+from hangwatch.analysis.places import bare, calls, is_interpreter, package_of
+from hangwatch.analysis.ranks.shutdown import ending
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.ranks.waits import in_torch_distributed
+from hangwatch.causes.evidence import at_process, at_stack, standing
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.causes.rules.children import POOLS, waits_for_child
+from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import Frame, ThreadStack
+
+LOCKS = known("lock-deadlock")
+THREADS = known("thread-stall")
+
+_LOCKING = re.compile(
+    r"(?:^|[\s=(])(?P<called>\w[\w.]*(?:\[[^\]]*\])?)\.acquire\("
+    r"|^(?:async )?with\s+(?P<held>\w[\w.]*(?:\[[^\]]*\])?)\s*(?:\(|:|,| as )"
+)
+#: ``importlib/_bootstrap.py``: each module has a lock, which is held while its code runs.
+_IMPORT, _IMPORT_LOCK = "<frozen importlib._bootstrap>", "a module's import"
+#: A handler of log lines has a lock, which is held while it writes one.
+_LOGGING, _HANDLER_LOCK = "logging/__init__.py", "the handler's lock"
+#: Where a thread waits for another one of its process, by file of the standard library.
+_HANDOVERS = {
+    "threading.py": ("wait", "wait_for", "join", "_wait_for_tstate_lock", "acquire"),
+    "queue.py": ("get", "put", "join"),
+    "concurrent/futures/_base.py": ("result", "exception", "wait", "as_completed"),
+    "concurrent/futures/thread.py": ("shutdown",),
+}
+_HANDED = re.compile(r"\.(?:get|result|join|wait)\(")
+#: Where a thread rests that has nothing to do.
+_RESTS = ("threading.py", "queue.py", "selectors.py", "socketserver.py", "concurrent/futures/", "multiprocessing/")
+
+
+def lock_deadlock(case: Case) -> Hypothesis | None:
+    """The main thread is taking a lock in the program's own code and does not move; other threads that rest there too."""
+    for rank, view in standing(case):
+        main = _main(view)
+        if main is None or not _on_futex(view):
+            continue
+        wanted = _lock_taken(main)
+        if wanted is None:
+            crossed = _crossed(view, main)
+            if crossed is not None:
+                return _lock_and_wait(case, rank, *crossed)
+            continue
+        others = [t for t in _others(view) if not t.active]
+        holder = next((t for t in others if _holds(t.frames, wanted)), None)
+        own = "[" not in wanted and _holds(main.frames[1:], wanted)  # of many locks it may be two
+        resting = [t for t in others if is_program(t.frames[0]) and t.frames[0].source is None]
+        taking = [t for t in others if _lock_taken(t) is not None]
+        shown = [holder] if holder is not None else (taking or resting)
+        evidence = at_stack(case, rank, main.frames[0])
+        evidence += tuple(
+            Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} rests in {where(t.frames[0])}")
+            for t in shown[:2]
+        )
+        if holder is not None:
+            inside = {_IMPORT_LOCK: "and inside such an import", _HANDLER_LOCK: "and in writing a line"}
+            held = inside.get(wanted, "inside whose `with`")
+            said = f"Rank {rank}'s main thread waits for {wanted}, {held} its thread {_name(holder)} rests."
+        elif own:
+            said = f"Rank {rank}'s main thread takes {wanted}, which it holds already further up, and waits for itself."
+        elif shown:
+            said = (
+                f"Rank {rank}'s main thread waits for a lock, another thread of it rests too, and nothing of it moves."
+            )
+        else:
+            said = f"Rank {rank}'s main thread takes {wanted}, and none of its threads is seen inside a `with` of it."
+        # Where the source of the others was not read, they may rest anywhere.
+        confidence = 0.85 if holder is not None else 0.8 if own else 0.72 if taking else 0.45
+        return Hypothesis(LOCKS, confidence, said, (*evidence, *at_process(case, rank)))
+    return None
+
+
+def _crossed(view: RankView, main: ThreadStack) -> tuple[Frame, ThreadStack, str] | None:
+    """Where the main thread waits for another one, which waits for a lock that the main thread holds; which thread and lock."""
+    frame = waits_for_thread(view)
+    for thread in _others(view) if frame is not None else ():
+        wanted = _lock_taken(thread)
+        if frame is not None and wanted is not None and _holds(main.frames, wanted):
+            return frame, thread, wanted
+    return None
+
+
+def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, lock: str) -> Hypothesis:
+    said = (
+        f"Rank {rank}'s main thread waits in {bare(frame)} for its thread {_name(thread)}, inside a `with` of {lock}, for which "
+        f"that thread waits."
+    )
+    evidence = (
+        *at_stack(case, rank, frame),
+        Evidence(rank, "stack", f"thread {_name(thread)} rests in {where(thread.frames[0])}"),
+        *at_process(case, rank),
+    )
+    return Hypothesis(LOCKS, 0.85, said, evidence)
+
+
+def thread_stall(case: Case) -> Hypothesis | None:
+    """The main thread waits in a queue, an event, a future or a join for a thread that is gone, or rests elsewhere."""
+    for rank, view in standing(case):
+        frame = waits_for_thread(view)
+        if frame is None:
+            continue
+        others = _others(view)
+        if any(in_torch_distributed(f) for t in others for f in t.frames[:8]):
+            continue  # it waits for other ranks after all, through its thread
+        if any(calls(t.frames, part) is not None for t in others for part in POOLS):
+            continue  # results come from processes; the thread only hands them on
+        evidence = at_stack(case, rank, frame)
+        working = working_threads(view)
+        resting = [t for t in others if _rests(t) and _own(t.frames) is not None]
+        shown = working or resting
+        for thread in shown[:3]:
+            places = [where(f) for f in (thread.frames[0], _own(thread.frames)) if f is not None]
+            evidence += tuple(Evidence(rank, "stack", f"thread {_name(thread)} is in {place}") for place in places)
+        if shown:
+            at = _own(shown[0].frames) or shown[0].frames[0]
+            said = (
+                f"Rank {rank}'s main thread waits in {bare(frame)} for another thread of its own; thread {_name(shown[0])} "
+                f"stands still in {where(at)}."
+            )
+        else:
+            said = (
+                f"Rank {rank}'s main thread waits in {bare(frame)} for another thread of its own, and none is left that is at "
+                f"work: it has ended, by an exception perhaps, and nobody will wake the main thread."
+            )
+        confidence = 0.72 if working or not shown else 0.6
+        return Hypothesis(THREADS, confidence, said, (*evidence, *at_process(case, rank)))
+    return None
+
+
+def _main(view: RankView) -> ThreadStack | None:
+    return next((t for t in view.threads if t.is_main and t.frames), None)
+
+
+def _others(view: RankView) -> list[ThreadStack]:
+    """The other Python threads, without the probe's and such as only refresh a progress bar."""
+    others = (t for t in view.side_threads if t.frames)
+    return [t for t in others if calls(t.frames, "tqdm/_monitor.py") is None]
+
+
+def _name(thread: ThreadStack) -> str:
+    return thread.name or str(thread.os_thread_id)
+
+
+def _on_futex(view: RankView) -> bool:
+    last = view.capture.processes[-1] if view.capture.processes else None
+    return last is not None and "futex" in (last.wait_channel or last.syscall or "")
+
+
+def _lock_taken(thread: ThreadStack) -> str | None:
+    """What lock the thread's deepest frame is taking, as it is written (a wait on a queue or a condition is none)."""
+    frame = thread.frames[0] if thread.frames else None
+    if frame is None or thread.active:
+        return None
+    if frame.file == _IMPORT and bare(frame) == "acquire":
+        return _IMPORT_LOCK
+    if is_interpreter(frame):
+        return _HANDLER_LOCK if bare(frame) == "acquire" and frame.file.endswith(_LOGGING) else None
+    found = _LOCKING.search(frame.source or "")
+    return (found["called"] or found["held"]) if found is not None and bare(frame) != "wait" else None
+
+
+def _holds(frames: Sequence[Frame], lock: str) -> bool:
+    """Whether the frames are inside a ``with`` of a lock that is written like this one; ``self.x`` is ``other.x``.
+
+    Of many locks in one place, ``self.x[i]``, any may be the one.
+    """
+    if lock == _IMPORT_LOCK:  # whoever runs a module's code has it
+        return any(f.file == _IMPORT and bare(f) == "_load_unlocked" for f in frames)
+    if lock == _HANDLER_LOCK:
+        pairs = pairwise(frames)
+        return any(bare(f) == "emit" and bare(by) == "handle" and by.file.endswith(_LOGGING) for f, by in pairs)
+    last = _attribute(lock)
+    for frame in frames:
+        for block in frame.blocks:
+            found = _LOCKING.search(block.text) if block.kind == "with" else None
+            if found is not None and _attribute(found["held"] or "") == last:
+                return True
+    return False
+
+
+def _attribute(lock: str) -> str:
+    """The last name by which a lock is reached, without its place among others."""
+    return lock.partition("[")[0].rpartition(".")[2]
+
+
+def waits_for_thread(view: RankView) -> Frame | None:
+    """The frame in which the main thread waits for another thread of its process."""
+    frames = view.frames
+    if not frames or not _on_futex(view) or ending(frames) is not None or waits_for_child(view) is not None:
+        return None
+    above = frames[: next((i for i, f in enumerate(frames) if not is_interpreter(f)), len(frames))]
+    if calls(frames, "torch/utils/data/dataloader.py") is not None:
+        return None
+    waits = [f for f in above if any(f.file.endswith(part) and bare(f) in names for part, names in _HANDOVERS.items())]
+    if waits:
+        return waits[-1]  # the outermost: `get` says more than the `wait` inside it
+    # A queue or a lock written in C has no frame of its own.
+    first = frames[0]
+    return first if not above and is_program(first) and _HANDED.search(first.source or "") else None
+
+
+def polls(view: RankView) -> Frame | None:
+    """The frame in which the main thread looks again and again, sleeping in between, for what another one may have done."""
+    frame = view.frames[0] if view.frames else None
+    if frame is None or not is_program(frame) or "sleep(" not in (frame.source or ""):
+        return None
+    return frame if any(b.kind == "while" for b in frame.blocks) else None
+
+
+def working_threads(view: RankView) -> list[ThreadStack]:
+    """The other threads of a rank that do not merely wait to be given something to do."""
+    return [t for t in _others(view) if not _rests(t)]
+
+
+def _own(frames: Sequence[Frame]) -> Frame | None:
+    """The program's own deepest frame of a thread."""
+    return next((f for f in frames if not is_interpreter(f) and package_of(f) is None), None)
+
+
+def _rests(thread: ThreadStack) -> bool:
+    """Whether the thread waits for somebody to give it something to do, as far as one can see."""
+    return is_interpreter(thread.frames[0]) and any(part in thread.frames[0].file for part in _RESTS)

@@ -1,0 +1,81 @@
+"""When nothing fits: say what was seen and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.places import user_frame
+from hangwatch.causes.evidence import at_front, at_ras, at_stack
+from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.knowledge import known
+from hangwatch.model.capture import Gap
+from hangwatch.model.incident import Evidence
+from hangwatch.model.text import format_ranks
+
+UNKNOWN = known("unknown")
+#: Of how many ranks, and of how many things that could not be seen, is told.
+_SHOWN = 3
+
+
+def unknown(case: Case) -> Hypothesis:
+    """Always fits, with the least confidence."""
+    seen = tuple(e for rank in case.blame.culprits[:_SHOWN] for e in _seen(case, rank)) + at_ras(case)
+    missing = tuple(Evidence(gap.rank, gap.source, f"not seen: {gap.reason}") for gap in _telling(case))
+    if not case.blame.culprits:
+        said = "No rank could be named, and why nothing completes could not be told from what was seen."
+        return Hypothesis(UNKNOWN, 0.05, said, seen + missing)
+    rank = case.blame.culprits[0]
+    view = case.views.get(rank)
+    readers = [r for r in case.blame.waiting if (w := case.views[r].wait) is not None and w.kind == "store"]
+    if readers:
+        seen += tuple(e for r in readers[:1] for e in at_stack(case, r))
+        said = (
+            f"Rank {format_ranks(readers)} waits for a key of the store that nobody has set; rank "
+            f"{format_ranks(case.blame.culprits)} is elsewhere. Who was to set it cannot be seen."
+        )
+        return Hypothesis(UNKNOWN, 0.05, said, seen + missing)
+    if view is None or not (view.frames or view.capture.processes):
+        return Hypothesis(UNKNOWN, 0.05, _by_recorder(case), seen + missing)
+    own = user_frame(view.frames)
+    at = f" in {where(own)}" if own is not None else ""
+    how = "stands still" if view.motion.state == "stuck" else "is"
+    deepest = view.frames[0] if view.frames else None
+    via = f", inside {where(deepest)}" if deepest is not None and deepest != own else ""
+    said = f"Rank {rank} {how}{at}{via}. Nothing seen tells what it waits for there."
+    return Hypothesis(UNKNOWN, 0.05, said, seen + missing)
+
+
+def _seen(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """What is known of a culprit: how it is and moves, or what its recorder says where there is nothing else."""
+    view = case.views.get(rank)
+    if view is None or not (view.frames or view.capture.processes):
+        return at_front(case, rank)
+    return (Evidence(rank, "stack", f"{view.state}: {view.motion.describe()}"),)
+
+
+def _telling(case: Case) -> list[Gap]:
+    """What could not be seen, without the files that were merely not used."""
+    return [gap for gap in case.capture.gaps if gap.source != "file"][:_SHOWN]
+
+
+def _by_recorder(case: Case) -> str:
+    """What the recorders tell of culprits of whom there is no stack."""
+    ranks = case.blame.culprits
+    if not any(r in case.views for r in ranks):
+        return f"The others wait for {_name(ranks)}, of which nothing was there to be read."
+    idle = [r for r in ranks if r in case.views and case.views[r].frontier is None]
+    held = [r for r in ranks if r in case.views and case.views[r].frontier is not None]
+    said = []
+    if idle:
+        said.append(
+            f"{_name(idle).capitalize()}: nothing in flight, so whatever holds it is outside of all recorded operations."
+        )
+    if held:
+        said.append(f"{_name(held).capitalize()}: in an operation that it alone cannot finish, or that nobody can.")
+    return " ".join((*said, "Its stack would tell why, and was not there to be read."))
+
+
+def _name(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"

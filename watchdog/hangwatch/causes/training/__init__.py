@@ -1,0 +1,1 @@
+"""The rules for silent failures: a training that runs and learns nothing. Pure."""

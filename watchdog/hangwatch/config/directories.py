@@ -1,0 +1,90 @@
+"""Where things are kept: the run directory (sockets and beats, gone with the job) and the state directory (incidents).
+
+The run directory is 0700 and short: a unix socket's path may have 107 bytes at most (``sys/un.h``).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from hangwatch.config.errors import UserError
+
+_SITE = Path(__file__).resolve().parent.parent / "probe" / "site"
+
+
+def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """``$HANGWATCH_STATE_DIR``, else ``hangwatch`` under the XDG state directory."""
+    told = environ.get("HANGWATCH_STATE_DIR")
+    if told:
+        return Path(told)
+    base = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "hangwatch"
+
+
+def prepare_state_dir(path: Path) -> Path:
+    """Make the state directory, or say in one line why it cannot be used."""
+    try:
+        (path / "incidents").mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=path / "incidents", prefix=".writable-"):
+            pass
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UserError(
+            f"cannot write to the state directory {path}: {why}; name another with --state-dir DIR"
+        ) from error
+    return path.resolve()
+
+
+def _volatile() -> Path:
+    """Where beats are best written: in memory. On a disk the same beat was measured to cost a rank twice as much."""
+    shared = Path("/dev/shm")  # noqa: S108  # what is made there is checked to be ours, as in any such directory
+    if "TMPDIR" not in os.environ and shared.is_dir() and os.access(shared, os.W_OK | os.X_OK):
+        return shared
+    return Path(tempfile.gettempdir())
+
+
+def _private_base() -> Path:
+    """A 0700 directory of this user's, refused if somebody else made it."""
+    base = _volatile() / f"hangwatch-{os.getuid()}"
+    try:
+        base.mkdir(mode=0o700, exist_ok=True)
+        found = base.lstat()
+    except OSError as error:
+        raise UserError(
+            f"cannot make the run directory {base}: {error.strerror}; set TMPDIR to a writable directory"
+        ) from error
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077:
+        raise UserError(f"{base} is not a private directory of this user; remove it or set TMPDIR to another directory")
+    return base
+
+
+def make_run_dir() -> Path:
+    """A fresh run directory for one ``hangwatch run``."""
+    path = Path(tempfile.mkdtemp(prefix="run-", dir=_private_base()))
+    (path / "ranks").mkdir(mode=0o700)
+    return path
+
+
+def shared_run_dir() -> Path:
+    """The one run directory of this user on this node, for launches without the wrapper (``hangwatch env``)."""
+    path = _private_base() / "node"
+    for owned in (path, path / "ranks"):  # parents=True would make the first with the umask's mode
+        owned.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def remove_run_dir(path: Path) -> None:
+    """Remove a run directory of ours; what cannot be removed is left to the temporary directory's cleaner."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def probe_environment(run_dir: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that load the probe into every Python process started with them, the user's own paths kept."""
+    paths = [str(_SITE)]
+    paths += [p for p in environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != str(_SITE)]
+    return {"HANGWATCH_RUN_DIR": str(run_dir), "PYTHONPATH": os.pathsep.join(paths)}

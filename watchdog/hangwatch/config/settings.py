@@ -1,0 +1,122 @@
+"""How an agent is to work: the one typed value behind the options of ``run`` and ``agent`` and behind their file.
+
+Pure; may import the model, msgspec and the standard library. A field is the key of the same name in the TOML file
+(``config.toml``); defaults are those of a machine where nobody has said anything. Addresses of receivers are secrets.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+from hangwatch.model.incident import Severity
+
+#: From the mildest to the worst.
+_SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+ActionKind = Literal["report", "stop", "exec"]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of the settings: a key that it does not know is refused. What is wrong with a value begins with its key."""
+
+
+class Policy(_Section, frozen=True):
+    """What is done about an incident of one sort, and when.
+
+    ``action`` is ``report``, ``stop`` or ``exec:CMD``. It is taken for incidents of ``min_severity`` and above, with
+    ``only_proven`` for proven ones alone, ``limit_per_hour`` times an hour at the most (0: never), and with ``dry_run``
+    it is only said what would be done.
+    """
+
+    action: str = "report"
+    min_severity: Severity = "info"
+    only_proven: bool = False
+    limit_per_hour: int = 10
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse an action that is none, and a limit below nothing."""
+        if self.kind not in get_args(ActionKind) or (self.kind == "exec") != bool(self.command.strip()):
+            raise ValueError(
+                f"action: {self.action!r} is none of report, stop, exec:CMD; for example 'exec:notify-oncall'"
+            )
+        if self.limit_per_hour < 0:
+            raise ValueError(f"limit_per_hour: {self.limit_per_hour} is negative; 0 means never")
+
+    @property
+    def kind(self) -> str:
+        """``report``, ``stop`` or ``exec``."""
+        return self.action.partition(":")[0]
+
+    @property
+    def command(self) -> str:
+        """The shell command of ``exec``, empty for the others."""
+        return self.action.partition(":")[2]
+
+    def reaches(self, severity: Severity) -> bool:
+        """Whether an incident of this severity is serious enough."""
+        return _SEVERITIES.index(severity) >= _SEVERITIES.index(self.min_severity)
+
+
+class Receivers(_Section, frozen=True):
+    """Who is told of incidents: addresses of each kind of ``outputs.notices.RECEIVERS``."""
+
+    alertmanager: tuple[str, ...] = ()
+    webhook: tuple[str, ...] = ()
+    slack: tuple[str, ...] = ()
+
+
+class Retention(_Section, frozen=True):
+    """How much of the state directory is kept: bundles of incidents that are over go, the oldest first, beyond any of these."""
+
+    max_count: int = 500
+    max_size_gb: float = 10.0
+    max_age_days: float = 90.0
+
+    def __post_init__(self) -> None:
+        """Refuse limits that would keep nothing."""
+        for name in ("max_count", "max_size_gb", "max_age_days"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name}: has to be greater than 0, or not even the newest bundle would be kept")
+
+
+class LogSettings(_Section, frozen=True):
+    """The agent's own log: ``text`` for people, ``json`` (a line each) for machines."""
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+
+
+class Settings(_Section, frozen=True):
+    """Everything that can be set. Empty texts mean the default, which differs from command to command or place to place.
+
+    ``stall_after_s``: the patience for what cannot be proven, 0 to learn it from the job. ``with_values``: keep what the
+    locals of a rank that hangs hold, which may be anything. ``logs``: globs of files in which
+    jobs log what they do not log by themselves. ``exchange``: what agents of several nodes share (``exchange.opening``); ``job``:
+    the name of jobs that their environment does not name.
+    """
+
+    state_dir: str = ""
+    listen: str = ""
+    token_file: str = ""
+    stall_after_s: float = 0.0
+    with_values: bool = False
+    logs: tuple[str, ...] = ()
+    exchange: str = ""
+    job: str = ""
+    on_hang: Policy = Policy()
+    on_silent_failure: Policy = Policy()
+    receivers: Receivers = Receivers()
+    bundles: Retention = Retention()
+    log: LogSettings = LogSettings()
+
+    def __post_init__(self) -> None:
+        """Refuse a patience below nothing."""
+        if self.stall_after_s < 0:
+            raise ValueError(f"stall_after_s: {self.stall_after_s:g} is negative; give seconds, for example 60")
+
+    @property
+    def patience_s(self) -> float | None:
+        """The patience that was set, None where it is learnt."""
+        return self.stall_after_s or None

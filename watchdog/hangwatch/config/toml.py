@@ -1,0 +1,125 @@
+"""The configuration file: TOML to ``Settings``, every mistake named with its place.
+
+May import ``config.settings``, ``config.errors``, msgspec and the standard library. Reading and parsing are apart:
+``parse_config`` is pure. Python's TOML reader keeps no line numbers, so a key that is found wrong is looked up again in the
+text; within a string of several lines that could miss, and then the message has no line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.config.errors import UserError
+from hangwatch.config.settings import Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_SIZE_LIMIT_BYTES = 1 << 20
+_TABLE = re.compile(r"\s*\[+\s*(?P<path>[^\]#]+?)\s*\]+\s*(?:#.*)?$")
+_KEY = re.compile(r"\s*(?P<path>(?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_WORD = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+#: Where msgspec says that something is wrong: ``... - at `$.receivers.slack[0]` ``.
+_PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_OWN_WORDS = re.compile(r"(?P<key>[a-z_]+): (?P<said>.*)", re.DOTALL)
+
+
+def read_config(path: Path) -> Settings:
+    """The settings in a file. Raises ``UserError``, one line with the file, the line and the key."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_SIZE_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"cannot read the configuration {path}: {error.strerror or error}; name another") from error
+    if len(data) > _SIZE_LIMIT_BYTES:
+        raise UserError(f"the configuration {path} has more than {_SIZE_LIMIT_BYTES >> 20} MiB: is it the right file?")
+    try:
+        return parse_config(data.decode())
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: not UTF-8, as TOML has to be") from None
+    except ConfigError as error:
+        place = f"{path}:{error.line}" if error.line is not None else str(path)
+        raise UserError(f"{place}: {error}") from None
+
+
+class ConfigError(ValueError):
+    """A mistake in a configuration: the text names key and repair, ``line`` (from 1) is None where it could not be found."""
+
+    def __init__(self, message: str, line: int | None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def parse_config(text: str) -> Settings:
+    """Decode a configuration. Raises ``ConfigError``."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        said, _, place = str(error).partition(" (at ")
+        match = re.match(r"line (\d+),", place)
+        raise ConfigError(f"not TOML: {said}", int(match[1]) if match else len(text.splitlines()) or 1) from None
+    unknown = _find_unknown(values, Settings)
+    if unknown is not None:
+        path, known = unknown
+        near = difflib.get_close_matches(path[-1], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+        raise ConfigError(f"unknown key {'.'.join(path)}; {hint}", find_line(text, path))
+    try:
+        return msgspec.convert(values, Settings)
+    except msgspec.ValidationError as error:
+        match = _PLACE.search(str(error))
+        names = tuple(re.findall(r"[\w-]+", re.sub(r"\[[^\]]*\]", "", match["path"]))) if match else ()
+        said = _PLACE.sub("", str(error))
+        own = _OWN_WORDS.match(said)
+        if own is not None:  # a section's own check, which knows the key
+            names, said = (*names, own["key"]), own["said"]
+        raise ConfigError(f"{'.'.join(names)}: {said}" if names else said, find_line(text, names)) from None
+
+
+def _find_unknown(
+    values: Mapping[str, object], shape: type[msgspec.Struct], above: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], list[str]] | None:
+    """The first key that no field is named after, with the names there are."""
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
+    for key, value in values.items():
+        if key not in fields:
+            return (*above, key), list(fields)
+        inner = fields[key]
+        if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+            found = _find_unknown(value, inner, (*above, key))
+            if found is not None:
+                return found
+    return None
+
+
+def find_line(text: str, path: tuple[str, ...]) -> int | None:
+    """The line (from 1) on which the key ``path`` is set, else on which the innermost table around it begins."""
+    table: tuple[str, ...] = ()
+    around: int | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if (header := _TABLE.match(line)) is not None:
+            table = _names(header["path"])
+            if table and table == path[: len(table)]:
+                around = number
+            if table == path:
+                return number
+        elif (key := _KEY.match(line)) is not None:
+            full = (*table, *_names(key["path"]))
+            if full == path:
+                return number
+            if full == path[: len(full)]:  # an inline table
+                around = number
+    return around
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(word.strip("\"'") for word in _WORD.findall(path))

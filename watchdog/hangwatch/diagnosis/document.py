@@ -1,0 +1,117 @@
+"""From a diagnosis to the incident document. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import msgspec
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.diagnosis.verdict import Diagnosis
+from hangwatch.model.capture import Capture
+from hangwatch.model.collectives import FlightRecord
+from hangwatch.model.devices import HARDWARE
+from hangwatch.model.incident import Incident, JobEntry, RankEntry, RankGroup
+from hangwatch.model.text import short_path
+
+
+def rfc3339(at_ns: int) -> str:
+    """Wall-clock nanoseconds as RFC 3339 in UTC with milliseconds."""
+    return datetime.fromtimestamp(at_ns / 1e9, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def incident_id(job_id: str, onset_ns: int) -> str:
+    """A name that sorts by time and is safe as a folder: ``20261121T024512Z-jobid``."""
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in job_id)[:24].strip("-") or "job"
+    return (
+        datetime.fromtimestamp(onset_ns / 1e9, timezone.utc).strftime("%Y%m%dT%H%M%S")
+        + f"{onset_ns // 1000000 % 1000:03d}Z-{safe}"
+    )
+
+
+def _entry(view: RankView) -> RankEntry:
+    capture = view.capture
+    progress = capture.progress or (capture.flight.progress if capture.flight else ())
+    return RankEntry(
+        rank=view.rank,
+        node=capture.identity.node,
+        pid=capture.identity.pid,
+        state=view.state,
+        groups=tuple(RankGroup(p.group.label, p.enqueued, p.completed) for p in progress),
+        stack=tuple(f"{f.function} ({short_path(f.file)}:{f.line})" for f in view.frames),
+    )
+
+
+def _has_call_sites(flight: FlightRecord) -> bool:
+    """Whether a record may show where an operation was called; of a dump on disk only its operations tell."""
+    if flight.source == "file":
+        return any(operation.frames for operation in flight.operations)
+    return flight.source == "pickle"
+
+
+def missing(capture: Capture) -> tuple[str, ...]:
+    """What could not be seen, a line each."""
+    return tuple(dict.fromkeys(str(gap) for gap in capture.gaps))
+
+
+def asked_of_nodes(capture: Capture) -> dict[str, bool]:
+    """The sources of hardware facts that answered or could not; none where the nodes were not asked."""
+    failed = {gap.source for gap in capture.gaps}
+    looked = {source for node in capture.nodes for source in node.looked}
+    return {name.replace(" ", "_"): name in looked for name in HARDWARE if capture.nodes and name in looked | failed}
+
+
+def make_incident(
+    diagnosis: Diagnosis,
+    *,
+    detected_ns: int,
+    confirmed_ns: int | None,
+    onset_ns: int | None = None,
+    id: str | None = None,
+) -> Incident:
+    """The document for a diagnosis. ``onset_ns``: when the wait was first seen, where no recorder dates it."""
+    case = diagnosis.case
+    capture = case.capture
+    onset = diagnosis.onset_ns or onset_ns or detected_ns
+    return Incident(
+        id=id or incident_id(capture.job.id, onset),
+        job=JobEntry(
+            id=capture.job.id,
+            nodes=capture.job.nodes,
+            world_size=capture.job.world_size,
+            launcher=capture.job.launcher,
+            command=capture.job.command,
+        ),
+        onset_at=rfc3339(onset),
+        detected_at=rfc3339(detected_ns),
+        confirmed_at=rfc3339(confirmed_ns) if confirmed_ns is not None else None,
+        ended_at=None,
+        verdict=diagnosis.verdict,
+        ranks=tuple(_entry(view) for view in case.views.values()),
+        captured={
+            "flight_recorder": any(r.flight is not None for r in capture.ranks),
+            "call_sites": any(r.flight is not None and _has_call_sites(r.flight) for r in capture.ranks),
+            "stacks": any(r.stacks for r in capture.ranks),
+            "processes": any(r.processes for r in capture.ranks),
+            "beats": any(r.beat_age_s is not None for r in capture.ranks),
+            **({"training": True} if capture.training is not None else {}),
+            **asked_of_nodes(capture),
+        },
+        missing=missing(capture),
+    )
+
+
+def of_this_node(incident: Incident, case: Case, node: str) -> Incident:
+    """The incident as another node, ``node``, has told of it, with the ranks of this one: ``case`` is of its own capture."""
+    where = f"bundle: it holds the ranks of this node alone; the whole is in that of {node}"
+    return msgspec.structs.replace(
+        incident,
+        ranks=tuple(_entry(view) for view in case.views.values()),
+        missing=tuple(dict.fromkeys((*incident.missing, *missing(case.capture), where))),
+    )
+
+
+def ended(incident: Incident, at_ns: int) -> Incident:
+    """The same incident, over."""
+    return msgspec.structs.replace(incident, ended_at=rfc3339(at_ns))

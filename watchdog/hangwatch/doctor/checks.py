@@ -1,0 +1,165 @@
+"""The checks behind ``hangwatch doctor``: each looks at one thing and says how to repair it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from hangwatch.config.directories import default_state_dir, prepare_state_dir, probe_environment, shared_run_dir
+from hangwatch.config.errors import UserError
+from hangwatch.doctor.check import Check
+from hangwatch.doctor.exchange import check_exchange
+from hangwatch.doctor.node import check_clock, check_jobs, check_proc, check_ptrace, check_pyspy, check_seccomp
+from hangwatch.model.capture import Gap
+from hangwatch.model.devices import HARDWARE, NodeFacts
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.web.server import ServerError, parse_listen, start_server
+from hangwatch.sources.hardware.registry import NodeWatch
+from hangwatch.sources.ras import report as ras
+from hangwatch.sources.stacks.samples import sample_stacks
+
+
+def run_checks(state_dir: Path | None, listen: str, exchange: str = "") -> list[Check]:
+    """All checks, in the order in which one would repair."""
+    checks: list[Callable[[], Check]] = [
+        _python,
+        check_ptrace,
+        check_proc,
+        check_seccomp,
+        check_pyspy,
+        _stacks,
+        _torch,
+        _probe,
+        lambda: _state_dir(state_dir or default_state_dir()),
+        _run_dir,
+        lambda: _listen(listen),
+        check_clock,
+        lambda: check_exchange(exchange),
+    ]
+    return [check() for check in checks] + check_jobs() + _hardware()
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.platform != "linux":
+        return Check(
+            "platform", "failed", f"{sys.platform}, Python {version}", "run hangwatch on Linux: it reads /proc"
+        )
+    return Check("platform", "ok", f"Linux, Python {version}")
+
+
+def _stacks() -> Check:
+    """Read the stack of a Python child of ours: to py-spy it is a stranger of the same user, as a rank is."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert child.stdout is not None  # noqa: S101  # asked for above
+        child.stdout.readline()
+        found = asyncio.run(sample_stacks([child.pid]))[child.pid]
+    finally:
+        child.kill()
+        child.communicate()
+    if isinstance(found, Gap):
+        return Check("stacks (py-spy)", "failed", found.reason, found.hint or "see docs/operations.md, Permissions")
+    return Check("stacks (py-spy)", "ok", "a Python process's stack can be read")
+
+
+def _torch() -> Check:
+    if importlib.util.find_spec("torch") is None:
+        return Check("torch", "warning", "not in this environment; the ranks' own torch (2.4 or newer) is what counts")
+    from importlib.metadata import version
+
+    found = version("torch")
+    major, minor = (int(part) for part in found.split(".")[:2])
+    if (major, minor) < (2, 4):
+        return Check("torch", "warning", f"{found}: no worker server, stacks alone", "upgrade torch to 2.4 or newer")
+    return Check("torch", "ok", found)
+
+
+def _probe() -> Check:
+    """A Python process started with the probe's environment loads the probe (our sitecustomize itself steps aside)."""
+    with tempfile.TemporaryDirectory() as run_dir:
+        environment = {**os.environ, **probe_environment(Path(run_dir))}
+        code = "import sys; print('_hangwatch_probe' in sys.modules)"
+        told = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
+    if told.stdout.strip() == "True":
+        return Check("probe", "ok", "is loaded into Python processes started with `hangwatch run` or `hangwatch env`")
+    why = "is not loaded by PYTHONPATH (python -I or -E ignores it)"
+    return Check("probe", "warning", why, "add `import hangwatch.probe` to the training script")
+
+
+def _state_dir(path: Path) -> Check:
+    try:
+        return Check("state directory", "ok", str(prepare_state_dir(path)))
+    except UserError as error:
+        return Check(
+            "state directory", "failed", str(error), "name a writable one with --state-dir DIR or HANGWATCH_STATE_DIR"
+        )
+
+
+def _run_dir() -> Check:
+    try:
+        return Check("run directory", "ok", str(shared_run_dir()))
+    except UserError as error:
+        return Check("run directory", "failed", str(error), "set TMPDIR to a writable directory")
+
+
+def _hardware() -> list[Check]:
+    """What tells of GPUs, fabric and kernel here. NCCL's own server answers only beside a job that runs."""
+    asked = [name for name in HARDWARE if name != ras.NAME]
+    facts, gaps = asyncio.run(NodeWatch().look((), asked))
+    broken = {gap.source: Check(gap.source, "warning", gap.reason, gap.hint) for gap in gaps}
+    return [broken.get(name) or Check(name, "ok", _seen(name, facts)) for name in asked]
+
+
+def _seen(name: str, facts: NodeFacts | None) -> str:
+    absent = [a.says for a in facts.absent if a.source == name] if facts is not None else []
+    if absent or facts is None:
+        return "; ".join(absent)
+    shown = {
+        "nvml": ", ".join(f"GPU {g.index} {g.name}" for g in facts.gpus),
+        "fabric ports": ", ".join(f"{p.device}/{p.port} {p.state}" for p in facts.ports),
+    }
+    return shown.get(name) or "can be read"
+
+
+def _listen(listen: str) -> Check:
+    async def attempt() -> str:
+        server = await start_server(*parse_listen(listen), Metrics(), lambda: {"ok": True})
+        await server.stop()
+        return server.url
+
+    name = "metrics address"
+    try:
+        return Check(name, "ok", f"{asyncio.run(attempt())} can be listened on")
+    except ServerError as error:
+        said, _, repair = str(error).partition("; ")
+        if _is_agent(listen):
+            return Check(name, "ok", f"an agent listens on {listen} already")
+        return Check(name, "failed", said, repair or "choose another with --listen 127.0.0.1:0")
+
+
+def _is_agent(listen: str) -> bool:
+    """Whether who listens there is hangwatch."""
+    host, port = parse_listen(listen)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # where it is asked, and not listened on
+    asked = http.client.HTTPConnection(host, port, timeout=2.0)
+    try:
+        asked.request("GET", "/healthz")
+        return b'"last_tick_age_s"' in asked.getresponse().read(4096)
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asked.close()

@@ -1,0 +1,192 @@
+"""Checks of what this machine allows and of the jobs that run on it; parts of ``doctor.checks``.
+
+Parsing is apart from reading, and pure: most of these machines cannot be had for a test.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+
+from hangwatch.doctor.check import Check
+from hangwatch.sources.discovery.rank_environment import pick_variables
+from hangwatch.sources.node_view import look_around
+from hangwatch.sources.proc.files import read_small, read_whole
+from hangwatch.sources.stacks.samples import find_pyspy
+
+_CAP_SYS_PTRACE = 19
+_OLDEST_PYSPY = (0, 4)
+_OLDEST_TORCH = (2, 4)
+#: Which variables switch the recorder off when they are 0 (torch's ``FlightRecorder.hpp``; the former name before 2.9).
+_RECORDER = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+_STA_UNSYNC, _TIME_ERROR = 0x0040, 5
+_PROBE_REPAIR = 'start jobs with `hangwatch run -- CMD`, or after `eval "$(hangwatch env)"`'
+
+
+def check_ptrace() -> Check:
+    """The right to read other processes' memory, by capability or by the kernel's rule."""
+    status = (read_small("/proc/self/status", 16384) or b"").decode()
+    scope = (read_small("/proc/sys/kernel/yama/ptrace_scope", 16) or b"").decode()
+    return judge_ptrace(status, scope, os.geteuid())
+
+
+def judge_ptrace(status: str, scope: str, uid: int) -> Check:
+    """``status``: ours of ``/proc``; ``scope``: Yama's, empty where the kernel has none."""
+    name = "ptrace"
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    if found is not None and int(found[1], 16) >> _CAP_SYS_PTRACE & 1:
+        return Check(name, "ok", "CAP_SYS_PTRACE: processes of all users and containers can be read")
+    if uid == 0:
+        repair = "give the container the capability: --cap-add=SYS_PTRACE, or securityContext.capabilities.add"
+        return Check(name, "warning", "root without CAP_SYS_PTRACE", repair)
+    level = scope.strip() or "0"
+    if level == "0":
+        return Check(name, "ok", "processes of this user can be read; those of others take CAP_SYS_PTRACE")
+    if level == "3":
+        return Check(name, "failed", "kernel.yama.ptrace_scope is 3: nobody may read", "set it to 0 and reboot")
+    return Check(name, "failed", f"kernel.yama.ptrace_scope is {level}", "sudo sysctl -w kernel.yama.ptrace_scope=0")
+
+
+def check_proc() -> Check:
+    """Whether ``/proc`` shows the processes of others."""
+    return judge_proc((read_whole("/proc/self/mountinfo", 1 << 20) or b"").decode(errors="replace"))
+
+
+def judge_proc(mounts: str) -> Check:
+    """``mounts``: ``/proc/self/mountinfo``."""
+    options = next((line for line in mounts.splitlines() if re.search(r" /proc .* - proc ", line)), "")
+    hidden = re.search(r"hidepid=(\w+)", options)
+    if hidden is None or hidden[1] in {"0", "off"}:
+        return Check("/proc", "ok", "shows all processes")
+    repair = "run the agent as root or with CAP_SYS_PTRACE, or: sudo mount -o remount,hidepid=0 /proc"
+    return Check("/proc", "warning", f"hidepid={hidden[1]}: processes of other users are not seen", repair)
+
+
+def check_seccomp() -> Check:
+    """Whether the system call that reads memory is filtered."""
+    status = (read_small("/proc/self/status", 16384) or b"").decode()
+    return judge_seccomp(status, _can_read_memory())
+
+
+def _can_read_memory() -> bool:
+    """``process_vm_readv`` on ourselves, which only a filter forbids."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    source, target = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
+
+    class Piece(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    here, there = (Piece(ctypes.cast(one, ctypes.c_void_p).value, 1) for one in (target, source))
+    read: int = libc.process_vm_readv(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    return read == 1
+
+
+def judge_seccomp(status: str, allowed: bool) -> Check:
+    """``status``: ours of ``/proc``; ``allowed``: whether reading memory works."""
+    filtered = re.search(r"^Seccomp:\s*2", status, re.MULTILINE) is not None
+    if allowed:
+        return Check("seccomp", "ok", "a filter is set, and lets us read" if filtered else "no filter")
+    repair = (
+        "use a profile that allows process_vm_readv: Docker's default does from 19.03 on, else --cap-add=SYS_PTRACE"
+    )
+    return Check("seccomp", "failed", "process_vm_readv is forbidden, so stacks cannot be read", repair)
+
+
+def check_pyspy() -> Check:
+    """Whether py-spy is there, and new enough."""
+    program = find_pyspy()
+    if program is None:
+        return Check("py-spy", "failed", "not installed: stacks cannot be read", "pip install 'py-spy>=0.4'")
+    try:
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=10.0).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check("py-spy", "failed", f"{program} cannot be run: {error}", "pip install --force-reinstall py-spy")
+    return judge_pyspy(told)
+
+
+def judge_pyspy(told: str) -> Check:
+    """``told``: what ``py-spy --version`` prints."""
+    found = re.search(r"(\d+)\.(\d+)\S*", told)
+    if found is None or (int(found[1]), int(found[2])) < _OLDEST_PYSPY:
+        said = told.strip() or "does not say its version"
+        return Check("py-spy", "failed", f"{said}: too old", "pip install -U 'py-spy>=0.4'")
+    return Check("py-spy", "ok", found[0])
+
+
+def check_clock() -> Check:
+    """Whether the clock is kept by NTP: times of several nodes are compared."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    state = ctypes.create_string_buffer(512)  # struct timex has 208 bytes; zeroed, it only asks
+    result = libc.adjtimex(state)
+    status = ctypes.c_int.from_buffer(state, 40).value
+    return judge_clock(result, status)
+
+
+def judge_clock(result: int, status: int) -> Check:
+    """``result`` and ``status`` as adjtimex(2) gives them (64-bit Linux)."""
+    if result < 0:
+        return Check("clock", "ok", "its state may not be asked here")
+    if result == _TIME_ERROR or status & _STA_UNSYNC:
+        repair = "sudo timedatectl set-ntp true (or start chrony); in a container this is the host's matter"
+        return Check(
+            "clock", "warning", "not synchronised: onsets on several nodes may be told in the wrong order", repair
+        )
+    return Check("clock", "ok", "synchronised")
+
+
+def check_jobs() -> list[Check]:
+    """Of the ranks that run here: the probe, the recorder and torch's version."""
+    found, reader = look_around()
+    beats, _ = reader.read()
+    ranks = {one.pid: one.rank for job in found.jobs for one in job.ranks}
+    if not ranks:
+        return [Check("jobs", "ok", "no rank runs here now")]
+    environs = {pid: _recorder_settings(pid) for pid in ranks}
+    versions = {pid: beats[pid].torch for pid in ranks if pid in beats}
+    return [
+        judge_probe(ranks, beats.keys()),
+        judge_recorder(ranks, environs),
+        *([judge_torch(ranks, versions)] if versions else []),
+    ]
+
+
+def _recorder_settings(pid: int) -> dict[str, str]:
+    return pick_variables(read_whole(f"/proc/{pid}/environ", 1 << 20) or b"", _RECORDER, 32)
+
+
+def judge_probe(ranks: Mapping[int, int], probed: Iterable[int]) -> Check:
+    """``ranks``: rank by pid; ``probed``: pids with a beat."""
+    without = sorted(rank for pid, rank in ranks.items() if pid not in set(probed))
+    if not without:
+        return Check("probe in ranks", "ok", f"loaded in all {len(ranks)} rank(s) that run here")
+    named = ", ".join(map(str, without[:8])) + (" ..." if len(without) > 8 else "")
+    return Check("probe in ranks", "warning", f"not loaded in rank(s) {named}: stacks alone", _PROBE_REPAIR)
+
+
+def judge_recorder(ranks: Mapping[int, int], environs: Mapping[int, Mapping[str, str]]) -> Check:
+    """``environs``: of each pid, the variables that set the recorder's size."""
+    off = {ranks[pid]: next((n for n in _RECORDER if said.get(n) == "0"), None) for pid, said in environs.items()}
+    named = {rank: name for rank, name in off.items() if name is not None}
+    if not named:
+        return Check("flight recorder", "ok", "on")
+    rank, name = min(named.items())
+    said = f"switched off in {len(named)} rank(s), rank {rank} first ({name}=0): no sequence numbers"
+    return Check("flight recorder", "warning", said, f"unset {name}, or set it to 2000")
+
+
+def judge_torch(ranks: Mapping[int, int], versions: Mapping[int, str]) -> Check:
+    """``versions``: torch's of each pid, as the probe tells them."""
+    old = {
+        ranks[pid]: text
+        for pid, text in versions.items()
+        if (found := re.match(r"(\d+)\.(\d+)", text)) is not None and (int(found[1]), int(found[2])) < _OLDEST_TORCH
+    }
+    if not old:
+        return Check("torch in ranks", "ok", ", ".join(sorted(set(versions.values()))))
+    rank, text = min(old.items())
+    return Check(
+        "torch in ranks", "warning", f"{text} (rank {rank}): no worker server", "upgrade torch to 2.4 or newer"
+    )

@@ -1,0 +1,287 @@
+"""The incident bundle on disk: written so that it is either the old one or the new one, read so that damage stays local.
+
+May import the model and the other outputs. Layout, JSON of the model's own structs where nothing else is said::
+
+    STATE_DIR/incidents/ID/incident.json           the contract: hangwatch.model.incident, written last
+                          /capture.json            job, time, ranks, groups, gaps, and what the nodes say of their hardware
+                          /ranks.jsonl             a line a rank: identity, processes, flight record, progress, errors in
+                                                   its log, stack samples in order of time
+                          /stacks.jsonl            a line a stack, deepest frame first: those that the ranks refer to
+                          /stacks.txt              the merged tree of the last main-thread stacks
+                          /stacks.speedscope.json  the same and each rank's own, for speedscope
+                          /report.html             all of it for people, in one file
+                          /training.json           what training said of itself, where that is the matter
+
+Ranks of one program stand in the same few stacks, and every operation names a group that may have thousands of members: each
+stack and group is there once, and a line of a rank has its place in the table (``model.packing``; a group's name is its place).
+Lines and tables bear the time of their capture: a writer that was killed half-way leaves files of two captures side by side,
+and what was seen at different times must never be compared.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from hangwatch.model.capture import Capture, Gap, Job, RankCapture, SilentNode
+from hangwatch.model.collectives import Group
+from hangwatch.model.devices import NodeFacts
+from hangwatch.model.errors import PlainError
+from hangwatch.model.incident import Incident
+from hangwatch.model.packing import Frames, PackedGroup, PackedRank, PackedStack, Packer, unpack_groups, unpack_rank
+from hangwatch.model.telemetry import TrainingSeries, to_plain
+from hangwatch.outputs.bundle.files import encode, encode_line, write_files
+from hangwatch.outputs.bundle.speedscope import encode_speedscope
+from hangwatch.outputs.html.report import render_report
+from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_T = TypeVar("_T")
+
+
+class BundleError(PlainError):
+    """A bundle that cannot be written or read; the message is one line with the repair."""
+
+
+class _CaptureFile(msgspec.Struct, frozen=True):
+    job: Job
+    at_ns: int
+    ranks: tuple[int, ...]
+    gaps: tuple[Gap, ...]
+    nodes: tuple[NodeFacts, ...] = ()
+    silent: tuple[SilentNode, ...] = ()
+    groups: tuple[PackedGroup, ...] = ()
+
+
+class _TrainingFile(msgspec.Struct, frozen=True):
+    capture_at_ns: int
+    training: TrainingSeries
+
+
+class _RankLine(msgspec.Struct, frozen=True):
+    rank: int
+    capture_at_ns: int
+    seen: RankCapture
+    stacks: tuple[PackedStack, ...]
+
+
+class _StackLine(msgspec.Struct, frozen=True):
+    stack: int
+    capture_at_ns: int
+    frames: Frames
+
+
+def is_incident_id(text: str) -> bool:
+    """Whether ``text`` names one folder below ``incidents``, and nothing above it."""
+    return _ID.fullmatch(text) is not None
+
+
+def write_bundle(state_dir: Path, incident: Incident, capture: Capture | None) -> Path:
+    """Write or update ``STATE_DIR/incidents/ID`` and return it (absolute). ``capture`` None leaves what is there.
+
+    Directories are 0700, files 0600. Everything is staged first and then put in place, ``incident.json`` last and
+    flushed to disk; a failure leaves the bundle as it was.
+
+    Raises:
+        BundleError: the directory cannot be created or written (permission, space), or the id is no file name.
+    """
+    if not is_incident_id(incident.id):
+        raise BundleError(f"incident id {incident.id!r} cannot name a directory; use letters, digits, '.', '_' and '-'")
+    folder = state_dir.absolute() / "incidents" / incident.id
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for owned in (folder.parent, folder):
+            owned.mkdir(mode=0o700, exist_ok=True)
+            if stat.S_IMODE(owned.stat().st_mode) != 0o700:
+                owned.chmod(0o700)
+        write_files(folder, _contents(folder, incident, capture))
+    except OSError as error:
+        where = error.filename or folder
+        raise BundleError(
+            f"cannot write the incident to {where}: {error.strerror or error}; free or grant the space, "
+            "or choose another place with --state-dir DIR"
+        ) from error
+    return folder
+
+
+def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iterator[tuple[str, Iterable[bytes]]]:
+    if capture is not None:
+        packer = Packer(encode_line)
+        yield "ranks.jsonl", _rank_lines(capture, packer)
+        # Only now the tables are whole.
+        yield "stacks.jsonl", _stack_lines(capture.at_ns, packer.frames)
+        ranks = tuple(rank.rank for rank in capture.ranks)
+        header = _CaptureFile(
+            capture.job, capture.at_ns, ranks, capture.gaps, capture.nodes, capture.silent, packer.groups
+        )
+        yield "capture.json", [encode(header)]
+        if capture.training is not None:
+            yield "training.json", [encode(to_plain(_TrainingFile(capture.at_ns, capture.training)))]
+        tree = merge_main_stacks(capture)
+        yield "stacks.txt", [_text(render_tree(tree))]
+        yield "stacks.speedscope.json", [encode_speedscope(incident, capture)]
+        yield "report.html", [_text(render_report(incident, capture, tree))]
+    else:
+        yield "report.html", [_text(render_report(incident, _stored(folder)))]
+    yield "incident.json", [encode(incident)]
+
+
+def _rank_lines(capture: Capture, packer: Packer) -> Iterator[bytes]:
+    for rank in capture.ranks:
+        packed = packer.pack(rank)
+        yield encode_line(_RankLine(rank.rank, capture.at_ns, packed.rank, packed.stacks)) + b"\n"
+
+
+def _stack_lines(at_ns: int, stacks: Iterable[bytes]) -> Iterator[bytes]:
+    for place, frames in enumerate(stacks):
+        yield b'{"stack":%d,"capture_at_ns":%d,"frames":%s}\n' % (place, at_ns, frames)
+
+
+def _stored(folder: Path) -> Capture | None:
+    """The capture that an earlier write has left, as far as it can be read."""
+    try:
+        _, capture = read_bundle(folder)
+    except BundleError:
+        return None
+    return capture if capture.ranks else None
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
+def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
+    """What ``write_bundle`` wrote at ``path``: the document, None where it is missing or broken, and the capture.
+
+    A broken file of a rank, or one of another capture, becomes a gap; the rest is read. A bundle without a capture
+    gives one without ranks.
+
+    Raises:
+        BundleError: not a directory, or it holds neither a readable document nor a readable capture.
+    """
+    if not path.is_dir():
+        raise BundleError(f"{path} is not an incident directory; give the folder that holds incident.json")
+    gaps: list[Gap] = []
+    incident = _read(path / "incident.json", Incident, gaps)
+    header = _read(path / "capture.json", _CaptureFile, gaps)
+    if header is not None:
+        found = tuple(_read_ranks(path, header, gaps))
+        training = _read_training(path, header.at_ns, gaps)
+        return incident, Capture(
+            header.job, header.at_ns, found, header.gaps + tuple(gaps), header.nodes, training, header.silent
+        )
+    if incident is None:
+        reason = "; ".join(gap.reason for gap in gaps)
+        raise BundleError(f"{path} holds no incident that can be read: {reason}; give the folder of another incident")
+    entry = incident.job
+    job = Job(entry.id, entry.world_size, entry.nodes, entry.launcher, entry.command)
+    return incident, Capture(job, _unix_ns(incident.detected_at), (), tuple(gaps))
+
+
+def _read_training(path: Path, at_ns: int, gaps: list[Gap]) -> TrainingSeries | None:
+    file = path / "training.json"
+    found = _read(file, _TrainingFile, gaps) if file.exists() else None
+    if found is not None and found.capture_at_ns != at_ns:
+        gaps.append(Gap("bundle", "training.json belongs to another capture"))
+        return None
+    return found.training if found is not None else None
+
+
+def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[RankCapture]:
+    """The ranks that the header names, as far as their lines and what these refer to can be read."""
+    try:
+        groups = unpack_groups(header.groups)
+    except ValueError as error:
+        gaps.append(Gap("bundle", f"capture.json {error}"))
+        return
+    stacks: dict[int, Frames] = {}
+    for stack in _read_lines(path / "stacks.jsonl", _StackLine, gaps):
+        if stack.capture_at_ns == header.at_ns:
+            stacks[stack.stack] = stack.frames
+    lines = {line.rank: line for line in _read_lines(path / "ranks.jsonl", _RankLine, gaps)}
+    for rank in header.ranks:
+        line = lines.get(rank)
+        if line is None:
+            gaps.append(Gap("bundle", "ranks.jsonl has no line of it that can be read", rank))
+        elif line.capture_at_ns != header.at_ns or line.seen.rank != rank:
+            gaps.append(Gap("bundle", "its line in ranks.jsonl belongs to another capture or rank", rank))
+        else:
+            yield from _unpack(line, groups, stacks, gaps)
+
+
+def _unpack(
+    line: _RankLine, groups: Sequence[Group], stacks: Mapping[int, Frames], gaps: list[Gap]
+) -> Iterator[RankCapture]:
+    kept = tuple(sample for sample in line.stacks if stacks.keys() >= set(sample.frames))
+    if len(kept) < len(line.stacks):
+        gaps.append(Gap("bundle", "stacks.jsonl lacks stacks of it, or is of another capture", line.rank))
+    try:
+        yield unpack_rank(PackedRank(line.seen, kept), groups, stacks)
+    except ValueError as error:
+        gaps.append(Gap("bundle", f"its line in ranks.jsonl {error}", line.rank))
+
+
+def _read_lines(file: Path, shape: type[_T], gaps: list[Gap]) -> Iterator[_T]:
+    """The file's lines as far as they can be read; the first that cannot is a gap. Only regular files are opened."""
+    decoder = msgspec.json.Decoder(shape)
+    damaged = None
+    try:
+        if not file.exists():
+            damaged = f"{file.name} is missing"
+        elif not file.is_file():
+            damaged = f"{file.name} is not a regular file"
+        else:
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    try:
+                        yield decoder.decode(line)
+                    except _UNDECODABLE as error:
+                        damaged = damaged or f"line {number} of {file.name} is damaged: {error}"
+    except OSError as error:
+        damaged = f"{file.name} cannot be read: {error.strerror or error}"
+    if damaged is not None:
+        gaps.append(Gap("bundle", damaged))
+
+
+def _read(file: Path, shape: type[_T], gaps: list[Gap]) -> _T | None:
+    """The file's value, or None and a gap. Only regular files are opened: reading a FIFO would never end."""
+    try:
+        if not file.exists():
+            reason = f"{file.name} is missing"
+        elif not file.is_file():
+            reason = f"{file.name} is not a regular file"
+        else:
+            # Not strictly: numbers that JSON does not have (nan) are written as words.
+            return msgspec.json.decode(file.read_bytes(), type=shape, strict=shape is not _TrainingFile)
+    except OSError as error:
+        reason = f"{file.name} cannot be read: {error.strerror or error}"
+    except _UNDECODABLE as error:
+        reason = f"{file.name} is damaged: {error}"
+    gaps.append(Gap("bundle", reason))
+    return None
+
+
+def _unix_ns(rfc3339: str) -> int:
+    try:
+        moment = msgspec.convert(rfc3339, datetime.datetime)
+    except msgspec.ValidationError:
+        return 0
+    return int(moment.timestamp() * 1e9)
+
+
+def list_incidents(state_dir: Path) -> list[Incident]:
+    """All incidents that can be read, oldest onset first; none where nothing was ever written. Never raises."""
+    try:
+        folders = sorted(os.scandir(state_dir / "incidents"), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    found = (_read(Path(folder.path) / "incident.json", Incident, []) for folder in folders)
+    return sorted((incident for incident in found if incident is not None), key=lambda one: (one.onset_at, one.id))

@@ -1,0 +1,63 @@
+"""The agent's metrics for Prometheus. May import the model and prometheus_client.
+
+The agent replaces one frozen view a tick and a scrape renders the latest: a scrape never waits for a tick, and the
+series of a job that has ended are gone with it. docs/metrics.md lists what is shown; a test holds the two together.
+
+The label of a job is ``job_id``: ``job`` belongs to Prometheus, which would rename ours to ``exported_job``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from hangwatch.outputs.metrics.agent import agent_families
+from hangwatch.outputs.metrics.families import label
+from hangwatch.outputs.metrics.incidents import incident_families
+from hangwatch.outputs.metrics.ranks import rank_families
+from hangwatch.outputs.metrics.training import training_families
+from hangwatch.outputs.metrics.view import MetricsView
+
+
+class Metrics:
+    """Holds the latest view and renders it. Safe to render from another thread than the one that updates."""
+
+    def __init__(self, view: MetricsView | None = None) -> None:
+        self._view = view if view is not None else MetricsView()
+        self._registry = CollectorRegistry()
+        self._registry.register(_ViewCollector(self))
+        ProcessCollector(namespace="hangwatch_agent", registry=self._registry)
+
+    @property
+    def view(self) -> MetricsView:
+        """What the next scrape shows."""
+        return self._view
+
+    def update(self, view: MetricsView) -> None:
+        """Show ``view`` from now on, and nothing of the one before."""
+        self._view = view
+
+    def render(self) -> tuple[bytes, str]:
+        """The exposition and its content type."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+
+class _ViewCollector(Collector):
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> list[Metric]:
+        """Nothing: keeps the registry from collecting once at registration."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        view = self._metrics.view
+        if view.jobs:
+            yield from rank_families(view.jobs)
+            yield from training_families((label(j.id), j.training) for j in view.jobs if j.training is not None)
+        yield from incident_families(view)
+        yield from agent_families(view)

@@ -1,0 +1,124 @@
+"""Metrics of jobs and their ranks: how far each has come in each group, and what it does. Pure; may import prometheus_client.
+
+Sequence numbers are gauges and not counters: they say *where* a rank is, are compared between ranks (``max - min``)
+rather than rated, begin anywhere, and go back when a job restarts, which ``rate()`` would take for progress.
+
+How many series a job may have is bounded: ``RANKS_LIMIT`` ranks, ``PAIRS_LIMIT`` pairs of a rank and a group. Groups are
+left out whole (numbers of some members alone would mislead), and what is left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import Metric
+
+from hangwatch.outputs.metrics.families import gauge, label
+from hangwatch.outputs.metrics.view import GroupMetrics, JobMetrics, RankMetrics
+
+#: Of a job on one node. A node with 8 GPUs and 50 groups a rank has 400 pairs.
+RANKS_LIMIT = 1000
+PAIRS_LIMIT = 1000
+#: A group in which something has been in flight for longer is shown before all others.
+_SLOW_S = 5.0
+
+_Row = tuple[RankMetrics, str, GroupMetrics]
+
+
+def rank_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
+    """The families of all jobs."""
+    yield from _job_families(jobs)
+    info = gauge("rank_info", "Where the rank runs; always 1.", ("job_id", "rank", "node", "pid"))
+    state = gauge("rank_state", "State the rank is in now; always 1.", ("job_id", "rank", "state"))
+    beat_age = gauge("rank_beat_age_seconds", "Time since the rank's probe last wrote.", ("job_id", "rank"))
+    for job in jobs:
+        name = label(job.id)
+        for one in _shown_ranks(job):
+            rank = str(one.rank)
+            info.add_metric([name, rank, label(one.node), str(one.pid)], 1)
+            state.add_metric([name, rank, label(one.state)], 1)
+            if one.beat_age_s is not None:
+                beat_age.add_metric([name, rank], one.beat_age_s)
+    yield from (info, state, beat_age)
+    yield from _collective_families(jobs)
+
+
+def _job_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
+    info = gauge("job_info", "A job under watch, and what started it; always 1.", ("job_id", "launcher"))
+    world = gauge("job_world_ranks", "Ranks of the job on all nodes, as it says itself.", ("job_id",))
+    patience = gauge("job_patience_seconds", "How long what cannot be proven may stand still now.", ("job_id",))
+    for job in jobs:
+        name = label(job.id)
+        info.add_metric([name, label(job.launcher)], 1)
+        if job.world_size is not None:
+            world.add_metric([name], job.world_size)
+        if job.patience_s is not None:
+            patience.add_metric([name], job.patience_s)
+    yield from (info, world, patience)
+
+
+def _collective_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
+    where = ("job_id", "rank", "group")
+    enqueued = gauge("collective_enqueued", "Sequence number of the rank's last enqueued collective.", where)
+    completed = gauge("collective_completed", "Sequence number of the rank's last completed collective.", where)
+    behind = gauge("collective_behind", "Collectives the rank is behind the front of this node's ranks.", where)
+    in_flight = gauge("collective_in_flight_seconds", "Age of the rank's oldest operation in flight.", where)
+    size = gauge("group_ranks", "Ranks in the process group.", ("job_id", "group"))
+    left_out = gauge("job_series_left_out", "Ranks, and pairs of rank and group, that are not shown.", ("job_id",))
+    for job in jobs:
+        name, rows = label(job.id), _rows(job)
+        shown = _bounded(rows)
+        front: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        for _, group_label, group in shown:
+            front[group_label] = max(front.get(group_label, 0), group.enqueued)
+            sizes[group_label] = max(sizes.get(group_label, 0), group.size)
+        for one, group_label, group in shown:
+            labels = [name, str(one.rank), group_label]
+            enqueued.add_metric(labels, group.enqueued)
+            completed.add_metric(labels, group.completed)
+            behind.add_metric(labels, front[group_label] - group.enqueued)
+            if group.in_flight_s is not None:
+                in_flight.add_metric(labels, group.in_flight_s)
+        for group_label, ranks in sizes.items():
+            size.add_metric([name, group_label], ranks)
+        left_out.add_metric([name], len(rows) - len(shown) + max(0, len(job.ranks) - RANKS_LIMIT))
+    yield from (enqueued, completed, behind, in_flight, size, left_out)
+
+
+def _shown_ranks(job: JobMetrics) -> tuple[RankMetrics, ...]:
+    return job.ranks[:RANKS_LIMIT]
+
+
+def _rows(job: JobMetrics) -> list[_Row]:
+    return [(one, text, group) for one in _shown_ranks(job) for text, group in _labelled(one.groups)]
+
+
+def _labelled(groups: tuple[GroupMetrics, ...]) -> Iterator[tuple[str, GroupMetrics]]:
+    """Each group with a label of its own: Prometheus refuses a whole scrape in which a series comes twice."""
+    taken: dict[str, int] = {}
+    for group in groups:
+        text = label(group.label)
+        taken[text] = taken.get(text, 0) + 1
+        yield (text if taken[text] == 1 else f"{text}#{taken[text]}"), group
+
+
+def _bounded(rows: list[_Row]) -> list[_Row]:
+    """The rows of as many groups as may be shown: those that wait for long first, then the largest."""
+    if len(rows) <= PAIRS_LIMIT:
+        return rows
+    by_group: dict[str, list[_Row]] = {}
+    for row in rows:
+        by_group.setdefault(row[1], []).append(row)
+
+    def order(text: str) -> tuple[float, int, str]:
+        waits_s = max((group.in_flight_s or 0.0 for _, _, group in by_group[text]), default=0.0)
+        return (-waits_s if waits_s >= _SLOW_S else 0.0, -len(by_group[text]), text)
+
+    kept: set[str] = set()
+    left = PAIRS_LIMIT
+    for text in sorted(by_group, key=order):
+        if len(by_group[text]) <= left:
+            kept.add(text)
+            left -= len(by_group[text])
+    return [row for row in rows if row[1] in kept]

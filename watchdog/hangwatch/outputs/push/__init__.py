@@ -1,0 +1,1 @@
+"""Notifications: Alertmanager, webhooks, Slack, and a record of what was sent."""

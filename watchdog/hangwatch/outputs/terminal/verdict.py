@@ -1,0 +1,183 @@
+"""The verdict for a terminal at three in the morning. May import the model, rich and the other outputs' helpers.
+
+Reads from the incident document alone, so a live incident, a stored one and one of another machine look the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from hangwatch.model.incident import Cause, Collective, Divergence, Incident, SourceLine, Verdict
+from hangwatch.model.text import format_ranks, short_path
+from hangwatch.outputs.terminal.layout import beside, emit, hang, say
+
+#: Below this width two columns of code are harder to read than one after the other.
+_SIDE_BY_SIDE_WIDTH = 76
+#: Wider than this, prose is hard to read.
+_MAX_WIDTH = 120
+_KIND_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold green"}
+_INDENT = 2
+#: A list longer than this scrolls the verdict away; the document has all of it.
+_MAX_ITEMS = 12
+
+
+def print_verdict(incident: Incident, console: Console, *, bundle: Path | None = None) -> None:
+    """Print the verdict to ``console``; ``bundle`` is the incident's directory, named at the end.
+
+    Colour follows the console (none where it is no terminal or NO_COLOR is set). Text from the job is shown without
+    control characters and never read as markup.
+    """
+    emit(console, _Page(console, bundle).lines(incident))
+
+
+class _Page:
+    """One rendering: the console's width and the lines so far. ``bundle``: where the whole document is, None if nowhere."""
+
+    def __init__(self, console: Console, bundle: Path | None) -> None:
+        self.console = console
+        self.bundle = bundle
+        self.width = min(console.width, _MAX_WIDTH)
+        self.page: list[Text] = []
+
+    def lines(self, incident: Incident) -> list[Text]:
+        verdict = incident.verdict
+        self.head(incident)
+        self.listing("Why it can never resolve", [verdict.proof] if verdict.proof else [], mark="")
+        self.listing("Who waits for whom", list(verdict.waits), mark="")
+        if verdict.collective is not None:
+            self.title("Operation")
+            self.operation(verdict.collective)
+        if verdict.divergence is not None:
+            self.divergence(verdict.divergence, verdict)
+        if verdict.cause is not None:
+            self.cause(verdict.cause)
+        self.alternatives(verdict.alternatives)
+        self.listing("Not seen", list(incident.missing))
+        if self.bundle is not None:
+            self.page += [Text(), Text.assemble(("Bundle ", "bold"), say(str(self.bundle)))]
+        return self.page
+
+    def head(self, incident: Incident) -> None:
+        verdict = incident.verdict
+        words = verdict.kind.replace("_", " ").upper()
+        if verdict.kind != "healthy":
+            words += ", proven" if verdict.proven else ", not proven"
+        self.page.append(say(words, _KIND_STYLE[verdict.severity]))
+        self.add(say(verdict.summary, "bold"), indent=0)
+        self.page.append(Text())
+        job = incident.job
+        size = f", {job.world_size} rank{'s' if job.world_size != 1 else ''}" if job.world_size is not None else ""
+        where = f" on {', '.join(job.nodes)}" if job.nodes else ""
+        self.add(say(f"job {job.id} ({job.launcher}{size}){where}"), indent=0)
+        when = f"since {incident.onset_at}"
+        if incident.confirmed_at is not None:
+            when += f", confirmed {incident.confirmed_at}"
+        if incident.ended_at is not None:
+            when += f", ended {incident.ended_at}"
+        self.add(say(when), indent=0)
+
+    def add(self, text: Text, *, indent: int = _INDENT, mark: str = "") -> None:
+        self.page += hang(self.console, text, self.width, indent=indent, mark=mark)
+
+    def title(self, text: str) -> None:
+        self.page += [Text(), *hang(self.console, say(text, "bold"), self.width)]
+
+    def listing(self, title: str, items: list[str], *, mark: str = "- ") -> None:
+        if not items:
+            return
+        self.title(title)
+        for item in items[:_MAX_ITEMS]:
+            self.add(say(item), mark=mark)
+        if len(items) > _MAX_ITEMS:
+            where = "in incident.json" if self.bundle is not None else "with --format json"
+            self.add(say(f"and {len(items) - _MAX_ITEMS} more, {where}"), mark=mark)
+
+    def operation(self, collective: Collective) -> None:
+        number = f", sequence number {collective.seq}" if collective.seq is not None else ""
+        ranks = f" of ranks {format_ranks(collective.group_ranks)}" if collective.group_ranks else ""
+        self.add(say(f"{collective.op} in {collective.group}{ranks}{number}"))
+        if collective.sizes:
+            kinds = f" of {', '.join(collective.dtypes)}" if collective.dtypes else ""
+            shapes = ", ".join(str(list(size)) for size in collective.sizes)
+            self.add(say(f"tensors {shapes}{kinds}"))
+
+    def divergence(self, divergence: Divergence, verdict: Verdict) -> None:
+        if not verdict.culprit_ranks:
+            # Nobody is named, so nobody has parted: one of those who wait is all there is to show.
+            self.title("Where they wait")
+            shown = divergence.others or divergence.culprit
+            who = _side("one of them", shown.ranks if shown is not None else ())
+            side = self.side(who, shown, divergence.others_op, "bold cyan", width=self.width - _INDENT)
+            self.page += [Text(" " * _INDENT) + line for line in side]
+            return
+        where = f" in {divergence.group}" if divergence.group is not None else ""
+        number = f", first at sequence number {divergence.seq}" if divergence.seq is not None else ""
+        self.title(f"Where the ranks parted{where}{number}")
+        others = set(verdict.waiting_ranks) - set(verdict.culprit_ranks)
+        # In a tie or a cycle all ranks are named, and calling one side the culprit would be a guess.
+        names = ("one side", "other side") if verdict.culprit_ranks and not others else ("culprit", "others")
+        left_ranks = divergence.culprit.ranks if divergence.culprit is not None else ()
+        right_ranks = divergence.others.ranks if divergence.others is not None else ()
+        left_ranks = left_ranks or (verdict.culprit_ranks if others else ())
+        culprit = (_side(names[0], left_ranks), divergence.culprit, divergence.culprit_op, "bold red")
+        other = (_side(names[1], right_ranks or others), divergence.others, divergence.others_op, "bold cyan")
+        via_style = "bold" if divergence.same_line else "dim"
+        if self.console.width >= _SIDE_BY_SIDE_WIDTH:
+            column = (self.width - _INDENT - 3) // 2
+            left = self.side(*culprit, width=column, via_style=via_style)
+            right = self.side(*other, width=column, via_style=via_style)
+            self.page += beside(left, right, column, indent=_INDENT)
+        else:
+            for part in (culprit, other):
+                side = self.side(*part, width=self.width - _INDENT, via_style=via_style)
+                self.page += [Text(" " * _INDENT) + line for line in side]
+
+    def side(
+        self, who: str, line: SourceLine | None, op: str | None, style: str, *, width: int, via_style: str = "dim"
+    ) -> list[Text]:
+        lines = hang(self.console, say(who, style), width)
+        if op is not None:
+            lines += hang(self.console, say(f"in {op}"), width)
+        if line is None:
+            return lines + hang(self.console, say("line not seen", "dim"), width)
+        lines += hang(self.console, say(f"{short_path(line.file)}:{line.line}"), width)
+        lines += hang(self.console, say(f"in {line.function}"), width)
+        if line.source is not None:
+            lines += hang(self.console, say(line.source, "bold"), width, mark="> ")
+        if line.via is not None:
+            lines += hang(self.console, say(f"via {line.via}", via_style), width)
+        return lines
+
+    def cause(self, cause: Cause) -> None:
+        self.title(f"Cause: {cause.title}")
+        self.add(say(f"{cause.id}, confidence {_percent(cause.confidence)}", "dim"))
+        self.add(say(cause.explanation))
+        if cause.evidence:
+            self.title("Evidence")
+        for item in cause.evidence:
+            who = f"rank {item.rank}, " if item.rank is not None else ""
+            self.add(Text.assemble(say(f"{who}{item.source}: ", "cyan"), say(item.says)), mark="- ")
+        if cause.remedy:
+            self.title("What to do")
+        for number, step in enumerate(cause.remedy, 1):
+            self.add(say(step), mark=f"{number}. ")
+        self.listing("See also", list(cause.references))
+
+    def alternatives(self, causes: tuple[Cause, ...]) -> None:
+        named = (f"{cause.title} ({cause.id}, {_percent(cause.confidence)})" for cause in causes)
+        items = [f"{name}. {c.explanation}" if c.explanation else name for name, c in zip(named, causes, strict=True)]
+        self.listing("Less likely", items)
+
+
+def _side(name: str, ranks: Collection[int]) -> str:
+    if not ranks:
+        return name
+    return f"{name}, rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
+
+
+def _percent(confidence: float) -> str:
+    return f"{confidence * 100:.0f}%"

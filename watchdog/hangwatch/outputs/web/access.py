@@ -1,0 +1,186 @@
+"""Who may see the agent's pages: they show lines of code and stacks. May import aiohttp and ``outputs.html``.
+
+``/metrics`` and ``/healthz`` are open. Everything else needs the token where there is one; where there is none it is open on
+a loopback address and closed on any other. Without a token a request must also name a loopback host, so that a web site
+whose name has been pointed at 127.0.0.1 (DNS rebinding) reads nothing, and no other site may embed or fetch anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from aiohttp import web
+from markupsafe import Markup
+
+from hangwatch.model.errors import PlainError
+from hangwatch.outputs.html.elements import NOTHING
+from hangwatch.outputs.html.shell import PAGE_POLICY, render_page
+from hangwatch.outputs.web.rates import Rate
+
+OPEN_PATHS = frozenset({"/metrics", "/healthz"})
+TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE")
+#: What the page to sign in is made of.
+_SIGN_IN = frozenset({"/login", "/static/style.css", "/static/icon.svg"})
+_LEAST_CHARACTERS = 16
+#: A page and all its parts are some ten requests; Prometheus asks every second at the most; a token is typed by hand.
+_REQUESTS_PER_S, _REQUESTS_AT_ONCE = 50.0, 300.0
+_SIGN_INS_PER_S, _SIGN_INS_AT_ONCE = 0.2, 10.0
+_HEADERS = {
+    "Content-Security-Policy": PAGE_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class TokenError(PlainError):
+    """A token that cannot be read or used; the message is one line with the repair."""
+
+
+def read_token(environ: Mapping[str, str] = os.environ) -> str | None:
+    """``$HANGWATCH_TOKEN``, else the content of the file ``$HANGWATCH_TOKEN_FILE``; None where neither is set.
+
+    Raises:
+        TokenError: the file cannot be read, or the token is too short to protect anything.
+    """
+    told, file = environ.get("HANGWATCH_TOKEN", ""), environ.get("HANGWATCH_TOKEN_FILE", "")
+    if not told and file:
+        try:
+            told = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not text"
+            raise TokenError(
+                f"cannot read the token in HANGWATCH_TOKEN_FILE={file}: {why}; name a readable file"
+            ) from error
+    elif not told:
+        return None
+    if len(told) < _LEAST_CHARACTERS or not told.isascii() or not told.isprintable():
+        raise TokenError(
+            f"the token has to be {_LEAST_CHARACTERS} printable ASCII characters at least; make one with: openssl rand -hex 16"
+        )
+    return told
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host's name, as it stands in a URL, is this machine's loopback."""
+    name = host.strip("[]").lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Access:
+    """Guards one server. ``host``: the address it listens on."""
+
+    def __init__(self, host: str, token: str | None) -> None:
+        self._token = token
+        self._local = is_loopback(host)
+        self._requests = Rate(_REQUESTS_PER_S, _REQUESTS_AT_ONCE)
+        self._sign_ins = Rate(_SIGN_INS_PER_S, _SIGN_INS_AT_ONCE)
+        # Not the token itself: a cookie that leaks signs nobody in elsewhere, and holds over a restart of the agent.
+        self._cookie = hmac.new((token or "").encode(), b"hangwatch page 1", hashlib.sha256).hexdigest()
+
+    def attach(self, application: web.Application) -> None:
+        """Guard all routes of the application."""
+        application.middlewares.append(self._guard)
+        application.on_response_prepare.append(_protect)
+        application.router.add_post("/login", self._sign_in)
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not self._requests.allows(request.remote or "", time.monotonic()):
+            return _say(429, "Too many requests.")
+        refused = None if request.path in OPEN_PATHS else self._refuse(request)
+        return refused if refused is not None else await handler(request)
+
+    def _refuse(self, request: web.Request) -> web.Response | None:
+        if _from_elsewhere(request):
+            return _say(403, "This request came from another site. Open the page itself.")
+        if self._token is None:
+            if not self._local:
+                return _say(403, "No token is set, so only /metrics and /healthz are served on this address. "
+                            "Start hangwatch with HANGWATCH_TOKEN or HANGWATCH_TOKEN_FILE.")  # fmt: skip
+            if not is_loopback(_host_of(request)):
+                return _say(
+                    403,
+                    "Without a token the page answers to localhost only. Set HANGWATCH_TOKEN, or open it by 127.0.0.1.",
+                )
+            return None
+        if self._allowed(request, self._token) or request.path in _SIGN_IN:
+            return None
+        return _sign_in_page(401, NOTHING)
+
+    def _allowed(self, request: web.Request, token: str) -> bool:
+        scheme, _, said = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _same(said.strip(), token):
+            return True
+        return _same(request.cookies.get(_cookie_name(request), ""), self._cookie)
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        if not self._sign_ins.allows(request.remote or "", time.monotonic()):
+            return _say(429, "Too many tries. Wait a minute.")
+        form = await request.post()
+        if self._token is None or not _same(str(form.get("token", "")), self._token):
+            return _sign_in_page(403, Markup('<p role="alert">That is not the token.</p>'))
+        answer = web.Response(status=303, headers={"Location": "./"})
+        answer.set_cookie(
+            _cookie_name(request), self._cookie, httponly=True, samesite="Lax", secure=request.secure, path="/"
+        )
+        return answer
+
+
+async def _protect(_: web.Request, answer: web.StreamResponse) -> None:
+    """What every answer bears unless its handler has said otherwise."""
+    for name, value in _HEADERS.items():
+        answer.headers.setdefault(name, value)
+
+
+def _same(said: str, wanted: str) -> bool:
+    return hmac.compare_digest(said.encode("utf-8", "replace"), wanted.encode())
+
+
+def _cookie_name(request: web.Request) -> str:
+    """One for each port: a browser keeps cookies by host alone, and a machine may have several agents."""
+    return f"hangwatch_{request.url.port or 0}"
+
+
+def _host_of(request: web.Request) -> str:
+    name = request.headers.get("Host", "")
+    return name.partition("]")[0] if name.startswith("[") else name.rpartition(":")[0] or name
+
+
+def _from_elsewhere(request: web.Request) -> bool:
+    """Whether another site's page makes this request: following a link to us is fine, embedding or fetching is not."""
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    navigates = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
+    framed = request.headers.get("Sec-Fetch-Dest") in {"iframe", "frame", "embed", "object"}
+    if site not in {"same-origin", "none"} and (framed or not navigates):
+        return True
+    origin = request.headers.get("Origin")
+    return origin is not None and origin.partition("://")[2] != request.headers.get("Host", "")
+
+
+def _say(status: int, words: str) -> web.Response:
+    return web.Response(status=status, text=words + "\n")
+
+
+def _sign_in_page(status: int, said: Markup) -> web.Response:
+    body = Markup(
+        "<section><h1>Sign in</h1>{}<form method=post action=login><label for=token>The token of this agent (HANGWATCH_TOKEN)"
+        '</label><input id=token name=token type=password autocomplete="current-password" required autofocus>'
+        " <button>Sign in</button></form></section>"
+    ).format(said)
+    page = render_page("hangwatch: sign in", body, signed_in=False)
+    return web.Response(status=status, text=page, content_type="text/html")

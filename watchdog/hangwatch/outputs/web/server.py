@@ -1,0 +1,143 @@
+"""The agent's HTTP server: ``/metrics``, ``/healthz`` and the page. May import the other outputs and aiohttp.
+
+The first two are open to whoever reaches the address, so they show nothing but numbers and names; who may see the page is
+said in ``access``. The address is loopback unless the user says otherwise.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+
+from hangwatch.model.errors import PlainError
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.web.access import Access
+from hangwatch.outputs.web.page import Page
+
+_LOOPBACK = "127.0.0.1"
+#: Nobody has reason to send more: a token is all there is to send.
+_MAX_BODY_BYTES = 1024
+_MAX_LINE_BYTES = 4096
+#: Browsers send the cookies of everything else on this host along.
+_MAX_HEADER_BYTES = 32768
+_SHUTDOWN_S = 1.0
+_LISTEN = re.compile(r"(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s]*):(?P<port>[0-9]{1,5})", re.ASCII)
+
+
+class ServerError(PlainError):
+    """An address that cannot be understood or listened on; the message is one line with the repair."""
+
+
+class RunningServer:
+    """A server that answers. ``url`` has no path and no trailing slash."""
+
+    def __init__(self, runner: web.AppRunner, url: str) -> None:
+        self._runner = runner
+        self.url = url
+
+    async def stop(self) -> None:
+        """Close the port and end open connections within a second. May be called twice."""
+        await self._runner.cleanup()
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT``, which is loopback; port 0 means any free one.
+
+    Raises:
+        ServerError: it is none of these.
+    """
+    match = _LISTEN.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise ServerError(f"--listen {text!r} is not HOST:PORT; write for example {_LOOPBACK}:9753 or [::1]:9753")
+    host = match["host"].strip("[]") or _LOOPBACK
+    if match["host"].startswith("["):
+        try:
+            ipaddress.IPv6Address(host.partition("%")[0])
+        except ValueError:
+            raise ServerError(
+                f"--listen {text!r}: {host!r} is not an IPv6 address; write for example [::1]:9753"
+            ) from None
+    return host, int(match["port"])
+
+
+async def start_server(
+    host: str,
+    port: int,
+    metrics: Metrics,
+    health: Callable[[], dict[str, object]],
+    page: Page | None = None,
+    token: str | None = None,
+) -> RunningServer:
+    """Listen on ``host`` and ``port`` (0: any free one) and answer until stopped.
+
+    ``health`` is what ``/healthz`` answers as JSON, with status 503 where its ``ok`` is False and 200 otherwise. ``token`` is
+    asked for by everything but ``/metrics`` and ``/healthz``; see ``access`` for what None means.
+
+    Raises:
+        ServerError: the address is in use, not allowed or not this machine's.
+    """
+    application = web.Application(client_max_size=_MAX_BODY_BYTES)
+    application.router.add_get("/metrics", _metrics_handler(metrics))
+    application.router.add_get("/healthz", _health_handler(health))
+    Access(host, token).attach(application)
+    if page is not None:
+        page.attach(application)
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        handle_signals=False,
+        max_line_size=_MAX_LINE_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
+        shutdown_timeout=_SHUTDOWN_S,
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except (OSError, OverflowError, UnicodeError) as error:
+        await runner.cleanup()
+        raise ServerError(_why(error, host, port)) from error
+    bound_port = int(runner.addresses[0][1])
+    return RunningServer(runner, f"http://{_url_host(host)}:{bound_port}")
+
+
+def _why(error: Exception, host: str, port: int) -> str:
+    repair = f"choose another with --listen {_LOOPBACK}:0"
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use; {repair}"
+    if number in {errno.EACCES, errno.EPERM}:
+        return f"port {port} on {host} is not allowed to this user; {repair}"
+    return f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}; {repair}"
+
+
+def _url_host(host: str) -> str:
+    """What a browser on this machine can open, also where all addresses are listened on."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.is_unspecified:
+        return _LOOPBACK if address.version == 4 else "[::1]"
+    return host if address.version == 4 else f"[{host}]"
+
+
+def _metrics_handler(metrics: Metrics) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        body, content_type = metrics.render()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return answer
+
+
+def _health_handler(health: Callable[[], dict[str, object]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        said = health()
+        status = 503 if said.get("ok") is False else 200
+        return web.Response(body=msgspec.json.encode(said), status=status, content_type="application/json")
+
+    return answer

@@ -1,0 +1,1 @@
+"""What `hangwatch diagnose` reads: bundles, dumps and logs of a job that has ended, as a capture."""

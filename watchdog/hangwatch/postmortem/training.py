@@ -1,0 +1,81 @@
+"""What a training left behind, as a capture: its logs, event files and states. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from hangwatch.analysis.training.learning import read_learning
+from hangwatch.analysis.training.runs import Told, choose_run
+from hangwatch.analysis.training.series import make_series
+from hangwatch.model.capture import Capture, Gap, Job
+from hangwatch.model.telemetry import DeepSpeedSettings, TrainingSetup
+from hangwatch.sources.training.remains import Progress, Remains, Unread, read_lone_config, read_remains
+
+_NAMED = 12
+
+
+def read_training(path: Path, job: str, progress: Progress) -> Capture | None:
+    """The capture of the newest run that ``path`` tells of; None where nothing in it tells of a logged step.
+
+    Raises OSError where ``path`` itself cannot be looked at.
+    """
+    remains: list[Remains] = []
+    gaps: list[Gap] = []
+    for one in read_remains(path, progress):
+        if isinstance(one, Unread):
+            gaps.append(Gap("file", f"{one.name}: {one.reason}"))
+        else:
+            remains.append(one)
+    remains = _last_attempts(remains)
+    if not remains:
+        return None
+    run = choose_run([told for one in remains for told in _told(one)])
+    gaps += [Gap("file", f"{name} is of another run; give it alone") for name in run.others[:_NAMED]]
+    if len(run.others) > _NAMED:
+        gaps.append(Gap("file", f"and {len(run.others) - _NAMED} more files are of other runs"))
+    setup, world_size = _setup(path, remains)
+    series = make_series(run.modified_ns, run.ledgers, {0: setup}, {})
+    fault = read_learning(series, world_size=world_size).fault
+    if fault is not None and fault.first.at_ns == run.modified_ns:
+        gaps.append(Gap("time", "the lines tell no time: that of the file's last change stands for when it began"))
+    if setup.deepspeed is None and fault is not None and fault.kind != "zero" and not fault.from_start:
+        hint = "if it was used, put its JSON file beside the log"
+        gaps.append(Gap("configuration", "nothing tells how DeepSpeed was set up, or whether it was used", hint=hint))
+    return Capture(Job(job, world_size, launcher="unknown"), run.modified_ns, (), tuple(gaps), training=series)
+
+
+def _last_attempts(remains: Iterable[Remains]) -> list[Remains]:
+    """Without the output of attempts that torchrun has followed by another one."""
+    found = list(remains)
+    last: dict[str, int] = {}
+    for one in found:
+        last[one.family] = max(one.attempt, last.get(one.family, 0))
+    return [one for one in found if one.attempt == last[one.family]]
+
+
+def _told(one: Remains) -> Iterator[Told]:
+    """A series for each rank that the file names, as a launcher's prefix does; a rank's own file is that rank's."""
+    ranks = dict.fromkeys(step.rank for step in one.steps)
+    for rank in ranks:
+        steps = tuple(step for step in one.steps if step.rank == rank)
+        yield Told(one.family or one.name, one.name, one.modified_ns, rank, steps)
+
+
+def _setup(path: Path, remains: Iterable[Remains]) -> tuple[TrainingSetup, int | None]:
+    """What DeepSpeed said of itself in a log, else the one configuration that lies there; and how many ranks there were."""
+    newest = sorted(remains, key=lambda one: one.modified_ns)
+    settings: DeepSpeedSettings | None = None
+    version: str | None = None
+    size: int | None = None
+    for one in newest:
+        size = one.local_ranks or size
+        settings = one.words.settings or settings
+        version = one.words.version or version
+        size = one.words.world_size or size
+    setup = TrainingSetup(
+        rank=0,
+        versions={"deepspeed": version} if version is not None else {},
+        deepspeed=settings or read_lone_config(path),
+    )
+    return setup, size

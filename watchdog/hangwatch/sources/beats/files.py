@@ -1,0 +1,159 @@
+"""The beats of probed ranks: files ``RUN_DIR/ranks/PID.beat``, replaced whole every half second.
+
+May import hangwatch.model, msgspec and the standard library. Read every second for every rank, so a file that has not
+changed is not decoded again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.model.beats import BEAT_VERSION, Beat
+from hangwatch.model.capture import Gap
+from hangwatch.sources.proc.files import is_zombie, read_small, read_stat
+from hangwatch.sources.redaction import redact_text
+
+_BEAT_LIMIT_BYTES = 4 << 20
+_PROBLEM_LIMIT_BYTES = 2000
+_Signature = tuple[int, int, int]
+#: A process that may have written: its pid as we know it, and its user.
+Writer = tuple[int, int]
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def parse_beat(data: bytes) -> Beat:
+    """Decode one beat file. Raises ``msgspec.MsgspecError`` for a broken one, ``ValueError`` for a newer format."""
+    version = msgspec.json.decode(data, type=_Version).version
+    if version > BEAT_VERSION:
+        raise ValueError(f"is in format {version}, and this version of hangwatch reads up to {BEAT_VERSION}")
+    return msgspec.json.decode(data, type=Beat)
+
+
+class BeatReader:
+    """Reads the beats of one run directory, again and again."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._folder = run_dir / "ranks"
+        self._seen: dict[str, tuple[_Signature, Beat | Gap]] = {}
+
+    def read(self, writers: Mapping[int, Writer] | None = None) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
+        """The last beat of every living rank, by pid, and what could not be read.
+
+        Files of processes that are gone (or whose pid is another process's by now) are left out: a rank that died is
+        known by its identity, not by what it once wrote. ``writers``: who may have written here, by the pid that they give
+        themselves; of all others nothing is read. Without it that pid is the one we know, and the folder is ours.
+        """
+        beats: dict[int, Beat] = {}
+        gaps: list[Gap] = []
+        seen: dict[str, tuple[_Signature, Beat | Gap]] = {}
+        for entry in self._entries():
+            inner = _pid_of(entry.name)
+            pid, uid = (inner, None) if writers is None or inner is None else writers.get(inner, (None, None))
+            process = None if pid is None else read_stat(pid)
+            if pid is None or process is None or not _is_plain_file(entry, uid):
+                continue
+            if entry.name.endswith(".problem"):
+                gaps.append(_read_problem(entry.path, pid))
+                continue
+            value = self._value(entry)
+            if value is None:
+                continue
+            seen[entry.name] = value
+            if isinstance(value[1], Gap):
+                gaps.append(value[1])
+            elif value[1].pid == inner and value[1].start_ticks == process.start_ticks:
+                beats[pid] = value[1]
+        self._seen = seen
+        return beats, tuple(gaps)
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        """Files the probe writes; none where no probe has made the folder yet."""
+        try:
+            with os.scandir(self._folder) as entries:
+                yield from (entry for entry in entries if entry.name.endswith((".beat", ".problem")))
+        except OSError:
+            return
+
+    def _value(self, entry: os.DirEntry[str]) -> tuple[_Signature, Beat | Gap] | None:
+        """What a beat file holds, decoded only when it has changed; None when it vanished meanwhile."""
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            return None
+        signature = (status.st_mtime_ns, status.st_size, status.st_ino)
+        known = self._seen.get(entry.name)
+        if known is not None and known[0] == signature:
+            return known
+        data = read_small(entry.path, _BEAT_LIMIT_BYTES, os.O_NOFOLLOW | os.O_NONBLOCK)
+        if data is None:
+            return signature, Gap(
+                "beat", f"{entry.name} cannot be read", hint="run the agent as the job's user or root"
+            )
+        try:
+            return signature, parse_beat(data)
+        except (msgspec.MsgspecError, ValueError) as error:
+            reason = f"{entry.name} {error}" if str(error).startswith("is in") else f"{entry.name} is broken: {error}"
+            return signature, Gap("beat", reason, hint="use the same hangwatch in the job and in the agent")
+
+
+def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:
+    """Remove what processes that are gone have left in a run directory of ours; returns how many files. Never raises.
+
+    A killed rank cannot clean up. A process of another PID namespace may write here too, under a pid that nobody has in ours: so
+    what has a beat from within ``older_than_s`` stays, and everything of that pid with it.
+    """
+    by_pid: dict[int, list[os.DirEntry[str]]] = {}
+    removed = 0
+    try:
+        with os.scandir(run_dir / "ranks") as entries:
+            for entry in entries:
+                if (pid := _pid_of(entry.name)) is not None:
+                    by_pid.setdefault(pid, []).append(entry)
+    except OSError:
+        return 0
+    oldest_s = time.time() - older_than_s
+    for pid, files in by_pid.items():
+        with contextlib.suppress(OSError):
+            if _has_ended(pid) and all(one.stat(follow_symlinks=False).st_mtime < oldest_s for one in files):
+                for one in files:
+                    os.unlink(one.path)  # noqa: PTH108  # a path of scandir's
+                    removed += 1
+    return removed
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether nobody has this pid, or a zombie that may stay for as long as its parent does."""
+    process = read_stat(pid)
+    return process is None or is_zombie(process)
+
+
+def _is_plain_file(entry: os.DirEntry[str], uid: int | None) -> bool:
+    """Whether it is a file, and no link, FIFO or the like that somebody has put there; of that user, where one is given."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and (uid is None or found.st_uid == uid)
+
+
+def _pid_of(name: str) -> int | None:
+    """The pid a file is named by."""
+    stem = name.split(".", 1)[0]
+    return int(stem) if stem.isascii() and stem.isdigit() else None
+
+
+def _read_problem(path: str, pid: int) -> Gap:
+    """What the probe could not do in a living process."""
+    text = (read_small(path, _PROBLEM_LIMIT_BYTES, os.O_NOFOLLOW | os.O_NONBLOCK) or b"").decode(errors="replace")
+    reason = redact_text(" ".join(text.split())) or "it failed and could not say why"
+    return Gap("probe", f"in process {pid}: {reason}")

@@ -1,0 +1,93 @@
+"""The beats of all probed processes of the node: of every user, and of other mount and PID namespaces.
+
+May import hangwatch.model, hangwatch.sources' own parts and the standard library. A process says in its environment where its
+beats are (``HANGWATCH_RUN_DIR``); where it has a mount namespace or a root of its own, the folder is reached through
+``/proc/PID/root``. Its pid in there is the last one of ``NSpid`` in ``/proc/PID/status`` (Linux 4.1 on).
+
+Whoever runs this may be root while the folder is somebody else's: nothing in it is followed, opened or connected to that is
+not that very process's user's own.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.model.beats import Beat
+from hangwatch.model.capture import Gap
+from hangwatch.sources.beats.files import BeatReader
+from hangwatch.sources.discovery.process_table import ProbedProcess
+from hangwatch.sources.proc.files import view_of
+
+
+class NodeBeats:
+    """Reads the beats of many run directories as if they were one. ``own``: a directory that is always read, ours."""
+
+    def __init__(self, own: Path | None = None) -> None:
+        self._own = BeatReader(own) if own is not None else None
+        self._own_folder = str(own) if own is not None else None
+        self._places: dict[tuple[str, str], _Place] = {}
+
+    def follow(self, members: Iterable[ProbedProcess]) -> None:
+        """Read from now on what these processes, and no others, write."""
+        by_place: dict[tuple[str, str], list[ProbedProcess]] = {}
+        here = view_of("self")
+        for member in members:
+            if member.view != here or member.folder != self._own_folder:
+                by_place.setdefault((member.view, member.folder), []).append(member)
+        self._places = {key: self._places.get(key) or _Place() for key in by_place}
+        for key, found in by_place.items():
+            self._places[key].update(found, foreign=key[0] != here)
+
+    def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
+        """All beats by pid, and what could not be read."""
+        beats: dict[int, Beat] = {}
+        gaps: list[Gap] = []
+        reads = [place.read() for place in self._places.values()]
+        for found, missed in (*reads, *([self._own.read()] if self._own is not None else [])):
+            beats |= found
+            gaps += missed
+        return beats, tuple(gaps)
+
+
+class _Place:
+    """One run directory as some processes see it."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._reader: BeatReader | None = None
+        self._members: Mapping[int, ProbedProcess] = {}
+
+    def update(self, members: list[ProbedProcess], *, foreign: bool) -> None:
+        """``members`` are living processes with this view of it; any of them leads there."""
+        self._members = {member.inner_pid: member for member in members}
+        ways = [Path(f"/proc/{member.pid}/root{member.folder}" if foreign else member.folder) for member in members]
+        if self._reader is None or self._folder not in ways:
+            self._folder, self._reader = ways[0], BeatReader(ways[0])
+
+    def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
+        """Beats by the pid that we know, with the sockets as we reach them."""
+        if self._reader is None or self._folder is None:
+            return {}, ()
+        found, gaps = self._reader.read({inner: (one.pid, one.uid) for inner, one in self._members.items()})
+        beats = {}
+        for pid, beat in found.items():
+            uid = self._members[beat.pid].uid
+            beats[pid] = msgspec.structs.replace(
+                beat, pid=pid, server=self._socket(beat.server, uid), control=self._socket(beat.control, uid)
+            )
+        return beats, gaps
+
+    def _socket(self, told: str | None, uid: int) -> str | None:
+        """The path at which we reach a socket of the probe's; None for anything that is not the process's own."""
+        if told is None or self._folder is None:
+            return None
+        path = self._folder / "ranks" / told.rpartition("/")[2]
+        try:
+            found = path.lstat()
+        except (OSError, ValueError):
+            return None
+        return str(path) if stat.S_ISSOCK(found.st_mode) and found.st_uid == uid else None

@@ -1,0 +1,1 @@
+"""Which processes of this node are ranks, and of which job."""

@@ -1,0 +1,97 @@
+"""From processes that were found to be ranks to the job they are. May import what ``ranks.py`` may."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.sources.discovery.process_table import KnownProcess
+from hangwatch.sources.proc.files import node_name
+
+
+class FoundJob(msgspec.Struct, frozen=True):
+    """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not told."""
+
+    job: Job
+    ranks: tuple[RankIdentity, ...]
+    master: str = ""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A process that may be a rank, with everything that decides between it and another claimant."""
+
+    process: KnownProcess
+    job_id: str
+    rank: int
+    world_size: int | None
+    local_rank: int | None
+    restart: int
+    launcher: str
+    command: str
+    initialized: bool
+    firm: bool
+    placed: bool
+    master: str = ""
+
+    @property
+    def order(self) -> tuple[int, bool, bool, bool, float, int]:
+        """The greatest of several unrelated claimants of one rank is the rank."""
+        start = self.process.start_time
+        return (self.restart, self.initialized, self.placed, self.firm, start, self.process.pid)
+
+
+def put_together(jobs: dict[str, list[Candidate]]) -> dict[str, list[Candidate]]:
+    """Parts of one job that were told different places to meet: one process started them all, and they make up one world.
+
+    A leftover port on one rank makes it a job of its own by name, and nothing else.
+    """
+    found: dict[str, list[Candidate]] = {}
+    for job_id, members in sorted(jobs.items(), key=lambda item: (-len(item[1]), item[0])):
+        whole = next((name for name, others in found.items() if _are_parts(others, members)), job_id)
+        found.setdefault(whole, []).extend(members)
+    return found
+
+
+def _are_parts(ours: list[Candidate], theirs: list[Candidate]) -> bool:
+    both = [*ours, *theirs]
+    worlds, ranks = {c.world_size for c in both}, {c.rank for c in both}
+    parents = {c.process.parent for c in both}
+    size = next(iter(worlds))
+    alike = len(worlds) == len(parents) == 1 and all(c.master for c in both)
+    return alike and size is not None and len(ranks) == len(both) <= size
+
+
+def _supervisor(process: KnownProcess) -> int | None:
+    """The process of torchrun's agent, under whatever launcher's name it runs: a program's own one is its ranks' parent."""
+    claim = process.claim
+    return (process.origin_pid or process.parent) if claim is not None and claim.elastic else None
+
+
+def _port(master: str) -> int | None:
+    port = master.rpartition(":")[2]
+    return int(port) if port.isdigit() else None
+
+
+def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
+    """The job as a value. The newest members know its size; older ones beyond it are leftovers of a larger world."""
+    node = node_name()
+    newest = max(members, key=lambda member: member.order)
+    world_size = newest.world_size
+    if world_size is None and any(not member.placed and member.launcher == "plain" for member in members):
+        world_size = max((m.world_size for m in members if m.world_size is not None), default=None)
+    ranks = tuple(
+        RankIdentity(
+            rank=m.rank,
+            pid=m.process.pid,
+            start_time=m.process.start_time,
+            node=node,
+            local_rank=m.local_rank,
+            restart=m.restart,
+            meeting_port=_port(m.master),
+            supervisor=_supervisor(m.process),
+        )
+        for m in sorted(members, key=lambda member: member.rank)
+        if world_size is None or m.rank < world_size or m.restart == newest.restart
+    )
+    job = Job(id=job_id, world_size=world_size, nodes=(node,), launcher=newest.launcher, command=newest.command)
+    return FoundJob(job, ranks, newest.master)

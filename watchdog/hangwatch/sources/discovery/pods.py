@@ -1,0 +1,57 @@
+"""Which job a pod belongs to, by the labels that Kubernetes shows to it. May import the standard library and ``sources.proc``.
+
+A volume of the downward API with ``metadata.labels`` is one line a label, ``key="value"``, the value quoted as Go does
+(Kubernetes, pkg/fieldpath FormatMap). It is looked for where Kubernetes' own documentation mounts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from hangwatch.sources.discovery.rank_environment import POD_JOB
+from hangwatch.sources.proc.files import read_whole
+
+_PLACE = "etc/podinfo/labels"
+_NAMESPACE = "var/run/secrets/kubernetes.io/serviceaccount/namespace"
+_LIMIT_BYTES = 1 << 16
+#: The labels that name a job, the surest first: Kubeflow's operators, JobSet, LeaderWorkerSet, Volcano, Ray, a plain Job.
+_LABELS = (
+    "training.kubeflow.org/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "leaderworkerset.sigs.k8s.io/name",
+    "volcano.sh/job-name",
+    "ray.io/cluster",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+)
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """The labels of a pod; lines that are none are left out."""
+    found = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition("=")
+        try:
+            said = json.loads(value) if separator else None
+        except ValueError:
+            continue
+        if isinstance(said, str):
+            found[key.strip()] = said
+    return found
+
+
+def name_job(labels: Mapping[str, str], namespace: str) -> str | None:
+    """A job's name in its cluster, ``NAMESPACE/NAME``; None where no label names one."""
+    name = next((labels[label] for label in _LABELS if labels.get(label)), None)
+    return name and (f"{namespace}/{name}" if namespace else name)
+
+
+def pod_variables(pid: int) -> dict[str, str]:
+    """What a process's pod says of its job, as a variable beside those of its environment."""
+    labels = read_whole(f"/proc/{pid}/root/{_PLACE}", _LIMIT_BYTES)
+    if not labels:
+        return {}
+    namespace = read_whole(f"/proc/{pid}/root/{_NAMESPACE}", _LIMIT_BYTES) or b""
+    name = name_job(parse_labels(labels.decode(errors="replace")), namespace.decode(errors="replace").strip())
+    return {POD_JOB: name} if name else {}

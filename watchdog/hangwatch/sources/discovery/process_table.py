@@ -1,0 +1,189 @@
+"""The processes of the node, remembered between looks, so that looking every second costs almost nothing.
+
+May import hangwatch.sources' own parts and the standard library. One listing of ``/proc`` gives pids with inode numbers;
+equal pid and inode is the same process, and only new ones are opened. What an exec may change (environment, command
+line) is read again: every time while a process is young, seldom later.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from hangwatch.sources.discovery.launchers import is_python_program, name_launcher
+from hangwatch.sources.discovery.pods import pod_variables
+from hangwatch.sources.discovery.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
+from hangwatch.sources.proc.files import (
+    Stat,
+    inner_pid,
+    is_zombie,
+    node_name,
+    read_link,
+    read_stat,
+    read_whole,
+    start_time_s,
+    view_of,
+)
+
+_YOUNG_S = 10.0
+_SETTLED_PERIOD_S = 15.0
+_UNSETTLED_PERIOD_S = 2.0
+_ENVIRON_LIMIT_BYTES = 1 << 20
+_COMMAND_LIMIT_BYTES = 1 << 17
+_MAPS_LIMIT_BYTES = 16 << 20
+
+
+class ProbedProcess(NamedTuple):
+    """A process that was started with the probe's environment. ``folder``: its run directory, as it sees it.
+
+    ``view`` names what of the file system it sees, ``inner_pid`` is its pid in its own namespace, ``uid`` its user.
+    """
+
+    pid: int
+    inner_pid: int
+    uid: int
+    view: str
+    folder: str
+
+
+@dataclass
+class KnownProcess:
+    """One process as last looked at. ``environ`` is None where it may not be read."""
+
+    pid: int
+    inode: int
+    stat: Stat
+    start_time: float
+    arguments: tuple[str, ...] = ()
+    environ: dict[str, str] | None = None
+    python: bool = False
+    launcher: str | None = None
+    claim: RankClaim | None = None
+    torch: bool = False
+    #: None until it was placed in the tree. The tree is the one of first sight: who has left it still belongs to it.
+    under_root: bool | None = None
+    #: Once seen as a descendant of a rank; it is never taken for the rank itself, also when it outlives it.
+    context: bool = False
+    #: Launcher and its command line, kept when the launcher is gone.
+    origin: tuple[str, str] | None = None
+    origin_pid: int | None = None
+    probed: ProbedProcess | None = None
+    _looked_s: float = field(default=-1e9)
+    _torch_looked_s: float = field(default=-1e9)
+
+    @property
+    def parent(self) -> int:
+        """Parent's pid when it was first seen."""
+        return self.stat.parent
+
+    def lives(self) -> bool:
+        """Whether it has not ended: in a container whose first process buries nobody, a zombie stays for as long as that does."""
+        stat = read_stat(self.pid)
+        return stat is not None and not is_zombie(stat)
+
+    def look(self, now_s: float) -> None:
+        """Read its command line and environment if they may have changed since."""
+        young = time.time() - self.start_time < _YOUNG_S
+        unsettled = self.environ is None or (self.claim is not None and not self.python)
+        period_s = 0.0 if young else _UNSETTLED_PERIOD_S if unsettled else _SETTLED_PERIOD_S + self.pid % 8
+        if now_s - self._looked_s < period_s:
+            return
+        self._looked_s = now_s
+        command = read_whole(f"/proc/{self.pid}/cmdline", _COMMAND_LIMIT_BYTES)
+        if not command:  # a zombie or a kernel thread: keep what was known
+            return
+        self.arguments = tuple(part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0"))
+        self.launcher = name_launcher(self.arguments)
+        program = read_link(f"/proc/{self.pid}/exe") or self.arguments[0]
+        self.python = is_python_program(PurePosixPath(program).name)
+        environ = read_whole(f"/proc/{self.pid}/environ", _ENVIRON_LIMIT_BYTES)
+        if environ is None:
+            return
+        self.environ = parse_environ(environ)
+        if "KUBERNETES_SERVICE_HOST" in self.environ:
+            self.environ |= pod_variables(self.pid)
+        self.claim = claim_rank(self.environ, host=node_name())
+        self.probed = self._find_probe(self.environ.get(RUN_DIR_VARIABLE, ""))
+
+    def _find_probe(self, folder: str) -> ProbedProcess | None:
+        if not self.python or not folder.startswith("/"):
+            return None
+        try:
+            uid = os.stat(f"/proc/{self.pid}").st_uid  # noqa: PTH116  # every process, every look
+        except OSError:
+            return None
+        return ProbedProcess(self.pid, inner_pid(self.pid), uid, view_of(self.pid), folder)
+
+    def maps_torch(self, now_s: float) -> bool:
+        """Whether it has loaded torch. Reading a memory map costs a millisecond, so a no is believed for a while."""
+        if not self.torch and now_s - self._torch_looked_s >= _UNSETTLED_PERIOD_S:
+            self._torch_looked_s = now_s
+            self.torch = b"/libtorch" in (read_whole(f"/proc/{self.pid}/maps", _MAPS_LIMIT_BYTES) or b"")
+        return self.torch
+
+
+class ProcessTable:
+    """All processes of the node, or those under one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, KnownProcess] = {}
+        self._root: int | None = None
+
+    def refresh(self, root: int | None, extra: frozenset[int]) -> dict[int, KnownProcess]:
+        """Processes now, by pid: all, or ``root`` with its descendants (also those that have left it since), and ``extra``.
+
+        Ancestors are all there, so that a launcher above is seen.
+        """
+        now_s = time.monotonic()
+        living: dict[int, KnownProcess] = {}
+        for pid, inode in list_processes():
+            known = self._known.get(pid)
+            if known is None or known.inode != inode:
+                stat = read_stat(pid)
+                if stat is None:
+                    continue
+                known = KnownProcess(pid, inode, stat, start_time_s(stat))
+            living[pid] = known
+        self._known = living
+        if root != self._root:
+            self._root = root
+            for known in living.values():
+                known.under_root = None
+        for known in living.values():
+            if known.under_root is None:
+                known.under_root = root is None or known.pid == root or self._is_below(known, root)
+            if known.under_root or known.pid in extra:
+                known.under_root = True
+                known.look(now_s)
+        for known in list(living.values()):
+            if known.under_root and known.claim is not None:
+                for ancestor in self.ancestors(known):
+                    ancestor.look(now_s)
+        return {pid: known for pid, known in living.items() if known.under_root}
+
+    def probed(self) -> list[ProbedProcess]:
+        """The processes at the last look that were started with the probe's environment."""
+        return [known.probed for known in self._known.values() if known.under_root and known.probed is not None]
+
+    def _is_below(self, process: KnownProcess, root: int) -> bool:
+        """Whether an ancestor is the root or was below it."""
+        return any(ancestor.pid == root or ancestor.under_root for ancestor in self.ancestors(process))
+
+    def ancestors(self, process: KnownProcess) -> Iterator[KnownProcess]:
+        """Parent, grandparent and so on, as far as they live. A parent younger than its child is another's pid."""
+        child = process
+        while (parent := self._known.get(child.parent)) is not None and parent.pid != child.pid:
+            if parent.stat.start_ticks > child.stat.start_ticks:
+                return
+            yield parent
+            child = parent
+
+
+def list_processes() -> list[tuple[int, int]]:
+    """Pids and their inode numbers in ``/proc``."""
+    with os.scandir("/proc") as entries:
+        return [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdigit()]

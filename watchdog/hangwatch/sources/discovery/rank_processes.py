@@ -1,0 +1,98 @@
+"""A rank's process as the sources of its node need it: what its environment says of NCCL and GPUs, and its own pid.
+
+May import hangwatch.model, its own parts and the standard library. All from ``/proc``, without touching the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from hangwatch.model.capture import RankIdentity
+from hangwatch.sources.discovery.rank_environment import pick_variables
+from hangwatch.sources.proc.files import is_same_start, read_small, read_stat, read_whole
+
+#: Variables of NCCL 2.30 (``src/ras``), of torch 2.4 to 2.13 (``ProcessGroupNCCL.hpp``, ``FlightRecorder.cpp``,
+#: ``elastic/control_plane.py``) and of the CUDA runtime.
+_NAMES = frozenset(
+    {
+        "NCCL_RAS_ADDR", "NCCL_RAS_ENABLE",
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
+        "TORCH_FR_DUMP_DYNAMIC_FILE_NAME", "TORCH_NCCL_DUMP_ON_TIMEOUT", "XDG_CACHE_HOME", "HOME",
+        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LOCAL_RANK",
+    }
+)  # fmt: skip
+_ENVIRON_LIMIT_BYTES = 4 << 20
+_LONGEST_VALUE = 4096
+_MAPS_LIMIT_BYTES = 8 << 20
+#: The inode of the first pid namespace (``PROC_PID_INIT_INO`` of include/linux/proc_ns.h).
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+
+
+class RankProcess(msgspec.Struct, frozen=True):
+    """One rank of this node. ``namespace_pid`` is the pid it has for itself (in a container another than ours).
+
+    ``variables`` are the few named above, by its environment at its start; ``uid`` is who it runs as.
+    """
+
+    identity: RankIdentity
+    namespace_pid: int
+    variables: Mapping[str, str]
+    uid: int | None = None
+    alive: bool = True
+
+    @property
+    def rank(self) -> int:
+        """The global rank."""
+        return self.identity.rank
+
+    @property
+    def pid(self) -> int:
+        """The process id as we see it."""
+        return self.identity.pid
+
+
+def read_rank_process(identity: RankIdentity) -> RankProcess:
+    """What ``/proc`` says now; of a process that is gone, its identity alone."""
+    pid = identity.pid
+    stat = read_stat(pid)
+    if stat is None or not is_same_start(stat, identity.start_time) or stat.state in {"Z", "X"}:
+        return RankProcess(identity, pid, {}, alive=False)
+    environ = read_whole(f"/proc/{pid}/environ", _ENVIRON_LIMIT_BYTES) or b""
+    status = read_small(f"/proc/{pid}/status", 8192) or b""
+    inner, uid = parse_namespace_pid(status), parse_uid(status)
+    return RankProcess(identity, inner or pid, pick_variables(environ, _NAMES, _LONGEST_VALUE), uid)
+
+
+def parse_uid(status: bytes) -> int | None:
+    """The effective user of ``/proc/PID/status``, who owns what the process writes."""
+    for line in status.splitlines():
+        if line.startswith(b"Uid:"):
+            fields = line.split()
+            return int(fields[2]) if len(fields) > 2 and fields[2].isdigit() else None
+    return None
+
+
+def parse_namespace_pid(status: bytes) -> int | None:
+    """The pid in the innermost namespace: the last of ``NSpid`` of ``/proc/PID/status`` (proc(5), Linux 4.1 on)."""
+    for line in status.splitlines():
+        if line.startswith(b"NSpid:"):
+            last = line.split()[-1]
+            return int(last) if last.isdigit() else None
+    return None
+
+
+def uses_nccl(pid: int) -> bool:
+    """Whether the process has NCCL (some builds of torch have it inside) *and* a GPU open: the library alone is always there."""
+    maps = read_whole(f"/proc/{pid}/maps", _MAPS_LIMIT_BYTES) or b""
+    return b"/dev/nvidia" in maps and (b"libnccl" in maps or b"libtorch_cuda" in maps)
+
+
+def in_first_pid_namespace() -> bool:
+    """Whether our pids are the kernel's own, which are those that its log names."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE  # noqa: PTH116 - one number of a path of /proc
+    except OSError:
+        return False

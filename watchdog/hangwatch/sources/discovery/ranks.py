@@ -1,0 +1,258 @@
+"""Which processes of this node are ranks, and of which job.
+
+May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. The environment of a process
+decides; its beat, where the rank is probed, knows better. Children inherit ``RANK``, so a rank is the topmost Python
+process of its rank that is no launcher, and everything below it is its context.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from hangwatch.model.beats import Beat
+from hangwatch.model.capture import Gap
+from hangwatch.sources.discovery.found_jobs import Candidate, FoundJob, make_job, put_together
+from hangwatch.sources.discovery.launchers import HANGWATCH
+from hangwatch.sources.discovery.process_table import KnownProcess, ProbedProcess, ProcessTable
+from hangwatch.sources.discovery.rank_environment import claim_rank
+from hangwatch.sources.discovery.spawned import find_spawned
+from hangwatch.sources.proc.files import node_name
+from hangwatch.sources.redaction import redact_command
+
+_NO_BEATS: Mapping[int, Beat] = MappingProxyType({})
+_SPAWN_PERIOD_S = 5.0
+_PROBE_HINT = 'start the job with "hangwatch run -- ...", or with the environment of "hangwatch env"'
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """All jobs of this node, in order of id, and what could not be seen."""
+
+    jobs: tuple[FoundJob, ...]
+    gaps: tuple[Gap, ...]
+
+
+class RankFinder:
+    """Finds ranks again and again, every second, remembering the processes it has seen.
+
+    ``job``: the name of jobs that their environment does not name; then there can be one of these at a time.
+    """
+
+    def __init__(self, job: str | None = None) -> None:
+        self._job = job
+        self._table = ProcessTable()
+        self._spawned: dict[tuple[int, int], int] = {}
+        self._spawn_looked_s = -1e9
+
+    def find(self, root: int | None = None, beats: Mapping[int, Beat] = _NO_BEATS) -> Discovery:
+        """The jobs and ranks of the node now, or of the process ``root`` and its descendants.
+
+        ``beats`` by pid: a probed rank is found also where its environment says nothing (``mp.spawn``).
+        """
+        processes = self._table.refresh(root, frozenset(beats))
+        candidates = [c for p in processes.values() if (c := self._candidate(p, beats.get(p.pid))) is not None]
+        chosen = self._choose(candidates)
+        spawned = self._find_spawned(processes, chosen)
+        jobs: dict[str, list[Candidate]] = {}
+        for candidate in [*chosen, *spawned]:
+            jobs.setdefault(candidate.job_id, []).append(candidate)
+        # A zombie among the living is a rank that was lost; a job of zombies alone is over.
+        jobs = {job_id: members for job_id, members in jobs.items() if any(m.process.lives() for m in members)}
+        if root is not None:
+            jobs = put_together(jobs)
+        found = tuple(make_job(job_id, members) for job_id, members in sorted(jobs.items()))
+        return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
+
+    def probed(self) -> list[ProbedProcess]:
+        """The processes at the last look that were started with the probe's environment."""
+        return self._table.probed()
+
+    def _candidate(self, process: KnownProcess, beat: Beat | None) -> Candidate | None:
+        """The process as a possible rank; None for one that cannot be."""
+        if beat is not None and (beat.rank is None or beat.start_ticks != process.stat.start_ticks):
+            beat = None
+        if process.pid == os.getpid() or process.launcher is not None:
+            return None
+        if process.context and not (beat is not None and beat.initialized):
+            return None
+        if beat is None and (process.claim is None or not process.python):
+            return None
+        launcher, command, launched_by = self._origin(process)
+        claim = process.claim
+        if claim is not None and launched_by is not None:
+            inherited = (launched_by.environ or {}).get("RANK")
+            if launcher in {"mpirun", "srun"} and inherited is not None:
+                claim = claim_rank(process.environ or {}, inherited, host=node_name())
+            elif claim.by == "env" and claim.local_rank is None and inherited == str(claim.rank) and beat is None:
+                return None  # a helper of the launcher, with the RANK of the pod around both
+        placed = launcher != "plain" or (claim is not None and claim.local_rank is not None)
+        firm = beat is not None or process.maps_torch(time.monotonic())
+        if not firm and (claim is None or claim.by != "env" or not placed):
+            return None
+        initialized = beat is not None and beat.initialized
+        rank = claim.rank if claim else None
+        if beat is not None and (initialized or rank is None):
+            rank = beat.rank
+        if rank is None:
+            return None
+        alone = claim is None and beat is not None and beat.world_size == 1
+        named = claim.job_id if claim else f"pid-{process.pid}" if alone else None
+        return Candidate(
+            process=process,
+            job_id=named or self._job or f"pid-{launched_by.pid if launched_by else process.parent}",
+            rank=rank,
+            world_size=(beat.world_size if beat else None) or (claim.world_size if claim else None),
+            local_rank=claim.local_rank if claim else beat.local_rank if beat else None,
+            restart=claim.restart if claim else 0,
+            launcher=launcher if launcher != "plain" or claim is None or claim.by == "env" else claim.by,
+            command=command,
+            initialized=initialized,
+            firm=firm,
+            placed=placed,
+            master=claim.master if claim is not None else "",
+        )
+
+    def _origin(self, process: KnownProcess) -> tuple[str, str, KnownProcess | None]:
+        """The launcher, its command line, and the nearest launching process if it lives still."""
+        nearest: KnownProcess | None = None
+        top: KnownProcess | None = None
+        for ancestor in self._table.ancestors(process):
+            ancestor_launcher = ancestor.launcher
+            if ancestor_launcher in {None, HANGWATCH}:
+                continue
+            if nearest is None:
+                nearest = ancestor
+            if ancestor_launcher == nearest.launcher:
+                top = ancestor
+        if nearest is not None and top is not None:
+            if process.origin is None or process.origin_pid != top.pid:
+                process.origin = (nearest.launcher or "plain", redact_command(top.arguments))
+                process.origin_pid = top.pid
+        elif process.origin is None:
+            process.origin = self._plain_origin(process)
+        return (*process.origin, nearest)
+
+    def _plain_origin(self, process: KnownProcess) -> tuple[str, str]:
+        """Where no launcher is above: the parent's command where it is Python (``mp.spawn``), else its own."""
+        parent = next(self._table.ancestors(process), None)
+        spawned = any(argument == "--multiprocessing-fork" for argument in process.arguments)
+        above = parent if parent is not None and parent.python and parent.launcher is None and spawned else process
+        elastic = process.claim is not None and process.claim.elastic
+        if elastic and parent is not None and parent.python and parent.arguments:
+            return "torchrun", redact_command(parent.arguments)
+        return ("torchrun" if elastic else "plain"), redact_command(above.arguments)
+
+    def _choose(self, candidates: list[Candidate]) -> list[Candidate]:
+        """One candidate a rank: the topmost of a family, the likelier or newer of strangers."""
+        by_pid = {candidate.process.pid: candidate for candidate in candidates}
+        above: dict[int, list[Candidate]] = {}
+        starters: set[int] = set()
+        for candidate in candidates:
+            ancestors = [by_pid[a.pid] for a in self._table.ancestors(candidate.process) if a.pid in by_pid]
+            above[candidate.process.pid] = ancestors
+            # A process that started ranks of its own is their launcher, whatever the pod around it says.
+            starters.update(a.process.pid for a in ancestors if not a.initialized and _is_started_by(candidate, a))
+        best: dict[tuple[str, int], Candidate] = {}
+        for candidate in candidates:
+            pid = candidate.process.pid
+            if pid in starters:
+                continue
+            family = [
+                ancestor
+                for ancestor in above[pid]
+                if ancestor.process.pid not in starters
+                and (ancestor.job_id, ancestor.rank, ancestor.restart) == _key(candidate)
+                and (ancestor.firm or not candidate.firm)
+            ]
+            if family and not candidate.initialized:
+                candidate.process.context = any(ancestor.firm for ancestor in family)
+                continue
+            rival = best.get((candidate.job_id, candidate.rank))
+            if rival is None or self._is_likelier(candidate, rival):
+                best[candidate.job_id, candidate.rank] = candidate
+        return list(best.values())
+
+    def _is_likelier(self, candidate: Candidate, rival: Candidate) -> bool:
+        """Whether a candidate is the rank rather than a rival. A wrapper gives way to what it runs."""
+        if any(ancestor.pid == rival.process.pid for ancestor in self._table.ancestors(candidate.process)):
+            return candidate.initialized or (candidate.firm and not rival.firm)
+        return candidate.order > rival.order
+
+    def _find_spawned(self, processes: Mapping[int, KnownProcess], chosen: Iterable[Candidate]) -> list[Candidate]:
+        """Ranks nobody named, among processes that have nothing to do with those already found."""
+        taken = {candidate.process.pid for candidate in chosen}
+        now_s = time.monotonic()
+        if now_s - self._spawn_looked_s >= _SPAWN_PERIOD_S or not self._spawned:
+            self._spawn_looked_s = now_s
+            free = [
+                process
+                for process in processes.values()
+                if process.python
+                and process.pid not in taken
+                and not any(ancestor.pid in taken for ancestor in self._table.ancestors(process))
+                and (parent := processes.get(process.parent)) is not None
+                and parent.python
+                and parent.launcher is None
+            ]
+            self._spawned = {
+                (member.pid, member.inode): rank
+                for members in find_spawned(free, now_s)
+                for rank, member in enumerate(members)
+            }
+        found = []
+        for (pid, inode), rank in self._spawned.items():
+            process = processes.get(pid)
+            if process is None or process.inode != inode or pid in taken:
+                continue
+            launcher, command, _ = self._origin(process)
+            found.append(
+                Candidate(process, f"pid-{process.parent}", rank, None, None, 0, launcher, command, False, True, False)
+            )
+        return found
+
+    def _unreadable(self, processes: Mapping[int, KnownProcess]) -> tuple[Gap, ...]:
+        """Children of a launcher whose environment may not be read: ranks that are not seen."""
+        hidden = [
+            process.pid
+            for process in processes.values()
+            if process.arguments
+            and process.environ is None
+            and process.launcher is None
+            and (parent := processes.get(process.parent)) is not None
+            and parent.launcher not in {None, HANGWATCH}
+        ]
+        if not hidden:
+            return ()
+        pids = ", ".join(map(str, hidden[:8]))
+        reason = f"the environment of {len(hidden)} process(es) under a launcher may not be read (pid {pids})"
+        return (Gap("discovery", reason, hint="run the agent as the job's user or as root"),)
+
+
+def find_ranks(root: int | None = None, beats: Mapping[int, Beat] = _NO_BEATS) -> Discovery:
+    """Look once; see ``RankFinder`` for doing so every second."""
+    return RankFinder().find(root, beats)
+
+
+def _key(candidate: Candidate) -> tuple[str, int, int]:
+    """What a family shares."""
+    return (candidate.job_id, candidate.rank, candidate.restart)
+
+
+def _is_started_by(candidate: Candidate, ancestor: Candidate) -> bool:
+    """Whether the candidate is a rank the ancestor started, rather than a child with the ancestor's own rank."""
+    if candidate.initialized and candidate.process.pid != ancestor.process.pid:
+        return (candidate.job_id, candidate.rank) != (ancestor.job_id, ancestor.rank) or not ancestor.firm
+    return candidate.local_rank is not None and ancestor.local_rank is None and _key(candidate) != _key(ancestor)
+
+
+def _spawn_gaps(spawned: Iterable[Candidate]) -> tuple[Gap, ...]:
+    """Says that ranks were inferred."""
+    pids = ", ".join(str(candidate.process.pid) for candidate in spawned)
+    if not pids:
+        return ()
+    reason = f"no environment names the ranks of processes {pids}: they are numbered in the order they were started"
+    return (Gap("discovery", reason, hint=_PROBE_HINT),)

@@ -1,0 +1,52 @@
+"""Ranks that no environment names: processes of one ``torch.multiprocessing.spawn`` without the probe.
+
+May import hangwatch.sources' own parts and the standard library. A spawned rank is told from a DataLoader worker by its
+sockets: the ranks of a job all hold a connection of their own to one store, and the first of them listens there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hangwatch.sources.discovery.process_table import KnownProcess
+from hangwatch.sources.proc.sockets import TcpSocket, read_socket_inodes, read_tcp_sockets
+
+
+def find_spawned(processes: Iterable[KnownProcess], now_s: float) -> list[list[KnownProcess]]:
+    """Sets of siblings that are the ranks of one job, each in order of rank. Only where that is beyond doubt."""
+    siblings: dict[tuple[int, tuple[str, ...]], list[KnownProcess]] = {}
+    for process in processes:
+        if process.python and process.claim is None and process.launcher is None and not process.context:
+            siblings.setdefault((process.parent, _shape(process.arguments)), []).append(process)
+    found = []
+    for members in siblings.values():
+        if len(members) < 2 or not all(member.maps_torch(now_s) for member in members):
+            continue
+        ordered = sorted(members, key=lambda member: (member.stat.start_ticks, member.pid))
+        if _meet_at_first(ordered):
+            found.append(ordered)
+    return found
+
+
+def _shape(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """A command line without the numbers multiprocessing puts into it."""
+    if any("multiprocessing.spawn import spawn_main" in argument for argument in arguments):
+        return ("spawn_main",)
+    return arguments
+
+
+def _meet_at_first(ordered: Sequence[KnownProcess]) -> bool:
+    """Whether all hold their own connection to one port, and the one started first listens on it.
+
+    ``mp.spawn`` starts rank 0 first, and rank 0 hosts the store: where the two disagree, the order proves nothing.
+    """
+    table: dict[int, TcpSocket] = {entry.inode: entry for entry in read_tcp_sockets(ordered[0].pid)}
+    held = [read_socket_inodes(member.pid) for member in ordered]
+    if any(held[i] & held[j] for i in range(len(held)) for j in range(i)):
+        return False  # inherited by fork: workers of one parent, not ranks
+    listening = {table[inode].local_port for inode in held[0] if inode in table and table[inode].listening}
+    common: set[int] | None = None
+    for inodes in held:
+        remote = {table[inode].remote_port for inode in inodes if inode in table and table[inode].established}
+        common = remote if common is None else common & remote
+    return bool(listening & (common or set()))

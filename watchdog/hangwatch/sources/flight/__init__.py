@@ -1,0 +1,1 @@
+"""The flight recorder of torch: asked for, read, and normalised to operations."""

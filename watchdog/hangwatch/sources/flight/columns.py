@@ -1,0 +1,264 @@
+"""All entries of a dump at once, as columns: the way in for dumps of any size. Pure.
+
+May import hangwatch.model, hangwatch.analysis' lanes and hangwatch.sources' own parts. A job calls the same few operations again
+and again: what does not change from call to call is parsed once a kind (``flight_entries``), the rest a column at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import itemgetter
+from typing import cast
+
+from hangwatch.analysis.operations.histories import condense, make_ledger
+from hangwatch.model.collectives import Group, Ledger, Operation
+from hangwatch.sources.flight.coalescing import COALESCED, settle_batches
+from hangwatch.sources.flight.entries import (
+    FRAMES_LIMIT,
+    TAKES_ALL,
+    WITH_EVENTS,
+    EntryFormatError,
+    EntryParser,
+    parse_number,
+)
+from hangwatch.sources.flight.groups import GroupTable
+
+_Entries = Sequence[Mapping[object, object]]
+_Row = tuple[object, ...]
+_Numbers = Sequence[int | None]
+_KIND = (
+    "pg_id", "process_group", "profiling_name", "timeout_ms", "is_p2p", "input_dtypes", "output_dtypes", "input_sizes",
+    "output_sizes", "frames",
+)  # fmt: skip
+_TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+_CALL = (*_TIMES, "record_id", "collective_seq_id", "p2p_seq_id", "state", "retired", "id", "seq_id")
+_STATES = {"started": 1, "completed": 3}
+#: How many of a group's last completions are kept: clocks are told apart by them.
+_COMPLETIONS = 24
+#: What has more parts than this is known by its identity: hostile input may refer to it a million times.
+_PLAIN_LIMIT = 128
+_TEXT_LIMIT = 4096
+_BITS = 1 << 63
+
+
+@dataclass
+class Entries:
+    """The entries of one dump. ``groups``: by ``pg_id``; ``mixed``: names of the groups that count more than collectives.
+
+    ``newest_ns``: the last moment that an entry bears: that it was enqueued, found started or found completed.
+    ``ended_ns``: when each operation was found completed, 0 where it has not been; empty where entries were not in order.
+    """
+
+    ledger: Ledger
+    dropped: int
+    groups: dict[int, Group]
+    mixed: frozenset[str]
+    newest_ns: int | None
+    ended_ns: Sequence[int]
+
+    def completions(self) -> tuple[tuple[str, int, int], ...]:
+        """When the last collectives that take every member were found completed: group's key, number, time."""
+        found = []
+        for lane in self.ledger.lanes if len(self.ended_ns) == len(self.ledger) else ():
+            last = lane.segments[-1]
+            places = memoryview(last.places).cast("I")[-_COMPLETIONS:]
+            kinds = memoryview(self.ledger.kind).cast("I")
+            for seq, place in enumerate(places, last.stop - len(places)):
+                if self.ended_ns[place] > 0 and self.ledger.kinds[kinds[place]].op in TAKES_ALL:
+                    found.append((lane.group.key, seq, self.ended_ns[place]))
+        return tuple(found)
+
+    def settle(self, completed: Mapping[str, int]) -> Ledger:
+        """The operations with what was launched as one settled (see ``flight_coalescing``)."""
+        return condense(settle_batches(tuple(self.ledger), completed)) if _has_batches(self.ledger) else self.ledger
+
+
+def parse_entries(entries: Sequence[object], groups: GroupTable) -> Entries:
+    """All entries, in order of record id; those that cannot be used are left out and counted."""
+    mappings = [entry for entry in entries if isinstance(entry, dict)]
+    rows, names = _rows(mappings)
+    width = sum(name in _KIND for name in names)
+    kinds = _Kinds(EntryParser(groups), names[:width])
+    numbers = kinds.find_all(mappings, [row[:width] for row in rows])
+    kind = [number for number in numbers if number is not None]
+    if len(kind) < len(rows):
+        rows = [row for row, number in zip(rows, numbers, strict=True) if number is not None]
+    columns = dict.fromkeys(_CALL, (None,) * len(rows)) | dict(zip(names, zip(*rows, strict=True), strict=False))
+    p2p = [one.p2p for one in kinds.known]
+    created, began, ended = (_times(columns[name]) for name in _TIMES)
+    older = columns["seq_id"]
+    seqs, to_point = _numbers(columns["collective_seq_id"], older), _numbers(columns["p2p_seq_id"])
+    if True in p2p:
+        sent = _numbers(columns["p2p_seq_id"], older) if None in to_point else to_point
+        seqs = [there if p2p[k] else here for k, here, there in zip(kind, seqs, sent, strict=True)]
+    states = _states(columns["state"])
+    for at, state in enumerate(states):
+        if state != _STATES["completed"]:
+            if columns["retired"][at] is True and kinds.known[kind[at]].backend not in WITH_EVENTS:
+                states[at] = _STATES["completed"]
+            elif began[at] > 0:
+                states[at] = _STATES["started"]
+    records = _numbers(columns["record_id"], columns["id"])
+    ledger = make_ledger(kinds.known, kind, records, seqs, created, states)
+    counted = {k for k, number in zip(kind, to_point, strict=True) if number} if any(to_point) else set()
+    mixed = frozenset(one.group.name for k, one in enumerate(kinds.known) if one.p2p or k in counted)
+    newest = max((max(times, default=0) for times in (created, began, ended)), default=0)
+    ordered = isinstance(records, array) and records.tobytes() == ledger.records
+    return Entries(
+        ledger,
+        len(entries) - len(ledger),
+        kinds.groups,
+        mixed,
+        newest if newest > 0 else None,
+        ended if ordered else (),
+    )
+
+
+def _rows(entries: _Entries) -> tuple[list[_Row], list[str]]:
+    """The fields of each entry in one go, because entries lie far apart in memory; with the names of those there are."""
+    names = [name for name in (*_KIND, *_CALL) if entries and name in entries[0]]
+    if len(names) > 1:
+        with contextlib.suppress(KeyError):
+            return list(map(itemgetter(*names), entries)), names
+    names = [*_KIND, *_CALL]
+    return [tuple(entry.get(name) for name in names) for entry in entries], names
+
+
+class _Met:
+    """A kind of entries that was met: its fields, its number, and the two kinds that came after it last."""
+
+    __slots__ = ("number", "other", "row", "then")
+
+    def __init__(self, row: _Row | None, number: int | None) -> None:
+        self.row = row
+        self.number = number
+        self.then = self.other = self
+
+
+class _Kinds:
+    """The kinds of operations met so far; each was parsed once. ``names`` are those of a row's fields."""
+
+    def __init__(self, parser: EntryParser, names: Sequence[str]) -> None:
+        self.parser = parser
+        self.known: list[Operation] = []
+        self.groups: dict[int, Group] = {}
+        self._frames = names.index("frames") if "frames" in names else None
+        self._seen: dict[object, _Met] = {}
+        self._plain: set[int] = set()
+        self._alike: dict[object, int] = {}
+
+    def find_all(self, entries: _Entries, rows: Iterable[_Row]) -> list[int | None]:
+        """The number of each entry's kind; None where it cannot be used.
+
+        A program calls in the order of the step before, so the kinds that followed the last times are compared first.
+        """
+        found: list[int | None] = []
+        last = _Met(None, None)
+        for entry, row in zip(entries, rows, strict=True):
+            then = last.then
+            if then.row != row:
+                last.then, last.other = last.other, then  # an inner loop goes on mostly, and ends now and then
+                if last.then.row != row:
+                    last.then = self._find(entry, row)
+                then = last.then
+            last = then
+            found.append(then.number)
+        return found
+
+    def _find(self, entry: Mapping[object, object], row: _Row) -> _Met:
+        values, frames = (row, None) if self._frames is None else (row[: self._frames], row[self._frames])
+        plain = self._is_plain(values, frames)
+        # What is the same for entries of one kind: their values where those are plain, else the very objects.
+        key: object = marshal.dumps(cast("tuple[int, ...]", values), 2) if plain else tuple(map(id, values))
+        if frames:
+            sites = frames[:FRAMES_LIMIT] if isinstance(frames, (list, tuple)) else (frames,)
+            key = (key, *map(id, sites))
+        met = self._seen.get(key)
+        if met is None:
+            met = self._seen[key] = _Met(row if plain else None, self._parse(entry))
+        return met
+
+    def _is_plain(self, values: _Row, frames: object) -> bool:
+        """Whether comparing anything with these costs next to nothing: they are few, short and no deeper than usual."""
+        if frames is not None and not (isinstance(frames, (list, tuple)) and len(frames) <= FRAMES_LIMIT):
+            return False
+        for frame in frames or ():
+            if id(frame) not in self._plain:
+                if not isinstance(frame, dict) or _weigh(tuple(frame.values()), 1) > _PLAIN_LIMIT:
+                    return False
+                self._plain.add(id(frame))
+        return _weigh(values, 3) <= _PLAIN_LIMIT
+
+    def _parse(self, entry: Mapping[object, object]) -> int | None:
+        try:
+            pg_id, kind = self.parser.parse_kind(entry)
+        except EntryFormatError:
+            return None
+        if pg_id is not None:
+            self.groups[pg_id] = kind.group
+        # Not every writer shares the frames of a call site between entries; the parser does.
+        place = tuple(map(id, kind.frames or ()))
+        tensors = (kind.input_sizes, kind.output_sizes, kind.input_dtypes, kind.output_dtypes)
+        alike = (kind.group.key, kind.op, kind.p2p, kind.peer, kind.backend, kind.timeout_ms, place, tensors)
+        number = self._alike.setdefault(alike, len(self.known))
+        if number == len(self.known):
+            self.known.append(kind)
+        return number
+
+
+def _weigh(value: object, depth: int) -> int:
+    """How many short texts and small numbers these are, in lists so deep at most; more than the limit for anything else."""
+    if isinstance(value, str):
+        return 1 if len(value) <= _TEXT_LIMIT else _PLAIN_LIMIT + 1
+    if value is None or isinstance(value, int):
+        return 1 if value is None or -_BITS < value < _BITS else _PLAIN_LIMIT + 1
+    if depth == 0 or not isinstance(value, (list, tuple)) or len(value) > _PLAIN_LIMIT:
+        return _PLAIN_LIMIT + 1
+    total = 0
+    for item in value:
+        total += _weigh(item, depth - 1)
+        if total > _PLAIN_LIMIT:
+            break
+    return total
+
+
+def _numbers(column: Sequence[object], older: Sequence[object] = ()) -> _Numbers:
+    """A field of all entries, None where it is no whole number; ``older``: what it was called before."""
+    try:
+        return array("q", cast("Sequence[int]", column))
+    except (TypeError, OverflowError):
+        found = [parse_number(value) for value in column]
+    if older and None in found:
+        return [parse_number(old) if number is None else number for number, old in zip(found, older, strict=True)]
+    return found
+
+
+def _times(column: Sequence[object]) -> Sequence[int]:
+    """Moments, 0 where there is none."""
+    try:
+        return array("q", [value or 0 for value in cast("Sequence[int | None]", column)])
+    except (TypeError, OverflowError):
+        return [parse_number(value) or 0 for value in column]
+
+
+def _states(column: Sequence[object]) -> bytearray:
+    try:
+        return bytearray(map(_STATES.get, cast("Sequence[str]", column), repeat(0)))
+    except TypeError:  # a state that is a list
+        return bytearray(_STATES.get(state, 0) if isinstance(state, str) else 0 for state in column)
+
+
+def _has_batches(ledger: Ledger) -> bool:
+    """Whether several entries have one number, or an entry stands for a launch."""
+    if any(kind.op == COALESCED for kind in ledger.kinds):
+        return True
+    slots = [(kind.group.name, kind.p2p) for kind in ledger.kinds]
+    numbers = {slot: n for n, slot in enumerate(dict.fromkeys(slots))}
+    own = [numbers[slot] for slot in slots]
+    seqs = memoryview(ledger.seqs).cast("q")
+    return len(set(zip([own[k] for k in memoryview(ledger.kind).cast("I")], seqs, strict=True))) < len(ledger)

@@ -1,0 +1,210 @@
+"""How a rank's flight recorder is asked: the probe's control socket, and torch's own worker server.
+
+May import hangwatch.model, msgspec and the standard library. Control socket (``hangwatch/probe``): a stream on a unix
+socket; the line ``flight`` or ``flight BACKEND`` is answered with a pickle until EOF, and after any line a beat is written.
+Worker server (torch 2.4 on, ``_WorkerServer``): HTTP/1.1 on a unix socket, ``POST /handler/fr_trace_json``; it runs
+without the GIL. ``dump_traceback`` there takes the GIL and blocks: it is never asked. NCCL has a recorder of its own with
+handlers of its own (``NCCLUtils.cpp``, later ``FlightRecorder.cpp``): ``dump_nccl_trace_pickle`` from 2.4 on,
+``dump_nccl_trace_json`` since 2.5 (2.4 answers 404). Both take ``includestacktraces`` and the like; the pickle without call
+sites needs no GIL either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import time
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+
+import msgspec
+
+from hangwatch.model.beats import Beat
+from hangwatch.sources.flight.pickles import MAX_PICKLE_BYTES, FlightFormatError, load_pickle
+
+_CHUNK_BYTES = 1 << 20
+#: By backend, the handlers to be asked, one after the other where there is none of the name.
+_HANDLERS = {"nccl": ("dump_nccl_trace_json", "dump_nccl_trace_pickle?includestacktraces=false")}
+_ANY_BACKEND = ("fr_trace_json",)
+#: With what a pickle begins (protocol 2 and up), and no JSON.
+_PICKLE_MARK = b"\x80"
+_NO_HANDLER = re.compile(rb"HTTP/1\.\d 404\b")
+_PATH_LIMIT_BYTES = 107  # sun_path holds 108 with its closing NUL
+
+
+class RawDump(msgspec.Struct, frozen=True):
+    """A dump as it came: ``form`` is pickle (the probe's, with call sites) or json (torch's server's, without them; torch 2.4
+    has a pickle for it). ``at_ns``: the wall clock when it had arrived."""
+
+    form: str
+    data: bytes
+    at_ns: int
+
+    def decode(self) -> dict[str, object]:
+        """The dump as plain data. Raises ``FlightFormatError``."""
+        if self.form == "json" and not self.data.startswith(_PICKLE_MARK):
+            try:
+                return msgspec.json.decode(self.data, type=dict[str, object])
+            except msgspec.MsgspecError as error:
+                raise FlightFormatError(f"the worker server's answer cannot be read: {error}") from None
+        loaded = load_pickle(self.data)
+        if not isinstance(loaded, dict):
+            raise FlightFormatError("the answer is no dump")
+        return loaded
+
+
+async def fetch_dump(
+    beat: Beat, timeout_s: float, *, backend: str = "", call_sites: bool = True
+) -> tuple[tuple[RawDump, ...], tuple[str, ...]]:
+    """Dumps that arrived in time, the better one first, and why others did not.
+
+    ``backend`` (gloo or nccl) says which of a rank's two recorders is asked; without it, the one in use. With
+    ``call_sites`` both ways are asked at once, and the wait ends as soon as the pickle is there; without, the pickle is
+    asked only where there is no worker server.
+    """
+    ways: list[tuple[str, Coroutine[None, None, bytes]]] = []
+    if beat.control is not None and (call_sites or beat.server is None):
+        ways.append(("pickle", _ask(beat.control, f"flight {backend}".encode().strip() + b"\n")))
+    if beat.server is not None:
+        ways.append(("json", _ask_worker_server(beat.server, _HANDLERS.get(backend, _ANY_BACKEND))))
+    tasks = [asyncio.create_task(_collect(form, answer)) for form, answer in ways]
+    try:
+        deadline = time.monotonic() + timeout_s
+        for task in tasks:  # the pickle first, where there is one
+            await asyncio.wait([task], timeout=max(0.0, deadline - time.monotonic()))
+            if task.done() and isinstance(task.result(), RawDump):
+                break
+        results = [
+            task.result() if task.done() else _late(form, timeout_s)
+            for task, (form, _) in zip(tasks, ways, strict=True)
+        ]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    dumps = tuple(result for result in results if isinstance(result, RawDump))
+    return dumps, tuple(result for result in results if isinstance(result, str))
+
+
+async def ask_for_beats(paths: Iterable[str], timeout_s: float) -> None:
+    """Have the probes behind these control sockets write a beat now; those that do not, in that time, write their next.
+
+    The probe beats after each request it has served, also after one that has no answer.
+    """
+    asked = [asyncio.create_task(_ask(path, b"beat\n")) for path in paths]
+    if not asked:
+        return
+    _, late = await asyncio.wait(asked, timeout=timeout_s)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def _collect(form: str, answer: Coroutine[None, None, bytes]) -> RawDump | str:
+    """The answer, or why there is none."""
+    try:
+        data = await answer
+    except (OSError, FlightFormatError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return f"{_speaker(form)}: {reason}"
+    return RawDump(form, data, time.time_ns()) if data else f"{_speaker(form)} closed the connection without an answer"
+
+
+def _late(form: str, timeout_s: float) -> str:
+    """Why a way that has not answered in time says nothing."""
+    reason = "its interpreter may be held" if form == "pickle" else "it may be stopped"
+    return f"{_speaker(form)} did not answer within {timeout_s:g} s ({reason})"
+
+
+def _speaker(form: str) -> str:
+    """Who answers in this form."""
+    return "the probe" if form == "pickle" else "torch's worker server"
+
+
+async def _ask(path: str, request: bytes) -> bytes:
+    """Send a request to a unix socket and read to the end. Raises OSError, ``FlightFormatError`` for too long an answer."""
+    try:
+        with _reachable(path) as short_path:
+            reader, writer = await asyncio.open_unix_connection(short_path)
+    except ValueError as error:  # a path with a NUL
+        raise OSError(None, str(error)) from None
+    try:
+        writer.write(request)
+        await writer.drain()
+        chunks: list[bytes] = []
+        length = 0
+        while chunk := await reader.read(_CHUNK_BYTES):
+            chunks.append(chunk)
+            length += len(chunk)
+            if length > MAX_PICKLE_BYTES:
+                raise FlightFormatError(f"the answer has more than {MAX_PICKLE_BYTES} bytes")
+        return b"".join(chunks)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+@contextlib.contextmanager
+def _reachable(path: str) -> Iterator[str]:
+    """A name for a socket that fits an address: its path, or one through its open folder. Raises OSError."""
+    if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES:
+        yield path
+        return
+    folder, _, name = path.rpartition("/")
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
+async def _ask_worker_server(path: str, handlers: Sequence[str]) -> bytes:
+    """The recorder by the first handler there is. Raises OSError, ``FlightFormatError`` for an answer that is not one."""
+    for last, handler in enumerate(handlers, 1 - len(handlers)):
+        request = (
+            f"POST /handler/{handler} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+        answer = await _ask(path, request.encode())
+        if last == 0 or not _NO_HANDLER.match(answer):
+            break
+    return parse_http_body(answer)
+
+
+def parse_http_body(answer: bytes) -> bytes:
+    """The body of a whole HTTP/1.1 answer. Raises ``FlightFormatError`` for another status, or one that was cut."""
+    head, separator, body = answer.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    status = lines[0].split()
+    if not separator or len(status) < 2 or not status[0].startswith(b"HTTP/1."):
+        raise FlightFormatError("the answer is no HTTP")
+    if status[1] != b"200":
+        raise FlightFormatError(f"the answer is HTTP {status[1].decode(errors='replace')[:20]}")
+    headers = {
+        name.strip().lower(): value.strip().lower() for name, _, value in (line.partition(b":") for line in lines[1:])
+    }
+    if b"chunked" in headers.get(b"transfer-encoding", b""):
+        return _join_chunks(body)
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and len(body) < int(length):
+        raise FlightFormatError(f"the answer was cut after {len(body)} of {int(length)} bytes")
+    return body
+
+
+def _join_chunks(body: bytes) -> bytes:
+    """A body in chunked transfer coding."""
+    joined: list[bytes] = []
+    at = 0
+    while True:
+        end = body.find(b"\r\n", at)
+        try:
+            size = int(body[at:end].split(b";")[0], 16) if end > 0 else -1
+        except ValueError:
+            size = -1
+        if size < 0 or end + 2 + size > len(body):
+            raise FlightFormatError("the answer was cut")
+        if size == 0:
+            return b"".join(joined)
+        joined.append(body[end + 2 : end + 2 + size])
+        at = end + 4 + size

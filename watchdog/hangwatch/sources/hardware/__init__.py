@@ -1,0 +1,1 @@
+"""What the node says of its hardware: GPUs, links, the kernel log."""

@@ -1,0 +1,212 @@
+"""What a process is blocked on: the file, pipe, socket or path behind the system call its main thread is in.
+
+May import hangwatch.model and the standard library. Nothing here pauses the process: ``/proc`` alone is read, and its
+memory (at most one path) only for calls that take a path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from hangwatch.sources.proc.files import read_link, read_small, read_stat, read_whole
+from hangwatch.sources.proc.sockets import TcpSocket, read_descriptors, read_tcp_sockets
+from hangwatch.sources.proc.syscalls import (
+    AT_FDCWD,
+    LOCKING,
+    ON_DESCRIPTOR,
+    ON_EPOLL,
+    ON_PATH,
+    ON_POLL,
+    SystemCall,
+    as_descriptor,
+    parse_syscall,
+)
+
+_PATH_LIMIT_BYTES = 4096
+_POLLED_LIMIT = 4
+_WATCHED_LIMIT_BYTES = 1 << 16
+_LOCKS_LIMIT_BYTES = 1 << 20
+_HOLDERS_LIMIT = 4
+
+
+def read_syscall(pid: int) -> SystemCall | None:
+    """The system call the main thread is in; None where it runs or may not be seen."""
+    data = read_small(f"/proc/{pid}/syscall", 512)
+    return None if data is None else parse_syscall(data)
+
+
+def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] = ()) -> str | None:
+    """What the call waits for: a path, ``pipe:[INODE]``, ``socket:[INODE]``, a terminal; None where it is no such call.
+
+    A pipe is followed by the processes among ``relatives`` that hold its other end (``pipe:[7] from 12 cat``), a TCP
+    socket by its remote end (``socket:[7] to 10.0.0.1:29500``), a locked file by who has the lock (``/x held by 12 cat``). Of a
+    process that sleeps it is a file it has open, on which another one has a lock to write: SQLite and HDF5 look again and again.
+    """
+    if call is None:
+        return None
+    if call.name in ON_PATH and len(call.arguments) > ON_PATH[call.name]:
+        return _path_argument(pid, call)
+    if call.name in ON_EPOLL and call.arguments:
+        return _describe_watched(pid, as_descriptor(call.arguments[0]), relatives)
+    if call.name in ON_DESCRIPTOR and call.arguments:
+        on = _describe_descriptor(pid, as_descriptor(call.arguments[0]), relatives)
+        return on + _describe_owner(pid) if on is not None and call.name in LOCKING else on
+    if call.asleep:
+        return _describe_held_file(pid)
+    if call.name in ON_POLL and len(call.arguments) > 1:
+        descriptors = _polled_descriptors(pid, call.arguments[0], call.arguments[1])
+        described = (_describe_descriptor(pid, descriptor, relatives) for descriptor in descriptors)
+        return ", ".join(text for text in described if text) or None
+    return None
+
+
+def _path_argument(pid: int, call: SystemCall) -> str | None:
+    """The path a call was given, made absolute as the process sees it; None where its memory cannot be read."""
+    index = ON_PATH[call.name]
+    raw = _read_memory(pid, call.arguments[index], _PATH_LIMIT_BYTES)
+    if not raw:
+        return None
+    path = raw.split(b"\0", 1)[0].decode(errors="replace")
+    if not path or path.startswith("/") or not path.isprintable():
+        return path if path.isprintable() and path else None
+    start = AT_FDCWD if index == 0 else as_descriptor(call.arguments[0])
+    folder = read_link(f"/proc/{pid}/cwd" if start == AT_FDCWD else f"/proc/{pid}/fd/{start}")
+    return path if folder is None else f"{folder}/{path}"
+
+
+def _polled_descriptors(pid: int, address: int, count: int) -> list[int]:
+    """The first descriptors of an array of ``struct pollfd`` (8 bytes each: int fd, short events, short revents)."""
+    raw = _read_memory(pid, address, 8 * min(count, _POLLED_LIMIT)) if 0 < count <= 4096 else None
+    return [int.from_bytes((raw or b"")[at : at + 4], "little", signed=True) for at in range(0, len(raw or b""), 8)]
+
+
+def _describe_watched(pid: int, descriptor: int, relatives: Iterable[int]) -> str | None:
+    """The first files and connections that an epoll descriptor watches; itself where there is nothing but local sockets.
+
+    An event loop watches a socket of its own, by which other threads wake it: that is no connection to anybody.
+    """
+    watched: list[str] = []
+    for line in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", _WATCHED_LIMIT_BYTES) or b"").splitlines():
+        name, _, rest = line.partition(b":")
+        if name == b"tfd" and len(watched) < _POLLED_LIMIT:
+            found = _describe_descriptor(pid, int(rest.split()[0]), relatives)
+            if found is not None and not (found.startswith("socket:") and found.endswith("]")):
+                watched.append(found)
+    return ", ".join(watched) or read_link(f"/proc/{pid}/fd/{descriptor}")
+
+
+def _read_memory(pid: int, address: int, length: int) -> bytes | None:
+    """Bytes of the process's memory; fewer where a page ends the mapping; None where not permitted."""
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            # A path may end just before an unmapped page, and a read across one fails: stop at the page's end first.
+            within_page = min(length, 4096 - address % 4096)
+            head = os.pread(memory.fileno(), within_page, address)
+            if len(head) < length and b"\0" not in head:
+                head += os.pread(memory.fileno(), length - len(head), address + len(head))
+            return head
+    except (OSError, OverflowError):
+        return None
+
+
+def _describe_descriptor(pid: int, descriptor: int, relatives: Iterable[int]) -> str | None:
+    """What a descriptor of the process points at, with the other end where that is cheap to know."""
+    target = read_link(f"/proc/{pid}/fd/{descriptor}")
+    if target is None:
+        return None
+    if target.startswith("pipe:["):
+        return target + _describe_holders(pid, descriptor, target, relatives)
+    if target.startswith("socket:[") and target[8:-1].isdigit():
+        return target + _describe_peer(pid, int(target[8:-1]))
+    return target
+
+
+def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterable[int]) -> str:
+    """Which related processes hold the pipe's other end."""
+    writing = _access_mode(pid, descriptor)
+    if writing is None:
+        return ""
+    holders: list[str] = []
+    for other in relatives:
+        if other == pid or len(holders) >= _HOLDERS_LIMIT:
+            continue
+        if any(
+            link == target and _access_mode(other, number) == (not writing) for number, link in read_descriptors(other)
+        ):
+            stat = read_stat(other)
+            holders.append(f"{other} {stat.name}" if stat else str(other))
+    if not holders:
+        return ""
+    return f" {'to' if writing else 'from'} {', '.join(holders)}"
+
+
+def _describe_owner(pid: int) -> str:
+    """Who has the lock on a file that the process waits for (proc_locks(5): those who wait follow under its number)."""
+    entries = _read_locks()
+    number = next((e[0] for e in entries if len(e) > 5 and e[1] == "->" and e[5] == str(pid)), None)
+    owner = next((e[4] for e in entries if len(e) > 5 and e[0] == number and e[1] != "->"), "")
+    if not owner.isdigit() or owner == "0":  # of another node or container
+        return ""
+    stat = read_stat(int(owner))
+    return f" held by {owner} {stat.name}" if stat is not None else f" held by {owner}"
+
+
+def _read_locks() -> list[list[str]]:
+    """The fields of all locks on files (proc_locks(5)): ``1: POSIX ADVISORY WRITE 4242 fd:00:2531452 0 EOF``."""
+    return [line.split() for line in (read_whole("/proc/locks", _LOCKS_LIMIT_BYTES) or b"").decode().splitlines()]
+
+
+def _describe_held_file(pid: int) -> str | None:
+    """A file that the process has open and another one has locked for itself (proc_locks(5)), and who that is.
+
+    The file itself is never asked for anything: its file system may be the one that does not answer.
+    """
+    held: dict[tuple[str, str], str] = {}
+    for fields in _read_locks():
+        if len(fields) > 5 and fields[1] != "->" and fields[3] == "WRITE" and fields[4] not in {"0", "-1", str(pid)}:
+            device, _, inode = fields[5].rpartition(":")
+            held[device, inode] = fields[4]
+    if not held:
+        return None
+    devices = _devices_of_mounts(pid)
+    for number, link in read_descriptors(pid):
+        told = dict(
+            line.partition(b":")[::2] for line in (read_small(f"/proc/{pid}/fdinfo/{number}", 512) or b"").splitlines()
+        )
+        device = devices.get(told.get(b"mnt_id", b"").strip().decode(), "")
+        owner = held.get((device, told.get(b"ino", b"").strip().decode()))
+        if owner is not None and link.startswith("/"):
+            stat = read_stat(int(owner)) if owner.isdigit() else None
+            return f"{link} held by {owner} {stat.name}" if stat is not None else f"{link} held by {owner}"
+    return None
+
+
+def _devices_of_mounts(pid: int) -> dict[str, str]:
+    """The device of each mount by its number, as ``/proc/locks`` writes it (proc_pid_mountinfo(5): ``36 35 253:0 ..``)."""
+    found = {}
+    for line in (read_whole(f"/proc/{pid}/mountinfo", _LOCKS_LIMIT_BYTES) or b"").decode(errors="replace").splitlines():
+        mount, _, device = line.split(" ", 3)[:3]
+        major, _, minor = device.partition(":")
+        found[mount] = f"{int(major):02x}:{int(minor):02x}"
+    return found
+
+
+def _access_mode(pid: int, descriptor: int) -> bool | None:
+    """True for a descriptor open for writing, False for reading; None where that cannot be read."""
+    for line in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b"").splitlines():
+        if line.startswith(b"flags:"):
+            return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return None
+
+
+def _describe_peer(pid: int, inode: int) -> str:
+    """The remote end of a TCP socket, or the port it listens on."""
+    found: TcpSocket | None = next((entry for entry in read_tcp_sockets(pid) if entry.inode == inode), None)
+    if found is None:
+        return ""
+    if found.listening:
+        return f" listening on port {found.local_port}"
+    host = f"[{found.remote_address}]" if ":" in found.remote_address else found.remote_address
+    return f" to {host}:{found.remote_port}"

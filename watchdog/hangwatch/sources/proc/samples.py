@@ -1,0 +1,160 @@
+"""What the kernel says of a rank's process, read from ``/proc`` without touching the process.
+
+May import hangwatch.model and the standard library. The shallow sample is four small reads (about 0.1 ms): it is taken
+of every rank every second. The deep one walks the descendants and resolves what the process is blocked on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+from hangwatch.model.capture import RankIdentity
+from hangwatch.model.processes import ChildProcess, ExitStatus, ProcessSample
+from hangwatch.sources.proc.blocking import find_blocked_on, read_syscall
+from hangwatch.sources.proc.cgroups import is_frozen
+from hangwatch.sources.proc.files import (
+    START_TIME_TOLERANCE_S,
+    Stat,
+    is_same_start,
+    is_zombie,
+    read_small,
+    read_stat,
+    start_time_s,
+)
+
+GONE = "gone"
+_CHILDREN_LIMIT = 512
+
+
+def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSample:
+    """One process now. What may not be read is None; state ``gone`` when it ended or its pid is another's by now.
+
+    ``deep`` adds the descendants, the system call and what it is blocked on (costs milliseconds, so not every second).
+    """
+    pid, at_ns = identity.pid, time.time_ns()
+    stat = read_stat(pid)
+    if stat is None or not is_same_start(stat, identity.start_time):
+        return ProcessSample(at_ns=at_ns, pid=pid, state=GONE, supervised=is_supervised(identity))
+    state = _living_state(stat)
+    if state in {"Z", "X"}:
+        return ProcessSample(
+            at_ns=at_ns,
+            pid=pid,
+            state="Z",
+            cpu_s=stat.cpu_s,
+            exit=parse_wait_status(stat.wait_status, at_ns),
+            supervised=is_supervised(identity),
+        )
+    wait_channel = read_wait_channel(pid)
+    children = tuple(_sample_children(pid)) if deep else ()
+    call = read_syscall(pid) if deep else None
+    # A process frozen by cgroup v1 shows D and the channel it was frozen in, one frozen by v2 its own channel.
+    may_be_frozen = deep or state in {"D", "T"} or "freez" in (wait_channel or "") or "refrig" in (wait_channel or "")
+    return ProcessSample(
+        at_ns=at_ns,
+        pid=pid,
+        state=state,
+        cpu_s=stat.cpu_s,
+        io_bytes=parse_io(read_small(f"/proc/{pid}/io", 1024) or b""),
+        switches=parse_switches(read_small(f"/proc/{pid}/status", 8192) or b""),
+        wait_channel=wait_channel,
+        syscall=call.name if call else None,
+        blocked_on=find_blocked_on(pid, call, (stat.parent, *(child.pid for child in children))) if deep else None,
+        frozen=may_be_frozen and is_frozen(pid),
+        children=children,
+    )
+
+
+def is_supervised(identity: RankIdentity) -> bool:
+    """Whether torchrun's agent that started this rank lives: it began before the rank, whoever has its pid now else did not."""
+    stat = read_stat(identity.supervisor) if identity.supervisor is not None else None
+    if stat is None or is_zombie(stat):
+        return False
+    return start_time_s(stat) <= identity.start_time + START_TIME_TOLERANCE_S
+
+
+def parse_wait_status(status: int, at_ns: int | None = None) -> ExitStatus:
+    """How a process ended, from a wait status as wait(2) and field 52 of ``/proc/PID/stat`` have it."""
+    signal = status & 0x7F
+    if signal:
+        return ExitStatus(signal=signal, seen_at_ns=at_ns)
+    return ExitStatus(code=(status >> 8) & 0xFF, seen_at_ns=at_ns)
+
+
+def parse_io(data: bytes) -> int | None:
+    """Bytes moved, by ``/proc/PID/io``: through calls (``rchar``, ``wchar``) and to storage; None where one is missing.
+
+    A call counts when it returns, and one write of a whole checkpoint returns after minutes; what it has brought to
+    storage meanwhile (``read_bytes``, ``write_bytes``) shows that it moves.
+    """
+    fields = dict(line.split(b":", 1) for line in data.splitlines() if b":" in line)
+    try:
+        return sum(int(fields[name]) for name in (b"rchar", b"wchar", b"read_bytes", b"write_bytes"))
+    except (KeyError, ValueError):
+        return None
+
+
+def parse_switches(data: bytes) -> int | None:
+    """Voluntary context switches of the main thread (``/proc/PID/status``); None where the count is missing.
+
+    The involuntary ones are left out: a thread that spins for its GPU is switched out all the time, and waits still.
+    """
+    counts = [int(line.split()[1]) for line in data.splitlines() if line.startswith(b"voluntary_ctxt_switches:")]
+    return counts[0] if counts else None
+
+
+def read_wait_channel(pid: int) -> str | None:
+    """The kernel function the main thread waits in; None when it runs or the kernel does not tell."""
+    channel = (read_small(f"/proc/{pid}/wchan", 256) or b"").decode(errors="replace").strip()
+    return None if channel in {"", "0"} else channel
+
+
+def find_descendants(pid: int) -> tuple[int, ...]:
+    """Descendants of a process, parents before their children (needs CONFIG_PROC_CHILDREN, as all distributions have)."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting and len(found) < _CHILDREN_LIMIT:
+        for child in _children_of(waiting.pop(0)):
+            found.append(child)
+            waiting.append(child)
+    return tuple(found[:_CHILDREN_LIMIT])
+
+
+def _living_state(stat: Stat) -> str:
+    """The state of the process: that of its main thread, or where that ended alone, of the next thread."""
+    if stat.state == "Z" and stat.threads > 1:
+        for thread in _names(f"/proc/{stat.pid}/task"):
+            other = read_small(f"/proc/{stat.pid}/task/{thread}/stat", 2048)
+            letter = (other or b"").rpartition(b")")[2].split()[:1]
+            if letter and letter[0] not in {b"Z", b"X"}:
+                return letter[0].decode()
+    return stat.state
+
+
+def _sample_children(pid: int) -> Iterator[ChildProcess]:
+    """All descendants, sampled. One with its parent's command line was forked: another program would have its own."""
+    commands = {pid: read_small(f"/proc/{pid}/cmdline")}
+    for child in find_descendants(pid):
+        stat = read_stat(child)
+        if stat is not None:
+            commands[child] = read_small(f"/proc/{child}/cmdline")
+            forked = bool(commands[child]) and commands[child] == commands.get(stat.parent)
+            channel = read_wait_channel(child)
+            yield ChildProcess(child, stat.name, stat.state, stat.cpu_s, channel, forked=forked, threads=stat.threads)
+
+
+def _children_of(pid: int) -> Iterator[int]:
+    """Direct children of a process: those of each of its threads."""
+    for thread in _names(f"/proc/{pid}/task"):
+        for child in (read_small(f"/proc/{pid}/task/{thread}/children") or b"").split():
+            yield int(child)
+
+
+def _names(folder: str) -> list[str]:
+    """Names in a folder of ``/proc``; none where the process is gone."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are wanted, and nothing is cheaper
+    except OSError:
+        return []

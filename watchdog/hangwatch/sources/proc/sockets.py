@@ -1,0 +1,91 @@
+"""TCP sockets of a process, from ``/proc/PID/net/tcp`` and its descriptors. May import the standard library only.
+
+Needed where nothing else tells who speaks to whom: processes of one ``mp.spawn`` meet at one store.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hangwatch.sources.proc.files import read_link, read_whole
+
+_LISTEN = "0A"
+_ESTABLISHED = "01"
+_TABLE_LIMIT_BYTES = 8 << 20
+
+
+class TcpSocket(NamedTuple):
+    """One TCP socket: its inode, both ports, the remote address, and whether it listens."""
+
+    inode: int
+    local_port: int
+    remote_address: str
+    remote_port: int
+    listening: bool
+    established: bool
+
+
+def parse_tcp_table(data: bytes) -> tuple[TcpSocket, ...]:
+    """Parse ``/proc/net/tcp`` or ``tcp6`` (proc_pid_net(5)); lines that are something else are left out."""
+    found = []
+    for line in data.decode(errors="replace").splitlines()[1:]:
+        fields = line.split()
+        try:
+            local, remote, state, inode = fields[1], fields[2], fields[3], int(fields[9])
+            host, port = remote.split(":")
+            found.append(
+                TcpSocket(
+                    inode=inode,
+                    local_port=int(local.split(":")[1], 16),
+                    remote_address=_address(host),
+                    remote_port=int(port, 16),
+                    listening=state == _LISTEN,
+                    established=state == _ESTABLISHED,
+                )
+            )
+        except (ValueError, IndexError):
+            continue
+    return tuple(found)
+
+
+def read_socket_inodes(pid: int) -> frozenset[int]:
+    """Inodes of all sockets the process holds; empty where its descriptors cannot be read."""
+    return frozenset(
+        int(target[8:-1])
+        for _, target in read_descriptors(pid)
+        if target.startswith("socket:[") and target[8:-1].isdigit()
+    )
+
+
+def read_descriptors(pid: int, limit: int = 4096) -> Iterator[tuple[int, str]]:
+    """Descriptor numbers of a process and what they point at; nothing where it cannot be read."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - names are wanted, and nothing is cheaper
+    except OSError:
+        return
+    for name in names[:limit]:
+        target = read_link(f"{folder}/{name}")
+        if target is not None and name.isdigit():
+            yield int(name), target
+
+
+def read_tcp_sockets(pid: int) -> tuple[TcpSocket, ...]:
+    """All TCP sockets in the network namespace of the process (not only its own: compare inodes)."""
+    found: tuple[TcpSocket, ...] = ()
+    for table in ("tcp", "tcp6"):
+        found += parse_tcp_table(read_whole(f"/proc/{pid}/net/{table}", _TABLE_LIMIT_BYTES) or b"")
+    return found
+
+
+def _address(field: str) -> str:
+    """An address of the table (words in host byte order) as people write it."""
+    words = [int(field[start : start + 8], 16) for start in range(0, len(field), 8)]
+    packed = b"".join(struct.pack("=I", word) for word in words)
+    if len(packed) == 16 and packed[:12] == b"\x00" * 10 + b"\xff\xff":
+        packed = packed[12:]
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

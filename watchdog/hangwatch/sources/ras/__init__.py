@@ -1,0 +1,1 @@
+"""RAS of NCCL: its reports over TCP, as JSON and as text."""

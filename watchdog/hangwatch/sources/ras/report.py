@@ -1,0 +1,179 @@
+"""NCCL's RAS subsystem, asked over TCP: which ranks each communicator has, and what NCCL itself calls wrong.
+
+May import hangwatch.model, its own parts and the standard library. Protocol: ``src/ras/client.cc`` and
+``client_support.cc`` of NCCL 2.30.7 (protocol 2, from 2.24 on; ``SET FORMAT`` from 2.28.7): lines, each answered by one,
+and after ``STATUS`` the report until EOF. The thread that answers is NCCL's own: no rank is touched, and none waited for.
+
+All processes of a user listen on one address with SO_REUSEPORT, so that the kernel picks who answers: another job's, or a
+stopped one that never will. Hence several attempts, each from a new port.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+
+from hangwatch.model.capture import Gap
+from hangwatch.model.devices import Absence, Communicator, CommunicatorRank, NodeFacts, RasProblem, RasReport
+from hangwatch.sources.discovery.rank_processes import RankProcess
+from hangwatch.sources.ras.ras_json import RasFormatError, parse_status_json
+from hangwatch.sources.ras.ras_text import parse_status_text
+
+NAME = "nccl ras"
+DEFAULT_ADDRESS = "localhost:28028"
+#: Told to NCCL: how long it may wait for its peers. It adds five seconds of its own where peers do not answer.
+PEERS_TIMEOUT_S = 2
+#: A process that runs answers the greeting at once.
+GREETING_TIMEOUT_S = 1.0
+_ATTEMPTS = 8
+_REPORT_TIMEOUT_S = PEERS_TIMEOUT_S + 5.0 + 1.0
+_LIMIT_BYTES = 64 << 20
+
+
+class RasError(Exception):
+    """NCCL gave no report; the message is one line for people."""
+
+
+class Ras:
+    """One query for each address that the ranks' environments name."""
+
+    name = NAME
+
+    def begin(self) -> None:
+        """Nothing to remember."""
+
+    def look(self, ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+        """The reports of the ranks' communicators."""
+        asked: dict[str, list[RankProcess]] = {}
+        for rank in ranks:
+            if rank.alive and rank.variables.get("NCCL_RAS_ENABLE", "1") != "0":
+                asked.setdefault(rank.variables.get("NCCL_RAS_ADDR") or DEFAULT_ADDRESS, []).append(rank)
+        if not asked:
+            said = "switched off by NCCL_RAS_ENABLE=0" if ranks else "no rank to ask"
+            return NodeFacts("", 0, absent=(Absence(NAME, said),), looked=(NAME,))
+        reports, failures = [], []
+        for address, members in asked.items():
+            try:
+                reports.append(map_ranks(ask(address, members), members, local_hosts()))
+            except RasError as error:
+                failures.append(str(error))
+        if not reports:
+            hint = "RAS needs NCCL 2.24 or newer, listens in the job's own network namespace, and answers its own user's jobs"
+            return Gap(NAME, "; ".join(failures), hint=hint)
+        return NodeFacts("", 0, ras=tuple(reports), looked=(NAME,))
+
+
+def ask(address: str, members: Sequence[RankProcess]) -> RasReport:
+    """The report of the job these ranks belong to. Raises ``RasError``."""
+    host, port = parse_address(address)
+    reason = "nobody answered"
+    for _ in range(_ATTEMPTS):
+        try:
+            report = _ask_once(address, host, port)
+        except TimeoutError:
+            reason = "whoever accepted the connection did not answer (a stopped process?)"
+            continue
+        except ConnectionRefusedError:
+            raise RasError(f"nobody listens on {address}") from None
+        except (OSError, RasFormatError) as error:
+            reason = str(error)
+            continue
+        if speaks_for(report, members):
+            return report
+        reason = "another job answered; give each job on a node an NCCL_RAS_ADDR of its own"
+    raise RasError(f"{address}: {reason}")
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT`` or ``[IPV6]:PORT`` (``ncclSocketGetAddrFromString``). Raises ``RasError``."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]").partition("%")[0]
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise RasError(f"NCCL_RAS_ADDR={address} is no HOST:PORT")
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port)  # noqa: S104  # what a job listens on
+
+
+def _ask_once(address: str, host: str, port: int) -> RasReport:
+    with socket.create_connection((host, port), GREETING_TIMEOUT_S) as connection:
+        if not _say(connection, "CLIENT PROTOCOL 2").upper().startswith("SERVER PROTOCOL"):
+            raise RasError(f"{address}: what listens there is no NCCL RAS")
+        _say(connection, f"TIMEOUT {PEERS_TIMEOUT_S}")
+        structured = _say(connection, "SET FORMAT json") == "OK"
+        connection.settimeout(_REPORT_TIMEOUT_S)
+        connection.sendall(b"VERBOSE STATUS\n")
+        data = _read_report(connection)
+    return (parse_status_json if structured else parse_status_text)(data, address)
+
+
+def _say(connection: socket.socket, command: str) -> str:
+    """The one line that answers a command (byte by byte: what follows it belongs to the next answer)."""
+    connection.sendall(command.encode() + b"\n")
+    answer = b""
+    while not answer.endswith(b"\n") and len(answer) < 1024:
+        more = connection.recv(1)
+        if not more:
+            raise ConnectionResetError("NCCL closed the connection")
+        answer += more
+    return answer.decode(errors="replace").strip()
+
+
+def _read_report(connection: socket.socket) -> bytes:
+    deadline = time.monotonic() + _REPORT_TIMEOUT_S
+    chunks: list[bytes] = []
+    length = 0
+    while chunk := connection.recv(1 << 16):
+        chunks.append(chunk)
+        length += len(chunk)
+        if length > _LIMIT_BYTES:
+            raise RasFormatError(f"the report has more than {_LIMIT_BYTES} bytes")
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return b"".join(chunks)
+
+
+def speaks_for(report: RasReport, members: Sequence[RankProcess]) -> bool:
+    """Whether the report may be of the job of these ranks: it names one of them, or names nobody."""
+    named = {r.pid for c in report.communicators for r in c.ranks}
+    named |= {pid for p in report.problems for _, pid in p.processes}
+    return not named or bool(named & {m.namespace_pid for m in members})
+
+
+def local_hosts() -> frozenset[str]:
+    """The addresses of this machine, as NCCL may write them."""
+    found = (a.address.partition("%")[0] for addresses in psutil.net_if_addrs().values() for a in addresses)
+    return frozenset(found)
+
+
+def map_ranks(report: RasReport, members: Sequence[RankProcess], hosts: frozenset[str]) -> RasReport:
+    """The report with global ranks: by host and process id, which is the one the process has for itself."""
+    by_pid = {m.namespace_pid: m.rank for m in members}
+
+    def find(host: str, pid: int) -> int | None:
+        return by_pid.get(pid) if host in hosts else None
+
+    def known(pairs: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+        return tuple(sorted({r for host, pid in pairs if (r := find(host, pid)) is not None}))
+
+    communicators = tuple(
+        Communicator(c.id, c.size, tuple(_with_rank(r, find) for r in c.ranks)) for c in report.communicators
+    )
+    problems = tuple(
+        RasProblem(p.kind, p.says, p.communicator, p.processes, known(p.processes)) for p in report.problems
+    )
+    return RasReport(report.address, report.nccl_version, communicators, problems)
+
+
+def _with_rank(rank: CommunicatorRank, find: Callable[[str, int], int | None]) -> CommunicatorRank:
+    return CommunicatorRank(
+        rank.place,
+        rank.host,
+        rank.pid,
+        rank.state,
+        rank.error,
+        rank.gpu_index,
+        rank.counts,
+        find(rank.host, rank.pid),
+    )

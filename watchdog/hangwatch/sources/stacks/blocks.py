@@ -1,0 +1,222 @@
+"""The blocks of code around a line: what has to hold for it to run. Pure; may import hangwatch.model and the standard library.
+
+``if rank == 0:`` around a collective explains more than the collective. Read with ``ast``; a file in a newer Python's
+syntax than ours has no blocks.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from hangwatch.model.stacks import Block, Turns
+from hangwatch.sources.stacks.iterations import find_counters
+
+_TEXT_LIMIT_CHARS = 200
+_GOES_ON = (ast.Return, ast.Continue, ast.Break)
+_LEAVES = (*_GOES_ON, ast.Raise)
+#: ``ast.TryStar`` (``except*``) came with Python 3.11 and has the same fields.
+_TRIES: tuple[type[ast.Try], ...] = (ast.Try, *((vars(ast)["TryStar"],) if "TryStar" in vars(ast) else ()))
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+#: What is called to be gone through, and calls nothing of the program's in turn.
+_PLAIN = frozenset({"range", "enumerate", "zip", "len", "sorted", "reversed", "items", "keys", "values"})
+#: What goes through all that it is given.
+_EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sorted", "frozenset"})
+#: What is given all that a comprehension has made, and waits for nobody itself.
+_COLLECT = frozenset(
+    {"stack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "mean", "extend", "append", "update"}
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES = (*_FUNCTIONS, ast.ClassDef)
+
+
+class SourceTree:
+    """A parsed file, asked for several lines. ``blocks_at`` of a file that is no Python is always empty."""
+
+    def __init__(self, source: str) -> None:
+        self._lines = [line.encode(errors="replace") for line in re.split(r"\r\n|\r|\n", source)]
+        try:
+            self._tree: ast.Module | None = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self._tree = None
+        self._counted: dict[int, dict[int, Turns]] = {}
+
+    def blocks_at(self, line: int) -> tuple[Block, ...]:
+        """The blocks around a line within its function, outermost first, and the guards that come before it."""
+        if self._tree is None:
+            return ()
+        counters = self._counters(line)
+        return tuple(_with_counter(b, counters) for b in self._descend(self._tree.body, line))
+
+    def counters_at(self, line: int) -> frozenset[str]:
+        """The variables that count turns of loops in the function around a line; none outside of any."""
+        return frozenset(turns.counter for turns in self._counters(line).values())
+
+    def _counters(self, line: int) -> Mapping[int, Turns]:
+        """They by the line of the loop."""
+        function = _function_at(self._tree, line) if self._tree is not None else None
+        if function is None:
+            return {}
+        if function.lineno not in self._counted:
+            self._counted[function.lineno] = find_counters(function.body)
+        return self._counted[function.lineno]
+
+    def _descend(self, body: Sequence[ast.stmt], line: int) -> list[Block]:
+        """Blocks from this suite down to the line; entering a function forgets what is around it."""
+        found: list[Block] = []
+        for statement in body:
+            if not _spans(statement, line):
+                if statement.lineno < line:
+                    found.extend(self._guard(statement))
+                continue
+            if isinstance(statement, _SCOPES):
+                return self._descend(statement.body, line) if _within(statement.body, line) else found
+            for kind, header, text, suite in self._suites(statement):
+                if _within(suite, line):
+                    return [*found, Block(kind, header, _one_line(text)), *self._descend(suite, line)]
+            return [*found, *self._comprehensions(statement, line)]
+        return []
+
+    def _comprehensions(self, statement: ast.stmt, line: int) -> Iterator[Block]:
+        """The loops of comprehensions around a line, as ``for``; where a call in it can be nowhere else than in the loop."""
+        suites = [suite for _, _, _, suite in self._suites(statement)]
+        inner = {id(node) for suite in suites for one in suite for node in ast.walk(one)}
+        # What `any` or `next` goes through may end before its data does.
+        whole = {
+            id(a) for n in ast.walk(statement) if isinstance(n, ast.Call) and _is_plain(n, _EXHAUST) for a in n.args
+        }
+        for node in ast.walk(statement):
+            if id(node) in inner or not isinstance(node, _COMPREHENSIONS):
+                continue
+            if _called_beside(statement, node, inner):
+                continue
+            if isinstance(node, ast.GeneratorExp) and id(node) not in whole:
+                continue
+            repeated = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+            first = node.generators[0]
+            spanned = any(one.lineno <= line <= (one.end_lineno or one.lineno) for one in repeated)
+            if spanned and any(map(_calls, repeated)) and not _calls(first.iter):
+                yield Block(
+                    "for", node.lineno, _one_line(f"for {self._text(first.target)} in {self._text(first.iter)}:")
+                )
+
+    def _guard(self, statement: ast.stmt) -> Iterator[Block]:
+        """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught."""
+        if isinstance(statement, _TRIES):
+            for handler in statement.handlers:
+                if isinstance(handler.body[-1], _GOES_ON):
+                    leaves = type(handler.body[-1]).__name__.lower()
+                    yield Block("guard", handler.lineno, f"{_one_line(self._except(handler))} {leaves}")
+        if isinstance(statement, ast.If) and not statement.orelse and isinstance(statement.body[-1], _LEAVES):
+            leaves = type(statement.body[-1]).__name__.lower()  # return, continue, break or raise
+            text = _one_line(f"{self._word(statement)} {self._text(statement.test)}:")
+            yield Block("guard", statement.lineno, f"{text} {leaves}")
+
+    def _suites(self, statement: ast.stmt) -> Iterator[tuple[str, int, str, Sequence[ast.stmt]]]:
+        """Kind, line and text of the header, and the statements of each suite of a compound statement."""
+        line = statement.lineno
+        if isinstance(statement, ast.If):
+            header = f"{self._word(statement)} {self._text(statement.test)}:"
+            yield "if", line, header, statement.body
+            yield "else", line, header, statement.orelse
+        elif isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
+            if isinstance(statement, ast.While):
+                kind, header = "while", f"while {self._text(statement.test)}:"
+            else:
+                kind, header = "for", f"for {self._text(statement.target)} in {self._text(statement.iter)}:"
+            yield kind, line, header, statement.body
+            yield "after", line, header, statement.orelse
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            items = ", ".join(
+                self._text(item.context_expr) + (f" as {self._text(item.optional_vars)}" if item.optional_vars else "")
+                for item in statement.items
+            )
+            yield "with", line, f"with {items}:", statement.body
+        elif isinstance(statement, ast.Match):
+            for case in statement.cases:
+                guard = f" if {self._text(case.guard)}" if case.guard else ""
+                yield "case", case.pattern.lineno, f"case {self._text(case.pattern)}{guard}:", case.body
+        elif isinstance(statement, _TRIES):
+            yield "try" if statement.handlers else "with", line, "try:", statement.body
+            for handler in statement.handlers:
+                yield "except", handler.lineno, self._except(handler), handler.body
+            yield "after", line, "try:", statement.orelse
+            yield "finally", line, "finally:", statement.finalbody
+
+    def _except(self, handler: ast.ExceptHandler) -> str:
+        what = f" {self._text(handler.type)}" if handler.type else ""
+        name = f" as {handler.name}" if handler.name else ""
+        return f"except{what}{name}:"
+
+    def _word(self, statement: ast.If) -> str:
+        """``if`` or ``elif``, as it is written."""
+        text = self._lines[statement.lineno - 1] if statement.lineno <= len(self._lines) else b""
+        return "elif" if text[statement.col_offset :].startswith(b"elif") else "if"
+
+    def _text(self, node: ast.expr | ast.pattern) -> str:
+        """An expression as it is written (``ast.get_source_segment`` splits the whole file each time; offsets are bytes)."""
+        lines = self._lines[node.lineno - 1 : node.end_lineno or node.lineno]
+        if not lines:
+            return ""
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = lines[0][node.col_offset :]
+        return b"\n".join(lines).decode(errors="replace")
+
+
+def _function_at(node: ast.AST, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost function in whose body a line is."""
+    for child in ast.iter_child_nodes(node):
+        # Expressions have no functions in them, and may be nested deeply.
+        if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            continue
+        if isinstance(child, ast.stmt) and not _spans(child, line):
+            continue
+        inner = _function_at(child, line)
+        if inner is None and isinstance(child, _FUNCTIONS) and _within(child.body, line):
+            inner = child
+        if inner is not None:
+            return inner
+    return None
+
+
+def _with_counter(block: Block, counters: Mapping[int, Turns]) -> Block:
+    """A loop with what counts its turns."""
+    if block.kind not in {"for", "while"} or block.line not in counters:
+        return block
+    return msgspec.structs.replace(block, turns=counters[block.line])
+
+
+def _spans(statement: ast.stmt, line: int) -> bool:
+    """Whether the line is one of the statement's."""
+    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+
+
+def _calls(node: ast.expr) -> bool:
+    """Whether an expression calls anything that may call the program."""
+    return any(not _is_plain(one, _PLAIN) for one in ast.walk(node) if isinstance(one, ast.Call))
+
+
+def _called_beside(statement: ast.stmt, comprehension: ast.expr, inner: Collection[int]) -> bool:
+    """Whether the statement calls something outside of a comprehension that the line may be in as well."""
+    own = {id(node) for node in ast.walk(comprehension)}
+    calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call) and id(n) not in own and id(n) not in inner)
+    return not all(_is_plain(call, _PLAIN | _EXHAUST | _COLLECT) for call in calls)
+
+
+def _is_plain(call: ast.Call, names: frozenset[str]) -> bool:
+    """Whether a function or method of one of these names is called."""
+    return (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")) in names
+
+
+def _within(suite: Sequence[ast.stmt], line: int) -> bool:
+    """Whether the line is one of the suite's."""
+    return bool(suite) and suite[0].lineno <= line <= (suite[-1].end_lineno or suite[-1].lineno)
+
+
+def _one_line(text: str) -> str:
+    """A header without its line breaks, cut at a limit."""
+    text = re.sub(r"\s+", " ", text)
+    return text if len(text) <= _TEXT_LIMIT_CHARS else text[: _TEXT_LIMIT_CHARS - 1] + "…"

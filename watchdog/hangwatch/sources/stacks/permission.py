@@ -1,0 +1,31 @@
+"""Whether the memory of a process may be read, which is what its stacks take: asked before a hang needs them.
+
+May import hangwatch.model, hangwatch.sources' own parts and the standard library. Opening ``/proc/PID/mem`` is allowed by
+the same check (``ptrace_may_access`` with PTRACE_MODE_ATTACH, kernel/ptrace.c, Linux 6.x) as ``process_vm_readv``, by which
+py-spy reads; it takes microseconds, and the process cannot notice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from hangwatch.model.capture import Gap
+from hangwatch.sources.stacks.samples import explain_failure, find_pyspy
+
+
+def check_stacks(pids: Iterable[int]) -> dict[int, Gap]:
+    """Those of the processes whose stacks could not be read, each with the reason; processes that are gone are none."""
+    if find_pyspy() is None:
+        return dict.fromkeys(pids, Gap("stacks", "py-spy is not installed", hint="pip install py-spy"))
+    return {pid: gap for pid in pids if (gap := _check_memory(pid)) is not None}
+
+
+def _check_memory(pid: int) -> Gap | None:
+    try:
+        os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
+    except PermissionError:
+        return explain_failure(pid, "permission denied")
+    except OSError:
+        return None
+    return None

@@ -1,0 +1,217 @@
+"""The text of the source lines a stack is at, read as the process itself sees the files.
+
+May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Through ``/proc/PID/root`` files
+of another container are found too. Only lines of code somebody may have to look at are read: nothing of the standard
+library, nothing frozen. The blocks around a line are told for all but torch itself, whose
+branches are no choice of the job's, save those of its pipeline schedules: they say which stage is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.model.collectives import FlightRecord, Operation
+from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
+from hangwatch.sources.proc.files import read_link
+from hangwatch.sources.redaction import redact_code
+from hangwatch.sources.stacks.blocks import SourceTree
+from hangwatch.sources.stacks.locals import settle_integers
+
+_FILE_LIMIT_BYTES = 4 << 20
+_TREE_LIMIT_BYTES = 512 << 10
+_LINE_LIMIT_CHARS = 300
+#: About a kilobyte each.
+_CACHE_LIMIT = 5_000
+#: Of threads beside the main one so many frames are read, the deepest.
+_SIDE_FRAMES = 6
+
+Place = tuple[str, int]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of source, stripped, the blocks around it (none in torch itself), and what counts turns in its function."""
+
+    text: str
+    blocks: tuple[Block, ...] = ()
+    counters: frozenset[str] = frozenset()
+
+
+class SourceLines:
+    """Reads lines, remembering them by file and modification time. One for the whole agent."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str, int, int, int], Line | None] = {}
+        self._reading: threading.Thread | None = None
+
+    async def attach(self, samples: Mapping[int, StackSample], *, timeout_s: float = 1.0) -> dict[int, StackSample]:
+        """The samples (by pid) with source in their frames (of side threads the deepest), as far as files answer in time."""
+        found = await self._find({pid: _places_of(sample) for pid, sample in samples.items()}, timeout_s)
+        return {pid: _with_lines(sample, found.get(pid, {})) for pid, sample in samples.items()}
+
+    async def attach_to_record(self, pid: int, record: FlightRecord, *, timeout_s: float = 1.0) -> FlightRecord:
+        """The record with source in its call sites' frames, as far as files answer in time."""
+        places = {(f.file, f.line) for o in record.operations for f in o.frames or () if _is_worth_reading(f)}
+        lines = (await self._find({pid: sorted(places)}, timeout_s)).get(pid, {})
+        if not lines:
+            return record
+        # The same few call sites come again and again: each frame is made once.
+        frames: dict[Frame, Frame] = {}
+
+        def with_source(operation: Operation) -> Operation:
+            if not operation.frames:
+                return operation
+            for frame in operation.frames:
+                if frame not in frames:
+                    frames[frame] = _with_line(frame, lines)
+            return msgspec.structs.replace(operation, frames=tuple(frames[f] for f in operation.frames))
+
+        return msgspec.structs.replace(record, operations=tuple(with_source(o) for o in record.operations))
+
+    def read(self, pid: int, places: Iterable[Place]) -> dict[Place, Line]:
+        """Lines by (file, line); places that cannot be read are left out. May block as long as the files do."""
+        by_file: dict[str, list[int]] = {}
+        for file, line in places:
+            by_file.setdefault(file, []).append(line)
+        found: dict[Place, Line] = {}
+        for file, numbers in by_file.items():
+            found.update({(file, number): line for number, line in self._read_file(pid, file, numbers).items()})
+        return found
+
+    async def _find(self, wanted: Mapping[int, list[Place]], timeout_s: float) -> dict[int, dict[Place, Line]]:
+        """Lines by pid and place, as far as they arrive in time.
+
+        Files may lie on a file system that hangs (it may be why a rank does): they are read by a daemon thread that is
+        left behind then, and no other is started until it returns.
+        """
+        if not any(wanted.values()) or (self._reading is not None and self._reading.is_alive()):
+            return {}
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+        found: dict[int, dict[Place, Line]] = {}
+
+        def read() -> None:
+            for pid, places in wanted.items():
+                found[pid] = self.read(pid, places)
+            with contextlib.suppress(RuntimeError):  # the loop was closed while a file hung
+                loop.call_soon_threadsafe(done.set)
+
+        thread = self._reading = threading.Thread(target=read, name="hangwatch-source-lines", daemon=True)
+        thread.start()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(done.wait(), timeout_s)
+            self._reading = None
+        return dict(found)
+
+    def _read_file(self, pid: int, file: str, numbers: list[int]) -> dict[int, Line]:
+        """Some lines of one file."""
+        path = _path_of(pid, file)
+        if path is None:
+            return {}
+        try:
+            status = path.stat()
+            if status.st_size > _FILE_LIMIT_BYTES:
+                return {}
+            keys = {number: (str(path), status.st_mtime_ns, status.st_size, number) for number in numbers}
+            if not all(key in self._lines for key in keys.values()):
+                if len(self._lines) > _CACHE_LIMIT:
+                    self._lines.clear()
+                source = path.read_bytes().decode(errors="replace")
+                lines = source.split("\n")
+                tree = SourceTree(source) if len(source) <= _TREE_LIMIT_BYTES and _has_blocks(file) else None
+                for number, key in keys.items():
+                    self._lines[key] = _make_line(lines[number - 1], number, tree) if 0 < number <= len(lines) else None
+        except (OSError, RecursionError):  # a thousand branches of one `if` are as many levels of it
+            return {}
+        return {number: line for number, key in keys.items() if (line := self._lines.get(key))}
+
+
+def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
+    """The line as it is kept: short, without secrets that somebody has written into it."""
+    short = redact_code(text.strip())[:_LINE_LIMIT_CHARS]
+    if tree is None:
+        return Line(short)
+    hidden = (msgspec.structs.replace(one, text=redact_code(one.text)) for one in tree.blocks_at(number))
+    return Line(short, tuple(hidden), tree.counters_at(number))
+
+
+#: The lines read by this process, remembered for all who ask.
+shared = SourceLines()
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a file is an installed package's."""
+    return "/site-packages/" in file or "/dist-packages/" in file
+
+
+def _is_torch(file: str) -> bool:
+    """Whether a file is installed torch's own."""
+    return _is_installed(file) and "-packages/torch/" in file
+
+
+def _has_blocks(file: str) -> bool:
+    """Whether the blocks around its lines are told."""
+    return not _is_torch(file) or file.endswith("torch/distributed/pipelining/schedules.py")
+
+
+def _is_worth_reading(frame: Frame) -> bool:
+    """Not the standard library, nothing that is no file, nothing without a line."""
+    if frame.line <= 0 or not frame.file.endswith(".py"):
+        return False
+    parts = frame.file.split("/")
+    library = any(part.startswith("python3") and parts[i - 1] in {"lib", "lib64"} for i, part in enumerate(parts) if i)
+    return _is_installed(frame.file) or not library
+
+
+def _path_of(pid: int, file: str) -> Path | None:
+    """Where a file of the process's own view lies in ours. A regular file only: a FIFO would block the reader."""
+    if not file.startswith("/"):
+        folder = read_link(f"/proc/{pid}/cwd")
+        if folder is None:
+            return None
+        file = f"{folder}/{file}"
+    same_root = read_link(f"/proc/{pid}/root") == read_link("/proc/self/root")
+    same_mounts = read_link(f"/proc/{pid}/ns/mnt") == read_link("/proc/self/ns/mnt")
+    # A process that is gone is looked up by our own view too: its dump may have been kept.
+    alike = (same_root and same_mounts) or not Path(f"/proc/{pid}").exists()
+    path = Path(file) if alike else Path(f"/proc/{pid}/root{file}")
+    try:
+        return path if path.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _places_of(sample: StackSample) -> list[Place]:
+    """The lines of a sample that are worth reading."""
+    frames = (frame for thread in sample.threads for frame in _frames_to_read(thread))
+    return sorted({(frame.file, frame.line) for frame in frames if _is_worth_reading(frame)})
+
+
+def _frames_to_read(thread: ThreadStack) -> tuple[Frame, ...]:
+    """All of the main thread, of any other only what it is doing right now."""
+    return thread.frames if thread.is_main else thread.frames[:_SIDE_FRAMES]
+
+
+def _with_lines(sample: StackSample, lines: Mapping[Place, Line]) -> StackSample:
+    """The sample with source where it is known. Of its integers none stays that is no counter: nor where nothing was read."""
+    threads = tuple(_with_source(thread, lines) for thread in sample.threads)
+    return msgspec.structs.replace(sample, threads=threads)
+
+
+def _with_source(thread: ThreadStack, lines: Mapping[Place, Line]) -> ThreadStack:
+    """One thread of it."""
+    return msgspec.structs.replace(thread, frames=tuple(_with_line(frame, lines) for frame in thread.frames))
+
+
+def _with_line(frame: Frame, lines: Mapping[Place, Line]) -> Frame:
+    """One frame of it."""
+    line = lines.get((frame.file, frame.line))
+    if frame.locals:
+        held = settle_integers(frame.locals, line.counters if line is not None else frozenset())
+        frame = msgspec.structs.replace(frame, locals=held)
+    return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks) if line is not None else frame

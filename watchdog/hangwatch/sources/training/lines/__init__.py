@@ -1,0 +1,1 @@
+"""Formats of logged lines: one file a library."""

@@ -1,0 +1,50 @@
+"""Every form of line that is understood, in the order in which they are tried. Pure.
+
+A new format is a file with a parser (a line in, a step or None out; ``source`` names the format, ``at_ns`` is 0) and one
+entry here. ``mark`` is a word that every line of the format has in it: lines without any mark are never decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hangwatch.model.telemetry import LoggedStep
+from hangwatch.sources.training.lines.deepspeed import parse_deepspeed_overflow, parse_deepspeed_step
+from hangwatch.sources.training.lines.json import parse_json_line
+from hangwatch.sources.training.lines.lightning import parse_lightning_line
+from hangwatch.sources.training.lines.megatron import parse_megatron_line
+from hangwatch.sources.training.lines.plain import parse_plain_line
+from hangwatch.sources.training.lines.torchtitan import parse_torchtitan_line
+from hangwatch.sources.training.lines.transformers import parse_transformers_line
+from hangwatch.sources.training.lines.values import strip_colours
+
+
+class Format(NamedTuple):
+    """One form of line."""
+
+    mark: str
+    parse: Callable[[str], LoggedStep | None]
+
+
+FORMATS = (
+    Format("'loss': ", parse_transformers_line),
+    Format("loss", parse_json_line),
+    Format("skipped=", parse_deepspeed_step),
+    Format("OVERFLOW!", parse_deepspeed_overflow),
+    Format("loss", parse_torchtitan_line),
+    Format("loss", parse_lightning_line),
+    Format("loss", parse_megatron_line),
+    Format("oss", parse_plain_line),
+)
+#: What the bytes of a log are searched for, before anything is decoded: together they are in every line with a mark.
+NEEDLES = (b"loss", b"Loss", b"skipped=", b"OVERFLOW!")
+
+
+def parse_line(line: str) -> LoggedStep | None:
+    """The step a line of output tells, by the first format that knows it."""
+    plain = strip_colours(line)
+    for mark, parse in FORMATS:
+        if mark in plain and (step := parse(plain)) is not None:
+            return step
+    return None
