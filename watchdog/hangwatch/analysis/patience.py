@@ -20,6 +20,8 @@ BUSY_FLOOR_S = 300.0
 #: So many times the patience, where no rank waits for another and all are held by files, unless the user gave a patience.
 HELD_FACTOR = 4.0
 HELD_CEILING_S = 600.0
+#: What nobody here can see is given this long at the least before it is called stuck: an engine may load, or answer, for long.
+OUTSIDE_FLOOR_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class Patience:
     stall_s: float
     busy_s: float
     held_s: float
+
+    @property
+    def outside_s(self) -> float:
+        """How long a process that is no rank of the job may be waited for: of it nothing is seen."""
+        return max(self.busy_s, OUTSIDE_FLOOR_S)
 
     @property
     def motion_window_s(self) -> float:

@@ -94,6 +94,8 @@ failed: Counter[str] = Counter()
 
 def explain(case: Case) -> tuple[Hypothesis, ...]:
     """All hypotheses that fit the case, the surest first. There is always one: ``unknown`` says what was seen."""
+    if case.blame.shape == "outside":
+        return _apply((unknown.unknown,), case)  # why somebody does not come of whom nothing is seen, no rule can know
     found = _apply(RULES, case)
     return _guarded(with_kin, case, found) or found
 

@@ -14,6 +14,7 @@ from hangwatch.analysis.divergence.frames import site
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.operations.alignment import Side
 from hangwatch.analysis.operations.signatures import describe
+from hangwatch.analysis.idle import find_idleness
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.analysis.places import source_lines
 from hangwatch.causes.hypothesis import Hypothesis
@@ -82,10 +83,21 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
         long = patience is None or (waited_s is not None and waited_s >= patience.held_s)
         found: Kind = "stall" if blame.shape == "held" else "rank_lost"
         return found if long else "healthy"
+    if blame.shape == "outside":
+        if patience is not None and (waited_s is None or waited_s < patience.stall_s):
+            return "healthy"
+        return (
+            "stall" if patience is not None and waited_s is not None and waited_s >= patience.outside_s else "straggler"
+        )
     if _rank_lost(case, patience, waited_s) or _node_lost(case, waited_s):
         return "rank_lost"
     if blame.proof is not None:
         return "deadlock"
+    idleness = find_idleness(case)
+    if idleness is not None:
+        # An engine that nobody asks may be so for ever. In doubt it is told of late, and never as a hang.
+        long = idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
+        return "straggler" if long else "healthy"
     still = _stands_still(case) and (_transfer_stands(case) or _long(waited_s, patience))
     if patience is None:
         if blame.culprits and not still and not any(v.capture.processes for v in case.views.values()):
@@ -149,6 +161,12 @@ def _healthy(case: Case) -> Verdict:
     training = case.capture.training
     if training is not None and not case.capture.ranks:
         return Verdict("healthy", False, "info", describe_training(training))
+    if waiting and (idleness := find_idleness(case)) is not None:
+        seems = "seems to await" if idleness == "likely" else "awaits"
+        summary = (
+            f"No hang found: {_who(case.blame.culprits)} {seems} work from outside, and the others their next command."
+        )
+        return Verdict("healthy", False, "info", summary, waiting_ranks=waiting, waits=case.waits())
     summary = "No hang found: every rank moves or waits for no longer than is ordinary."
     return Verdict("healthy", False, "info", summary, waiting_ranks=waiting, waits=case.waits())
 
@@ -183,6 +201,8 @@ def _summary(case: Case, kind: Kind, best: Hypothesis) -> str:
     blame = case.blame
     where = _where(case)
     title = best.knowledge.title[0].lower() + best.knowledge.title[1:]
+    if blame.shape == "outside":
+        return f"{_who(blame.waiting).capitalize()} wait in {where}, in the end {_whom_outside(case)}."
     if not blame.culprits and case.operation is None:
         return (
             f"{_who(blame.waiting).capitalize()} wait in {where} and nothing moves; in which groups could not be seen."
@@ -201,6 +221,15 @@ def _summary(case: Case, kind: Kind, best: Hypothesis) -> str:
     if len(blame.waiting) == 1:
         verb = verb.replace("are", "is", 1)
     return f"{waiting[0].upper()}{waiting[1:]} {verb} {where} because of {holders}: {title}."
+
+
+def _whom_outside(case: Case) -> str:
+    """Whom the waiting leads to, of a group that has members which no rank of the job says it is."""
+    edges = [e for e in case.graph.edges if e.reason == "outside"]
+    ranks = tuple(sorted({r for e in edges for r in e.waiters}))
+    labels = dict.fromkeys(e.operation.group.label for e in edges if e.operation is not None)
+    groups = f" of {' and '.join(labels)}" if labels else ""
+    return f"for a process that {_who(ranks)} shares a group with{groups}: it is no rank of this job and cannot be seen"
 
 
 def _on(line: SourceLine | None, rank: int | None, side: Side | None) -> SourceLine | None:

@@ -15,7 +15,13 @@ BEAT_PERIOD_S = 0.5
 
 
 class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One process group in the rank's own view. ``pg_id`` is process-local and keys the recorder's status."""
+    """One process group in the rank's own view. ``pg_id`` is process-local and keys the recorder's status.
+
+    The rest is there of a group that torch's ``new_group`` did not make, whose members may be no ranks of this job: ``place``
+    is this process's own rank in it, of ``size``; ``store`` where its members met, empty where that cannot be told; ``foreign``
+    says that ``ranks`` are no ranks of the job, but numbers of the group's own. ``outside`` is not written by the probe: places
+    that no rank is known to have, found by ``sources.memberships``.
+    """
 
     name: str
     ranks: tuple[int, ...]
@@ -26,6 +32,11 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     started: int = -1
     completed: int = -1
     unmoved_s: float = 0.0
+    place: int | None = None
+    size: int | None = None
+    store: str = ""
+    foreign: bool = False
+    outside: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
@@ -62,7 +73,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     while nothing moves. ``unmoved_s`` of a group is for how long neither of its numbers has changed. ``server`` is the path of
     torch's worker server socket, ``control`` that of the probe's own; either is None where it could not be started, and
     ``problems`` says why. ``telemetry`` is what training says of itself, None where it has
-    said nothing.
+    said nothing. ``store`` is where the ranks of its world met, empty where that cannot be told: processes of one store are
+    of one world.
     """
 
     version: int
@@ -86,6 +98,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     control: str | None = None
     problems: tuple[str, ...] = ()
     telemetry: BeatTelemetry | None = None
+    store: str = ""
 
     def age_s(self, now_ns: int) -> float:
         """Seconds since it was written, by the wall clock ``now_ns``; never negative."""

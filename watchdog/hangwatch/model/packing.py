@@ -28,6 +28,7 @@ class PackedGroup(msgspec.Struct, frozen=True, array_like=True):
     description: str
     spaced: tuple[int, int, int] | None
     ranks: tuple[int, ...] = ()
+    outside: tuple[int, ...] = ()
 
 
 class PackedStack(msgspec.Struct, frozen=True, array_like=True):
@@ -169,17 +170,17 @@ def _pack_group(group: Group) -> PackedGroup:
     if step > 0:
         spaced = range(ranks[0], ranks[-1] + 1, step)
         if len(spaced) == len(ranks) and tuple(spaced) == ranks:
-            return PackedGroup(group.name, group.description, (spaced.start, spaced.stop, step))
-    return PackedGroup(group.name, group.description, None, ranks)
+            return PackedGroup(group.name, group.description, (spaced.start, spaced.stop, step), (), group.outside)
+    return PackedGroup(group.name, group.description, None, ranks, group.outside)
 
 
 def _unpack_group(packed: PackedGroup) -> Group:
     if packed.spaced is None:
-        return Group(packed.name, packed.ranks, packed.description)
+        return Group(packed.name, packed.ranks, packed.description, packed.outside)
     start, stop, step = packed.spaced
     if step <= 0 or (stop - start) // step > 1 << 22:
         raise ValueError("has a group that no job has")
-    return Group(packed.name, tuple(range(start, stop, step)), packed.description)
+    return Group(packed.name, tuple(range(start, stop, step)), packed.description, packed.outside)
 
 
 def _with_groups(rank: RankCapture, change: Callable[[Group], Group]) -> RankCapture:

@@ -10,6 +10,7 @@ dead namesakes, and if the group's own sequence number agrees.
 from __future__ import annotations
 
 import json
+import re
 import time
 import weakref
 from typing import Any, Callable, Tuple
@@ -21,6 +22,10 @@ from .recorder import Progress, Recorder, Status, parse_names
 _PAUSE_S_PER_BYTE = 8e-6
 
 
+#: The names that torch's ``new_group`` gives: a count, or a hash of the members.
+_COUNTED = re.compile(r"[0-9]+|[0-9a-f]{40}")
+
+
 #: A row up to its ``unmoved_s``, and since when (monotonic) it has not moved.
 _Row = Tuple[str, float]
 
@@ -30,7 +35,9 @@ class _Group:
 
     __slots__ = ("devices", "floors", "head", "ids", "label", "moves", "name", "reference", "since", "whole")
 
-    def __init__(self, group: Any, name: str, ranks: list[int], description: str, config: str) -> None:
+    def __init__(
+        self, group: Any, name: str, ranks: list[int], description: str, config: str, origin: str = ""
+    ) -> None:
         self.reference = weakref.ref(group)  # never keep a group of the program alive
         self.name = name
         self.whole = bool(ranks)
@@ -39,10 +46,11 @@ class _Group:
             device, _, backend = part.strip().partition(":")
             self.devices[backend or device] = device if backend else "cpu"
         self.label = ",".join(sorted(self.devices))
-        self.head = '{"name":%s,"ranks":%s,"description":%s' % (
+        self.head = '{"name":%s,"ranks":%s,"description":%s%s' % (
             json.dumps(name),
             json.dumps(ranks, separators=(",", ":")),
             json.dumps(description),
+            origin,
         )
         self.ids: dict[str, int] = {}
         self.floors: dict[str, int] = {}
@@ -79,6 +87,8 @@ class GroupTable:
         self.initialized = False
         #: How many groups this process has begun to create by number: ranks that differ wait for different groups.
         self.groups_created: int | None = None
+        #: Where the ranks of the world met; empty where that cannot be told.
+        self.store = ""
         #: Gloo records without names, as it does under TORCH_DISTRIBUTED_DEBUG=DETAIL: progress cannot be told apart.
         self.nameless = False
 
@@ -130,6 +140,7 @@ class GroupTable:
         self.groups_created = count if isinstance(count, int) else None
         if default is not None:
             self.rank, self.world_size = int(default.rank()), int(default.size())
+            self.store = _meeting_place(world, default)
         return True
 
     def _describe(self, group: Any, name: str) -> _Group:
@@ -138,7 +149,8 @@ class GroupTable:
         config = str(world.pg_backend_config.get(group) or "")
         description = str(getattr(group, "group_desc", "") or "")
         self._known_names.add(name)
-        found = _Group(group, name, sorted(members, key=lambda rank: members[rank]), description, config)
+        origin = self._origin(group, name, members) if members and group is not world.default_pg else ""
+        found = _Group(group, name, sorted(members, key=lambda rank: members[rank]), description, config, origin)
         for recorder in self._recorders:
             found.floors[recorder.backend] = self._floors.get((recorder.backend, name), -1)
         if "nccl" in found.devices:
@@ -146,6 +158,26 @@ class GroupTable:
             if isinstance(uid, int):
                 found.ids["nccl"] = uid
         return found
+
+    def _origin(self, group: Any, name: str, members: dict[int, int]) -> str:
+        """What is known of a group that may reach beyond the world, as JSON to be added; empty of one that ``new_group`` made.
+
+        A library may make a group with processes of other jobs, by a rendezvous of its own (``_new_process_group_helper``).
+        Its members are numbered by themselves, which torch's record does not say: that they met elsewhere does.
+        """
+        world = self._c10d._world
+        default = world.default_pg
+        try:
+            place, size = int(group.rank()), int(group.size())
+            met, home = _meeting_place(world, group), _meeting_place(world, default) if default is not None else ""
+            apart = bool(met and home) and met != home
+            renumbered = default is None or members.get(int(default.rank())) != place or len(members) != size
+        except Exception:
+            return ""
+        if not (apart or renumbered) and _COUNTED.fullmatch(name):
+            return ""
+        told = {"place": place, "size": size, "store": met, "foreign": apart or renumbered}
+        return "," + json.dumps(told, separators=(",", ":"))[1:-1]
 
     def _backend(self, group: Any, device: str) -> Any:
         try:
@@ -242,3 +274,17 @@ class GroupTable:
             progress.completed,
         )
         return row, moved[2]
+
+
+def _meeting_place(world: Any, group: Any) -> str:
+    """The store in which a group's members met, as its object says without asking anybody; empty where it does not."""
+    try:
+        store = world.pg_map[group][1]
+        for _ in range(16):
+            store = getattr(store, "underlying_store", store)
+        host, port, path = (getattr(store, what, None) for what in ("host", "port", "path"))
+    except Exception:
+        return ""
+    if isinstance(host, str) and isinstance(port, int):
+        return "tcp://%s:%d" % (host, port)
+    return "file://%s" % path if isinstance(path, str) else ""

@@ -145,6 +145,7 @@ class Probe:
                 server=self._present(self._server),
                 control=self._present(self._listening),
                 problems=list(self._problems.values())[:_PROBLEM_LIMIT],
+                store=table.store,
             )
             write_whole(self._stem + ".beat", encode_beat(fields, groups, self._render_telemetry()))
             self._problems.pop("beat", None)

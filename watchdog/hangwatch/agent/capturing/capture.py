@@ -279,7 +279,9 @@ def _known_groups(beats: Sequence[Beat]) -> dict[str, BeatGroup]:
     several: set[str] = set()
     for group in (g for beat in beats for g in beat.groups):
         if (
-            found.setdefault(group.name, BeatGroup(group.name, group.ranks, None, group.description)).ranks
+            found.setdefault(
+                group.name, BeatGroup(group.name, group.ranks, None, group.description, outside=group.outside)
+            ).ranks
             != group.ranks
         ):
             several.add(group.name)

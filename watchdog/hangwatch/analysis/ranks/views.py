@@ -142,7 +142,29 @@ def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
     return (ranks[place],) if 0 <= place < len(ranks) else ()
 
 
+_DEFAULT_GROUP = "default_pg"
+
+
+def _beyond(capture: RankCapture, wait: Wait) -> Wait:
+    """The wait, as one for processes outside of the job where it may be: then its numbers are no ranks of the job."""
+    if wait.kind == "initialization":
+        # The world is there: it is another one that is awaited.
+        outside = any(p.group.description == _DEFAULT_GROUP for p in capture.progress or ())
+    else:
+        several = any(p.group.outside for p in capture.progress or ())
+        outside = wait.kind in {"collective", "point_to_point", "work"} and several and not wait.default_group
+    if not (outside or wait.outside):
+        return wait
+    op = "rendezvous" if wait.kind == "initialization" else wait.op
+    return replace(wait, op=op, outside=True, peers=(), world_size=None)
+
+
 def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
+    wait = _read_own_wait(capture, frames, pending)
+    return _beyond(capture, wait) if wait is not None else None
+
+
+def _read_own_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
     wait = read_wait(frames) or (read_destructor(frames) if pending else None)
     if wait is None and _on_nccl(pending) and _stays_without_lock(capture):
         wait = read_launch(frames, runs=all(p.state == "R" for p in capture.processes[-2:]))

@@ -30,6 +30,7 @@ class Wait:
     initialization waits for. ``exact``: it is known that these peers are awaited, or every rank where there are none.
     ``stage``: the other side of a pipeline's wait, counted from the own stage (1: the next); ``place``: the other side by
     its rank within a group that the stack does not name; ``tag``: of a send or receive, which meets none of another tag.
+    ``outside``: it is, or may be, for processes that are no ranks of this job.
     """
 
     kind: WaitKind
@@ -43,6 +44,7 @@ class Wait:
     stage: int | None = None
     place: int | None = None
     tag: int | None = None
+    outside: bool = False
 
 
 #: Public functions of distributed_c10d that wait for other ranks -> the operation they come down to.
@@ -144,6 +146,9 @@ def _creation(frames: Sequence[Frame]) -> Wait | None:
     name = next((name for _, name in told if name), "")
     if any(f.function == "split_group" for f in made):
         return Wait("group_creation", "new_group", made[-1], group=name, exact=False)  # the parent's, whichever that is
+    if all(bare(f) == "_new_process_group_helper" for f in made) and not members:
+        # The program calls it itself: the group has members of its own, who need not be ranks of this world.
+        return Wait("group_creation", "new_group", made[-1], group=name, exact=False, outside=True)
     everyone = any(_takes_everyone(f, members) for f in frames)
     return Wait(
         "group_creation",

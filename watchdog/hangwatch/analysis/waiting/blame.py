@@ -20,7 +20,7 @@ from hangwatch.model.text import format_ranks
 #: Of a larger circle nobody is singled out: looking for that one costs the square of its size.
 _HUB_LIMIT = 64
 
-Shape = Literal["nothing", "root", "cycle", "together", "held", "outlived"]
+Shape = Literal["nothing", "root", "cycle", "together", "outside", "held", "outlived"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Blame:
     """The outcome of the analysis.
 
     ``shape``: ``root`` (ranks that wait for no one hold the others up), ``cycle`` (they wait for each other),
-    ``together`` (all are in the same operation and nothing completes), ``held`` (no one waits for others, and all stand still
+    ``together`` (all are in the same operation and nothing completes), ``outside`` (all waiting leads to members of a group that
+    no rank says it is: nobody is named, and nothing is proven), ``held`` (no one waits for others, and all stand still
     behind files), ``outlived`` (no one does, as some have failed, and all others stay at their end) or ``nothing`` (no one
     waits). ``proof`` says in words why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
     """
@@ -156,6 +157,8 @@ def _relevant_parting(partings: Sequence[Parting], sink: frozenset[int], compone
 
 def _prove_mismatch(edges: Iterable[Edge]) -> str | None:
     for edge in edges:
+        if edge.weak:
+            continue  # some of the group's members are not known
         if edge.reason == "mismatch" and edge.operation is not None and edge.other is not None:
             where = f"{edge.operation.group.label} at number {edge.operation.seq}"
             return (
@@ -217,6 +220,8 @@ def assign_blame(
     if not graph.edges:
         return _blame_together(views, history, waiting)
     sinks = _seen_sinks(views, graph)
+    if not sinks:
+        return Blame("outside", waiting=waiting)
     cycles = [sink for sink in sinks if len(sink) > 1]
     component = frozenset(r for sink in sinks for r in sink)
     partings = tuple(history.partings(concerned=component | frozenset(waiting)))

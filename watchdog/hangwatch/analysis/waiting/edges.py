@@ -14,7 +14,7 @@ from hangwatch.model.collectives import Group, Operation
 
 
 def _members(group: Group, world: Sequence[int]) -> Sequence[int]:
-    return group.ranks or tuple(world)
+    return group.ranks or (() if group.outside else tuple(world))
 
 
 #: What has tensors of one size and type on every rank, whatever the backend.
@@ -69,7 +69,16 @@ def _recorded_edges(
         for m in _members(operation.group, world)
         if (why := _why_awaited(operation, views.get(m), m, history, apart)) is not None
     )
-    yield from _edges(waiters, found, operation)
+    # Whom the members that nobody knows wait for is not known either: no circle rests on such a group.
+    uncertain = bool(operation.group.outside)
+    yield from (replace(edge, weak=uncertain) for edge in _edges(waiters, found, operation))
+    if uncertain:
+        yield _outside(waiters, operation)
+
+
+def _outside(waiters: Sequence[RankView], operation: Operation | None) -> Edge:
+    """The edge of ranks that may be waiting for processes which are no ranks of this job."""
+    return Edge(tuple(sorted(view.rank for view in waiters)), (), "outside", operation)
 
 
 def _edges(
@@ -98,7 +107,7 @@ def _companies(views: Iterable[RankView]) -> list[list[RankView]]:
         front, wait = view.frontier, view.wait
         if front is not None and not front.p2p:
             found.setdefault((front.group.key, front.seq, front.op), {}).setdefault(signature(front), []).append(view)
-        elif front is not None or wait is None or wait.kind == "point_to_point":
+        elif front is not None or wait is None or wait.kind == "point_to_point" or wait.outside:
             found[view.rank] = {None: [view]}  # its own wait, for a peer of its own
         else:
             creates = wait.kind == "group_creation" and view.rank in wait.peers
@@ -198,6 +207,7 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
                 return False
             return bool(other.capture.progress) or (other.wait is not None and other.wait.kind == "initialization")
         alike = other.wait is not None and other.wait.kind == wait.kind and other.wait.op == wait.op
+        alike = alike and other.wait is not None and not other.wait.outside
         return alike and other.motion.state != "stopped" and not _create_apart(view, other)
 
     # A group is created by its members, and by them alone.
@@ -217,8 +227,12 @@ def build_graph(
         if front is not None and front.p2p:
             for one in (o for o in view.pending if o.peer is not None and _one_batch(o, front)):
                 edges += _p2p_edges(view, views, one.op, (one.peer,) if one.peer is not None else (), one)
+            if any(o.peer is None and o.group.outside for o in view.pending if _one_batch(o, front)):
+                edges.append(_outside(waiters, front))
         elif front is not None:
             edges += _recorded_edges(waiters, views, history, world)
+        elif wait is not None and wait.outside:
+            edges.append(_outside(waiters, None))
         elif wait is not None and wait.kind == "point_to_point":
             edges += _p2p_edges(view, views, wait.op, wait.peers, None)
         else:

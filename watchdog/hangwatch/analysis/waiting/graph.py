@@ -16,7 +16,7 @@ from hangwatch.model.text import format_ranks
 
 Reason = Literal[
     "absent", "mismatch", "sizes", "queued", "gone", "returning", "silent", "stopped", "unseen", "peer", "elsewhere",
-    "creation", "possible",
+    "creation", "possible", "outside",
 ]  # fmt: skip
 
 
@@ -27,7 +27,8 @@ class Edge:
     A rank that is among both waits for the others, and not for itself.
 
     ``operation`` is what the (first) waiter is in, where it is recorded; ``other`` what the first of the awaited has instead.
-    ``weak``: the awaited have their half enqueued, behind what need not hold it.
+    ``weak``: the awaited have their half enqueued, behind what need not hold it, or the group has members that nobody knows.
+    An edge ``outside`` awaits nobody who has a rank in the job, so its waiters are in no sink.
     """
 
     waiters: tuple[int, ...]
@@ -56,6 +57,7 @@ class Edge:
             "peer": "the other side, which does not meet it",
             "elsewhere": f"which {is_} somewhere else",
             "creation": f"which {is_} creating another group",
+            "outside": "which no rank of this job says it is",
             "possible": "any of which it may be waiting for" if many else "which it may be waiting for",
         }.get(self.reason, "")
 
@@ -106,7 +108,8 @@ def describe_waits(graph: WaitGraph, label: Callable[[int], str]) -> tuple[str, 
             why = edge.explain(len(edge.awaited) > 1)
             folded.setdefault((edge.awaited, label(waiter), why), []).append(waiter)
     return tuple(
-        f"{_name(waiters)} {'wait' if len(waiters) > 1 else 'waits'} in {where} for {_name(awaited)}, {why}"
+        f"{_name(waiters)} {'wait' if len(waiters) > 1 else 'waits'} in {where} for "
+        f"{_name(awaited) if awaited else 'a member'}, {why}"
         for (awaited, where, why), waiters in folded.items()
     )
 

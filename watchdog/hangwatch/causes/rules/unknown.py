@@ -23,6 +23,14 @@ def unknown(case: Case) -> Hypothesis:
     """Always fits, with the least confidence."""
     seen = tuple(e for rank in case.blame.culprits[:_SHOWN] for e in _seen(case, rank)) + at_ras(case)
     missing = tuple(Evidence(gap.rank, gap.source, f"not seen: {gap.reason}") for gap in _telling(case))
+    if case.blame.shape == "outside":
+        waiters = sorted({r for edge in case.graph.edges if edge.reason == "outside" for r in edge.waiters})
+        seen = tuple(e for rank in waiters[:_SHOWN] for e in (*at_front(case, rank), *at_stack(case, rank)))
+        said = (
+            f"{_name(waiters).capitalize()} shares a group with a process that is no rank of this job, and waits for it there. "
+            "Nothing is known of that process here: look at it, where it runs."
+        )
+        return Hypothesis(UNKNOWN, 0.05, said, seen + missing)
     if not case.blame.culprits:
         said = "No rank could be named, and why nothing completes could not be told from what was seen."
         return Hypothesis(UNKNOWN, 0.05, said, seen + missing)

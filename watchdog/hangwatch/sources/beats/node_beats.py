@@ -21,6 +21,7 @@ from hangwatch.model.capture import Gap
 from hangwatch.sources.beats.files import BeatReader
 from hangwatch.sources.discovery.process_table import ProbedProcess
 from hangwatch.sources.proc.files import view_of
+from hangwatch.sources.beats.memberships import resolve_members
 
 
 class NodeBeats:
@@ -50,7 +51,7 @@ class NodeBeats:
         for found, missed in (*reads, *([self._own.read()] if self._own is not None else [])):
             beats |= found
             gaps += missed
-        return beats, tuple(gaps)
+        return resolve_members(beats), tuple(gaps)
 
 
 class _Place:

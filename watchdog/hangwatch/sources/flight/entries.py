@@ -165,8 +165,8 @@ def _global_rank(group: Group, peer: int | None) -> int | None:
     """A rank within a group as a global rank; None where the group's members are not known."""
     if peer is None:
         return None
-    if group.ranks:
-        return group.ranks[peer] if peer < len(group.ranks) else None
+    if group.ranks or group.outside:
+        return group.rank_at(peer)
     return peer if group.description == DEFAULT_GROUP else None
 
 

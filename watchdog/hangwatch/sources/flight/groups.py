@@ -69,12 +69,12 @@ class GroupTable:
             beat = self._by_name.get(name)
         configured, ranks = self._config.get(name, ("", ())) if name else ("", ())
         if beat is not None:
-            name, ranks = name or beat.name, beat.ranks or ranks
+            name, ranks = name or beat.name, beat.ranks or (() if beat.outside else ranks)
         told = [beat.description if beat else "", description, configured]
         description = next((text for text in told if text and text != _UNDEFINED), description)
         if not ranks and description == DEFAULT_GROUP and self._world_size:
             ranks = tuple(range(self._world_size))
-        return Group(name, ranks, description)
+        return Group(name, ranks, description, beat.outside if beat is not None else ())
 
     def match_status(self, status_ids: Iterable[int], entries: Mapping[int, Group]) -> dict[int, Group]:
         """The group of each ``pg_id`` of the status: from the entries, else the beat, else by order of creation.

@@ -75,7 +75,9 @@ def parse_flight(
 
 def progress_of(beat: Beat) -> tuple[GroupProgress, ...]:
     """How far the rank is in each of its groups, by its last beat. Unknown numbers are left out, not taken for 0."""
-    known = [(Group(one.name, one.ranks, one.description), one) for one in beat.groups if one.enqueued >= 0]
+    known = [
+        (Group(one.name, one.ranks, one.description, one.outside), one) for one in beat.groups if one.enqueued >= 0
+    ]
     twice = {group for group, _ in known if sum(other == group for other, _ in known) > 1}
     return tuple(
         _mark(GroupProgress(group, one.enqueued, one.started, max(0, one.completed)), group in twice)

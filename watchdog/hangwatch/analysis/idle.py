@@ -1,0 +1,132 @@
+"""Ranks that await work from outside while their group awaits the next command from them: an engine that nobody asks. Pure.
+
+Worker 0 of such an engine reads a queue, a pipe or a socket at the head of an endless loop, and passes on what it has read;
+the others stand in that very broadcast. It may be so for hours, and is no hang. A rank that reads in the middle of its step
+looks alike, but the others are elsewhere: in another operation, in a loop over data, or not in what this rank sends.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from typing import Literal
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.places import is_interpreter, part, user_frame, user_frames
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.ranks.waits import in_torch_distributed
+from hangwatch.model.stacks import Block, Frame
+
+#: ``idle``: all that can be seen says so. ``likely``: the same, but for where the loop is, or who is at the other end.
+Idleness = Literal["idle", "likely"]
+
+#: What one member sends and all others receive.
+_FROM_ONE = frozenset({"broadcast", "scatter", "recv"})
+_READS = frozenset({"read", "recvfrom", "recvmsg", "recv", "accept", "accept4"})
+_POLLS = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
+#: Where the standard library, and ZeroMQ's binding, read what another process has put.
+_QUEUES = ("multiprocessing/connection.py", "multiprocessing/queues.py", "zmq/")
+_THREAD_QUEUE = "/queue.py"
+_SERVES = ("selectors.py", "socketserver.py", "asyncio/", "multiprocessing/connection.py", "socket.py")
+_WRITER = re.compile(r"pipe:\[\d+\] from (\d+) ")
+_ENDLESS = re.compile(r"while\s*\(?\s*(?:True|1)\s*\)?\s*:|while\s+not\b.*:")
+
+
+def find_idleness(case: Case) -> Idleness | None:
+    """Whether all that anybody waits for is work from outside; None where some of it is not."""
+    blame = case.blame
+    if blame.shape != "root" or blame.proof is not None or not blame.culprits or not blame.waiting:
+        return None
+    roots, followers = frozenset(blame.culprits), frozenset(blame.waiting) - frozenset(blame.culprits)
+    if any(r not in case.views for r in roots | followers):
+        return None
+    if any(_source(case.views[r]) not in roots | followers - {r} for r in followers):
+        return None
+    found: list[Idleness] = []
+    for rank in blame.culprits:
+        work = _awaits_work(case, case.views[rank])
+        mine = [case.views[r] for r in followers if _source(case.views[r]) == rank]
+        if work is None or not mine or not all(_in_while(view) for view in (case.views[rank], *mine)):
+            return None
+        at_head = all(_at_one_head(case.views[rank], view) for view in mine)
+        found.append("idle" if work == "idle" and at_head else "likely")
+    return "idle" if all(one == "idle" for one in found) else "likely"
+
+
+def _source(view: RankView) -> int | None:
+    """The rank that sends what this one receives, where it is in such an operation and its stack tells who that is."""
+    front, wait = view.frontier, view.wait
+    op = front.op if front is not None else wait.op if wait is not None else ""
+    if op not in _FROM_ONE or (wait is not None and wait.outside):
+        return None
+    if front is not None and front.p2p:
+        return front.peer
+    inside = tuple(takewhile(in_torch_distributed, view.frames))
+    for name in ("src", "group_src"):
+        told = next((t for f in inside if (t := (f.locals or {}).get(name, "")).startswith("int=")), None)
+        if told is not None:
+            number = int(told.removeprefix("int="))
+            return number if name == "src" or front is None else front.group.rank_at(number)
+    return None
+
+
+def _awaits_work(case: Case, view: RankView) -> Idleness | None:
+    """Whether a rank with nothing in flight stands in a read of what others put there for it to do."""
+    samples = view.capture.processes[-2:]
+    own = user_frame(view.frames)
+    if view.frontier is not None or view.wait is not None or view.motion.state != "stuck" or own is None:
+        return None
+    above = view.frames[: view.frames.index(own)]
+    queued = any(part in f.file for f in above for part in _QUEUES)
+    if not samples or not all(is_interpreter(f) or "zmq/" in f.file for f in above):
+        return None  # a library reads for a reason of its own: the workers of a DataLoader, a download
+    calls = {s.syscall for s in samples}
+    if any(f.file.endswith(_THREAD_QUEUE) for f in above):
+        serves = any(t.frames and any(s in t.frames[0].file for s in _SERVES) for t in view.side_threads)
+        return "idle" if serves else "likely"
+    if not calls <= _READS | _POLLS:
+        return None
+    return _other_end(case, view, queued=queued)
+
+
+def _other_end(case: Case, view: RankView, *, queued: bool) -> Idleness | None:
+    """Who is at the other end of what a rank reads: a living process that is none of its own, or a client that may come."""
+    last = view.capture.processes[-1]
+    on = last.blocked_on or ""
+    if (writer := _WRITER.search(on)) is not None:
+        pid = int(writer.group(1))
+        ours = {c.pid for c in last.children} | {r.identity.pid for r in case.capture.ranks}
+        return None if pid in ours else "idle"
+    if on.startswith("pipe:["):
+        return None  # nobody seen has the other end: nothing will come any more
+    if " listening on port " in on or on == "anon_inode:[eventfd]":
+        return "idle"
+    if on.startswith("socket:["):
+        return "idle" if queued and on.endswith("]") else "likely"
+    return None
+
+
+def _in_while(view: RankView) -> bool:
+    """Whether the innermost loop of the program that a rank is in goes on until somebody says otherwise."""
+    loops = (loop for f in user_frames(view.frames) if (loop := _innermost(f)) is not None)
+    return next((loop.kind == "while" for loop in loops), False)
+
+
+def _at_one_head(root: RankView, follower: RankView) -> bool:
+    """Whether both are at the head of an endless loop: of the same one, the root before what the other is in."""
+    mine, theirs = part(root.frames, follower.frames)
+    if mine is None or theirs is None or (mine.file, mine.function) != (theirs.file, theirs.function):
+        return False
+    loop = _endless(mine)
+    return loop is not None and loop == _endless(theirs) and mine.line <= theirs.line
+
+
+def _endless(frame: Frame) -> Block | None:
+    """The innermost loop around a line, where it ends only from within; None in a loop over something."""
+    last = _innermost(frame)
+    return last if last is not None and last.kind == "while" and _ENDLESS.match(last.text) else None
+
+
+def _innermost(frame: Frame) -> Block | None:
+    """The innermost loop around a line within its function."""
+    return next((b for b in reversed(frame.blocks) if b.kind in {"for", "while"}), None)
