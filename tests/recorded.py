@@ -109,3 +109,29 @@ def without_source(sample: StackSample) -> StackSample:
         return msgspec.structs.replace(thread, frames=frames)
 
     return msgspec.structs.replace(sample, threads=tuple(bare(t) for t in sample.threads))
+
+
+def unclaimed(capture: Capture, taken: Mapping[Group, frozenset[int]]) -> Capture:
+    """The same hang where nobody says to be these members of these groups: their places are known, and no more."""
+
+    def group(old: Group) -> Group:
+        lost = taken.get(old, frozenset())
+        outside = tuple(place for place, rank in enumerate(old.ranks) if rank in lost)
+        return msgspec.structs.replace(old, ranks=tuple(r for r in old.ranks if r not in lost), outside=outside)
+
+    def progress(old: tuple[GroupProgress, ...]) -> tuple[GroupProgress, ...]:
+        return tuple(msgspec.structs.replace(p, group=group(p.group)) for p in old)
+
+    def flight(old: FlightRecord) -> FlightRecord:
+        operations = tuple(msgspec.structs.replace(o, group=group(o.group)) for o in old.operations)
+        return msgspec.structs.replace(old, operations=operations, progress=progress(old.progress))
+
+    ranks = tuple(
+        msgspec.structs.replace(
+            r,
+            flight=flight(r.flight) if r.flight is not None else None,
+            progress=progress(r.progress) if r.progress is not None else None,
+        )
+        for r in capture.ranks
+    )
+    return msgspec.structs.replace(capture, ranks=ranks)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hangwatch.causes.registry import RULES
 from hangwatch.diagnosis.verdict import diagnose
-from recorded import NAMES, load, renamed, without
+from recorded import NAMES, load, renamed, unclaimed, without
 
 PARTS = ("rank", "stacks", "flight", "progress", "processes", "sources", "sites")
 #: Their lines speak of the rank by number (``if rank == 0``), but no rule compares the number.
@@ -61,3 +61,18 @@ def test_what_is_not_read_does_not_turn_a_cause_into_a_sure_other_one(name: str,
 def test_rules_are_registered_once() -> None:
     """The list is explicit, and holds no rule twice."""
     assert len(set(RULES)) == len(RULES)
+
+
+@SETTINGS
+@given(name=st.sampled_from(NAMES), data=st.data())
+def test_a_claim_taken_away_never_makes_a_proof(name: str, data: st.DataObject) -> None:
+    """Of any group, any members may be nobody's: what was proven may be no more, and nothing else is proven instead."""
+    capture = load(name)
+    groups = {p.group for r in capture.ranks for p in r.progress or ()}
+    taken = {
+        g: data.draw(st.frozensets(st.sampled_from(g.ranks), max_size=len(g.ranks))) for g in sorted(groups) if g.ranks
+    }
+    before, after = diagnose(capture).verdict, diagnose(unclaimed(capture, taken)).verdict
+    assert before.proven or not after.proven
+    if after.kind == "deadlock":
+        assert set(after.culprit_ranks) <= set(before.culprit_ranks)

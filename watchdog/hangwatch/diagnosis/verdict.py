@@ -12,9 +12,9 @@ from hangwatch.analysis.divergence.call_sites import Difference, first_differenc
 from hangwatch.analysis.divergence.find import annotated
 from hangwatch.analysis.divergence.frames import site
 from hangwatch.analysis.hardware import find_faults
+from hangwatch.analysis.idle import find_idleness
 from hangwatch.analysis.operations.alignment import Side
 from hangwatch.analysis.operations.signatures import describe
-from hangwatch.analysis.idle import find_idleness
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.analysis.places import source_lines
 from hangwatch.causes.hypothesis import Hypothesis
@@ -229,7 +229,7 @@ def _whom_outside(case: Case) -> str:
     ranks = tuple(sorted({r for e in edges for r in e.waiters}))
     labels = dict.fromkeys(e.operation.group.label for e in edges if e.operation is not None)
     groups = f" of {' and '.join(labels)}" if labels else ""
-    return f"for a process that {_who(ranks)} shares a group with{groups}: it is no rank of this job and cannot be seen"
+    return f"for a member{groups} that no rank of this job says it is: {_who(ranks)} cannot go on, and it is not visible here"
 
 
 def _on(line: SourceLine | None, rank: int | None, side: Side | None) -> SourceLine | None:

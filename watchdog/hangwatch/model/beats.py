@@ -20,7 +20,7 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     The rest is there of a group that torch's ``new_group`` did not make, whose members may be no ranks of this job: ``place``
     is this process's own rank in it, of ``size``; ``store`` where its members met, empty where that cannot be told; ``foreign``
     says that ``ranks`` are no ranks of the job, but numbers of the group's own. ``outside`` is not written by the probe: places
-    that no rank is known to have, found by ``sources.memberships``.
+    that no rank is known to have, found by ``sources.beats.memberships``.
     """
 
     name: str

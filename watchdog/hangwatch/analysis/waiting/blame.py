@@ -243,6 +243,8 @@ def assign_blame(
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
     """The sinks to be blamed: of a rank that nobody saw it is not known whom it waits for, so those that were seen come first,
     and then a circle of such, which cannot resolve whatever the unseen do."""
+    if not graph.sinks:
+        return ()  # all leads to processes of which nothing is known: no circle on the way is blamed for that
     seen = tuple(sink for sink in graph.sinks if any(r in views for r in sink))
     return seen or _seen_circles(views, graph) or graph.sinks
 

@@ -19,9 +19,9 @@ import msgspec
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.sources.beats.files import BeatReader
+from hangwatch.sources.beats.memberships import resolve_members
 from hangwatch.sources.discovery.process_table import ProbedProcess
 from hangwatch.sources.proc.files import view_of
-from hangwatch.sources.beats.memberships import resolve_members
 
 
 class NodeBeats:
