@@ -108,7 +108,7 @@ def test_a_rendezvous_of_a_rank_that_has_its_world_is_for_another_one() -> None:
 
 def test_a_group_that_the_program_makes_itself_has_members_of_its_own() -> None:
     """``_new_process_group_helper`` called by the program is no creation of a group of this world; by ``new_group`` it is."""
-    helper = Frame("_new_process_group_helper", TORCH, 2100, locals={"global_ranks_in_group": "list[]=[]"})
+    helper = Frame("_new_process_group_helper", TORCH, 2100, locals={"global_ranks_in_group": "list[]"})
     wait = read_wait((helper, Frame("join_group", "/srv/train/train.py", 27)))
     assert wait is not None
     assert wait.outside

@@ -146,8 +146,8 @@ def _creation(frames: Sequence[Frame]) -> Wait | None:
     name = next((name for _, name in told if name), "")
     if any(f.function == "split_group" for f in made):
         return Wait("group_creation", "new_group", made[-1], group=name, exact=False)  # the parent's, whichever that is
-    if all(bare(f) == "_new_process_group_helper" for f in made) and not members:
-        # The program calls it itself: the group has members of its own, who need not be ranks of this world.
+    if all((f.locals or {}).get("global_ranks_in_group") == "list[]" for f in made):
+        # The program calls torch's helper itself: the members are its own, and need not be ranks of this world.
         return Wait("group_creation", "new_group", made[-1], group=name, exact=False, outside=True)
     everyone = any(_takes_everyone(f, members) for f in frames)
     return Wait(
