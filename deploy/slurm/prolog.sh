@@ -1,6 +1,6 @@
 #!/bin/bash
-# TaskProlog of slurm.conf, for a site that runs hangwatch.service on each node: every job step gets the probe, and nobody
-# changes a batch script. What a task prolog prints as "export NAME=value" becomes the task's environment.
+# TaskProlog of slurm.conf, for a site that runs hangwatch.service on each node: every job step gets the probe, without a
+# change to batch scripts. What a task prolog prints as "export NAME=value" becomes the task's environment.
 #   TaskProlog=/etc/slurm/hangwatch-prolog.sh
 # It never keeps a job from starting: where hangwatch does not work, nothing is printed.
 hangwatch=${HANGWATCH:-/opt/hangwatch/bin/hangwatch}

@@ -11,13 +11,14 @@ from pathlib import Path
 import msgspec
 
 from scenarios.baselines import Baseline, run_baselines
+from scenarios.browsing import render_page
 from scenarios.catalogue import HERE, Entry, load_catalogue
 from scenarios.judging import Judgement, Run, find_hang, judge
 from scenarios.recording import judge_again, path, record
 from scenarios.running import missing_need, run_all
 from scenarios.tables import Results, meets_bar, render, summarize
 
-#: The last result of every scenario, with the page beside it.
+#: The last result of every scenario; the summary (.md) and the page (.html) beside it are made from it.
 RESULTS = HERE.parent.parent / "docs" / "scenarios.json"
 #: Kept beside the catalogue: what other tools say of a hang changes with torch, not with us.
 BASELINES = HERE / "baselines.json"
@@ -120,7 +121,7 @@ def _timed(rows: Sequence[Judgement]) -> list[Judgement]:
 
 
 def _write(rows: Sequence[Judgement]) -> None:
-    """Put the rows into what ``docs/scenarios.json`` holds already, and make the page anew from all of it."""
+    """Put the rows into what ``docs/scenarios.json`` holds already, and make summary and page anew from all of it."""
     entries = {entry.scenario.name: entry for entry in load_catalogue()}
     latest = {row.name: row for row in (*_load_results().values(), *rows) if row.name in entries}
     ran = [entry for name, entry in entries.items() if name in latest]
@@ -130,6 +131,7 @@ def _write(rows: Sequence[Judgement]) -> None:
     results = summarize(ran, ordered, baselines, skipped)
     RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     RESULTS.with_suffix(".md").write_text(render(results, ran))
+    RESULTS.with_suffix(".html").write_text(render_page(results, ran))
 
 
 def _print_figures(results: Results, folder: Path | None) -> None:
@@ -155,7 +157,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="put the results into docs/scenarios.json and scenarios.md; with --recorded the verdicts, and times as they were",
+        help="put the results into docs/scenarios.json, .md and .html; with --recorded the verdicts, and times as they were",
     )
     parser.add_argument("--record", action="store_true", help="keep the hangs' captures for the tests")
     parser.add_argument("--recorded", action="store_true", help="run nothing: diagnose the kept captures again")

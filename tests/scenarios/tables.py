@@ -1,4 +1,7 @@
-"""The catalogue's results as Markdown and JSON: figures, confusion matrix, one line a scenario. Pure."""
+"""The catalogue's results: figures, and the Markdown summary of them. Pure.
+
+Every scenario by itself is in ``docs/scenarios.json``, and in the page that ``browsing.py`` makes of it.
+"""
 
 from __future__ import annotations
 
@@ -109,26 +112,70 @@ def meets_bar(figures: Figures) -> bool:
 
 
 def render(results: Results, entries: Sequence[Entry]) -> str:
-    """The Markdown page."""
-    described = {entry.scenario.name: entry.scenario.describes for entry in entries}
+    """The Markdown summary: figures, shares of each family, confusion between causes, every miss, how it was measured."""
     parts = [
-        "# The catalogue of scenarios",
-        "Small real programs, each a way in which training hangs, or looks as if it did. `make scenarios` runs them under"
-        " `hangwatch run` and holds every verdict against the truth beside the program (`tests/scenarios/programs`). This page"
-        " is made from `scenarios.json`, which holds the last result of each; do not edit it.",
+        "# Results of the catalogue of scenarios",
+        f"{len(results.scenarios)} small real programs, each a way in which distributed training hangs, or looks as if it"
+        " did. `make scenarios` runs them under `hangwatch run` and compares every verdict with the truth beside the program"
+        " ([tests/scenarios](../tests/scenarios/README.md)).",
+        "**Every scenario**: [scenarios.html](scenarios.html) is a page to search and filter (download it and open it in a"
+        " browser; it needs no network), [scenarios.json](scenarios.json) is the same for programs. All three are generated"
+        " by `make scenarios OPTIONS=--write`; do not edit them.",
         _figures(results.figures),
-        "## What was said of what\n\nRows: the true cause; what was named first, and how often. *nothing*: no incident.",
-        _table(("true cause", "said"), [(f"`{true}`", _said(true, said)) for true, said in results.confusion.items()]),
-        "## Hangs",
+        "The rules have been corrected on most of these programs. What they say of programs they have not seen is in"
+        " [tests/scenarios](../tests/scenarios/README.md#programs-that-the-rules-had-not-seen).",
+        "## By family",
+        _families(results.scenarios),
+        "## Confusion between causes",
+        "How often each cause was named first, by the true cause. Bold: not the true one. *nothing*: no incident.",
+        _table(
+            ("true cause", "named first"),
+            [(f"`{true}`", _named(true, named)) for true, named in results.confusion.items()],
+        ),
+        "## What is wrong",
+        "Hangs with a wrong culprit or a wrong first cause, and controls that were not left alone.",
+        _misses(results.scenarios),
+        "## How it was measured",
+        "Each program is started as its users would start it, with `hangwatch run` before the command and the patience of its"
+        " `.toml` file (6 s unless it says otherwise). The truth is decided from the program before any verdict. The latency"
+        " runs from the onset (the oldest pending operation was enqueued) to the confirmed verdict. A `straggler` is a"
+        " warning and has no bar; it becomes a `stall` after ten times the patience, 5 min at the least: that"
+        " is the largest latency here. Verdicts are renewed from the kept captures when a rule changes, latencies are those of"
+        " the last run.",
         *_without_us(results, entries),
-        _hangs(results, described),
-        "## Controls",
-        _controls(results, described),
     ]
     if results.skipped:
-        lines = [f"- {name}: {reason}" for name, reason in sorted(results.skipped.items())]
+        lines = [f"- `{name}`: {reason}" for name, reason in sorted(results.skipped.items())]
         parts += ["## Not run here", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
+
+
+def _families(rows: Sequence[Judgement]) -> str:
+    lines = []
+    for family in sorted({row.family for row in rows}):
+        ours = [row for row in rows if row.family == family]
+        hangs = [row for row in ours if row.culprits_right is not None]
+        shares = [
+            f"{sum(map(bool, right))}" if hangs else ""
+            for right in (
+                [row.culprits_right for row in hangs],
+                [row.cause_first for row in hangs],
+                [row.cause_in_three for row in hangs],
+            )
+        ]
+        alarms = sum(row.false_alarm for row in ours)
+        lines.append((f"`{family}`", str(len(hangs)), *shares, f"{alarms} of {len(ours) - len(hangs)}"))
+    head = ("family", "hangs", "culprits right", "cause first", "cause among three", "hang verdicts on controls")
+    return _table(head, lines)
+
+
+def _misses(rows: Sequence[Judgement]) -> str:
+    lines = [
+        (f"`{row.name}`", f"`{row.family}`", _cell("; ".join(row.wrong)) or f"cause {row.said} and not {row.expected}")
+        for row in rows
+        if not row.good
+    ]
+    return _table(("scenario", "family", "differences from the truth"), lines) if lines else "None."
 
 
 def _figures(figures: Figures) -> str:
@@ -155,68 +202,31 @@ def _seconds(latency: Latency | None) -> str:
     return f"median {latency.median:g} s, 90 % within {latency.ninetieth:g} s, largest {latency.largest:g} s ({latency.count})"
 
 
-def _said(true: str, said: Mapping[str, int]) -> str:
-    ordered = sorted(said.items(), key=lambda item: (item[0] != true, -item[1], item[0]))
-    return ", ".join(f"{name} {count}" if name == true else f"**{name} {count}**" for name, count in ordered)
-
-
-def _hangs(results: Results, described: Mapping[str, str]) -> str:
-    baselines = {baseline.name: baseline for baseline in results.baselines}
-    lines = [
-        (
-            f"**{row.name}**: {described[row.name]}",
-            f"{row.kind}{', proven' if row.proven else ''}: `{row.said}`",
-            f"{row.confirmed_s:.1f} s" if row.confirmed_s is not None else "",
-            "; ".join(row.wrong) or "as it is",
-            *(_beside(baselines.get(row.name)) if baselines else ()),
-        )
-        for row in results.scenarios
-        if row.culprits_right is not None
-    ]
-    head = ("scenario", "hangwatch says", "after", "against the truth")
-    if not baselines:
-        return _table(head, lines)
-    return _table((*head, "torch's time limit", "torchfrtrace"), lines)
+def _named(true: str, named: Mapping[str, int]) -> str:
+    right = "nothing" if true == "control" else true
+    ordered = sorted(named.items(), key=lambda item: (item[0] != right, -item[1], item[0]))
+    return ", ".join(f"{name} {count}" if name == right else f"**{name} {count}**" for name, count in ordered)
 
 
 def _without_us(results: Results, entries: Sequence[Entry]) -> tuple[str, ...]:
-    """What there is without hangwatch: how it was asked, and how often it told."""
+    """What the tools that come with torch report of the same hangs."""
     if not results.baselines:
         return ()
     truths = {entry.scenario.name: entry.scenario.truth for entry in entries}
-    told = [(b, truth) for b in results.baselines if (truth := truths.get(b.name)) is not None]
-    count = len(told)
-    named = [(b.timeout_names, truth) for b, truth in told if b.timeout_names is not None]
+    measured = [(b, truth) for b in results.baselines if (truth := truths.get(b.name)) is not None]
+    named = [(b.timeout_names, truth) for b, truth in measured if b.timeout_names is not None]
     right = sum(rank in truth.culprits for rank, truth in named)
-    failed = sum(b.timeout_says is not None for b, _ in told)
-    says = Counter(b.analyzer_says.partition(":")[0] for b, _ in told)
+    failed = sum(b.timeout_says is not None for b, _ in measured)
+    says = Counter(b.analyzer_says.partition(":")[0] for b, _ in measured)
     ends = ", ".join(f"*{what}* ({often})" for what, often in says.most_common())
     return (
-        "Beside each hang stands what there is without hangwatch: the first error that any rank printed when the time limit of"
-        f" collectives was {TIMEOUT_S:g} s (Gloo's default is 1,800 s, NCCL's 600 s) and the rank that torchrun called the"
-        " first to fail; and the last line of torch's analyzer `torchfrtrace`, given every rank's flight recorder.",
-        f"Of {count} hangs, {failed} ended in an error of some rank; for {len(named)} of"
-        f" them torchrun named a rank, which was one of the culprits in {right}. The analyzer ended with"
-        f" {ends}. It is made for NCCL: Gloo (torch 2.13) writes"
-        " its groups under an empty name, where the analyzer cannot find them.",
+        "## The same hangs without hangwatch",
+        f"Two tools come with torch. The *time limit of collectives*, lowered to {TIMEOUT_S:g} s (default: 1,800 s on Gloo, 600 s"
+        f" on NCCL): of {len(measured)} hangs, {failed} ended in an error of some rank; in {len(named)} of them torchrun named"
+        f" a first rank to fail, which was a culprit in {right}. The *analyzer* `torchfrtrace`, given every rank's flight"
+        f" recorder, ended with {ends}. It is made for NCCL: Gloo (torch 2.13) writes its groups under an empty name, where"
+        " the analyzer cannot find them.",
     )
-
-
-def _beside(baseline: Baseline | None) -> tuple[str, str]:
-    if baseline is None:
-        return "", ""
-    says = baseline.timeout_says or f"nothing within {baseline.waited_s:.0f} s"
-    named = f"; names rank {baseline.timeout_names}" if baseline.timeout_names is not None else ""
-    return _cell(says) + named, _cell(baseline.analyzer_says)
-
-
-def _controls(results: Results, described: Mapping[str, str]) -> str:
-    lines = [
-        (f"**{row.name}**: {described[row.name]}", row.kind, "; ".join(row.wrong) or "no hang reported")
-        for row in results.scenarios
-        if row.culprits_right is None
-    ]
-    return _table(("scenario", "incident", "against the truth"), lines)
 
 
 def _cell(text: str) -> str:

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from hangwatch.model.incident import Cause, Collective, Divergence, Incident, JobEntry, SourceLine, Verdict
+from scenarios.__main__ import RESULTS
+from scenarios.browsing import parse_page, render_page
 from scenarios.catalogue import Control, Entry, Scenario, Truth, load_catalogue
 from scenarios.judging import Run, judge
-from scenarios.tables import meets_bar, render, summarize
+from scenarios.tables import Results, meets_bar, render, summarize
 
 PROGRAM = """import torch.distributed as dist
 
@@ -131,13 +133,43 @@ def test_a_warning_is_no_alarm_where_it_is_allowed(entry: Entry) -> None:
         assert not row.false_alarm
 
 
-def test_the_page_shows_the_confusion(entry: Entry) -> None:
+def test_the_summary_shows_the_confusion(entry: Entry) -> None:
     """What was taken for what stands out in the table."""
     other = msgspec.structs.replace(right(entry), cause=Cause("uneven-inputs", "", 0.9, ""))
     rows = [judge(entry, ran(right(entry))), judge(entry, ran(other))]
     page = render(summarize([entry], rows, [], {}), [entry])
     assert "| `rank-conditional-collective` | rank-conditional-collective 1, **uneven-inputs 1** |" in page
     assert "| cause first | 50.0% | 90% |" in page
+
+
+def test_the_page_shows_every_scenario_as_text(entry: Entry) -> None:
+    """Its description, what was reported and what differs, with nothing in it that could end the element it stands in."""
+    hostile = "</script><img src=x onerror=alert(1)>"
+    scenario = msgspec.structs.replace(entry.scenario, describes=hostile)
+    wrong = msgspec.structs.replace(right(entry), culprit_ranks=(2,))
+    rows = [judge(Entry(scenario, entry.program), ran(wrong))]
+    page = render_page(summarize([entry], rows, [], {}), [Entry(scenario, entry.program)])
+    assert hostile not in page
+    (row,) = parse_page(page)
+    assert (row.describes, row.result) == (hostile, "culprit")
+    assert row.wrong == ("culprits [2] and not [0]",)
+
+
+def test_the_results_in_the_documentation_agree() -> None:
+    """Summary and page are what the generator makes of docs/scenarios.json, and hold every scenario of it."""
+    results = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
+    names = {row.name for row in results.scenarios}
+    entries = [entry for entry in load_catalogue() if entry.scenario.name in names]
+    summary, page = (RESULTS.with_suffix(suffix).read_text() for suffix in (".md", ".html"))
+    assert summary == render(results, entries)
+    assert page == render_page(results, entries)
+    assert [(row.name, row.family, row.said) for row in parse_page(page)] == [
+        (row.name, row.family, row.said) for row in results.scenarios
+    ]
+    assert {row.family for row in results.scenarios} <= {entry.family for entry in entries}
+    assert len(summary.splitlines()) < 150
+    shell = page.partition('<script id="rows"')[0]
+    assert not [word for word in ("http", "src=", "@import", "url(") if word in shell]
 
 
 def test_the_catalogue_can_be_read() -> None:

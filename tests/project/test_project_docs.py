@@ -1,0 +1,83 @@
+"""The documentation: links that lead somewhere, a README of one screenful or two, and the field's own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    + [path for folder in ("docs", "benchmarks", "tests/scenarios") for path in (ROOT / folder).rglob("*.md")]
+)
+_LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+#: Words that only the authors understood, and what to write instead.
+PRIVATE = {
+    r"stands? still|stood still": "hangs, is stuck",
+    r"(?:is|are|was|were) told of": "is reported",
+    r"has not come to": "has not reached",
+    r"part(?:ed|ing) ways|ranks? parted": "diverged",
+    r"(?:a|the|its|loop's) turns?\b(?! it)": "iteration",
+    r"[Nn]obody's": "no rank at fault",
+    r"unheard": "unnoticed",
+    r"to be unseen": "not visible",
+}
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines outside blocks of code."""
+    code = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            code = not code
+        elif not code:
+            yield number, line
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = [line.lstrip("#").strip() for _, line in prose(path) if line.startswith("#")]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(path: Path) -> None:
+    """Files exist, and so do the headings that a link names."""
+    for number, line in prose(path):
+        for target, anchor in _LINK.findall(line):
+            file = (path.parent / target).resolve() if target else path
+            assert file.exists(), f"line {number}: {target}"
+            assert not anchor or anchor in anchors(file), f"line {number}: {target}#{anchor}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_page_uses_private_words(path: Path) -> None:
+    """A tired engineer gets it at once; names of scenarios (in backquotes) and titles of links are quoted as they are."""
+    for number, line in prose(path):
+        text = re.sub(r"`[^`]*`|\[[^\]]*\]\(https?[^)]*\)", "", line)
+        found = [f"{word}: write {better}" for word, better in PRIVATE.items() if re.search(word, text)]
+        assert not found, f"line {number}: {found}"
+
+
+def test_the_readme_is_short() -> None:
+    """What it is, how to start and where to read on: no more than 120 lines."""
+    assert len((ROOT / "README.md").read_text().splitlines()) < 120
+
+
+def test_the_index_names_every_page() -> None:
+    """docs/README.md has a row for each page beside it."""
+    named = {target for target, _ in _LINK.findall((ROOT / "docs" / "README.md").read_text())}
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= named
+
+
+def test_alerts_name_pages_that_exist() -> None:
+    """Every runbook_url without a placeholder leads to a page and a heading of it."""
+    rules = (ROOT / "deploy" / "prometheus" / "rules" / "hangwatch.rules.yml").read_text()
+    urls = re.findall(r"runbook_url: (docs/[^\s{#]+\.md)(?:#(\S+))?$", rules, re.MULTILINE)
+    assert len(urls) > 5
+    for page, anchor in urls:
+        assert (ROOT / page).exists(), page
+        assert not anchor or anchor in anchors(ROOT / page), anchor
