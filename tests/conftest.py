@@ -14,6 +14,8 @@ import pytest
 
 from support import JobRunner, find_free_port, is_launcher_variable
 
+pytest_plugins = ("tiers",)
+
 # How long an example takes says something of the machine, and nothing of what it shows.
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
@@ -52,8 +54,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
 
+@pytest.fixture(scope="session")
+def real() -> None:
+    """Whoever uses it starts processes or touches sockets: it makes a test one of the tier ``test`` (``tiers.py``)."""
+
+
+@pytest.fixture(scope="session")
+def long() -> None:
+    """Whoever uses it takes long, or more of a machine than is to be had everywhere: the tier ``long`` (``tiers.py``)."""
+
+
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[JobRunner]:
+def jobs(real: None, tmp_path: Path) -> Iterator[JobRunner]:
     """Starts real commands; everything that came of them is ended when the test ends."""
     runner = JobRunner(tmp_path / "jobs")
     yield runner
@@ -61,6 +73,6 @@ def jobs(tmp_path: Path) -> Iterator[JobRunner]:
 
 
 @pytest.fixture
-def free_port() -> int:
+def free_port(real: None) -> int:
     """A TCP port of the loopback interface that nobody listens on."""
     return find_free_port()

@@ -15,6 +15,8 @@ from hangwatch.agent.watch import Agent
 from hangwatch.outputs.metrics import Metrics
 from hangwatch.sources.discovery import Discovery, RankFinder
 
+pytestmark = pytest.mark.usefixtures("real")
+
 
 def _heard(end: socket.socket) -> list[bytes]:
     found = []

@@ -12,6 +12,8 @@ import pytest
 from hangwatch.agent.config import read_config
 from hangwatch.agent.settings import LogSettings, Settings
 
+pytestmark = pytest.mark.usefixtures("real")
+
 SYSTEMD = Path(__file__).resolve().parents[2] / "systemd"
 UNIT = SYSTEMD / "hangwatch.service"
 DROP_IN = SYSTEMD / "hangwatch.service.d" / "example.conf"

@@ -41,7 +41,6 @@ _MOMENTS: dict[str, Callable[[Job], bool]] = {
 }
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("moment", _MOMENTS)
 def test_the_job_survives_the_agent(jobs: JobRunner, tmp_path: Path, undisturbed: str, moment: str) -> None:
     """Losses and weights are the same to the last bit, nothing else is printed, and the launcher's status is 0."""

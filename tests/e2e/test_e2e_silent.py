@@ -17,6 +17,8 @@ from watched_runs import find_bundles, read_incident, torchrun
 from hangwatch.agent.errors import EXIT_STOPPED
 from support import JOBS, JobRunner
 
+pytestmark = pytest.mark.usefixtures("real")
+
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1",
 }  # fmt: skip
@@ -66,7 +68,6 @@ def runner(tmp_path: Path) -> Iterator[JobRunner]:
     found.end_all()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("training", _RUNS, ids=lambda training: training.name)
 def test_a_training_gets_its_verdict(runner: JobRunner, tmp_path: Path, training: _Run) -> None:
     """Each fault is named by its cause, once, with a bundle that says the same again; a training that is well is left alone."""
@@ -91,7 +92,6 @@ def test_a_training_gets_its_verdict(runner: JobRunner, tmp_path: Path, training
     assert f'"{cause.id}"' in again.stdout()
 
 
-@pytest.mark.e2e
 def test_a_silent_failure_is_stopped_only_where_that_was_asked_for(runner: JobRunner, tmp_path: Path) -> None:
     """``--on-silent-failure stop`` ends the job with 75, the bundle complete."""
     run = _Run("alone-masked", "loss-zero-masked-labels", ("--fault", "masked", "--steps", "400"), 1)

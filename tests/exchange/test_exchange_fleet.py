@@ -24,7 +24,7 @@ from support import JobRunner, find_free_port
 sys.path.append(str(Path(__file__).resolve().parent.parent / "causes"))
 from recorded import load
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("real")]
 #: Hangs that are proven, so that nobody has to be patient in a test.
 PROVEN = ("rank_conditional", "group_order", "skipped_step")
 

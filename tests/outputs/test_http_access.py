@@ -18,6 +18,8 @@ from hangwatch.outputs.metrics import Metrics
 from hangwatch.outputs.page import Page
 from hangwatch.outputs.server import start_server
 
+pytestmark = pytest.mark.usefixtures("real")
+
 T = TypeVar("T")
 SECRET = "0123456789abcdef"  # noqa: S105  # of the test alone
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # that this is closed is what the tests show

@@ -14,6 +14,8 @@ import pytest
 from hangwatch.outputs.metrics import Metrics
 from hangwatch.outputs.server import RunningServer, ServerError, parse_listen, start_server
 
+pytestmark = pytest.mark.usefixtures("real")
+
 T = TypeVar("T")
 
 

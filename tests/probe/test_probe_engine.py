@@ -15,8 +15,6 @@ from hangwatch.model.telemetry import LoggedStep
 from hangwatch.sources.training.beats import parse_setup, parse_steps
 from hangwatch.sources.training.stream import LogStream
 
-pytestmark = pytest.mark.e2e
-
 #: A step is taken for each line on standard input; in the third one gradient is infinite, and the step is skipped.
 ENGINE = """
 import logging, os, sys

@@ -11,8 +11,6 @@ from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import LoggedStep
 from hangwatch.sources.training.beats import parse_setup, parse_steps
 
-pytestmark = pytest.mark.e2e
-
 TRAINING = """
 import pickle, sys, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
