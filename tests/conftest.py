@@ -14,7 +14,7 @@ import pytest
 
 from support import JobRunner, find_free_port, is_launcher_variable
 
-pytest_plugins = ("tiers",)
+pytest_plugins = ("pytester", "tiers")  # pytester: for the tests of the tiers
 
 # How long an example takes says something of the machine, and nothing of what it shows.
 hypothesis.settings.register_profile("suite", deadline=None)
@@ -52,16 +52,6 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     # Tests call tools of this environment (py-spy, torchrun) by name, also when it was not activated.
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-
-
-@pytest.fixture(scope="session")
-def real() -> None:
-    """Whoever uses it starts processes or touches sockets: it makes a test one of the tier ``test`` (``tiers.py``)."""
-
-
-@pytest.fixture(scope="session")
-def long() -> None:
-    """Whoever uses it takes long, or more of a machine than is to be had everywhere: the tier ``long`` (``tiers.py``)."""
 
 
 @pytest.fixture

@@ -56,6 +56,16 @@ class _Guard:
 _GUARD = _Guard()
 
 
+@pytest.fixture(scope="session")
+def real() -> None:
+    """Whoever uses it starts processes or touches sockets: it makes a test one of the tier ``test``."""
+
+
+@pytest.fixture(scope="session")
+def long() -> None:
+    """Whoever uses it takes long, or more of a machine than is to be had everywhere: the tier ``long``."""
+
+
 def tier_of(item: pytest.Item) -> str:
     """The tier of a test."""
     fixtures = frozenset(getattr(item, "fixturenames", ()))
