@@ -51,7 +51,7 @@ class Apart:
 
 
 @pytest.fixture
-def apart(jobs: JobRunner) -> Iterator[Apart]:
+def apart(long: None, jobs: JobRunner) -> Iterator[Apart]:
     """A namespace of its own; its first process ends with the test, and everything in it with that."""
     with tempfile.TemporaryDirectory(prefix="node-") as name:
         own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-I", "-S", "-c", _FIRST]

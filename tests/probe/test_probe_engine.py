@@ -114,10 +114,11 @@ def test_an_engine_is_read_step_by_step(run: Run) -> None:
     assert [(s.step, s.skipped_steps) for s in printed] == [(s.step, s.skipped_steps) for s in told]
 
 
+@pytest.mark.usefixtures("long")  # which Lightning is installed for, with the catalogue
 @pytest.mark.timeout(600)
 def test_a_lightning_trainer_tells_how_far_it_is(run: Run) -> None:
-    """Each optimizer step is seen; its metrics, which are tensors, are left alone. Lightning comes with ``make scenarios``."""
-    pytest.importorskip("lightning", reason="Lightning is no part of this environment: make scenarios installs it")
+    """Each optimizer step is seen; its metrics, which are tensors, are left alone. Lightning comes with ``make test-long``."""
+    pytest.importorskip("lightning", reason="Lightning is no part of this environment: make test-long installs it")
     process = run.start(run.write(LIGHTNING), env=run.environment(OMP_NUM_THREADS="1"))
     assert process.stdin is not None
     for number in range(1, 4):
