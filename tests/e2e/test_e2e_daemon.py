@@ -275,6 +275,7 @@ def test_a_rehearsal_leaves_the_job_alone(jobs: JobRunner, node: dict[str, str |
     assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in told]
 
 
+@pytest.mark.usefixtures("long")
 def test_a_stall_that_recovers_is_closed_as_such(jobs: JobRunner, tmp_path: Path) -> None:
     """A rank pauses for longer than the patience: an incident, which is over while the job still runs, and the job ends well."""
     state = tmp_path / "state"

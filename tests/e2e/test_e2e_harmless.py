@@ -75,6 +75,7 @@ def test_an_agent_that_stands_still_holds_nothing_up(
     assert job.wait() == 0
 
 
+@pytest.mark.usefixtures("long")
 def test_an_agent_may_come_late_and_go_early(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str) -> None:
     """Agents are started and killed, one after the other, while a job with the probe's environment runs."""
     told = subprocess.check_output(
@@ -105,6 +106,7 @@ def test_a_run_directory_may_go(jobs: JobRunner, node: Path, tmp_path: Path, und
     assert job.wait() == 0
 
 
+@pytest.mark.usefixtures("long")
 @needs_root
 @pytest.mark.parametrize("trouble", ["full", "read-only"])
 def test_a_run_directory_may_be_unusable(
@@ -170,6 +172,7 @@ def _pester(folder: Path, stop: threading.Event, done: list[int]) -> None:
         client.close()
 
 
+@pytest.mark.usefixtures("long")
 def test_a_hostile_client_of_the_sockets_gets_nothing_and_breaks_nothing(
     jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str
 ) -> None:
@@ -195,6 +198,7 @@ _PYSPIES = {
 }
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("how", _PYSPIES)
 def test_a_stack_reader_may_fail(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str, how: str) -> None:
     """py-spy hangs, crashes or writes nonsense while a rank pauses: the agent says so at most, and ends with the job."""
@@ -216,6 +220,7 @@ def test_a_stack_reader_may_fail(jobs: JobRunner, node: Path, tmp_path: Path, un
     assert all("sleep" in process.name() for process in left), "no reader is left behind but what it has left itself"
 
 
+@pytest.mark.usefixtures("long")
 def test_a_rank_in_uninterruptible_sleep(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str) -> None:
     """No signal reaches it: it is named, with its state, by an agent that nothing holds up, and goes on as if unwatched."""
     (tmp_path / "vfork.c").write_text(_VFORK)

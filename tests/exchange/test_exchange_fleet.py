@@ -92,6 +92,7 @@ async def test_a_node_without_an_agent(tmp_path: Path) -> None:
     await end(nodes)
 
 
+@pytest.mark.usefixtures("long")
 async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
     """The holder dies in the middle of one: it stays open under its id, nobody is told twice, and the next one ends it."""
     shared = LocalExchange()
@@ -110,6 +111,7 @@ async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
     await end([second])
 
 
+@pytest.mark.usefixtures("long")
 async def test_one_that_was_not_there_goes_on_with_the_incident(tmp_path: Path) -> None:
     """Its agent was started when all who know of the incident were gone: it takes it up under its id, and tells of its end."""
     shared = LocalExchange()
@@ -128,6 +130,7 @@ async def test_one_that_was_not_there_goes_on_with_the_incident(tmp_path: Path) 
     await end([late])
 
 
+@pytest.mark.usefixtures("long")
 async def test_one_that_comes_back_learns_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its agent died in the middle of an incident, and is started again when the others have long forgotten its end."""
     monkeypatch.setattr(fleet_incident, "FORGOTTEN_S", 1.0)
@@ -184,6 +187,7 @@ async def test_without_the_exchange_each_goes_on_by_itself(tmp_path: Path) -> No
     await end(nodes)
 
 
+@pytest.mark.usefixtures("long")
 async def test_a_silent_node_is_lost_only_where_its_host_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agent and ranks silent: with a host that answers nobody claims that the node is lost, with one that does not it is."""
     up = {"there": True}

@@ -43,6 +43,7 @@ def _without_times(output: str) -> list[str]:
     return [line for line in output.splitlines() if "train_runtime" not in line and "get_accelerator" not in line]
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.timeout(600)
 def test_a_trainer_without_a_group_is_heard_and_trains_bit_for_bit_the_same(run: Run) -> None:
     """What a real Trainer logs is in the beat of a process with no RANK; output, callbacks and weights are as without us."""

@@ -31,8 +31,8 @@ NOT_SEEN = {
 }
 
 
-#: Tests of one worker, so that a verdict is worked out once.
 each_recorded = pytest.mark.parametrize("entry", RECORDED, ids=lambda entry: entry.scenario.name)
+#: By one worker, which works each verdict out once.
 judged_together = pytest.mark.xdist_group("recorded")
 
 

@@ -142,6 +142,7 @@ print(now("VmPeak:") - before)
 """
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("bomb", BOMBS)
 @pytest.mark.usefixtures("real")
 def test_bombs_take_no_more_than_is_stated(bomb: str) -> None:
