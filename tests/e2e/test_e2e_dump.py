@@ -63,6 +63,7 @@ def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: 
     assert {rank: process.pid for rank, process in job.ranks().items()} == ranks
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("step_s", ["0.01", "1.5"])
 def test_a_job_that_trains_is_left_alone(jobs: JobRunner, tmp_path: Path, step_s: str) -> None:
     """``dump`` on a job that trains finds nothing and touches nothing: both ranks go on, and their streams stay theirs."""

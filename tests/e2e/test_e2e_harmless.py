@@ -95,6 +95,7 @@ def test_an_agent_may_come_late_and_go_early(jobs: JobRunner, node: Path, tmp_pa
     _check(job, tmp_path / "status", undisturbed)
 
 
+@pytest.mark.usefixtures("long")
 def test_a_run_directory_may_go(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str) -> None:
     """It is deleted under the probe's hands, again and again; agent and job go on."""
     job = _start(jobs, node, tmp_path / "status")

@@ -148,6 +148,7 @@ def test_without_pyspy_the_hang_is_found_all_the_same(jobs: JobRunner, tmp_path:
     assert [line for line in incident.missing if "py-spy is not installed (pip install py-spy)" in line]
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("since", ["start", "a-look"])
 def test_where_ranks_may_not_be_read_the_hang_is_found_all_the_same(
     jobs: JobRunner, tmp_path: Path, since: str
