@@ -21,7 +21,7 @@ import pytest
 TIERS = {"check": "pure", "test": "real components and jobs", "long": "hosts, Slurm, soak, all scenarios multiplied"}
 #: Reasons for a skip that stand in CI too.
 OF_THE_MACHINE = re.compile(
-    r"this machine has a GPU|another C library than glibc|takes root|needs root|root's alone|needs NVRx's"
+    r"this machine has a GPU|another C library than glibc|takes root|needs? root|root's alone|needs NVRx's"
     r"|no cgroup can be made|no namespaces may be made|gives no network namespaces|CONFIG_CHECKPOINT_RESTORE"
     r"|may not be read here|kernel\.dmesg_restrict"
 )
