@@ -4,12 +4,15 @@
 #   SCENARIO=NAME          another demo than the first
 #   ONLY='NAME ...'        for `make scenarios`: what matches, * and ? as in a shell
 #   OPTIONS=...            for `make scenarios`: its options (--help)
+#   WORKERS=8              how many processes run the pure tests (2 unless given)
+#   PYTEST_OPTIONS=...     for `make check`, `make test` and `make test-long`: options of pytest
 #   TORCH_OPTIONS=...      options for pip when it installs PyTorch (an index of CPU-only builds, for example)
 
 PYTHON ?= python3
 SCENARIO ?=
 ONLY ?=
 OPTIONS ?=
+WORKERS ?= 2
 PYTEST_OPTIONS ?=
 TORCH_OPTIONS ?=
 
@@ -47,25 +50,34 @@ else
 fi
 endef
 
-.PHONY: help demo test scenarios lint format setup clean
+.PHONY: help demo check test test-long scenarios lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
-	grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' |
+	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' |
 	  while IFS=$$'\t' read -r target words; do printf '  make %-10s %s\n' "$$target" "$$words"; done
 
 demo: $(VENV)/.demo ## A real job hangs, is found, named and explained, in under a minute (SCENARIO=NAME for another one).
 	@$(BIN)/hangwatch demo $(SCENARIO)
 
-test: $(VENV)/.test ## All checks: lint, formatting, types, import rules, tests.
+check: $(VENV)/.test ## Lint, types and all pure tests, in three minutes at most.
 	@$(MAKE) lint
-	echo "running the tests ..."
-	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	echo "running the pure tests ..."
+	$(BIN)/python -m pytest --tier check -n $(WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
+
+test: $(VENV)/.test ## That, and real components and jobs: something real for all that the README promises.
+	@$(MAKE) check
+	echo "running real components and jobs ..."
+	$(BIN)/python -m pytest --tier test $(PYTEST_OPTIONS)
+
+test-long: $(VENV)/.scenarios ## All other tests: hosts with networks of their own, Slurm, a soak, every hang in many forms.
+	@echo "running what takes long ..."
+	$(BIN)/python -m pytest --tier long $(PYTEST_OPTIONS)
 
 scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (ONLY=NAME for some).
 	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
 
-lint: $(VENV)/.lint ## The checks that run no program: ruff, mypy, import-linter.
+lint: $(VENV)/.lint ## The checks that run nothing: ruff, mypy, import-linter.
 	@$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

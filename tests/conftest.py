@@ -14,6 +14,8 @@ import pytest
 
 from support import JobRunner, find_free_port, is_launcher_variable
 
+pytest_plugins = ("pytester", "tiers")  # pytester: for the tests of the tiers
+
 # How long an example takes says something of the machine, and nothing of what it shows.
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
@@ -53,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[JobRunner]:
+def jobs(real: None, tmp_path: Path) -> Iterator[JobRunner]:
     """Starts real commands; everything that came of them is ended when the test ends."""
     runner = JobRunner(tmp_path / "jobs")
     yield runner
@@ -61,6 +63,6 @@ def jobs(tmp_path: Path) -> Iterator[JobRunner]:
 
 
 @pytest.fixture
-def free_port() -> int:
+def free_port(real: None) -> int:
     """A TCP port of the loopback interface that nobody listens on."""
     return find_free_port()

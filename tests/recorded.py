@@ -8,8 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
+from hangwatch.model.incident import Verdict
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 
 CAPTURES = Path(__file__).resolve().parent / "fixtures" / "captures"
@@ -20,6 +22,12 @@ NAMES = tuple(sorted(path.stem for path in CAPTURES.glob("*.json")))
 def load(name: str) -> Capture:
     """A recorded capture."""
     return msgspec.json.decode((CAPTURES / f"{name}.json").read_bytes(), type=Capture)
+
+
+@cache
+def verdict_of(name: str) -> Verdict:
+    """What the present rules say of a recorded capture."""
+    return diagnose(load(name)).verdict
 
 
 def renamed(capture: Capture, new: Mapping[int, int]) -> Capture:

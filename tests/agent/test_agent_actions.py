@@ -90,6 +90,7 @@ class Watched:
 
 
 @pytest.mark.asyncio
+@pytest.mark.usefixtures("real")
 async def test_a_command_is_told_the_incident(tmp_path: Path) -> None:
     """The bundle's path and the verdict's fields are in its environment, and how it ended is kept in the bundle."""
     incident, path = make_bundle(tmp_path, "one", ended=False)

@@ -80,6 +80,7 @@ def test_each_machine_is_judged(check: Check, state: str, says: str, repair: str
     assert "\n" not in check.says + check.repair
 
 
+@pytest.mark.usefixtures("real")
 def test_this_machine_is_well() -> None:
     """Where the suite runs, everything it takes to read stacks is there."""
     states = {check.name: check.state for check in (check_ptrace(), check_proc(), check_seccomp(), check_pyspy())}

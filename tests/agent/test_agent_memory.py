@@ -38,6 +38,7 @@ print(open(sys.argv[2]).read().count("<heap nr="))
 """
 
 
+@pytest.mark.usefixtures("real")
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="another C library than glibc")
 def test_threads_share_few_heaps(tmp_path: object) -> None:
     """Two for thirty-two threads at once, where there would be more."""

@@ -61,6 +61,7 @@ def test_a_ledger_keeps_what_each_look_saw() -> None:
     assert ledger.metrics()[0].up
 
 
+@pytest.mark.usefixtures("real")
 def test_a_process_of_ours_may_be_read() -> None:
     """Nothing is said against a living process of the same user, nor of one that is gone."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -72,6 +73,7 @@ def test_a_process_of_ours_may_be_read() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not read this process")
+@pytest.mark.usefixtures("real")
 def test_a_process_that_may_not_be_read_is_found_before_a_hang() -> None:
     """Without permission the reason and the repair are known as soon as the rank is."""
     code = (

@@ -39,6 +39,7 @@ def ranks() -> Iterator[tuple[RankIdentity, RankIdentity]]:
         process.communicate(b"\n")
 
 
+@pytest.mark.usefixtures("real")
 def test_an_open_incident_finds_its_job(tmp_path: Path, ranks: tuple[RankIdentity, RankIdentity]) -> None:
     """The same processes get their incident back, with its verdict, its path and its diagnosis, once."""
     incident, path = make_bundle(tmp_path, "one", ended=False, identities=ranks)
@@ -54,6 +55,7 @@ def test_an_open_incident_finds_its_job(tmp_path: Path, ranks: tuple[RankIdentit
     assert left.take_ended() == ()
 
 
+@pytest.mark.usefixtures("real")
 def test_another_job_with_the_same_numbers_gets_nothing(
     tmp_path: Path, ranks: tuple[RankIdentity, RankIdentity]
 ) -> None:
@@ -102,6 +104,7 @@ def test_trust_ends_with_the_first_move() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.usefixtures("real")
 async def test_a_command_ends_what_others_left_and_says_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

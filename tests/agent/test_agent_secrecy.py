@@ -56,6 +56,7 @@ def test_no_field_keeps_the_word() -> None:
     assert hide_in_capture(capture, ("another-word",)) == capture
 
 
+@pytest.mark.usefixtures("real")
 def test_the_words_come_from_the_environment_of_the_ranks() -> None:
     """What a living rank's environment calls a password is hidden in the capture of that rank."""
     environment = {**os.environ, "DB_PASSWORD": WORD}

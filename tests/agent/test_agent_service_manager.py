@@ -15,6 +15,8 @@ from hangwatch.agent.node_agent import Agent
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.sources.discovery.ranks import Discovery, RankFinder
 
+pytestmark = pytest.mark.usefixtures("real")
+
 
 def _heard(end: socket.socket) -> list[bytes]:
     found = []

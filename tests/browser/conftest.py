@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def chromium(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The DevTools address of a running browser."""
     runner = JobRunner(tmp_path_factory.mktemp("chromium"))
     try:

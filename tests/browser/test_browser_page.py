@@ -38,7 +38,6 @@ async def served(
 
 
 @pytest.mark.asyncio
-@pytest.mark.e2e
 async def test_the_page_follows_a_real_hang(chromium: str, jobs: JobRunner, tmp_path: Path) -> None:
     """Opened while the job runs well, it shows the proven deadlock without being loaded again, then that the agent is gone."""
     scenario = find_scenario("group-order")

@@ -53,7 +53,7 @@ def test_data_that_ended_needs_a_loop() -> None:
 def test_a_stage_that_has_gone_on_may_have_had_less_to_do() -> None:
     """A rank that is in a collective while the others send and receive: they do not pair, and why it left is open."""
     (entry,) = load_catalogue(["last-stage-has-fewer-targets"])
-    verdict = diagnose(recording.load(entry)).verdict
+    verdict = recording.verdict_of(entry)
     assert verdict.cause is not None
     assert verdict.cause.id == "p2p-mismatch"
     assert {"uneven-inputs", "rank-conditional-collective"} <= {cause.id for cause in verdict.alternatives}

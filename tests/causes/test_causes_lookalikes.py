@@ -21,7 +21,7 @@ CHILD = ChildProcess(77, "loader", "S", 0.5)
 def _causes(scenario: str) -> list[Cause]:
     """What is said of a recorded hang, the surest first."""
     (entry,) = load_catalogue([scenario])
-    verdict = diagnose(recording.load(entry)).verdict
+    verdict = recording.verdict_of(entry)
     return [cause for cause in (verdict.cause, *verdict.alternatives) if cause is not None]
 
 

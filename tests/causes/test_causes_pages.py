@@ -104,6 +104,7 @@ def test_the_pages_are_the_package_data() -> None:
     assert {p.name: p.read_bytes() for p in data.iterdir()} == {p.name: p.read_bytes() for p in PAGES.iterdir()}
 
 
+@pytest.mark.usefixtures("real")
 def test_the_rules_are_loaded_without_reading_a_page() -> None:
     """Thirty files are not read at each start of an agent; the page is, when its cause is told of."""
     script = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.diagnosis.verdict import diagnose
 from scenarios import recording
 from scenarios.catalogue import load_catalogue
 
@@ -23,7 +22,7 @@ from scenarios.catalogue import load_catalogue
 def test_the_first_cause(name: str, cause: str) -> None:
     """By the structure of the program alone."""
     (entry,) = load_catalogue([name])
-    verdict = diagnose(recording.load(entry)).verdict
+    verdict = recording.verdict_of(entry)
     assert verdict.cause is not None
     assert verdict.cause.id == cause
 
@@ -45,7 +44,7 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     """Data dealt out by rank, or a list of names, against the keys of a dictionary; a loop around a backward; a turn left by an
     exception or in the function that does it; a condition never met in the same turn."""
     (entry,) = load_catalogue([scenario])
-    found = diagnose(recording.load(entry)).verdict.cause
+    found = recording.verdict_of(entry).cause
     assert found is not None
     assert found.id == cause
     assert said in found.explanation

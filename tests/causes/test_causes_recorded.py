@@ -11,7 +11,7 @@ import pytest
 from hangwatch.analysis.case import Case
 from hangwatch.causes import registry
 from hangwatch.diagnosis.verdict import diagnose
-from recorded import NAMES, load
+from recorded import NAMES, load, verdict_of
 
 #: Name of the capture -> kind, culprits, and the cause that comes first.
 EXPECTED = {
@@ -99,7 +99,7 @@ def test_every_capture_has_an_expectation() -> None:
 def test_names_the_cause_of_a_real_hang(name: str) -> None:
     """Kind, culprits and first cause of a recorded hang; None: a machine under load may see it either way."""
     kind, culprits, cause = EXPECTED[name]
-    verdict = diagnose(load(name)).verdict
+    verdict = verdict_of(name)
     assert verdict.culprit_ranks == culprits
     assert kind is None or verdict.kind == kind
     assert verdict.cause is not None
@@ -109,7 +109,7 @@ def test_names_the_cause_of_a_real_hang(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_every_cause_rests_on_evidence(name: str) -> None:
     """No hypothesis is a bare assertion: each has observations with text, an explanation, and something to do."""
-    verdict = diagnose(load(name)).verdict
+    verdict = verdict_of(name)
     for cause in (verdict.cause, *verdict.alternatives):
         assert cause is not None
         assert 0.0 < cause.confidence < 1.0
@@ -121,7 +121,7 @@ def test_every_cause_rests_on_evidence(name: str) -> None:
 
 def test_a_pair_that_went_through_is_where_the_ranks_parted() -> None:
     """The lines and the number shown are of the first operation that came from two places, though it looked alike."""
-    divergence = diagnose(load("silent_pair")).verdict.divergence
+    divergence = verdict_of("silent_pair").divergence
     assert divergence is not None
     assert divergence.seq == 140
     assert divergence.culprit is not None
@@ -133,7 +133,7 @@ def test_a_pair_that_went_through_is_where_the_ranks_parted() -> None:
 
 def test_of_two_faults_both_are_named_and_one_is_shown_with_its_own_others() -> None:
     """Two groups hang each for itself; the lines side by side are of ranks that wait for each other."""
-    verdict = diagnose(load("two_faults")).verdict
+    verdict = verdict_of("two_faults")
     assert verdict.culprit_ranks == (1, 5)
     assert verdict.divergence is not None
     assert verdict.divergence.culprit is not None
@@ -144,7 +144,7 @@ def test_of_two_faults_both_are_named_and_one_is_shown_with_its_own_others() -> 
 
 def test_a_forked_childs_stack_is_the_evidence() -> None:
     """What the child waits for, and that it has no thread of its own that could give it, is told."""
-    cause = diagnose(load("fork_worker")).verdict.cause
+    cause = verdict_of("fork_worker").cause
     assert cause is not None
     said = " ".join(e.says for e in cause.evidence)
     assert "with journal:" in said
@@ -153,7 +153,7 @@ def test_a_forked_childs_stack_is_the_evidence() -> None:
 
 def test_a_thread_in_a_call_is_named_where_the_main_thread_waits_for_it() -> None:
     """The pool's thread and the line it stands in are evidence; a dead thread leaves none, and that is said."""
-    stuck, dead = (diagnose(load(name)).verdict.cause for name in ("thread_future", "thread_died"))
+    stuck, dead = (verdict_of(name).cause for name in ("thread_future", "thread_died"))
     assert stuck is not None
     assert dead is not None
     assert any("store.recv(16)" in e.says for e in stuck.evidence)
@@ -162,7 +162,7 @@ def test_a_thread_in_a_call_is_named_where_the_main_thread_waits_for_it() -> Non
 
 def test_a_condition_on_the_turn_is_not_all_that_is_said() -> None:
     """``if i == 25`` holds on every rank; the guard in what is called there is what only one rank is past."""
-    cause = diagnose(load("guard_below")).verdict.cause
+    cause = verdict_of("guard_below").cause
     assert cause is not None
     assert "if not self.main:" in cause.explanation
 
@@ -192,7 +192,7 @@ def test_a_rule_that_raises_costs_nobody_the_verdict(monkeypatch: pytest.MonkeyP
 def test_same_evidence_is_not_told_twice() -> None:
     """An observation is listed once, however many helpers came upon it."""
     for name in EXPECTED:
-        cause = diagnose(load(name)).verdict.cause
+        cause = verdict_of(name).cause
         assert cause is not None
         assert len(set(cause.evidence)) == len(cause.evidence), name
 

@@ -149,6 +149,7 @@ def test_the_image_leaves_root_and_holds_what_is_copied() -> None:
     assert all((root / name).exists() for name in allowed)
 
 
+@pytest.mark.usefixtures("real")
 def test_a_copied_probe_is_loaded_where_hangwatch_is_not(tmp_path: Path) -> None:
     """What the init container leaves behind is enough for a Python without hangwatch, and its run directory is usable."""
     import os

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.usefixtures("real")
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROMETHEUS = REPOSITORY / "deploy" / "prometheus"
 ALERTMANAGER = REPOSITORY / "deploy" / "alertmanager"

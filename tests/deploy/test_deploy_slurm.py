@@ -11,6 +11,8 @@ import pytest
 
 from support import SOURCE_ROOT
 
+pytestmark = pytest.mark.usefixtures("real")
+
 SLURM = Path(__file__).resolve().parents[2] / "deploy" / "slurm"
 SCRIPTS = sorted(path.name for path in SLURM.iterdir())
 

@@ -74,7 +74,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(real: None, long: None) -> Iterator[Cluster]:
     """A real one, of Debian's packages: ``munged``, ``slurmctld`` and two ``slurmd``, as whoever runs the tests."""
     # Sockets have to have short names.
     folder = Path(tempfile.mkdtemp(prefix="hw-slurm-", dir="/tmp"))

@@ -12,6 +12,8 @@ import pytest
 from hangwatch.config.settings import LogSettings, Settings
 from hangwatch.config.toml import read_config
 
+pytestmark = pytest.mark.usefixtures("real")
+
 SYSTEMD = Path(__file__).resolve().parents[2] / "systemd"
 UNIT = SYSTEMD / "hangwatch.service"
 DROP_IN = SYSTEMD / "hangwatch.service.d" / "example.conf"

@@ -41,10 +41,7 @@ _MOMENTS: dict[str, Callable[[Job], bool]] = {
 }
 
 
-@pytest.mark.e2e
-@pytest.mark.parametrize("moment", _MOMENTS)
-def test_the_job_survives_the_agent(jobs: JobRunner, tmp_path: Path, undisturbed: str, moment: str) -> None:
-    """Losses and weights are the same to the last bit, nothing else is printed, and the launcher's status is 0."""
+def _check_survival(jobs: JobRunner, tmp_path: Path, undisturbed: str, moment: str) -> None:
     status = tmp_path / "status"
     command = (*_SHELL, str(status), *torchrun(JOBS / "training.py"))
     job = jobs.hangwatch("run", "--state-dir", tmp_path / "state", "--", *command)
@@ -56,3 +53,17 @@ def test_the_job_survives_the_agent(jobs: JobRunner, tmp_path: Path, undisturbed
     wait_for(lambda: not any(is_alive(process) for process in job.members()), 60.0, "the job to come to its end")
     assert job.stdout() == undisturbed
     assert status.read_text() == "0\n"
+
+
+def test_the_job_survives_the_agent(jobs: JobRunner, tmp_path: Path, undisturbed: str) -> None:
+    """Losses and weights are the same to the last bit, nothing else is printed, and the launcher's status is 0."""
+    _check_survival(jobs, tmp_path, undisturbed, "middle-of-training")
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("moment", [moment for moment in _MOMENTS if moment != "middle-of-training"])
+def test_the_job_survives_the_agent_at_any_moment(
+    jobs: JobRunner, tmp_path: Path, undisturbed: str, moment: str
+) -> None:
+    """The same whenever the agent is killed."""
+    _check_survival(jobs, tmp_path, undisturbed, moment)

@@ -32,7 +32,7 @@ _DELIVERY_LIMIT_S = 90.0
 #: The path of such an address is its password.
 _WEBHOOK, _SLACK = "/webhook/B0-open-sesame", "/slack/T0-open-sesame"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Monitored:
 
 
 @pytest.fixture(scope="module")
-def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Monitored]:
+def monitored(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Monitored]:
     """One job that trains and hangs, scraped by Prometheus, its agent telling receivers on its own as well."""
     folder = tmp_path_factory.mktemp("monitored")
     runner = JobRunner(folder / "jobs")
@@ -241,6 +241,7 @@ def test_alerts_of_ranks_are_kept_back_under_the_incident(monitored: _Monitored)
     }
 
 
+@pytest.mark.usefixtures("long")
 def test_an_incident_is_resolved_when_its_job_is_gone(monitored: _Monitored) -> None:
     """The owner ends the job: every receiver hears that it is over, and nothing of it is shown any more."""
     incident = monitored.incident()

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import psutil
-import pytest
 
 from hangwatch.agent.capturing.capture import Trail, capture_job
 from hangwatch.model.capture import Job, RankIdentity
@@ -17,7 +16,6 @@ from support import JobRunner, wait_for
 _PROGRAM = "import os, sys; print('ready', flush=True); sys.stdin.readline(); os.execvp('sleep', ['sleep', '600'])"
 
 
-@pytest.mark.e2e
 def test_an_old_stack_does_not_pass_for_the_current_one(jobs: JobRunner) -> None:
     """A process whose stack could be read, and cannot any more, has no stack and a gap that says so."""
     job = jobs.start([sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE)

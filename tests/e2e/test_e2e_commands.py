@@ -45,7 +45,6 @@ def _start_hanging_job(jobs: JobRunner, node: dict[str, str | None]) -> Job:
     return jobs.start(["sh", "-c", shell, "sh", *scenario.command()], env={**node, **scenario.full_environment()})
 
 
-@pytest.mark.e2e
 def test_the_agent_finds_the_hang_of_a_plain_launch(
     jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
 ) -> None:
@@ -98,7 +97,6 @@ def test_the_agent_finds_the_hang_of_a_plain_launch(
     assert job.process.poll() is None
 
 
-@pytest.mark.e2e
 def test_env_prints_what_a_shell_can_read(jobs: JobRunner, node: dict[str, str | None]) -> None:
     """The variables come as exports and as JSON, name a private directory, and keep the user's own paths."""
     own = f"{SOURCE_ROOT}:/opt/own path"
@@ -115,7 +113,6 @@ def test_env_prints_what_a_shell_can_read(jobs: JobRunner, node: dict[str, str |
     assert in_shell.stdout().endswith(":/opt/own path")
 
 
-@pytest.mark.e2e
 def test_status_without_a_job_says_so(jobs: JobRunner, node: dict[str, str | None]) -> None:
     """Nothing to show is no error; JSON stays JSON."""
     table = jobs.hangwatch("status", "--once", env=node)
@@ -126,7 +123,6 @@ def test_status_without_a_job_says_so(jobs: JobRunner, node: dict[str, str | Non
     msgspec.json.decode(as_json.stdout(), type=list[StatusRow])
 
 
-@pytest.mark.e2e
 def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None:
     """Every check passes where the suite can run, for people and for programs."""
     for_people = jobs.hangwatch("doctor", "--state-dir", tmp_path / "state")
@@ -147,7 +143,6 @@ def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None
     assert all(check.says for check in checks.values())
 
 
-@pytest.mark.e2e
 def test_doctor_names_what_is_broken(jobs: JobRunner, tmp_path: Path) -> None:
     """A state directory that cannot be made is a failed check with its repair, and status 1."""
     (tmp_path / "file").write_text("")
@@ -158,7 +153,6 @@ def test_doctor_names_what_is_broken(jobs: JobRunner, tmp_path: Path) -> None:
     assert "--state-dir" in failed[0].repair
 
 
-@pytest.mark.e2e
 def test_doctor_tries_what_the_agent_is_told_to_use(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
     """With the agent's settings: a port that a stranger has and an exchange that is not there are named, with their repairs."""
     file = tmp_path / "hangwatch.toml"
@@ -176,7 +170,6 @@ def test_doctor_tries_what_the_agent_is_told_to_use(jobs: JobRunner, tmp_path: P
     assert "s3cret" not in job.stdout()
 
 
-@pytest.mark.e2e
 def test_doctor_knows_an_agent_by_its_port(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
     """Where our own agent listens already nothing is wrong."""
     agent = jobs.hangwatch("agent", "--state-dir", tmp_path / "state", "--listen", ":0", env=node)
@@ -187,7 +180,6 @@ def test_doctor_knows_an_agent_by_its_port(jobs: JobRunner, node: dict[str, str 
     assert f"an agent listens on :{port} already" in job.stdout()
 
 
-@pytest.mark.e2e
 def test_the_demo_names_its_scenarios(jobs: JobRunner) -> None:
     """One line a scenario, its name first."""
     job = jobs.hangwatch("demo", "--list")
@@ -195,7 +187,6 @@ def test_the_demo_names_its_scenarios(jobs: JobRunner) -> None:
     assert [line.split()[0] for line in job.stdout().splitlines()] == [scenario.name for scenario in SCENARIOS]
 
 
-@pytest.mark.e2e
 def test_a_demo_nobody_knows(jobs: JobRunner) -> None:
     """One line that says where the names are, and status 2."""
     job = jobs.hangwatch("demo", "no-such-scenario")
@@ -204,7 +195,6 @@ def test_a_demo_nobody_knows(jobs: JobRunner) -> None:
     assert job.stderr() == "hangwatch: no scenario named 'no-such-scenario'; hangwatch demo --list names them\n"
 
 
-@pytest.mark.e2e
 def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:
     """``hangwatch demo SCENARIO`` runs the job, prints the verdict, and ends well because it was the right one."""
     job = jobs.hangwatch("demo", "group-order", env={"TMPDIR": str(tmp_path), "HANGWATCH_STATE_DIR": os.devnull})

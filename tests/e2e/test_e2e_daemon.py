@@ -58,7 +58,6 @@ def _start_agent(jobs: JobRunner, file: Path, node: Mapping[str, str | None]) ->
     return agent
 
 
-@pytest.mark.e2e
 def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
     """Killed and started again, the agent finds the open incident: no second alert, no second action, one end."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
@@ -104,7 +103,6 @@ def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, 
         assert len(_incidents(state, pids)) == 1
 
 
-@pytest.mark.e2e
 def test_an_incident_whose_job_went_while_nobody_watched_is_ended(
     jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
 ) -> None:
@@ -136,7 +134,6 @@ def _wait_for_looks(agent: Job, looks: int) -> None:
     wait_for(lambda: captures_total(url) >= looks, 60.0, f"{looks} looks", poll_s=0.2)
 
 
-@pytest.mark.e2e
 def test_systemd_hears_of_readiness_of_life_and_of_a_reload(
     jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
 ) -> None:
@@ -196,7 +193,6 @@ def _silence(manager: socket.socket) -> None:
     manager.settimeout(60.0)
 
 
-@pytest.mark.e2e
 def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path: Path) -> None:
     """``check-config`` says what is wrong where, shows what would be used without its secrets, and tells of a file too open."""
     file = tmp_path / "hangwatch.toml"
@@ -233,7 +229,6 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     assert json.loads(shown.stdout())["exchange"] == "rediss://h"
 
 
-@pytest.mark.e2e
 def test_the_agent_ends_a_job_that_hangs_once_its_stacks_are_saved(
     jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
 ) -> None:
@@ -258,7 +253,6 @@ def test_the_agent_ends_a_job_that_hangs_once_its_stacks_are_saved(
     assert agent.process.poll() is None
 
 
-@pytest.mark.e2e
 def test_a_rehearsal_leaves_the_job_alone(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
     """``dry_run``: it is said what would be done, and both ranks live on."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
@@ -281,7 +275,7 @@ def test_a_rehearsal_leaves_the_job_alone(jobs: JobRunner, node: dict[str, str |
     assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in told]
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 def test_a_stall_that_recovers_is_closed_as_such(jobs: JobRunner, tmp_path: Path) -> None:
     """A rank pauses for longer than the patience: an incident, which is over while the job still runs, and the job ends well."""
     state = tmp_path / "state"

@@ -26,7 +26,6 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("form", ["pickle", "json"])
 def test_dumps_of_a_real_job(dumped: Path, jobs: JobRunner, form: str) -> None:
     """Both forms, wrapped rings and a group of two: rank 1 holds the others up, and the exit status is 1."""
@@ -40,7 +39,6 @@ def test_dumps_of_a_real_job(dumped: Path, jobs: JobRunner, form: str) -> None:
     assert incident.job.world_size == 3
 
 
-@pytest.mark.e2e
 def test_nothing_usable_is_status_2(jobs: JobRunner, tmp_path: Path) -> None:
     """One line that says what to give."""
     empty = tmp_path / "empty"

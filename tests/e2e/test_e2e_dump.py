@@ -34,7 +34,6 @@ def _stands_still(job: Job, nproc: int) -> Callable[[], bool]:
     return condition
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("name", ["debugger", "blocked-io", "stopped-rank", "gil-held"])
 def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: Path, name: str) -> None:
     """A plain torchrun job that hangs is diagnosed from outside, and what could not be seen is said with its repair."""
@@ -64,7 +63,7 @@ def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: 
     assert {rank: process.pid for rank, process in job.ranks().items()} == ranks
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("step_s", ["0.01", "1.5"])
 def test_a_job_that_trains_is_left_alone(jobs: JobRunner, tmp_path: Path, step_s: str) -> None:
     """``dump`` on a job that trains finds nothing and touches nothing: both ranks go on, and their streams stay theirs."""
@@ -83,7 +82,6 @@ def test_a_job_that_trains_is_left_alone(jobs: JobRunner, tmp_path: Path, step_s
     assert {rank: process.pid for rank, process in job.ranks().items()} == ranks
 
 
-@pytest.mark.e2e
 def test_without_a_job_dump_says_so(jobs: JobRunner, tmp_path: Path) -> None:
     """A process that belongs to no job gives one line with what to check, and status 2."""
     other = jobs.start(["sleep", "60"])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from cluster import NODES, Cluster, assert_licence_is_awaited
-from hosts import why_not
 
 from support import wait_for
 
-_REASON = why_not()
-pytestmark = [pytest.mark.e2e, pytest.mark.skipif(_REASON is not None, reason=_REASON or "")]
 _RESTARTS = ("--max-restarts", "50")
 #: Two nodes are enough, and a third may come.
 _RANGE = f"2:{NODES}"

@@ -63,7 +63,6 @@ def _start(jobs: JobRunner, node: Path, status: Path, script: str = "training.py
     return jobs.hangwatch("run", *options, *command, env={"TMPDIR": str(node), **environment})
 
 
-@pytest.mark.e2e
 def test_an_agent_that_stands_still_holds_nothing_up(
     jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str
 ) -> None:
@@ -76,7 +75,7 @@ def test_an_agent_that_stands_still_holds_nothing_up(
     assert job.wait() == 0
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 def test_an_agent_may_come_late_and_go_early(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str) -> None:
     """Agents are started and killed, one after the other, while a job with the probe's environment runs."""
     told = subprocess.check_output(
@@ -96,7 +95,7 @@ def test_an_agent_may_come_late_and_go_early(jobs: JobRunner, node: Path, tmp_pa
     _check(job, tmp_path / "status", undisturbed)
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 def test_a_run_directory_may_go(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str) -> None:
     """It is deleted under the probe's hands, again and again; agent and job go on."""
     job = _start(jobs, node, tmp_path / "status")
@@ -108,7 +107,7 @@ def test_a_run_directory_may_go(jobs: JobRunner, node: Path, tmp_path: Path, und
     assert job.wait() == 0
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 @needs_root
 @pytest.mark.parametrize("trouble", ["full", "read-only"])
 def test_a_run_directory_may_be_unusable(
@@ -131,7 +130,6 @@ def test_a_run_directory_may_be_unusable(
     _check(job, tmp_path / "status", undisturbed)
 
 
-@pytest.mark.e2e
 def test_a_probe_may_fail_at_every_turn(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str) -> None:
     """Half of all that the probe calls raises in its hands: no beat may come of it, and nothing else does either."""
     injected = tmp_path / "injected"
@@ -175,7 +173,7 @@ def _pester(folder: Path, stop: threading.Event, done: list[int]) -> None:
         client.close()
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 def test_a_hostile_client_of_the_sockets_gets_nothing_and_breaks_nothing(
     jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str
 ) -> None:
@@ -201,7 +199,7 @@ _PYSPIES = {
 }
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("how", _PYSPIES)
 def test_a_stack_reader_may_fail(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str, how: str) -> None:
     """py-spy hangs, crashes or writes nonsense while a rank pauses: the agent says so at most, and ends with the job."""
@@ -223,7 +221,7 @@ def test_a_stack_reader_may_fail(jobs: JobRunner, node: Path, tmp_path: Path, un
     assert all("sleep" in process.name() for process in left), "no reader is left behind but what it has left itself"
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 def test_a_rank_in_uninterruptible_sleep(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str) -> None:
     """No signal reaches it: it is named, with its state, by an agent that nothing holds up, and goes on as if unwatched."""
     (tmp_path / "vfork.c").write_text(_VFORK)

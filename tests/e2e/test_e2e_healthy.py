@@ -6,7 +6,6 @@ import pytest
 from watched_runs import WatchedRuns, lines_of
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("run", ["slow", "rank0-work", "all-save"])
 def test_slow_is_never_a_hang(watched: WatchedRuns, run: str) -> None:
     """1.5 s a step against nothing, a rank busy for 12 s, all ranks saving for 20 s: no deadlock, stall or lost rank."""
@@ -16,7 +15,6 @@ def test_slow_is_never_a_hang(watched: WatchedRuns, run: str) -> None:
     assert not any("ending the job" in line for line in lines_of(outcome.stderr))
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("run", ["slow", "all-save"])
 def test_where_nothing_is_wrong_nothing_is_said(watched: WatchedRuns, run: str) -> None:
     """A job in which no rank is at fault gets no incident at all, not even a warning."""
@@ -26,7 +24,6 @@ def test_where_nothing_is_wrong_nothing_is_said(watched: WatchedRuns, run: str) 
     assert "metrics at http://127.0.0.1:" in lines_of(outcome.stderr)[0]
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("run", ["even-tuple-labels"])
 def test_labels_of_the_same_structure_are_never_blamed(watched: WatchedRuns, run: str) -> None:
     """Labels that are a tuple of as many tensors on every rank are gathered without a word."""
@@ -36,7 +33,6 @@ def test_labels_of_the_same_structure_are_never_blamed(watched: WatchedRuns, run
     assert outcome.stdout.count("evaluated") == 4
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("run", ["demo-slow"])
 def test_the_demo_of_a_slow_job_shows_that_it_is_left_alone(watched: WatchedRuns, run: str) -> None:
     """``hangwatch demo slow`` ends well and says why."""

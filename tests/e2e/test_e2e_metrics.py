@@ -44,7 +44,7 @@ class _Hung:
 
 
 @pytest.fixture(scope="module")
-def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Hung]:
+def hung(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Hung]:
     """One hung job for all tests of this file."""
     folder = tmp_path_factory.mktemp("hung")
     runner = JobRunner(folder / "jobs")
@@ -75,7 +75,6 @@ def _metrics_of_the_hang(hung: _Hung) -> str:
     return wait_for(scrape, 60.0, "the incident among the metrics", poll_s=0.2) or ""
 
 
-@pytest.mark.e2e
 def test_progress_and_incident_are_served(hung: _Hung) -> None:
     """Every rank's numbers in its group, the incident with its cause, and the culprit stand in /metrics while it hangs."""
     text = _metrics_of_the_hang(hung)
@@ -95,7 +94,6 @@ def test_progress_and_incident_are_served(hung: _Hung) -> None:
     assert ({"kind": "deadlock"}, 1) in _samples(text, "hangwatch_incidents_total")
 
 
-@pytest.mark.e2e
 def test_promtool_accepts_the_metrics_of_a_real_job(hung: _Hung) -> None:
     """``promtool check metrics`` has nothing to say about them."""
     promtool = shutil.which("promtool")
@@ -105,7 +103,6 @@ def test_promtool_accepts_the_metrics_of_a_real_job(hung: _Hung) -> None:
     assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
 
 
-@pytest.mark.e2e
 def test_health_is_served(hung: _Hung) -> None:
     """/healthz says that the agent ticks, and for which job."""
     job = _samples(_metrics_of_the_hang(hung), "hangwatch_incident")[0][0]["job_id"]
@@ -115,7 +112,6 @@ def test_health_is_served(hung: _Hung) -> None:
     assert said["jobs"] == [job]
 
 
-@pytest.mark.e2e
 def test_the_users_command_is_told_everything(hung: _Hung) -> None:
     """``--on-hang exec:CMD`` gets the verdict in its environment, and the bundle is complete by then."""
     wait_for(hung.told.exists, 60.0, "the command to have run")
@@ -148,7 +144,6 @@ def test_the_users_command_is_told_everything(hung: _Hung) -> None:
     assert "on-hang exec: the command ended with status 0" in hung.job.wait_for_output("on-hang exec: ")
 
 
-@pytest.mark.e2e
 def test_a_reported_job_is_left_to_its_owner(hung: _Hung) -> None:
     """Whoever only reports ends nothing; the owner's SIGTERM ends the job, and the incident gets its end."""
     wait_for(hung.told.exists, 60.0, "the command to have run")

@@ -48,7 +48,7 @@ def _check(incident: Incident) -> None:
     assert incident.verdict.divergence.culprit.source, "the source of the line is read as the process sees it"
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes namespaces and changes users, which takes root")
 def test_a_job_in_a_container_is_seen_from_the_node(jobs: JobRunner, away: Path, tmp_path: Path) -> None:
     """Its own PIDs, its own mounts, beats and sockets on a file system that only it sees: the verdict is the same."""
@@ -85,7 +85,7 @@ def _as_user(uid: int, *capabilities: str) -> list[str]:
     ]
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes namespaces and changes users, which takes root")
 def test_a_job_of_another_user_is_seen_with_the_rights_of_the_unit(jobs: JobRunner, away: Path, tmp_path: Path) -> None:
     """A user's job with the environment of ``hangwatch env``, and an agent of a user with the unit's capabilities alone."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-import pytest
 from cluster import NODES, Cluster, assert_licence_is_awaited
-from hosts import kill, why_not
+from hosts import kill
 
 from support import wait_for
-
-_REASON = why_not()
-pytestmark = [pytest.mark.e2e, pytest.mark.skipif(_REASON is not None, reason=_REASON or "")]
 
 
 def test_agents_and_redis_fail_and_nobody_is_blamed(cluster: Cluster) -> None:

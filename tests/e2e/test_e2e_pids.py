@@ -51,7 +51,7 @@ class Apart:
 
 
 @pytest.fixture
-def apart(jobs: JobRunner) -> Iterator[Apart]:
+def apart(long: None, jobs: JobRunner) -> Iterator[Apart]:
     """A namespace of its own; its first process ends with the test, and everything in it with that."""
     with tempfile.TemporaryDirectory(prefix="node-") as name:
         own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-I", "-S", "-c", _FIRST]
@@ -66,7 +66,6 @@ def apart(jobs: JobRunner) -> Iterator[Apart]:
         jobs.end_all()  # before its folder goes
 
 
-@pytest.mark.e2e
 @needs_root
 def test_ten_thousand_short_lived_processes(apart: Apart, tmp_path: Path, undisturbed: str) -> None:
     """Python processes with a rank's environment come and go beside a training: no incident, no memory, and it is what it was."""
@@ -87,7 +86,6 @@ def test_ten_thousand_short_lived_processes(apart: Apart, tmp_path: Path, undist
     assert "Traceback" not in agent.stderr()
 
 
-@pytest.mark.e2e
 @needs_root
 @pytest.mark.skipif(
     not _LAST_PID.exists(), reason="this kernel cannot be told which pid is next (CONFIG_CHECKPOINT_RESTORE)"

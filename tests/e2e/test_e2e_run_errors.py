@@ -30,7 +30,6 @@ def _only_line(job: Job) -> str:
     return line
 
 
-@pytest.mark.e2e
 def test_a_command_that_does_not_exist(jobs: JobRunner, tmp_path: Path) -> None:
     """Status 127 as in a shell, and what to check."""
     job = jobs.hangwatch("run", "--state-dir", tmp_path, "--", "no-such-command", "--option")
@@ -38,7 +37,6 @@ def test_a_command_that_does_not_exist(jobs: JobRunner, tmp_path: Path) -> None:
     assert re.search(r"command not found: no-such-command; check the spelling", _only_line(job))
 
 
-@pytest.mark.e2e
 def test_a_command_that_cannot_be_executed(jobs: JobRunner, tmp_path: Path) -> None:
     """Status 126 as in a shell, and how to make it executable."""
     script = tmp_path / "train.sh"
@@ -52,7 +50,6 @@ def test_a_command_that_cannot_be_executed(jobs: JobRunner, tmp_path: Path) -> N
     )
 
 
-@pytest.mark.e2e
 def test_a_script_whose_interpreter_is_missing(jobs: JobRunner, tmp_path: Path) -> None:
     """The script is there, so it is not called missing: its first line is."""
     script = tmp_path / "train.sh"
@@ -63,7 +60,6 @@ def test_a_script_whose_interpreter_is_missing(jobs: JobRunner, tmp_path: Path) 
     assert _only_line(job).endswith("its interpreter is missing (see its first line)")
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("place", ["below-a-file", "in-proc"])
 def test_a_state_directory_that_cannot_be_written(jobs: JobRunner, tmp_path: Path, place: str) -> None:
     """Nothing is started, and another directory is asked for."""
@@ -77,7 +73,6 @@ def test_a_state_directory_that_cannot_be_written(jobs: JobRunner, tmp_path: Pat
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.e2e
 def test_a_port_in_use(jobs: JobRunner, tmp_path: Path) -> None:
     """Nothing is started, and another address is asked for."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -90,7 +85,6 @@ def test_a_port_in_use(jobs: JobRunner, tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -109,7 +103,6 @@ def test_an_option_that_makes_no_sense(jobs: JobRunner, tmp_path: Path, options:
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("arguments", [(), ("--stall-after", "soon", "--", "true"), ("--no-such-option", "--", "true")])
 def test_a_command_line_that_cannot_be_read(jobs: JobRunner, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Status 2 with a usage message, and no traceback."""
@@ -128,7 +121,6 @@ def _python_without_pyspy(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.mark.e2e
 def test_without_pyspy_the_hang_is_found_all_the_same(jobs: JobRunner, tmp_path: Path) -> None:
     """The line that names the repair comes first; kind, proof, culprit and both lines come from the recorders."""
     scenario = find_scenario("rank-conditional")
@@ -156,7 +148,7 @@ def test_without_pyspy_the_hang_is_found_all_the_same(jobs: JobRunner, tmp_path:
     assert [line for line in incident.missing if "py-spy is not installed (pip install py-spy)" in line]
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("since", ["start", "a-look"])
 def test_where_ranks_may_not_be_read_the_hang_is_found_all_the_same(
     jobs: JobRunner, tmp_path: Path, since: str
@@ -193,7 +185,6 @@ def test_where_ranks_may_not_be_read_the_hang_is_found_all_the_same(
     assert "not permitted" in job.stderr()
 
 
-@pytest.mark.e2e
 def test_another_users_job_is_not_read(jobs: JobRunner, tmp_path: Path) -> None:
     """Whoever may not read a job is told in one line that it may be another user's, with status 2."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -220,7 +211,6 @@ def test_another_users_job_is_not_read(jobs: JobRunner, tmp_path: Path) -> None:
     assert job.process.poll() is None
 
 
-@pytest.mark.e2e
 def test_a_run_directory_of_somebody_else_is_refused(jobs: JobRunner, tmp_path: Path) -> None:
     """A directory others may write to is no place for sockets: it is named, and nothing is started."""
     base = tmp_path / f"hangwatch-{os.getuid()}"

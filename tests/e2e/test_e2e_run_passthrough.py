@@ -28,7 +28,6 @@ def disposition(number: signal.Signals, action: signal.Handlers) -> Iterator[Non
         signal.signal(number, before)
 
 
-@pytest.mark.e2e
 def test_streams_pass_byte_for_byte(jobs: JobRunner, tmp_path: Path) -> None:
     """What goes in comes out, on both streams, whatever bytes it is; ours is one line on standard error."""
     data = bytes(range(256)) * 300
@@ -57,7 +56,6 @@ def test_streams_pass_byte_for_byte(jobs: JobRunner, tmp_path: Path) -> None:
     assert rest == data[::-1]
 
 
-@pytest.mark.e2e
 def test_an_input_that_is_closed_stays_closed(jobs: JobRunner, tmp_path: Path) -> None:
     """A pipe is passed on as it is: the command reads until its writer closes it."""
     job = jobs.start(
@@ -75,7 +73,6 @@ def test_an_input_that_is_closed_stays_closed(jobs: JobRunner, tmp_path: Path) -
     assert job.stdout_path.read_bytes() == b"one\n\x00\xff\n"
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("script", "status"),
     [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 128 + 9), ("kill -15 $$", 128 + 15)],
@@ -88,7 +85,6 @@ def test_the_exit_status_is_the_commands(jobs: JobRunner, tmp_path: Path, script
     assert len(lines_of(job.stderr())) == 1
 
 
-@pytest.mark.e2e
 def test_the_status_of_a_real_job_is_its_own(jobs: JobRunner, tmp_path: Path) -> None:
     """A rank that fails makes torchrun fail, and with it ``hangwatch run``, which leaves no run directory behind."""
     program = str(JOBS / "steady.py")
@@ -103,7 +99,6 @@ def test_the_status_of_a_real_job_is_its_own(jobs: JobRunner, tmp_path: Path) ->
     assert not list(tmp_path.glob("hangwatch-*/run-*"))
 
 
-@pytest.mark.e2e
 def test_signals_go_to_the_command(jobs: JobRunner, tmp_path: Path) -> None:
     """Each signal sent to hangwatch comes to the command once, and hangwatch ends when the command does."""
     command = [sys.executable, str(JOBS / "ending.py"), "USR1,USR2,HUP,INT,TERM"]
@@ -117,7 +112,6 @@ def test_signals_go_to_the_command(jobs: JobRunner, tmp_path: Path) -> None:
     assert "and 0 more\n" in job.stdout()
 
 
-@pytest.mark.e2e
 def test_a_hang_up_that_is_ignored_stays_so(jobs: JobRunner, tmp_path: Path) -> None:
     """Under nohup hangwatch goes on, and the command does not hear of it."""
     command = [sys.executable, str(JOBS / "ending.py"), "USR1,HUP"]
@@ -132,7 +126,6 @@ def test_a_hang_up_that_is_ignored_stays_so(jobs: JobRunner, tmp_path: Path) -> 
     assert "got SIGHUP" not in job.stdout()
 
 
-@pytest.mark.e2e
 def test_sigterm_ends_a_real_job_whole(jobs: JobRunner, tmp_path: Path) -> None:
     """A scheduler that terminates hangwatch terminates the job, and nothing is left."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -143,7 +136,6 @@ def test_sigterm_ends_a_real_job_whole(jobs: JobRunner, tmp_path: Path) -> None:
     wait_for(lambda: not job.members(), 10.0, "all processes of the job to be gone")
 
 
-@pytest.mark.e2e
 def test_a_terminal_is_passed_on_and_interrupts_once(jobs: JobRunner, tmp_path: Path) -> None:
     """The command sees the terminal on all its streams, and Ctrl-C reaches it once, not twice."""
     master, slave = os.openpty()

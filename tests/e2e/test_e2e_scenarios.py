@@ -41,7 +41,6 @@ def _at(moment: str | None) -> datetime:
     return datetime.fromisoformat(moment.replace("Z", "+00:00"))
 
 
-@pytest.mark.e2e
 @each_hanging
 def test_a_hang_is_named_as_promised(watched: WatchedRuns, run: str) -> None:
     """One incident, with the kind, cause and culprits that the table of scenarios promises."""
@@ -51,7 +50,6 @@ def test_a_hang_is_named_as_promised(watched: WatchedRuns, run: str) -> None:
     assert told == [(scenario.kind, scenario.cause, scenario.culprits)], outcome.stderr
 
 
-@pytest.mark.e2e
 @each_hanging
 def test_a_confirmed_hang_is_stopped_whole(watched: WatchedRuns, run: str) -> None:
     """The job is ended with status 75 and no process of it is left, stopped ones and orphans included."""
@@ -61,7 +59,6 @@ def test_a_confirmed_hang_is_stopped_whole(watched: WatchedRuns, run: str) -> No
     assert "Traceback" not in "\n".join(lines_of(outcome.stderr))
 
 
-@pytest.mark.e2e
 @each_hanging
 def test_the_bundle_is_complete(watched: WatchedRuns, run: str) -> None:
     """The document fits the model, every rank has its files, stacks are there, and nobody else can read them."""
@@ -85,7 +82,6 @@ def test_the_bundle_is_complete(watched: WatchedRuns, run: str) -> None:
     assert {path.stat().st_mode & 0o777 for path in everything if path.is_file()} == {0o600}
 
 
-@pytest.mark.e2e
 @each_hanging
 def test_the_verdict_is_printed_once(watched: WatchedRuns, run: str) -> None:
     """The terminal shows cause and bundle on standard error, and the job's own standard output is left alone."""
@@ -98,7 +94,6 @@ def test_the_verdict_is_printed_once(watched: WatchedRuns, run: str) -> None:
     assert incident.id not in outcome.stdout
 
 
-@pytest.mark.e2e
 @each_hanging
 def test_diagnose_says_the_same_of_the_bundle(watched: WatchedRuns, jobs: JobRunner, run: str) -> None:
     """``hangwatch diagnose BUNDLE`` comes to the same kind, cause and culprits, and says so by its status."""
@@ -116,7 +111,6 @@ def test_diagnose_says_the_same_of_the_bundle(watched: WatchedRuns, jobs: JobRun
     )
 
 
-@pytest.mark.e2e
 @each_ending
 def test_what_ends_by_itself_is_no_hang(watched: WatchedRuns, run: str) -> None:
     """A job that is only slow comes to its own end, and at most the promised warning is given."""
@@ -129,7 +123,6 @@ def test_what_ends_by_itself_is_no_hang(watched: WatchedRuns, run: str) -> None:
     assert told in ([], allowed)
 
 
-@pytest.mark.e2e
 def test_proofs_come_within_seconds(watched: WatchedRuns, tmp_path_factory: pytest.TempPathFactory) -> None:
     """From onset to confirmation a proven hang takes three seconds at the median, and never long."""
     took_s: dict[str, float] = {}

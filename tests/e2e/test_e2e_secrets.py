@@ -49,7 +49,6 @@ async def _first_event(url: str) -> str:
         return (await answer.content.readany()).decode()
 
 
-@pytest.mark.e2e
 @pytest.mark.asyncio
 async def test_planted_secrets_are_nowhere(jobs: JobRunner, tmp_path: Path) -> None:
     """Tokens in environment, command line, locals, log, exceptions and a child's command line: none in any output of ours."""

@@ -18,6 +18,8 @@ import pytest
 
 from support import SOURCE_ROOT, is_launcher_variable, wait_for
 
+pytestmark = pytest.mark.usefixtures("real")
+
 ALTERNATE, ORDINARY, CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 
 
@@ -53,7 +55,6 @@ def _written(terminal: int) -> bytes:
         return b""
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=["colour", "NO_COLOR"])
 def test_status_is_live_and_leaves_the_terminal_as_it_was(tmp_path: Path, environment: dict[str, str]) -> None:
     """It draws again and again on a screen of its own; an interrupt ends it with status 0, and the last table stays."""

@@ -17,8 +17,6 @@ OVERLAP = TESTS / "causes" / "logs" / "failing" / "loss-zero-overlap-comm.llava-
 EVENTS = TESTS / "fixtures" / "training" / "transformers-4.57.6-nan-weights.tfevents"
 WELL = TESTS / "fixtures" / "training" / "transformers-4.57.6-resumed.trainer_state.json"
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.mark.parametrize("file", [OVERLAP, EVENTS, WELL], ids=lambda path: path.name)
 def test_a_file_of_a_training_gives_the_document(jobs: JobRunner, file: Path) -> None:

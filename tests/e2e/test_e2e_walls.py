@@ -25,7 +25,6 @@ def node() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.e2e
 @needs_root
 def test_a_state_directory_may_be_full(jobs: JobRunner, node: Path) -> None:
     """No bundle can be written: the hang is told all the same, with the reason why there is none, and the job ended as asked."""
@@ -51,7 +50,6 @@ def test_a_state_directory_may_be_full(jobs: JobRunner, node: Path) -> None:
     assert "Traceback" not in "".join(line for line in said.splitlines() if line.startswith("hangwatch"))
 
 
-@pytest.mark.e2e
 @needs_root
 def test_another_user_reaches_no_socket(jobs: JobRunner, node: Path) -> None:
     """A local user who is neither root nor the job's own cannot connect to a rank's sockets, nor read or leave a beat."""

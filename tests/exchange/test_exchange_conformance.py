@@ -23,7 +23,7 @@ BRIEF_S = 0.4
 
 
 @pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+def redis_server(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """One server for all tests of this file."""
     runner = JobRunner(Path(tmp_path_factory.mktemp("redis")))
     server = RedisServer(runner, find_free_port())
@@ -33,7 +33,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 
 @pytest_asyncio.fixture(params=["local", "tcp", "redis"])
-async def opened(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], Exchange]]:
+async def opened(real: None, request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], Exchange]]:
     """Opens an exchange anew for each agent, all of them at one place; the first one keeps it, where it has to be kept."""
     opened: list[Exchange] = []
     shared = LocalExchange()

@@ -14,6 +14,8 @@ from hangwatch.doctor import exchange as checks_exchange
 from hangwatch.doctor.exchange import check_exchange
 from support import JobRunner, find_free_port
 
+pytestmark = pytest.mark.usefixtures("real")
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from support import JobRunner, find_free_port
 sys.path.append(str(Path(__file__).resolve().parent.parent / "causes"))
 from recorded import load
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("real")]
 #: Hangs that are proven, so that nobody has to be patient in a test.
 PROVEN = ("rank_conditional", "group_order", "skipped_step")
 
@@ -95,6 +94,7 @@ async def test_a_node_without_an_agent(tmp_path: Path) -> None:
     await end(nodes)
 
 
+@pytest.mark.usefixtures("long")
 async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
     """The holder dies in the middle of one: it stays open under its id, nobody is told twice, and the next one ends it."""
     shared = LocalExchange()
@@ -113,6 +113,7 @@ async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
     await end([second])
 
 
+@pytest.mark.usefixtures("long")
 async def test_one_that_was_not_there_goes_on_with_the_incident(tmp_path: Path) -> None:
     """Its agent was started when all who know of the incident were gone: it takes it up under its id, and tells of its end."""
     shared = LocalExchange()
@@ -131,6 +132,7 @@ async def test_one_that_was_not_there_goes_on_with_the_incident(tmp_path: Path) 
     await end([late])
 
 
+@pytest.mark.usefixtures("long")
 async def test_one_that_comes_back_learns_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its agent died in the middle of an incident, and is started again when the others have long forgotten its end."""
     monkeypatch.setattr(fleet_incident, "FORGOTTEN_S", 1.0)
@@ -187,6 +189,7 @@ async def test_without_the_exchange_each_goes_on_by_itself(tmp_path: Path) -> No
     await end(nodes)
 
 
+@pytest.mark.usefixtures("long")
 async def test_a_silent_node_is_lost_only_where_its_host_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agent and ranks silent: with a host that answers nobody claims that the node is lost, with one that does not it is."""
     up = {"there": True}
@@ -201,7 +204,6 @@ async def test_a_silent_node_is_lost_only_where_its_host_is(tmp_path: Path, monk
         object.__setattr__(node.fleet.writer, "address", f"10.0.0.{number}")
         node.reader.moving = True
     await run_until(nodes, lambda: any(len(n.fleet.link.members.members) == 2 for n in nodes))
-    await asyncio.sleep(0.3)
     await nodes[2].die()
     rest = nodes[:2]
     await run_until(rest, lambda: any(n.fleet.leads for n in rest))

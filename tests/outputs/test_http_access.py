@@ -18,6 +18,8 @@ from hangwatch.outputs.web.access import TokenError, read_token
 from hangwatch.outputs.web.page import Page
 from hangwatch.outputs.web.server import start_server
 
+pytestmark = pytest.mark.usefixtures("real")
+
 T = TypeVar("T")
 SECRET = "0123456789abcdef"  # noqa: S105  # of the test alone
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # that this is closed is what the tests show

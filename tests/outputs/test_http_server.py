@@ -14,6 +14,8 @@ import pytest
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.server import RunningServer, ServerError, parse_listen, start_server
 
+pytestmark = pytest.mark.usefixtures("real")
+
 T = TypeVar("T")
 
 

@@ -308,6 +308,7 @@ while True:
 
 
 @pytest.mark.parametrize("rounds", [1, 4, 9])
+@pytest.mark.usefixtures("real")
 def test_a_writer_killed_at_any_moment_leaves_a_whole_document(tmp_path: Path, rounds: int) -> None:
     """Readers beside a writer, and after its SIGKILL, get a whole document and never ranks of two captures."""
     import hangwatch

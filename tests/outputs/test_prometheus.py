@@ -171,6 +171,7 @@ def test_labels_are_of_bounded_length() -> None:
 
 
 @pytest.mark.parametrize("view", [example_view(), MetricsView()], ids=["incident", "idle"])
+@pytest.mark.usefixtures("real")
 def test_promtool_has_nothing_to_say(view: MetricsView) -> None:
     """``promtool check metrics`` accepts the exposition without a remark."""
     promtool = shutil.which("promtool")

@@ -50,6 +50,7 @@ def run(body: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(asyncio.wait_for(body(), 30.0))
 
 
+@pytest.mark.usefixtures("real")
 def test_every_receiver_is_told_of_beginning_and_end_once() -> None:
     """Three kinds of receivers each get two messages, however often the agent says the same."""
 
@@ -69,6 +70,7 @@ def test_every_receiver_is_told_of_beginning_and_end_once() -> None:
     run(body)
 
 
+@pytest.mark.usefixtures("real")
 def test_a_receiver_that_comes_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Errors of the server and a refused connection are tried again; the log has each reason once and no secret."""
 
@@ -90,6 +92,7 @@ def test_a_receiver_that_comes_back_is_told(caplog: pytest.LogCaptureFixture) ->
     assert SECRET not in caplog.text
 
 
+@pytest.mark.usefixtures("real")
 def test_telling_never_waits() -> None:
     """A receiver that does not answer holds nothing up: telling is over before it has been reached, closing is bounded."""
 
@@ -104,6 +107,7 @@ def test_telling_never_waits() -> None:
     run(body)
 
 
+@pytest.mark.usefixtures("real")
 def test_a_refused_message_is_said_once_and_given_up(caplog: pytest.LogCaptureFixture) -> None:
     """A wrong address or token is one line with the repair; the same message is not sent again."""
 

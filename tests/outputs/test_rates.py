@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import aiohttp
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_callers_are_forgotten_before_they_fill_the_memory() -> None:
     assert len(rate._left) <= 1024
 
 
+@pytest.mark.usefixtures("real")
 def test_a_flood_is_refused_and_the_token_cannot_be_guessed(tmp_path: Path) -> None:
     """Of a thousand requests at once some hundreds are answered, of a hundred wrong tokens ten are looked at."""
 

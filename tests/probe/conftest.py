@@ -10,7 +10,7 @@ from probe_runs import Run
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(real: None, tmp_path: Path) -> Iterator[Run]:
     """A run directory with a short path; it and everything started in it is gone afterwards."""
     found = Run(tmp_path)
     yield found

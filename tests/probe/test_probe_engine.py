@@ -15,8 +15,6 @@ from hangwatch.model.telemetry import LoggedStep
 from hangwatch.sources.training.beats import parse_setup, parse_steps
 from hangwatch.sources.training.stream import LogStream
 
-pytestmark = pytest.mark.e2e
-
 #: A step is taken for each line on standard input; in the third one gradient is infinite, and the step is skipped.
 ENGINE = """
 import logging, os, sys
@@ -116,10 +114,11 @@ def test_an_engine_is_read_step_by_step(run: Run) -> None:
     assert [(s.step, s.skipped_steps) for s in printed] == [(s.step, s.skipped_steps) for s in told]
 
 
+@pytest.mark.usefixtures("long")  # which Lightning is installed for, with the catalogue
 @pytest.mark.timeout(600)
 def test_a_lightning_trainer_tells_how_far_it_is(run: Run) -> None:
-    """Each optimizer step is seen; its metrics, which are tensors, are left alone. Lightning comes with ``make scenarios``."""
-    pytest.importorskip("lightning", reason="Lightning is no part of this environment: make scenarios installs it")
+    """Each optimizer step is seen; its metrics, which are tensors, are left alone. Lightning comes with ``make test-long``."""
+    pytest.importorskip("lightning", reason="Lightning is no part of this environment: make test-long installs it")
     process = run.start(run.write(LIGHTNING), env=run.environment(OMP_NUM_THREADS="1"))
     assert process.stdin is not None
     for number in range(1, 4):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from probe_runs import Run
 
 from support import LONG_S
-
-pytestmark = pytest.mark.e2e
 
 #: One rank alone, as an environment of a launcher makes it one; ``pause`` waits for the test.
 ALONE = """

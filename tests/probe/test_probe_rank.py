@@ -17,8 +17,6 @@ from hangwatch.model.capture import Gap
 from hangwatch.sources.training.beats import parse_steps
 from support import LONG_S, find_free_port, wait_for
 
-pytestmark = pytest.mark.e2e
-
 MEET = """
 import os, sys
 import torch

@@ -11,8 +11,6 @@ from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import LoggedStep
 from hangwatch.sources.training.beats import parse_setup, parse_steps
 
-pytestmark = pytest.mark.e2e
-
 TRAINING = """
 import pickle, sys, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
@@ -45,6 +43,7 @@ def _without_times(output: str) -> list[str]:
     return [line for line in output.splitlines() if "train_runtime" not in line and "get_accelerator" not in line]
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.timeout(600)
 def test_a_trainer_without_a_group_is_heard_and_trains_bit_for_bit_the_same(run: Run) -> None:
     """What a real Trainer logs is in the beat of a process with no RANK; output, callbacks and weights are as without us."""

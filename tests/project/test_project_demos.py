@@ -48,7 +48,6 @@ def test_the_programs_do_nothing_when_imported(scenario: Scenario) -> None:
     assert all(isinstance(statement, allowed) for statement in body[:-1])
 
 
-@pytest.mark.e2e
 def test_the_slow_control_starts_as_the_table_says(jobs: JobRunner) -> None:
     """The command and environment of the table start a job that makes progress on every rank."""
     scenario = find_scenario("slow")

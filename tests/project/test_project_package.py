@@ -15,6 +15,8 @@ import pytest
 import hangwatch
 from support import LONG_S, JobRunner
 
+pytestmark = pytest.mark.usefixtures("real")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -62,7 +64,6 @@ def test_the_version_stands_in_one_place(sdist: Path, wheel: Path) -> None:
         assert set(re.findall(r'newTag: "(.*)"', file.read_text())) == {hangwatch.__version__}
 
 
-@pytest.mark.e2e
 def test_the_wheel_runs_beside_the_other_watchdog(jobs: JobRunner, wheel: Path, tmp_path: Path) -> None:
     """Installed where PyPI's ``watchdog`` is, both are imported, and ``hangwatch demo`` finds its hang."""
     home = tmp_path / "clean"

@@ -10,6 +10,7 @@ import pytest
 from support import JobRunner, is_alive, wait_for
 
 
+@pytest.mark.usefixtures("real")
 def test_nothing_survives_a_test(tmp_path: Path) -> None:
     """Stopped processes, and those that left the session or lost their parent, are ended too."""
     runner = JobRunner(tmp_path)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
 
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import Incident, Verdict
 from hangwatch.outputs.bundle.bundle import read_bundle
 from neutral import neutral
 from scenarios.catalogue import HERE, Entry
@@ -33,7 +34,17 @@ def judge_again(entry: Entry) -> Judgement:
     """The row of a recorded hang by the present rules: what ``hangwatch diagnose`` says of its bundle today."""
     truth = entry.scenario.truth
     assert truth is not None
-    return judge_verdict(entry, truth, diagnose(load(entry)).verdict)
+    return judge_verdict(entry, truth, verdict_of(entry))
+
+
+def verdict_of(entry: Entry) -> Verdict:
+    """What the present rules say of a recorded hang. Each is diagnosed once a process, whoever asks."""
+    return _verdict(path(entry))
+
+
+@cache
+def _verdict(file: Path) -> Verdict:
+    return diagnose(_load(file)).verdict
 
 
 def path(entry: Entry) -> Path:
@@ -43,4 +54,9 @@ def path(entry: Entry) -> Path:
 
 def load(entry: Entry) -> Capture:
     """The capture of a scenario."""
-    return msgspec.json.decode(gzip.decompress(path(entry).read_bytes()), type=Capture)
+    return _load(path(entry))
+
+
+@lru_cache(maxsize=2)  # decoded they take 2 MB each, and there are hundreds
+def _load(file: Path) -> Capture:
+    return msgspec.json.decode(gzip.decompress(file.read_bytes()), type=Capture)

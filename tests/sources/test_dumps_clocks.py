@@ -51,6 +51,7 @@ def told(verdict: Verdict) -> object:
 @pytest.mark.parametrize("fault", ["gpu_error_1st", "lock_gil_1st"])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clocks=st.lists(st.integers(-600, 600), min_size=4, max_size=4))
+@pytest.mark.usefixtures("real")
 def test_the_verdict_of_a_real_job_does_not_depend_on_clocks(fault: str, clocks: list[int]) -> None:
     """Four hosts of a real job, each minutes off: the same ranks, the same collective, the same cause."""
     with tarfile.open(DUMPS / f"{fault}.tar.gz") as archive:

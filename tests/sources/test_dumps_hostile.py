@@ -142,7 +142,9 @@ print(now("VmPeak:") - before)
 """
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.usefixtures("real")
 def test_bombs_take_no_more_than_is_stated(bomb: str) -> None:
     """A few bytes that ask for gigabytes are refused before they get them, and the limit is lifted again."""
     data = BOMBS[bomb]
@@ -153,6 +155,7 @@ def test_bombs_take_no_more_than_is_stated(bomb: str) -> None:
 
 
 @pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.usefixtures("real")
 def test_packed_bombs(packing: str, tmp_path: Path) -> None:
     """A small archive of large files is refused by name, and takes no more than is stated of its own size."""
     path = tmp_path / "packed"

@@ -69,6 +69,7 @@ def told(capture: Capture) -> str:
 
 
 @pytest.mark.parametrize("fault", TRUTH)
+@pytest.mark.usefixtures("real")
 def test_faults_of_a_real_job_are_named_exactly(fault: str) -> None:
     """Tensor, pipeline, expert and data groups wait for one another; the injected ranks alone are named, nobody is missing."""
     capture = look({f"_dump_{rank}": data for rank, data in megatron(fault).items()})
@@ -81,6 +82,7 @@ def test_faults_of_a_real_job_are_named_exactly(fault: str) -> None:
 @pytest.mark.parametrize("fault", TRUTH)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
+@pytest.mark.usefixtures("real")
 def test_no_innocent_rank_is_named_when_dumps_are_hidden(fault: str, data: st.DataObject) -> None:
     """Without any of the dumps, under any names in any order: the injected ranks, or some that nobody saw; never another."""
     hidden = data.draw(st.sets(st.integers(0, 15), max_size=6))

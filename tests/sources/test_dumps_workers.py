@@ -18,6 +18,8 @@ from hangwatch.sources.dumps.contents import Aside, Content
 from hangwatch.sources.dumps.decode import RankDump, StackDump
 from hangwatch.sources.dumps.gathering import decode_all, gather
 
+pytestmark = pytest.mark.usefixtures("real")
+
 SIZE = 24
 FATAL = "rank_17"
 _decode_file = gathering.decode_file

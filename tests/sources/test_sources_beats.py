@@ -88,6 +88,7 @@ def test_no_run_directory_is_no_beats(tmp_path: Path) -> None:
     assert BeatReader(tmp_path / "absent").read() == ({}, ())
 
 
+@pytest.mark.usefixtures("real")
 def test_what_the_dead_have_left_is_removed(run_dir: Path) -> None:
     """All files of a pid that is gone or a zombie, once none of them is fresh; those of the living and of strangers stay."""
     folder = run_dir / "ranks"

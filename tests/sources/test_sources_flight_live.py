@@ -148,6 +148,7 @@ class _Socket:
         (b"\x80\x02}q\x00.", b"HTTP/1.1 200 OK\r\n\r\n[", "this is no flight-recorder dump"),
     ],
 )
+@pytest.mark.usefixtures("real")
 def test_useless_answers_are_gaps(run_dir: Path, control: bytes | None, server: bytes | None, says: str) -> None:
     """Silence, refusals and hostile answers end in one Gap that says what happened."""
 

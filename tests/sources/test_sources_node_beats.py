@@ -91,6 +91,7 @@ def test_nothing_is_read_that_is_not_the_processes_own(tmp_path: Path) -> None:
     assert beats.read() == ({}, ())
 
 
+@pytest.mark.usefixtures("real")
 def test_no_socket_is_asked_that_is_not_the_probes(tmp_path: Path) -> None:
     """A beat that names a socket elsewhere, or a file of the name, gives none; the probe's own is given as we reach it."""
     other = socket.socket(socket.AF_UNIX)
@@ -138,6 +139,7 @@ def _child_of(pid: int) -> int:
     return int(told[0]) if told else 0
 
 
+@pytest.mark.usefixtures("real")
 def test_a_process_in_namespaces_of_its_own_is_reached(contained: tuple[ProbedProcess, int]) -> None:
     """Its beat has the pid that we know it by, and its socket is one that we can talk to."""
     process, inner = contained

@@ -182,6 +182,7 @@ def test_descendants_are_children(jobs: JobRunner) -> None:
     assert sample_process(identity).children == ()
 
 
+@pytest.mark.usefixtures("real")
 def test_gone_and_reused_pid() -> None:
     """A process that ended is gone, and so is one whose pid belongs to another process by now."""
     process = subprocess.Popen([sys.executable, "-c", ""])
@@ -208,6 +209,7 @@ def test_ended_rank_is_supervised_while_who_started_it_lives(jobs: JobRunner) ->
 
 
 @pytest.mark.parametrize(("code", "status", "signalled"), [("exit(7)", 7, None), ("kill", None, signal.SIGKILL)])
+@pytest.mark.usefixtures("real")
 def test_zombie_tells_how_it_ended(code: str, status: int | None, signalled: int | None) -> None:
     """A process that ended and was not reaped yet tells its exit status or signal."""
     body = "import os; os.kill(os.getpid(), 9)" if code == "kill" else code
@@ -264,6 +266,7 @@ def test_frozen_cgroup(jobs: JobRunner, freezer: Path) -> None:
     assert sample_process(identify(job.pid), deep=True).frozen
 
 
+@pytest.mark.usefixtures("real")
 def test_another_users_process_gives_what_may_be_seen() -> None:
     """What may not be read is None, and nothing is raised."""
     parent, child = os.pipe()

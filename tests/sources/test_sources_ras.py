@@ -34,6 +34,7 @@ def look(ranks: list[RankProcess]) -> NodeFacts:
     return found
 
 
+@pytest.mark.usefixtures("real")
 def test_structured_report_is_mapped_to_the_ranks() -> None:
     """Communicator ranks become global ranks by host and the process's own pid."""
     with serve(lambda _, json: EVEN if json else report_text()) as address:
@@ -45,6 +46,7 @@ def test_structured_report_is_mapped_to_the_ranks() -> None:
     ]
 
 
+@pytest.mark.usefixtures("real")
 def test_older_nccl_answers_in_text() -> None:
     """Before 2.28.7 there is no SET FORMAT: the text report is read, and its dead processes are known by pid."""
     dead = (
@@ -87,6 +89,7 @@ def test_problems_are_those_that_nccl_would_list() -> None:
     assert "remote process error" in problems[3].says
 
 
+@pytest.mark.usefixtures("real")
 def test_another_jobs_answer_is_not_taken() -> None:
     """Processes of several jobs share an address: the kernel picks one, so it is asked again until the right one answers."""
     theirs = report_json([rank(0, 900)])
@@ -98,6 +101,7 @@ def test_another_jobs_answer_is_not_taken() -> None:
     assert "another job answered" in found.reason
 
 
+@pytest.mark.usefixtures("real")
 def test_a_stopped_process_does_not_keep_us(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that a stopped process accepted is given up for a new one."""
     monkeypatch.setattr(ras, "GREETING_TIMEOUT_S", 0.2)
@@ -105,6 +109,7 @@ def test_a_stopped_process_does_not_keep_us(monkeypatch: pytest.MonkeyPatch) -> 
         assert look(at(address)).ras[0].communicators[0].size == 4
 
 
+@pytest.mark.usefixtures("real")
 def test_a_report_that_never_comes_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL may greet and then wait for its peers for ever."""
     monkeypatch.setattr(ras, "_REPORT_TIMEOUT_S", 0.1)
@@ -115,6 +120,7 @@ def test_a_report_that_never_comes_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> 
     assert "did not answer" in found.reason
 
 
+@pytest.mark.usefixtures("real")
 def test_nobody_there_is_a_gap_and_switched_off_is_not() -> None:
     """An old NCCL has no such server; a job may have switched it off."""
     address = f"127.0.0.1:{find_free_port()}"

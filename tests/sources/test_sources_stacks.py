@@ -113,6 +113,7 @@ def test_absent_pyspy_is_a_gap_with_its_repair(monkeypatch: pytest.MonkeyPatch) 
     assert sample(os.getpid()) == Gap("stacks", "py-spy is not installed", hint="pip install py-spy")
 
 
+@pytest.mark.usefixtures("real")
 def test_slow_pyspy_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A read that does not end is ended, and said to be late."""
     slow = tmp_path / "py-spy"
@@ -125,6 +126,7 @@ def test_slow_pyspy_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.usefixtures("real")
 def test_garbage_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A read that raced with the interpreter is repeated once."""
     flaky = tmp_path / "py-spy"
