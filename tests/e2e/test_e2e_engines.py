@@ -24,7 +24,6 @@ def watch(jobs: JobRunner, state: Path, program: Path, *arguments: str) -> Job:
     )
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
@@ -46,7 +45,6 @@ def test_a_job_that_awaits_others_comes_to_its_end(
     assert "ending the job" not in job.stderr()
 
 
-@pytest.mark.e2e
 def test_an_engine_that_never_comes_is_no_fault_of_a_trainer(jobs: JobRunner, tmp_path: Path) -> None:
     """The trainers are left alone, a warning says whom they wait for, and no rank is blamed."""
     state = tmp_path / "state"
@@ -58,7 +56,6 @@ def test_an_engine_that_never_comes_is_no_fault_of_a_trainer(jobs: JobRunner, tm
     assert job.process.poll() is None
 
 
-@pytest.mark.e2e
 def test_a_worker_that_reads_in_the_middle_of_a_request_is_found(jobs: JobRunner, tmp_path: Path) -> None:
     """The same engine hangs where worker 0 reads its queue once more: it is named, and the job ended."""
     job = watch(jobs, tmp_path / "state", IDLE, "--stuck-at", "request 3")
