@@ -1,4 +1,7 @@
-"""What the lease holder asks of all nodes at once, and how it gathers the answers."""
+"""What the lease holder asks of all nodes at once, and how it collects the answers.
+
+May import the model, the exchange and its own room; knows captures only to unpack them.
+"""
 
 from __future__ import annotations
 

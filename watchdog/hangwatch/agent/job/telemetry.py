@@ -1,4 +1,7 @@
-"""Training telemetry of one job: taken in with every tick, from the beats and from what the job writes."""
+"""Training telemetry of one job: taken in with every tick, from the beats and from what the job writes.
+
+May import the model, ``analysis.training``, ``sources.training`` and its own room.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from hangwatch.sources.training.written import WatchedRank
 
 @dataclass
 class TrainingTelemetry:
-    """What a job has said of its training so far; ``series`` is the newest value, None until it has said something.
+    """What a job has reported of its training so far; ``series`` is the newest value, None until it has said something.
 
     ``logs`` are globs of files the user has named as the job's.
     """
