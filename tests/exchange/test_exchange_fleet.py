@@ -103,7 +103,7 @@ async def test_the_bundle_has_the_hardware_of_all_nodes(tmp_path: Path) -> None:
 
 
 async def test_a_question_is_not_replaced_before_it_is_answered(tmp_path: Path) -> None:
-    """Call sites and a capture that are asked for at once both come from the other node, one after the other."""
+    """A capture comes from the other node although call sites are asked for in the same moment."""
     shared = LocalExchange()
     nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
     await run_until(nodes, lambda: any(node.announced for node in nodes))
@@ -111,9 +111,9 @@ async def test_a_question_is_not_replaced_before_it_is_answered(tmp_path: Path) 
     second = next(node for node in nodes if node is not first)
     await run_until(nodes, lambda: first.fleet.sharing.shared and first.fleet.sharing.shared.complete)
     scope = first.watch.scope
-    asked = asyncio.gather(scope.call_sites(await first.fleet.scope.last_here(), None), scope.capture())
+    asked = asyncio.gather(scope.capture(), scope.call_sites(await first.fleet.scope.last_here(), None))
     await run_until([second], asked.done)
-    _, capture = asked.result()
+    capture, _ = asked.result()
     assert {rank.rank for rank in capture.ranks if rank.flight is not None} >= set(second.ranks)
     await end(nodes)
 

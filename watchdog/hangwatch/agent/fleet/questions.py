@@ -44,10 +44,10 @@ class Inquiry:
         only: tuple[str, ...] | None = None,
     ) -> Question:
         """Put a question to all nodes; ``collect`` has the answers."""
-        self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only)
+        question = self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only)
         self.link.hurry()
         await self.post()
-        return self.question
+        return question
 
     async def collect(self, question: Question, among: set[str] | None = None) -> dict[str, Capture]:
         """The answers of those who can be expected to give one, as far as they come in time."""
