@@ -21,7 +21,7 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.exchange.local import LocalExchange
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.redis import RedisExchange
-from hangwatch.model.devices import NodeFacts
+from hangwatch.model.devices import KernelEvent, NodeFacts
 from hangwatch.outputs.bundle.bundle import read_bundle
 from support import JobRunner, find_free_port
 
@@ -100,6 +100,24 @@ async def test_the_bundle_has_the_hardware_of_all_nodes(tmp_path: Path) -> None:
     _, capture = read_bundle(record.path)
     assert {facts.node for facts in capture.nodes} == {"n0", "n1"}
     await end(nodes)
+
+
+async def test_a_rank_that_another_node_killed_for_memory(tmp_path: Path) -> None:
+    """What the kernel there says of its end is in the verdict of the node that leads."""
+    shared, whole = LocalExchange(), load("killed")
+    first = Node("n0", shared, tmp_path / "n0", whole, (0,))
+    await run_until([first], lambda: first.fleet.leads)
+    others = [Node(f"n{rank}", shared, tmp_path / f"n{rank}", whole, (rank,)) for rank in (1, 2)]
+    there = others[1]
+    there.watch.meet(None, time.monotonic())
+    event = KernelEvent(time.time_ns(), "oom", "Out of memory: Killed process 1356 (python)", pid=1356, rank=2)
+    there.hardware = NodeFacts(there.name, time.time_ns(), events=(event,), looked=("kernel log",))
+    await run_until([first, *others], lambda: first.announced)
+    verdict = first.announced[0].verdict
+    assert (verdict.kind, verdict.culprit_ranks) == ("rank_lost", (2,))
+    assert verdict.cause is not None
+    assert "killed rank 2's process for memory" in verdict.cause.explanation
+    await end([first, *others])
 
 
 async def test_a_question_is_not_replaced_before_it_is_answered(tmp_path: Path) -> None:

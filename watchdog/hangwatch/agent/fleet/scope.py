@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from hangwatch.agent.capturing.hardware import mark_killed
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import CaptureScope
 from hangwatch.agent.fleet.digests import LastCapture, summarize
@@ -83,8 +84,12 @@ class FleetScope:
             capture = await self.local.hardware(capture, only)
             answers = await self._collect(question)
         for answer in answers:
+            ranks = capture.ranks
+            for facts in answer.nodes:
+                ranks = mark_killed(ranks, facts)
             capture = msgspec.structs.replace(
                 capture,
+                ranks=tuple(ranks),
                 nodes=(*capture.nodes, *answer.nodes),
                 gaps=tuple(dict.fromkeys((*capture.gaps, *answer.gaps))),
             )
