@@ -1,6 +1,6 @@
 """The agent of one node: finds jobs, keeps a watch on each, and keeps the metrics current.
 
-May import the rooms of the agent and the sources; what it decides is only whose turn it is.
+May import the rooms of the agent and the sources; decides nothing but the order.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ TICK_S = 1.0
 class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
-    ``run_dir`` is where probes leave their beats, besides those that say another place themselves. ``announce`` is told of
-    every incident, when it is confirmed, when its kind changes, and when it is over; ``on_peer_incident`` of those that another
-    node owns. ``receivers`` are those who are told elsewhere, for the metrics. ``ticked`` is called after every tick that came to
+    ``run_dir`` is where probes leave their beats, besides those that say another place themselves. ``announce`` is called
+    for every incident, when it is confirmed, when its kind changes, and when it is over; ``on_peer_incident`` for those that
+    another node owns. ``receivers`` gives their state, for the metrics. ``ticked`` is called after every tick that came to
     its end. ``reopening`` holds what an agent before this one has left open. ``settings`` are those in force: of all that a
     reload brings, the patience alone.
     """
@@ -162,7 +162,7 @@ class Agent:
                 watch.training.stop()
                 del self.jobs[watch.ranks.job.id]
         self.last_tick_s = time.monotonic()
-        if captured:  # that took a second or more: an incident must not stand beside numbers from before it
+        if captured:  # that took a second or more: an incident must not appear beside numbers from before it
             beats, _ = self._reader.read()
         self._beats = beats
         self.metrics.update(self._view(beats))

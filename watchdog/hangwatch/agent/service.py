@@ -37,7 +37,7 @@ from hangwatch.outputs.web.page import Page
 from hangwatch.outputs.web.server import RunningServer, parse_listen, start_server
 from hangwatch.sources.beats.files import remove_leftovers
 
-#: How often we look for bundles that have to go, and for files of ranks that have gone; besides, after every incident.
+#: How often bundles beyond the limits and files of ranks that are gone are removed; besides, after every incident.
 _SWEEP_PERIOD_S = 300.0
 #: Threads for what may block: pages, bundles. Python's own number grows with the node's cores, and memory with it.
 _THREADS = 4
@@ -48,7 +48,7 @@ _FIXED = ("state_dir", "listen", "token_file", "logs", "with_values", "exchange"
 class Service:
     """One agent's process. ``address`` is where it listens if the settings do not say; ``root`` the pid its jobs are under.
 
-    ``stop`` ends the job of an incident where that is more than its launcher and ranks. ``manager`` is told of our life.
+    ``stop`` ends the job of an incident where that is more than its launcher and ranks. ``manager`` is pinged after each tick.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Service:
 
 
 def find_targets(receivers: Receivers) -> tuple[Target, ...]:
-    """Who is told of incidents. Raises ``PushError`` for an address that is none."""
+    """The receivers of incidents. Raises ``PushError`` for an address that is none."""
     given = msgspec.structs.asdict(receivers)
     return tuple(parse_target(kind, url) for kind, urls in given.items() for url in urls if url)
 
@@ -217,5 +217,5 @@ def _recently_handled(state_dir: Path) -> list[Path]:
 
 
 def _how_it_ended(incident: Incident) -> str:
-    how = "the loss is well again" if incident.verdict.kind == "silent_failure" else "what was waited for has come"
-    return f"{how}, or the job has ended"
+    how = "the loss is normal again" if incident.verdict.kind == "silent_failure" else "the hang resolved"
+    return f"{how}, or the job ended"

@@ -17,7 +17,8 @@ from hangwatch.postmortem.training import read_training
 from hangwatch.sources.dumps.contents import Aside, Content, count_files, find_contents, read_content
 from hangwatch.sources.dumps.gathering import Progress, gather
 
-#: Where the files tell when they were written, an operation younger than this was no wait yet: a step may take two seconds.
+#: Where the files hold the time at which they were written, an operation younger than this was no wait yet: a step may take
+#: two seconds.
 MIN_WAIT_S = 2.5
 #: The files of a bundle that are read again, below its folder.
 _BUNDLE_FILE = re.compile(r"(?P<root>(?:.*/)?)(?P<name>(?:incident|capture)\.json|(?:ranks|stacks)\.jsonl)")
@@ -89,9 +90,9 @@ def _read_found_bundle(path: Path, bundles: Mapping[str, Mapping[str, Content]],
             before, capture = read_bundle(Path(folder))
         return Artifacts(capture, before)
     reasons = [gap.reason for gap in gaps]
-    told = f" ({'; '.join(reasons[:_REASONS])})" if reasons else ""
+    why = f" ({'; '.join(reasons[:_REASONS])})" if reasons else ""
     raise UserError(
-        f"{path} holds nothing to diagnose{told}; give an incident's folder, flight-recorder dumps, "
+        f"{path} holds nothing to diagnose{why}; give an incident's folder, flight-recorder dumps, "
         "py-spy's stacks or training logs"
     )
 

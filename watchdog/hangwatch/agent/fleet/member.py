@@ -57,8 +57,8 @@ def name_node() -> str:
 def name_channel(job_id: str, master: str, world_size: int | None) -> str:
     """The channel of one incarnation of a job: ranks that do not meet at one place, or are not as many, are not of one."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in job_id)[:40]
-    told = f"{job_id}\n{master}\n{world_size}".encode("utf-8", "backslashreplace")
-    return f"{safe}-{blake2b(told, digest_size=8).hexdigest()}"
+    identity = f"{job_id}\n{master}\n{world_size}".encode("utf-8", "backslashreplace")
+    return f"{safe}-{blake2b(identity, digest_size=8).hexdigest()}"
 
 
 @dataclass

@@ -140,7 +140,7 @@ class Members:
         return {number: (member, rank) for number, (_, member, rank) in found.items()}
 
     def pulses(self, ranks: Mapping[int, tuple[Member, DigestRank]], now_s: float) -> list[Pulse]:
-        """How far the ranks of the other nodes are; of those that are gone or silent nothing new can be told."""
+        """How far the ranks of the other nodes are; of those that are gone or silent nothing new is known."""
         return [
             pulse_of(member.digest, rank)
             for member, rank in ranks.values()

@@ -65,7 +65,7 @@ class Inquiry:
             }
             left = {f"{question.id}/{name}": name for name in expected - set(found) - spoilt}
             if not left or now_s >= end_s:
-                self.link.rest()  # reading all digests often is dear in a large fleet, and a diagnosis follows
+                self.link.rest()  # reading all digests often costs much in a large fleet, and a diagnosis follows
                 return found
             try:
                 got = await wait_within(self.link.exchange.get(self.link.channel, left), ANSWER_S)

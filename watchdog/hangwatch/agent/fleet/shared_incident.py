@@ -60,7 +60,7 @@ class SharedIncident:
         if shared is not None and shared.incident.ended_at is None:
             record = self.incidents.record
             if record is not None and record.id == shared.incident.id:
-                if not record.active:  # it has ended while the others could not be told
+                if not record.active:  # it has ended while the others could not be reached
                     await self._put_up(record, announced=True)
             elif self.incidents.open_record is None:  # its owner is gone, and this agent was not there then
                 await self._adopt(shared, await self.scope.capture_here())

@@ -55,7 +55,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SharedRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The job's incident, without its ranks. ``announced``: the receivers have been told. ``node`` has the whole bundle.
+    """The job's incident, without its ranks. ``announced``: the receivers have been notified. ``node`` has the whole bundle.
 
     ``complete``: nothing more is needed of the ranks for it, so that a job may be ended.
     ``onset_ns``: when it began, on the clock of ``node``.

@@ -1,7 +1,7 @@
 """The life of an incident, and the one writer of its record: opened, changed, completed, adopted, closed.
 
-The order is the same each time: the bundle is on disk first, then whoever is to know is told, and what takes long to find out is
-added last. May import the capturing room, the diagnosis and the bundle's writer.
+The order is the same each time: the bundle is on disk first, then whoever is to know is notified, and what takes long to find out
+is added last. May import the capturing room, the diagnosis and the bundle's writer.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class IncidentLifecycle:
             self.record = replace(self.record, owned_by_peer=False)
 
     async def take_over(self, *, announced: bool) -> None:
-        """Own an incident whose owner is gone. ``announced``: the receivers have been told of it."""
+        """Own an incident whose owner is gone. ``announced``: the receivers have been notified of it."""
         self.take_back()
         if (record := self.record) is None:
             return
@@ -112,7 +112,7 @@ class IncidentLifecycle:
         await self.sharing.share(record, announced=True)
 
     async def close(self, at_ns: int) -> None:
-        """The incident is over: its bundle and those who were told of it learn so."""
+        """The incident is over: its bundle says so, and those who were notified of it are again."""
         await self.completed()
         if (record := self.open_record) is None:
             return
@@ -149,7 +149,7 @@ class IncidentLifecycle:
         )
         await self.completed()  # or it would put the document before this one in its place
         record = self.record = await self._store(incident, diagnosis, onset_ns)
-        # Before anybody is told, so that whoever takes over goes on with this one.
+        # Before anybody is notified, so that whoever takes over goes on with this one.
         await self.sharing.share(record, announced=False)
         if self.scope is not None:
             self._completing = asyncio.create_task(self._complete(record, self.scope))  # begins when this was announced

@@ -9,7 +9,7 @@ from pathlib import Path
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.incident import Incident
 
-#: Told of an incident and of its bundle, None where there is none.
+#: Called with an incident and the folder of its bundle, None where there is none.
 Announce = Callable[[Incident, Path | None], Awaitable[None]]
 
 

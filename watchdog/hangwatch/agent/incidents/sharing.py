@@ -13,7 +13,7 @@ class Sharing(Protocol):
     async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
         """Let them know of the incident as it is now, if this node speaks for the job.
 
-        ``announced``: the receivers have been told. ``complete``: nothing more is needed of the ranks for the bundle.
+        ``announced``: the receivers have been notified. ``complete``: nothing more is needed of the ranks for the bundle.
         """
         ...
 

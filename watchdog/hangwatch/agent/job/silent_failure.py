@@ -1,4 +1,4 @@
-"""Silent failures of one job: when what training says of itself becomes an incident, and when that is over.
+"""Silent failures of one job: when what training reports of itself becomes an incident, and when that is over.
 
 One incident at a time. A cause is reported once a run; the incident ends when the loss is well again, the run begins anew, or the
 job ends. May import the capturing and the incidents rooms, the analysis, the diagnosis and ``sources.training``.

@@ -93,6 +93,6 @@ class TrainingTelemetry:
         )
 
     def _pace(self, rank: int, step: int, at_ns: int) -> None:
-        """Output tells the pace of ranks whose beats do not."""
+        """The pace of ranks whose beats do not report it, by what the job writes."""
         if rank not in self._setups:
             self._paces.setdefault(rank, Pace()).note(step, at_ns)

@@ -100,7 +100,7 @@ class JobWatch:
             self.silent_failures.begin_again()
 
     def note_gaps(self, gaps: Sequence[Gap]) -> None:
-        """What could not be observed in this tick, besides what training and the other nodes do not tell."""
+        """Add what could not be observed in this tick to what is missing of training and of the other nodes."""
         self.local.gaps = (*gaps, *self.training.gaps, *self.fleet.gaps)
 
     def resume(self, left: LeftOpen, now_s: float) -> None:
@@ -169,7 +169,9 @@ class JobWatch:
 
     def _observe(self, beats: Mapping[int, Beat], now_ns: int) -> tuple[list[Pulse], bool]:
         """The pulses of this node's ranks, and whether one of them has no probe."""
-        alone = {pid for pid, beat in beats.items() if beat.alone}  # they wait for nobody, and may rest as they like
+        alone = {
+            pid for pid, beat in beats.items() if beat.alone
+        }  # they wait for no other rank, and may idle as they like
         watched = [identity for identity in self.ranks.living if identity.pid not in alone]
         pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in watched if i.pid in beats]
         return pulses, len(pulses) < len(watched)
