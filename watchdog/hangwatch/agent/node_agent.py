@@ -194,7 +194,7 @@ class Agent:
     async def _join(self, watch: JobWatch, fleets: Fleets) -> None:
         """Have a watch in the right fleet, or in none: another incarnation of its job may have another name."""
         channel = choose_channel(watch.ranks, watch.fleet.channel)
-        if channel == watch.fleet.channel:
+        if channel is not None and channel == watch.fleet.channel:
             return
         await watch.part()
         if channel is None:
