@@ -30,9 +30,10 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "causes"), str(ROOT / 
 from simulated import Node  # noqa: E402
 
 from hangwatch.agent.fleet.link import EXPIRY_S  # noqa: E402
-from hangwatch.agent.fleet.member import FEWEST_OPERATIONS, OPERATIONS_IN_ALL, name_channel  # noqa: E402
+from hangwatch.agent.fleet.member import name_channel  # noqa: E402
 from hangwatch.agent.fleet.merge import shift, shorten  # noqa: E402
-from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, Notice, decode, encode  # noqa: E402
+from hangwatch.agent.fleet.scope import FEWEST_OPERATIONS, OPERATIONS_IN_ALL  # noqa: E402
+from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, decode, encode  # noqa: E402
 from hangwatch.agent.host.memory import collect_less_often  # noqa: E402
 from hangwatch.exchange.redis import RedisExchange  # noqa: E402
 from hangwatch.model.capture import Capture, Job, RankCapture  # noqa: E402
@@ -144,7 +145,7 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
             batch.get(f"{key}:notice")
         notices = batch.execute()[4::5]
         del sizes[:-nodes]
-        notice = decode(notices[-1], Notice) if notices and notices[-1] else None
+        notice = decode(notices[-1], LeaseNotice) if notices and notices[-1] else None
         if notice is not None and notice.question is not None and notice.question.id != answered:
             answered = notice.question.id
             for node in range(1, nodes):
@@ -187,18 +188,18 @@ async def lead(nodes: int, url: str, crowd: Connection, folder: Path) -> tuple[f
     cpu, began = time.process_time(), time.monotonic()
     node.reader.capture, node.reader.began_s, node.reader.moving = capture, began, False
 
-    async def look() -> Capture:
+    async def capture_now() -> Capture:
         return capture_of(0, world, culprit, began_ns, time.time_ns())
 
-    node.watch.look_here = look  # type: ignore[method-assign]
+    node.watch.local.capture = capture_now  # type: ignore[method-assign]
     while time.monotonic() - began < 90.0:
         # As the agent does: each second, and sooner where a tick says so.
         soon_s = await node.watch.tick(node.reader.read()[0], time.monotonic())
-        if node.told:
+        if node.announced:
             break
         await asyncio.sleep(min(1.0, soon_s if soon_s is not None else 1.0))
     verdict_s = time.monotonic() - began
-    said = node.told[0].verdict.summary[:100] if node.told else "none"
+    said = node.announced[0].verdict.summary[:100] if node.announced else "none"
     await node.fleet.link.stop()
     return round_s, verdict_s, time.process_time() - cpu, said
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.capturing.source_health import Ledger
+from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.published import group_label
 from hangwatch.model.beats import BeatGroup
 from hangwatch.model.text import format_members
@@ -48,17 +48,17 @@ def test_strided_groups_are_written_as_in_a_crontab() -> None:
     assert format_members(range(1, 4096, 8)) == "1-4089/8"
 
 
-def test_a_ledger_keeps_what_each_look_saw() -> None:
-    """A source is down only while its last look saw nothing; reads and failures add up; a look at nothing leaves no trace."""
-    ledger = Ledger()
+def test_the_health_of_a_source_is_what_its_last_reading_saw() -> None:
+    """It is down only while that saw nothing; reads and failures add up; a reading of nothing leaves no trace."""
+    health = SourceHealth()
     for tried, failed in ((8, 0), (8, 8), (0, 0)):
-        with ledger.look("stacks") as look:
-            look.tried, look.failed = tried, failed
-    (stacks,) = ledger.metrics()
+        with health.reading("stacks") as reading:
+            reading.tried, reading.failed = tried, failed
+    (stacks,) = health.metrics()
     assert (stacks.name, stacks.up, stacks.reads_total, stacks.failures_total) == ("stacks", False, 16, 8)
-    with ledger.look("stacks") as look:
-        look.tried, look.failed = 8, 7
-    assert ledger.metrics()[0].up
+    with health.reading("stacks") as reading:
+        reading.tried, reading.failed = 8, 7
+    assert health.metrics()[0].up
 
 
 @pytest.mark.usefixtures("real")

@@ -15,10 +15,11 @@ import pytest
 from bundles_on_disk import make_bundle, recorded_capture
 from rich.console import Console
 
-from hangwatch.agent.incidents.reopen import Hold, find_left_open
-from hangwatch.agent.job.suspicion import Pulse
+from hangwatch.agent.incidents.reopen import find_left_open
+from hangwatch.agent.job.suspicion import Hold, Pulse
 from hangwatch.agent.service import Service
 from hangwatch.config.settings import Settings
+from hangwatch.diagnosis.document import rfc3339
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankIdentity
 from hangwatch.outputs.bundle.bundle import read_bundle
@@ -48,9 +49,10 @@ def test_an_open_incident_finds_its_job(tmp_path: Path, ranks: tuple[RankIdentit
     left = find_left_open(tmp_path)
     (found,) = left.take(ranks)
     assert (found.incident, found.path) == (incident, path)
-    told = found.as_told()
-    assert told.active
-    assert told.diagnosis.verdict == diagnose(recorded_capture()).verdict
+    record = found.as_record()
+    assert record.active
+    assert rfc3339(record.onset_ns) == incident.onset_at
+    assert record.diagnosis.verdict == diagnose(recorded_capture()).verdict
     assert left.take(ranks) == ()
     assert left.take_ended() == ()
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.incidents.record import tell_nobody
-from hangwatch.agent.job.watch import JobWatch
+from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.sources.discovery.found_jobs import FoundJob
 
@@ -21,14 +19,12 @@ def found(pid: int, age_s: float) -> FoundJob:
 
 
 @pytest.mark.parametrize(("gone_seen_s", "ended_s"), [(101.0, 101.0), (None, 104.0)])
-def test_former_processes_ended_before_the_new_ones_began(
-    gone_seen_s: float | None, ended_s: float, tmp_path: Path
-) -> None:
-    """Also where an agent that was busy with a look sees it seconds late: others' new processes are older than that by then."""
-    watch = JobWatch(JOB, tmp_path, tell_nobody)
-    watch.meet(found(100, 50.0), 90.0)
+def test_former_processes_ended_before_the_new_ones_began(gone_seen_s: float | None, ended_s: float) -> None:
+    """Also where an agent that was busy sees it seconds late: others' new processes are older than that by then."""
+    ranks = LocalRanks(JOB)
+    ranks.meet(found(100, 50.0), 90.0)
     if gone_seen_s is not None:
-        watch.meet(None, gone_seen_s)
-    watch.meet(found(200, 6.0), 110.0)
-    assert watch.replaced_s == pytest.approx(ended_s, abs=1.0)
-    assert watch.ranks[0].pid == 200
+        ranks.meet(None, gone_seen_s)
+    ranks.meet(found(200, 6.0), 110.0)
+    assert ranks.replaced_s == pytest.approx(ended_s, abs=1.0)
+    assert ranks.known[0].pid == 200

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.incidents.record import tell_nobody
-from hangwatch.agent.job.watch import JobWatch
+from hangwatch.agent.incidents.record import announce_to_nobody
+from hangwatch.agent.job.watch import watch_job
 from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.sources.discovery.found_jobs import FoundJob
 
@@ -25,10 +25,10 @@ def _found(*ranks: tuple[int, float]) -> FoundJob:
 )
 def test_another_process_is_another_incarnation(tmp_path: Path, rank1: tuple[int, float], anew: bool) -> None:
     """Nothing of the process before speaks for the one that has its rank and perhaps its pid now."""
-    watch = JobWatch(JOB, tmp_path, tell_nobody)
+    watch = watch_job(JOB, tmp_path, announce_to_nobody)
     watch.meet(_found((100, 1000.0), (101, 1000.0)), 1.0)
     before = watch.suspector
     watch.meet(_found((100, 1000.0), rank1), 61.0)
     assert (watch.suspector is not before) == anew
-    assert (watch.ranks[1].pid, watch.ranks[1].start_time) == rank1
-    assert watch.lost_since_s == {}
+    assert (watch.ranks.known[1].pid, watch.ranks.known[1].start_time) == rank1
+    assert watch.ranks.lost_since_s == {}

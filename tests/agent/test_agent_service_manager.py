@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.agent.host.systemd import ServiceManager, parse_service_manager, take_service_manager
-from hangwatch.agent.incidents.record import tell_nobody
+from hangwatch.agent.incidents.record import announce_to_nobody
 from hangwatch.agent.node_agent import Agent
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.sources.discovery.ranks import Discovery, RankFinder
@@ -18,7 +18,7 @@ from hangwatch.sources.discovery.ranks import Discovery, RankFinder
 pytestmark = pytest.mark.usefixtures("real")
 
 
-def _heard(end: socket.socket) -> list[bytes]:
+def _received(end: socket.socket) -> list[bytes]:
     found = []
     end.setblocking(False)
     while True:
@@ -42,7 +42,7 @@ def test_the_manager_hears_all_of_our_life(tmp_path: Path, abstract: bool) -> No
         manager.alive()
         manager.reloading()
         manager.stopping()
-        ready, alive, reloading, stopping = _heard(end)
+        ready, alive, reloading, stopping = _received(end)
     assert ready == b"READY=1\nSTATUS=watching"
     assert alive == b"WATCHDOG=1"
     assert reloading.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
@@ -63,13 +63,13 @@ def test_nobody_is_told_where_nobody_asked(tmp_path: Path) -> None:
         manager = ServiceManager(str(tmp_path / "full"), 1.0)
         for _ in range(2000):
             manager.alive()
-        assert 0 < len(_heard(end)) < 2000
+        assert 0 < len(_received(end)) < 2000
 
 
 def test_an_agent_whose_ticks_fail_gives_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each tick that comes to its end is a sign, one that fails is none and is counted: the manager starts such an agent anew."""
     signs: list[str] = []
-    agent = Agent(tmp_path, tmp_path, tell_nobody, Metrics(), os.getpid, ticked=lambda: signs.append("alive"))
+    agent = Agent(tmp_path, tmp_path, announce_to_nobody, Metrics(), os.getpid, ticked=lambda: signs.append("alive"))
 
     def fail(*_: object) -> Discovery:
         raise RuntimeError("no /proc today")

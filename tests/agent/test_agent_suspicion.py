@@ -1,8 +1,8 @@
-"""When the agent looks closely: the state machine, driven by a clock of the test's own."""
+"""When the agent captures a job: the state machine, driven by a clock of the test's own."""
 
 from __future__ import annotations
 
-from hangwatch.agent.job.suspicion import FIRST_SPACING_S, SPARE_LOOK_S, Suspector, read_pulse
+from hangwatch.agent.job.suspicion import FIRST_SPACING_S, SPARE_CAPTURE_S, Suspector, read_pulse
 from hangwatch.analysis.patience import Cadence
 from hangwatch.model.beats import Beat, BeatGroup
 
@@ -31,21 +31,21 @@ def test_an_operation_in_flight_is_suspicious_after_a_moment() -> None:
 
 
 def slow_steps(suspector: Suspector, now_s: float, count: int) -> tuple[float, int]:
-    """Steps in which every rank but one waits 1.5 s, each looked at once where it is suspicious: then, and how many were."""
-    looks = 0
+    """Steps in which every rank but one waits 1.5 s, each captured once where it is suspicious: then, and how many were."""
+    captures = 0
     for step in range(1, count):
         waits = pulses(now_s, (step, step - 1, 1.5), (step - 1, step - 1, 0.1))
         if suspector.update(waits, unprobed=False, lost=False, now_s=now_s) is not None:
-            suspector.looked(now_s, 30.0)
-            looks += 1
+            suspector.captured(now_s, 30.0)
+            captures += 1
         now_s += 0.5
         suspector.update(pulses(now_s, (step, step, 0.0), (step, step, 0.0)), unprobed=False, lost=False, now_s=now_s)
         now_s += 1.0
-    return now_s, looks
+    return now_s, captures
 
 
 def test_a_slow_job_teaches_longer_waits() -> None:
-    """Once some looks have been in vain, only a wait beyond the ordinary 1.5 s is worth another."""
+    """Once some captures have been in vain, only a wait beyond the ordinary 1.5 s is worth another."""
     suspector = Suspector()
     now_s, _ = slow_steps(suspector, 100.0, 30)
     now = pulses(now_s, (31, 30, 1.6), (30, 30, 0.1))
@@ -54,28 +54,28 @@ def test_a_slow_job_teaches_longer_waits() -> None:
     assert suspector.update(now, unprobed=False, lost=False, now_s=now_s) is not None
 
 
-def test_looks_into_ordinary_waits_are_rare_in_the_long_run() -> None:
+def test_captures_of_ordinary_waits_are_rare_in_the_long_run() -> None:
     """Ten are to spare; then they are earned slowly, whatever the job does."""
     suspector = Suspector()
-    now_s, looks = slow_steps(suspector, 100.0, 2000)
-    assert 10 <= looks <= 11 + (now_s - 100.0) / SPARE_LOOK_S
+    now_s, captures = slow_steps(suspector, 100.0, 2000)
+    assert 10 <= captures <= 11 + (now_s - 100.0) / SPARE_CAPTURE_S
 
 
-def test_a_job_that_never_waited_for_long_is_looked_at_soon() -> None:
-    """A slow start teaches long waits, but a hang that comes after quick steps is looked at within a second."""
+def test_a_job_that_never_waited_for_long_is_captured_soon() -> None:
+    """A slow start teaches long waits, but a hang that comes after quick steps is captured within a second."""
     suspector = Suspector()
     now_s, _ = slow_steps(suspector, 100.0, 30)
-    now_s += 10 * SPARE_LOOK_S
+    now_s += 10 * SPARE_CAPTURE_S
     suspector.update(pulses(now_s, (31, 31, 0.0), (31, 31, 0.0)), unprobed=False, lost=False, now_s=now_s)
     now = pulses(now_s, (32, 31, 0.8), (31, 31, 0.8))
     assert suspector.update(now, unprobed=False, lost=False, now_s=now_s) is not None
 
 
-def test_a_wait_beyond_the_users_patience_is_looked_at_however_ordinary() -> None:
+def test_a_wait_beyond_the_users_patience_is_captured_however_ordinary() -> None:
     """Waits that grow from step to step are never far beyond the ones before; the patience that was asked for counts."""
     suspector = Suspector(cadence=Cadence())
     for _ in range(10):
-        suspector.looked(5.0, 30.0)
+        suspector.captured(5.0, 30.0)
     for step in range(10):
         suspector.cadence.learn(0.6 + 0.45 * step)
     now = pulses(5.0, (7, 6, 4.0), (6, 6, 0.1))
@@ -85,11 +85,11 @@ def test_a_wait_beyond_the_users_patience_is_looked_at_however_ordinary() -> Non
     assert suspector.update(now, unprobed=False, lost=False, now_s=5.0, limit_s=2.5) is not None
 
 
-def test_ranks_in_flight_in_different_places_are_looked_at_whatever_the_cadence() -> None:
-    """All in flight, none moving, and not at the same number: worth a look at once even in a slow job."""
+def test_ranks_in_flight_in_different_places_are_captured_whatever_the_cadence() -> None:
+    """All in flight, none moving, and not at the same number: worth a capture at once even in a slow job."""
     suspector = Suspector(cadence=Cadence())
     for _ in range(20):
-        suspector.looked(5.0, 30.0)
+        suspector.captured(5.0, 30.0)
         suspector.cadence.learn(20.0)
     same = suspector.update(pulses(5.0, (7, 6, 1.0), (7, 6, 1.0)), unprobed=False, lost=False, now_s=5.0)
     apart = suspector.update(pulses(5.0, (7, 6, 1.0), (8, 7, 1.0)), unprobed=False, lost=False, now_s=5.0)
@@ -97,26 +97,26 @@ def test_ranks_in_flight_in_different_places_are_looked_at_whatever_the_cadence(
     assert apart is not None
 
 
-def test_silence_without_anything_in_flight_is_looked_at() -> None:
+def test_quiet_without_anything_in_flight_is_captured() -> None:
     """Point-to-point waits are in no recorder: if nothing moves at all, the stacks are read."""
     suspector = Suspector()
     assert suspector.update(pulses(1.0, (3, 3, 9.0), (3, 3, 9.0)), unprobed=False, lost=False, now_s=1.0) is None
     assert suspector.update(pulses(2.5, (3, 3, 9.0), (3, 3, 9.0)), unprobed=False, lost=False, now_s=2.5) is not None
 
 
-def test_looks_come_further_apart_but_one_when_the_patience_ends() -> None:
-    """1, 2, 4 .. seconds apart, and a look right after the patience is over."""
+def test_captures_come_further_apart_but_one_when_the_patience_ends() -> None:
+    """1, 2, 4 .. seconds apart, and a capture right after the patience is over."""
     suspector = Suspector()
     suspicion = suspector.update(pulses(0.0, (1, 0, 1.0), (0, 0, 1.0)), unprobed=False, lost=False, now_s=1.0)
     assert suspicion is not None
-    looks, now_s = [], 1.0
+    captures, now_s = [], 1.0
     while now_s < 60:
-        suspicion.looked(now_s, 30.0)
-        now_s = suspicion.next_look_s
-        looks.append(now_s)
-    gaps = [b - a for a, b in zip([1.0, *looks], looks, strict=False)]
+        suspicion.captured(now_s, 30.0)
+        now_s = suspicion.next_capture_s
+        captures.append(now_s)
+    gaps = [b - a for a, b in zip([1.0, *captures], captures, strict=False)]
     assert gaps[0] < gaps[1] < gaps[2]
-    assert any(30.0 < look < 30.5 for look in looks)
+    assert any(30.0 < at_s < 30.5 for at_s in captures)
 
 
 def test_patience_grows_with_the_job_and_keeps_its_floor() -> None:
@@ -127,7 +127,7 @@ def test_patience_grows_with_the_job_and_keeps_its_floor() -> None:
     assert cadence.patience().stall_s == 80.0
 
 
-def test_another_reason_is_looked_into_soon() -> None:
+def test_another_reason_is_captured_soon() -> None:
     """Looks at a job that rests grow rare; the first operation that is stuck afterwards does not wait for the next of them."""
     suspector = Suspector()
     now_s = 50.0
@@ -135,11 +135,11 @@ def test_another_reason_is_looked_into_soon() -> None:
         found = suspector.update(
             pulses(now_s, (5, 5, now_s - 40), (5, 5, now_s - 40)), unprobed=False, lost=False, now_s=now_s
         )
-        if found is not None and now_s >= found.next_look_s:
-            suspector.looked(now_s, 60.0)
+        if found is not None and now_s >= found.next_capture_s:
+            suspector.captured(now_s, 60.0)
         now_s += 1.0
     assert found is not None
-    assert found.next_look_s > now_s + FIRST_SPACING_S
+    assert found.next_capture_s > now_s + FIRST_SPACING_S
     stuck = suspector.update(pulses(now_s, (6, 5, 0.9), (5, 5, 3.0)), unprobed=False, lost=False, now_s=now_s)
     assert stuck is found
-    assert stuck.next_look_s <= now_s + FIRST_SPACING_S
+    assert stuck.next_capture_s <= now_s + FIRST_SPACING_S

@@ -13,7 +13,7 @@ import pytest
 from hangwatch.config.errors import UserError
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Verdict
-from hangwatch.postmortem.evidence import read_evidence
+from hangwatch.postmortem.artifacts import read_artifacts
 
 LOGS = Path(__file__).with_name("logs")
 #: Training that tells no loss of its own leaves nothing to judge.
@@ -21,7 +21,7 @@ _NOTHING_TOLD = frozenset({"gan-of-its-own.log", "trainer-evaluation-only.log"})
 
 
 def _judge(path: Path) -> Verdict:
-    return diagnose(read_evidence(path, lambda *_: None).capture).verdict
+    return diagnose(read_artifacts(path, lambda *_: None).capture).verdict
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (LOGS / "well").iterdir()))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from hangwatch.agent.capturing.capture import Trail, capture_job
+from hangwatch.agent.capturing.capture import capture_job
+from hangwatch.agent.capturing.trail import Trail
 from hangwatch.model.capture import Job, RankIdentity
 from support import JobRunner, wait_for
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,10 +12,12 @@ import msgspec
 
 from hangwatch.agent.fleet.member import JobFleet, name_channel
 from hangwatch.agent.fleet.merge import shift
-from hangwatch.agent.job.watch import JobWatch
+from hangwatch.agent.job.watch import JobWatch, watch_job
+from hangwatch.config.settings import Settings
 from hangwatch.exchange.protocol import Exchange
 from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, RankCapture
+from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.sources.discovery.found_jobs import FoundJob
 
@@ -51,7 +53,10 @@ class Recorded:
 
 @dataclass(eq=False)
 class Node:
-    """One node with some ranks of a recorded hang. ``told`` is what it has alerted of, ``heard`` what another did."""
+    """One node with some ranks of a recorded hang. ``announced`` is what it has alerted of, ``of_peers`` what another did.
+
+    ``hardware`` is what it says of its devices when asked.
+    """
 
     name: str
     exchange: Exchange
@@ -59,8 +64,9 @@ class Node:
     whole: Capture
     ranks: tuple[int, ...]
     channel: str = ""
-    told: list[Incident] = field(default_factory=list)
-    heard: list[Incident] = field(default_factory=list)
+    announced: list[Incident] = field(default_factory=list)
+    of_peers: list[Incident] = field(default_factory=list)
+    hardware: NodeFacts | None = None
     skew_ns: int = 0
     watch: JobWatch = field(init=False)
     reader: Recorded = field(init=False)
@@ -71,20 +77,43 @@ class Node:
         own = msgspec.structs.replace(self.whole, ranks=tuple(r for r in self.whole.ranks if r.rank in self.ranks))
         own = msgspec.structs.replace(own, ranks=tuple(self._here(r) for r in own.ranks))
         self.reader = Recorded(own)
-        self.watch = JobWatch(self.whole.job, self.state_dir, self._announce, 5.0, self.reader)
-        self.watch.hear = self._hear
-        self.watch.look_here = self._look  # type: ignore[method-assign]
+        self.watch = watch_job(
+            self.whole.job,
+            self.state_dir,
+            self._announce,
+            on_peer_incident=self._on_peer_incident,
+            settings=Settings(stall_after_s=5.0),
+            reader=self.reader,
+        )
+        self.watch.local.capture = self._capture  # type: ignore[method-assign]
+        self.watch.local.hardware = self._hardware  # type: ignore[method-assign]
         identities = tuple(r.identity for r in own.ranks)
         self.watch.meet(FoundJob(self.whole.job, identities, "10.0.0.1:29500"), time.monotonic())
         self.channel = self.channel or name_channel(self.whole.job.id, "10.0.0.1:29500", self.whole.job.world_size)
-        self.fleet = self.watch.fleet = JobFleet(self.watch, self.exchange, self.channel, self.name, lambda: None)
+        self.fleet = JobFleet(
+            self.watch.ranks,
+            self.watch.local,
+            self.watch.incidents,
+            self.exchange,
+            self.channel,
+            self.name,
+            lambda: None,
+            self.reader,
+        )
+        self.watch.join(self.fleet)
 
     def _here(self, rank: RankCapture) -> RankCapture:
         identity = msgspec.structs.replace(rank.identity, node=self.name, start_time=time.time() - 1000.0)
         return msgspec.structs.replace(rank, identity=identity)
 
-    async def _look(self) -> Capture:
-        """The recorded look, as if it had begun to hang when this node began, by the node's own clock."""
+    async def _hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
+        del only
+        if self.hardware is None:
+            return capture
+        return msgspec.structs.replace(capture, nodes=(self.hardware,))
+
+    async def _capture(self) -> Capture:
+        """The recorded capture, as if it had begun to hang when this node began, by the node's own clock."""
         await asyncio.sleep(0.05)
         began_ns = time.time_ns() - int((time.monotonic() - self.reader.began_s) * 1e9) + self.skew_ns
         now = shift(self.reader.capture, began_ns - self.reader.capture.at_ns)
@@ -96,11 +125,11 @@ class Node:
 
     async def _announce(self, incident: Incident, path: Path | None) -> None:
         del path
-        self.told.append(incident)
+        self.announced.append(incident)
 
-    async def _hear(self, incident: Incident, path: Path | None) -> None:
+    async def _on_peer_incident(self, incident: Incident, path: Path | None) -> None:
         del path
-        self.heard.append(incident)
+        self.of_peers.append(incident)
 
     async def tick(self) -> None:
         """One tick."""
@@ -109,6 +138,12 @@ class Node:
     async def die(self) -> None:
         """End its agent without a word."""
         await self.fleet.link.stop()
+
+    @property
+    def owns_incident(self) -> bool:
+        """Whether it has an incident whose end it is to report."""
+        record = self.watch.incidents.record
+        return record is not None and not record.owned_by_peer
 
     @property
     def bundles(self) -> list[Incident]:

@@ -20,6 +20,8 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.exchange.local import LocalExchange
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.redis import RedisExchange
+from hangwatch.model.devices import KernelEvent, NodeFacts
+from hangwatch.outputs.bundle.bundle import read_bundle
 from support import JobRunner, find_free_port
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "causes"))
@@ -67,8 +69,8 @@ async def test_one_verdict_for_the_whole_job(name: str, tmp_path: Path) -> None:
     await run_until(nodes, lambda: all(node.bundles for node in nodes))
     expected = diagnose(load(name), patience=fixed_patience(5.0), min_wait_s=0.5).verdict
     first = leader(nodes)
-    assert [len(node.told) for node in nodes] == [int(node is first) for node in nodes]
-    assert [len(node.heard) for node in nodes] == [int(node is not first) for node in nodes]
+    assert [len(node.announced) for node in nodes] == [int(node is first) for node in nodes]
+    assert [len(node.of_peers) for node in nodes] == [int(node is not first) for node in nodes]
     documents = [node.bundles[0] for node in nodes]
     assert len({document.id for document in documents}) == 1
     for node, document in zip(nodes, documents, strict=True):
@@ -81,6 +83,58 @@ async def test_one_verdict_for_the_whole_job(name: str, tmp_path: Path) -> None:
     await end(nodes)
 
 
+async def test_the_bundle_has_the_hardware_of_all_nodes(tmp_path: Path) -> None:
+    """A proof is reported without asking for any; the bundle of the node that reports is completed with every node's."""
+    shared = LocalExchange()
+    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
+    for node in nodes:
+        node.hardware = NodeFacts(node.name, 1, looked=("kernel log",))
+    await run_until(nodes, lambda: any(node.announced for node in nodes))
+    first = leader(nodes)
+    assert "kernel_log" not in first.announced[0].captured
+    await run_until(nodes, lambda: first.bundles[0].captured.get("kernel_log"))
+    record = first.watch.incidents.record
+    assert record is not None
+    assert record.path is not None
+    _, capture = read_bundle(record.path)
+    assert {facts.node for facts in capture.nodes} == {"n0", "n1"}
+    await end(nodes)
+
+
+async def test_a_rank_that_another_node_killed_for_memory(tmp_path: Path) -> None:
+    """What the kernel there says of its end is in the verdict of the node that leads."""
+    shared, whole = LocalExchange(), load("killed")
+    first = Node("n0", shared, tmp_path / "n0", whole, (0,))
+    await run_until([first], lambda: first.fleet.leads)
+    others = [Node(f"n{rank}", shared, tmp_path / f"n{rank}", whole, (rank,)) for rank in (1, 2)]
+    there = others[1]
+    there.watch.meet(None, time.monotonic())
+    event = KernelEvent(time.time_ns(), "oom", "Out of memory: Killed process 1356 (python)", pid=1356, rank=2)
+    there.hardware = NodeFacts(there.name, time.time_ns(), events=(event,), looked=("kernel log",))
+    await run_until([first, *others], lambda: first.announced)
+    verdict = first.announced[0].verdict
+    assert (verdict.kind, verdict.culprit_ranks) == ("rank_lost", (2,))
+    assert verdict.cause is not None
+    assert "killed rank 2's process for memory" in verdict.cause.explanation
+    await end([first, *others])
+
+
+async def test_a_question_is_not_replaced_before_it_is_answered(tmp_path: Path) -> None:
+    """A capture comes from the other node although call sites are asked for in the same moment."""
+    shared = LocalExchange()
+    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
+    await run_until(nodes, lambda: any(node.announced for node in nodes))
+    first = leader(nodes)
+    second = next(node for node in nodes if node is not first)
+    await run_until(nodes, lambda: first.fleet.sharing.shared and first.fleet.sharing.shared.complete)
+    scope = first.watch.scope
+    asked = asyncio.gather(scope.capture(), scope.call_sites(await first.fleet.scope.last_here(), None))
+    await run_until([second], asked.done)
+    capture, _ = asked.result()
+    assert {rank.rank for rank in capture.ranks if rank.flight is not None} >= set(second.ranks)
+    await end(nodes)
+
+
 async def test_a_node_without_an_agent(tmp_path: Path) -> None:
     """Its rank is not blamed for what the others were seen to do, though all of them wait for it, too; and it is said that it was
     not seen."""
@@ -90,7 +144,7 @@ async def test_a_node_without_an_agent(tmp_path: Path) -> None:
     await run_until(nodes, lambda: all(node.bundles for node in nodes))
     for node in nodes:
         assert node.bundles[0].verdict.culprit_ranks == (1, 2)
-        assert any("no agent tells of rank 0" in what for what in node.bundles[0].missing)
+        assert any("no agent reports rank 0" in what for what in node.bundles[0].missing)
     await end(nodes)
 
 
@@ -103,13 +157,16 @@ async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
     first = leader(nodes)
     second = next(node for node in nodes if node is not first)
     await first.die()
-    await run_until([second], lambda: second.fleet.leads and second.watch.told and not second.watch.told.heard)
-    assert second.told == []
-    assert second.watch.told is not None
-    assert second.watch.told.incident.id == first.told[0].id
+    await run_until(
+        [second],
+        lambda: second.fleet.leads and second.owns_incident,
+    )
+    assert second.announced == []
+    assert second.watch.incidents.record is not None
+    assert second.watch.incidents.record.incident.id == first.announced[0].id
     second.reader.moving = True
-    await run_until([second], lambda: second.told)
-    assert [(one.id, one.ended_at is not None) for one in second.told] == [(first.told[0].id, True)]
+    await run_until([second], lambda: second.announced)
+    assert [(one.id, one.ended_at is not None) for one in second.announced] == [(first.announced[0].id, True)]
     await end([second])
 
 
@@ -119,16 +176,19 @@ async def test_one_that_was_not_there_goes_on_with_the_incident(tmp_path: Path) 
     shared = LocalExchange()
     nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
     await run_until(nodes, lambda: all(node.bundles for node in nodes))
-    known = leader(nodes).told[0].id
+    known = leader(nodes).announced[0].id
     for node in nodes:
         await node.die()
     late = Node(nodes[1].name, shared, tmp_path / "late", nodes[1].whole, nodes[1].ranks)
-    await run_until([late], lambda: late.fleet.leads and late.watch.standing and not late.watch.standing.heard)
+    await run_until(
+        [late],
+        lambda: late.fleet.leads and late.owns_incident,
+    )
     assert [document.id for document in late.bundles] == [known]
-    assert late.told == []
+    assert late.announced == []
     late.reader.moving = True
-    await run_until([late], lambda: late.told)
-    assert [(one.id, one.ended_at is not None) for one in late.told] == [(known, True)]
+    await run_until([late], lambda: late.announced)
+    assert [(one.id, one.ended_at is not None) for one in late.announced] == [(known, True)]
     await end([late])
 
 
@@ -143,16 +203,18 @@ async def test_one_that_comes_back_learns_of_the_end(tmp_path: Path, monkeypatch
     second = next(node for node in nodes if node is not first)
     await first.die()
     second.reader.moving = True
-    await run_until([second], lambda: second.told)
+    await run_until([second], lambda: second.announced)
     shared._kept = {place: kept for place, kept in shared._kept.items() if place[0] not in {"notice", "blob"}}
     back = Node(first.name, shared, first.state_dir, first.whole, first.ranks)
     back.reader.moving = True
-    identities = tuple(back.watch.ranks.values())
-    left = LeftOpen(first.told[0], first.whole, first.state_dir / "incidents" / first.told[0].id, identities)
-    back.watch.take_up(left, time.monotonic())
-    assert back.watch.standing is not None
-    await run_until([second, back], lambda: back.watch.standing is None)
-    assert [(document.id, document.ended_at is not None) for document in back.bundles] == [(first.told[0].id, True)]
+    identities = tuple(back.watch.ranks.known.values())
+    left = LeftOpen(first.announced[0], first.whole, first.state_dir / "incidents" / first.announced[0].id, identities)
+    back.watch.resume(left, time.monotonic())
+    assert back.watch.incidents.open_record is not None
+    await run_until([second, back], lambda: back.watch.incidents.open_record is None)
+    assert [(document.id, document.ended_at is not None) for document in back.bundles] == [
+        (first.announced[0].id, True)
+    ]
     await end([second, back])
 
 
@@ -181,7 +243,7 @@ async def test_without_the_exchange_each_goes_on_by_itself(tmp_path: Path) -> No
     await run_until(nodes, lambda: all(not n.fleet.leads and not n.fleet.follows for n in nodes))
     for node in nodes:
         assert any("out of reach since" in str(gap) and "cut by a test" in str(gap) for gap in node.fleet.gaps)
-    assert not any(node.told for node in nodes)
+    assert not any(node.announced for node in nodes)
     for exchange in exchanges:
         exchange.down = False
     await run_until(nodes, lambda: sum(n.fleet.leads for n in nodes) == 1 and sum(n.fleet.follows for n in nodes) == 1)
@@ -208,13 +270,13 @@ async def test_a_silent_node_is_lost_only_where_its_host_is(tmp_path: Path, monk
     rest = nodes[:2]
     await run_until(rest, lambda: any(n.fleet.leads for n in rest))
     await run_until(rest, lambda: leader(rest).fleet.link.members.members["n2"].answers is True)
-    assert not any(node.told for node in rest)
+    assert not any(node.announced for node in rest)
     up["there"] = False
     await run_until(rest, lambda: leader(rest).fleet.link.members.members["n2"].answers is False)
     for node in rest:
         node.reader.moving = False
-    await run_until(rest, lambda: leader(rest).told)
-    verdict = leader(rest).told[0].verdict
+    await run_until(rest, lambda: leader(rest).announced)
+    verdict = leader(rest).announced[0].verdict
     assert verdict.kind == "rank_lost"
     assert not verdict.proven
     assert verdict.culprit_ranks == nodes[2].ranks
@@ -229,18 +291,18 @@ async def test_redis_is_restarted_in_the_middle_of_an_incident(jobs: JobRunner, 
     server.start()
     nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: RedisExchange(server.url))
     await run_until(nodes, lambda: all(node.bundles for node in nodes))
-    known = leader(nodes).told[0].id
+    known = leader(nodes).announced[0].id
     server.kill()
     await run_until(nodes, lambda: all(not n.fleet.leads and not n.fleet.follows for n in nodes))
     assert all("Redis" in str(node.fleet.gaps[0]) for node in nodes)
     server.start()
     await run_until(nodes, lambda: sum(n.fleet.leads for n in nodes) == 1 and sum(n.fleet.follows for n in nodes) == 1)
-    assert [one.id for node in nodes for one in node.told] == [known]
+    assert [one.id for node in nodes for one in node.announced] == [known]
     assert {document.id for node in nodes for document in node.bundles} == {known}
     for node in nodes:
         node.reader.moving = True
-    await run_until(nodes, lambda: all(node.watch.standing is None for node in nodes))
-    assert [one.id for node in nodes for one in node.told if one.ended_at is not None] == [known]
+    await run_until(nodes, lambda: all(node.watch.incidents.open_record is None for node in nodes))
+    assert [one.id for node in nodes for one in node.announced if one.ended_at is not None] == [known]
     await end(nodes)
     for node in nodes:
         await node.exchange.close()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangwatch.agent.fleet.merge import shift
-from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, Notice, WireError, decode, encode
+from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, WireError, decode, encode
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import Group, GroupProgress
@@ -73,10 +73,10 @@ def test_a_damaged_capture_is_refused_in_our_own_terms(data: st.DataObject) -> N
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     """Random bytes are none."""
     with pytest.raises(WireError, match="is broken"):
-        decode(data, Notice)
+        decode(data, LeaseNotice)
 
 
 def test_a_newer_message_is_refused_by_its_number() -> None:
     """As a later version may send it."""
     with pytest.raises(WireError, match=f"is in format {WIRE_VERSION + 1}"):
-        decode(encode(Notice(WIRE_VERSION + 1, "me")), Notice)
+        decode(encode(LeaseNotice(WIRE_VERSION + 1, "me")), LeaseNotice)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Verdict
-from hangwatch.postmortem.evidence import read_evidence
+from hangwatch.postmortem.artifacts import read_artifacts
 from hangwatch.sources.dumps.clocks import estimate_skews
 from hangwatch.sources.dumps.contents import Content
 from hangwatch.sources.dumps.gathering import Gathered, gather
@@ -119,5 +119,5 @@ def test_young_operations_are_no_waits_by_any_clock(tmp_path: Path) -> None:
         (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(shifted(dump(entries, world(4)), ahead_s), protocol=2))
         written = BEGAN_NS + 41 * _SECOND + ahead_s * _SECOND + 900_000_000
         os.utime(tmp_path / f"rank_{rank}", ns=(written, written))
-    found = read_evidence(tmp_path, lambda _done, _total: None)
+    found = read_artifacts(tmp_path, lambda _done, _total: None)
     assert diagnose(found.capture, min_wait_s=found.min_wait_s).verdict.kind == "healthy"

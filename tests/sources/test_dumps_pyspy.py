@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.diagnosis.verdict import diagnose
-from hangwatch.postmortem.evidence import read_evidence
+from hangwatch.postmortem.artifacts import read_artifacts
 
 CAPTURES = Path(__file__).resolve().parents[1] / "fixtures" / "pyspy"
 
@@ -15,8 +15,8 @@ CAPTURES = Path(__file__).resolve().parents[1] / "fixtures" / "pyspy"
 @pytest.mark.parametrize("form", ["plain", "locals", "native", "json"])
 def test_by_hand(form: str) -> None:
     """As text, with locals, with native frames and as JSON: the same rank, and the lines of the program on both sides."""
-    evidence = read_evidence(CAPTURES / f"fifo-{form}", lambda _done, _total: None)
-    verdict = diagnose(evidence.capture).verdict
+    found = read_artifacts(CAPTURES / f"fifo-{form}", lambda _done, _total: None)
+    verdict = diagnose(found.capture).verdict
     assert (verdict.kind, verdict.culprit_ranks, verdict.waiting_ranks) == ("stall", (1,), (0,))
     assert verdict.divergence is not None
     assert verdict.divergence.culprit is not None

@@ -26,7 +26,7 @@ from hangwatch.analysis.waiting.blame import Blame
 from hangwatch.config.errors import UserError
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
-from hangwatch.postmortem.evidence import Evidence, read_evidence
+from hangwatch.postmortem.artifacts import Artifacts, read_artifacts
 from hangwatch.sources.dumps.contents import Content
 from hangwatch.sources.dumps.gathering import gather
 
@@ -285,9 +285,9 @@ def test_an_operation_that_has_just_begun_is_no_wait(tmp_path: Path) -> None:
     assert diagnose(old.capture, min_wait_s=old.min_wait_s).verdict.culprit_ranks == (1,)
 
 
-def evidence(path: Path) -> Evidence:
+def evidence(path: Path) -> Artifacts:
     """What is at a path."""
-    return read_evidence(path, _no_progress)
+    return read_artifacts(path, _no_progress)
 
 
 def _tar(files: Mapping[str, bytes], pack: Callable[[bytes], bytes]) -> bytes:

@@ -1,28 +1,28 @@
-"""What the page shows of the jobs under watch: from watches and beats to plain values. Pure but for the watch's clock."""
+"""What the page shows of the jobs under watch: from their states and beats to plain values. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from hangwatch.agent.job.watch import JobWatch
+from hangwatch.agent.job.state import JobState
 from hangwatch.agent.published import rank_state
 from hangwatch.analysis.progress import live_job
 from hangwatch.model.beats import Beat
 from hangwatch.model.live import LiveJob, LiveView
 
 
-def live_view(watches: Mapping[str, JobWatch], beats: Mapping[int, Beat], at_ns: int) -> LiveView:
-    """All jobs as they stand at ``at_ns``, by the last ``beats`` (by pid)."""
-    return LiveView(at_ns, tuple(_job(watches[job_id], beats, at_ns) for job_id in sorted(watches)))
+def live_view(jobs: Iterable[JobState], beats: Mapping[int, Beat], at_ns: int) -> LiveView:
+    """All jobs, in the given order, as they are at ``at_ns``, by the last ``beats`` (by pid)."""
+    return LiveView(at_ns, tuple(_job(state, beats, at_ns) for state in jobs))
 
 
-def _job(watch: JobWatch, beats: Mapping[int, Beat], at_ns: int) -> LiveJob:
-    ranks = [watch.ranks[rank] for rank in sorted(watch.ranks)]
-    states = {identity.rank: rank_state(watch, identity.rank, beats.get(identity.pid)) for identity in ranks}
-    job = live_job(watch.job, ranks, beats, states, at_ns)
-    told = watch.standing or watch.silence.standing
-    if told is None:
+def _job(state: JobState, beats: Mapping[int, Beat], at_ns: int) -> LiveJob:
+    ranks = [state.ranks[rank] for rank in sorted(state.ranks)]
+    states = {identity.rank: rank_state(state, identity.rank, beats.get(identity.pid)) for identity in ranks}
+    job = live_job(state.job, ranks, beats, states, at_ns)
+    record = state.hang or state.silent_failure
+    if record is None:
         return job
-    return msgspec.structs.replace(job, incident=told.incident, capture=told.diagnosis.case.capture)
+    return msgspec.structs.replace(job, incident=record.incident, capture=record.diagnosis.case.capture)

@@ -1,4 +1,7 @@
-"""The agent of one node: finds jobs, keeps a watch on each, and keeps the metrics current."""
+"""The agent of one node: finds jobs, keeps a watch on each, and keeps the metrics current.
+
+May import the rooms of the agent and the sources; decides nothing but the order.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hangwatch.agent.capturing.source_health import Ledger
-from hangwatch.agent.fleet.joining import Fleets
-from hangwatch.agent.incidents.record import Announce, Told, tell_nobody
+import msgspec
+
+from hangwatch.agent.capturing.source_health import SourceHealth
+from hangwatch.agent.fleet.joining import Fleets, choose_channel
+from hangwatch.agent.incidents.lifecycle import close_left_open
+from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
 from hangwatch.agent.incidents.reopen import Reopening
-from hangwatch.agent.job.telemetry import TrainingTelemetry
-from hangwatch.agent.job.watch import JobWatch
+from hangwatch.agent.job.state import JobState
+from hangwatch.agent.job.watch import JobWatch, watch_job
 from hangwatch.agent.live import live_view
 from hangwatch.agent.published import job_metrics
 from hangwatch.causes import registry
-from hangwatch.exchange.opening import ExchangeChoice
+from hangwatch.config.settings import Settings
+from hangwatch.exchange.opening import parse_exchange
+from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.model.live import LiveView
@@ -38,12 +46,11 @@ TICK_S = 1.0
 class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
-    ``run_dir`` is where probes leave their beats, besides those that say another place themselves. ``announce`` is told of
-    every incident, when it is confirmed, when its kind changes, and when it is over. ``receivers`` are those who are told
-    elsewhere, for the metrics. ``logs`` are globs of files that the job writes. ``ticked`` is called after every tick that
-    came to its end. ``reopening`` holds what an agent before this one has left open.
-    ``exchange`` is what agents of several nodes share, None where there is one node; ``hear`` is told of incidents that another
-    node tells of. ``job`` names jobs that their environment does not name.
+    ``run_dir`` is where probes leave their beats, besides those that say another place themselves. ``announce`` is called
+    for every incident, when it is confirmed, when its kind changes, and when it is over; ``on_peer_incident`` for those that
+    another node owns. ``receivers`` gives their state, for the metrics. ``ticked`` is called after every tick that came to
+    its end. ``reopening`` holds what an agent before this one has left open. ``settings`` are those in force: of all that a
+    reload brings, the patience alone.
     """
 
     run_dir: Path
@@ -51,19 +58,15 @@ class Agent:
     announce: Announce
     metrics: Metrics
     root: Callable[[], int | None] = lambda: None
-    stall_after_s: float | None = None
-    with_values: bool = False
+    settings: Settings = field(default_factory=Settings)
     receivers: Callable[[], tuple[ReceiverMetrics, ...]] = tuple
-    logs: tuple[str, ...] = ()
     ticked: Callable[[], None] = lambda: None
     reopening: Reopening = field(default_factory=Reopening)
-    hear: Announce = tell_nobody
-    exchange: ExchangeChoice | None = None
-    job: str | None = None
+    on_peer_incident: Announce = announce_to_nobody
     jobs: dict[str, JobWatch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
-    ledger: Ledger = field(default_factory=Ledger)
+    health: SourceHealth = field(default_factory=SourceHealth)
     tick_sum_s: float = 0.0
     last_tick_s: float | None = None
     _reader: NodeBeats = field(init=False)
@@ -76,9 +79,9 @@ class Agent:
     def __post_init__(self) -> None:
         """Open the sources. Raises ``ExchangeError`` where the exchange cannot be."""
         self._reader = NodeBeats(self.run_dir)
-        self._finder = RankFinder(self.job)
-        if self.exchange is not None:
-            self._fleets = Fleets(self.exchange, self._wake.set)
+        self._finder = RankFinder(self.settings.job or None)
+        if self.settings.exchange:
+            self._fleets = Fleets(parse_exchange(self.settings.exchange), self._wake.set, self._reader, self.health)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""
@@ -102,23 +105,24 @@ class Agent:
         """The end of the watch, and with ``over`` of all jobs: incidents that are open are over. Else they stay open."""
         for watch in self.jobs.values():
             watch.training.stop()
-            await watch.completed()
+            await watch.incidents.completed()
             if over:
                 await watch.end(time.time_ns())
-            elif watch.fleet is not None:
-                await watch.fleet.pause()
+            else:
+                await watch.pause()
         if self._fleets is not None:
             await self._fleets.close()
 
-    def set_patience(self, stall_after_s: float | None) -> None:
-        """Another patience from now on, for all jobs."""
-        self.stall_after_s = stall_after_s
+    def set_patience(self, stall_after_s: float) -> None:
+        """Another patience from now on, for all jobs; 0: learn it."""
+        self.settings = msgspec.structs.replace(self.settings, stall_after_s=stall_after_s)
         for watch in self.jobs.values():
-            watch.stall_after_s = stall_after_s
+            watch.patience.stall_after_s = self.settings.patience_s
 
-    def open_incidents(self) -> tuple[Told, ...]:
-        """The incidents that were told and are not over."""
-        return tuple(told for watch in self.jobs.values() for told in watch.all_told if told.active and not told.heard)
+    def open_incidents(self) -> tuple[IncidentRecord, ...]:
+        """The incidents that this node has reported and that are not over."""
+        records = (record for watch in self.jobs.values() for record in watch.records)
+        return tuple(record for record in records if record.active and not record.owned_by_peer)
 
     async def guarded_tick(self) -> float | None:
         """One tick, its failure counted (``hangwatch_agent_errors_total``) and logged."""
@@ -135,30 +139,30 @@ class Agent:
         """Observe, let every job's watch decide, and publish. Returns when to come back at the latest, in seconds."""
         self.counts["ticks"] += 1
         now_s = time.monotonic()
-        with self.ledger.look("beats") as look:
+        with self.health.reading("beats") as reading:
             beats, gaps = self._reader.read()
-            look.tried, look.failed = len(beats) + len(gaps) or 1, len(gaps)
-        with self.ledger.look("processes") as look:
+            reading.tried, reading.failed = len(beats) + len(gaps) or 1, len(gaps)
+        with self.health.reading("processes") as reading:
             found = self._finder.find(self.root(), beats)
-            look.tried, look.failed = 1, bool(found.gaps)
+            reading.tried, reading.failed = 1, bool(found.gaps)
         self._reader.follow(self._finder.probed())
         await self._meet(found, gaps, now_s)
         for one in self.reopening.take_ended():
-            await one.as_told().close(self.state_dir, self.announce, time.time_ns())
+            await close_left_open(one, self.state_dir, self.announce, time.time_ns())
         self._check_stacks()
         soonest: list[float | None] = []
-        looked = False
+        captured = False
         for watch in list(self.jobs.values()):
-            before, looks = {told.incident.id for told in watch.all_told}, watch.looks
+            before, captures = {record.id for record in watch.records}, watch.captures
             soonest.append(await watch.tick(beats, time.monotonic()))
-            looked = looked or watch.looks > looks
-            told = (t.incident for t in watch.all_told if not t.heard)
-            self.totals.update(incident.verdict.kind for incident in told if incident.id not in before)
+            captured = captured or watch.captures > captures
+            own = (record for record in watch.records if not record.owned_by_peer)
+            self.totals.update(record.incident.verdict.kind for record in own if record.id not in before)
             if watch.over:
                 watch.training.stop()
-                del self.jobs[watch.job.id]
+                del self.jobs[watch.ranks.job.id]
         self.last_tick_s = time.monotonic()
-        if looked:  # that took a second or more: an incident must not stand beside numbers from before it
+        if captured:  # that took a second or more: an incident must not appear beside numbers from before it
             beats, _ = self._reader.read()
         self._beats = beats
         self.metrics.update(self._view(beats))
@@ -168,25 +172,44 @@ class Agent:
         here = {job.job.id: job for job in found.jobs}
         for job_id, job in here.items():
             if job_id not in self.jobs:
-                watch = JobWatch(job.job, self.state_dir, self.announce, self.stall_after_s, self._reader, self.ledger)
-                watch.hear = self.hear
-                watch.training = TrainingTelemetry(self.logs)
-                watch.with_values = self.with_values
+                watch = watch_job(
+                    job.job,
+                    self.state_dir,
+                    self.announce,
+                    on_peer_incident=self.on_peer_incident,
+                    settings=self.settings,
+                    reader=self._reader,
+                    health=self.health,
+                )
                 for one in self.reopening.take(job.ranks):
                     log.info("incident %s of job %s is open still", one.incident.id, job_id)
-                    watch.take_up(one, now_s)
+                    watch.resume(one, now_s)
                 self.jobs[job_id] = watch
         for job_id, watch in self.jobs.items():
             watch.meet(here.get(job_id), now_s)
-            apart = await self._fleets.meet(watch) if self._fleets is not None else ()
-            watch.gaps = (*gaps, *found.gaps, *watch.training.gaps, *apart)
+            if self._fleets is not None:
+                await self._join(watch, self._fleets)
+            watch.note_gaps((*gaps, *found.gaps))
+
+    async def _join(self, watch: JobWatch, fleets: Fleets) -> None:
+        """Have a watch in the right fleet, or in none: another incarnation of its job may have another name."""
+        channel = choose_channel(watch.ranks, watch.fleet.channel)
+        if channel is not None and channel == watch.fleet.channel:
+            return
+        await watch.part()
+        if channel is None:
+            return
+        try:
+            watch.join(fleets.join(channel, watch.ranks, watch.local, watch.incidents))
+        except ExchangeError as error:
+            await watch.part((Gap("exchange", str(error), hint="this node reports its own ranks alone"),))
 
     def _check_stacks(self) -> None:
-        """Find out of every new rank whether its stacks could be read: whoever is alerted of it can mend it before a hang."""
-        pids = frozenset(i.pid for w in self.jobs.values() for r, i in w.ranks.items() if r not in w.lost_since_s)
-        with self.ledger.look("stacks") as look:
-            look.tried = len(new := pids - self._checked)
-            look.failed = len(check_stacks(new))
+        """Find out of every new rank whether its stacks could be read: whoever is alerted can repair it before a hang."""
+        pids = frozenset(identity.pid for watch in self.jobs.values() for identity in watch.ranks.living)
+        with self.health.reading("stacks") as reading:
+            reading.tried = len(new := pids - self._checked)
+            reading.failed = len(check_stacks(new))
         self._checked = pids
 
     def watches(self) -> tuple[JobWatch, ...]:
@@ -199,21 +222,25 @@ class Agent:
         return {"ok": age_s is None or age_s < 30.0, "last_tick_age_s": age_s, "jobs": sorted(self.jobs)}
 
     def live(self) -> LiveView:
-        """How all jobs stood at the last tick, with their open incidents: what the page shows."""
-        return live_view(self.jobs, self._beats, time.time_ns() if self.last_tick_s is not None else 0)
+        """How all jobs were at the last tick, with their open incidents: what the page shows."""
+        return live_view(self._states(), self._beats, time.time_ns() if self.last_tick_s is not None else 0)
+
+    def _states(self) -> tuple[JobState, ...]:
+        """All jobs as they are now, by their names."""
+        return tuple(self.jobs[job_id].state for job_id in sorted(self.jobs))
 
     def _view(self, beats: Mapping[int, Beat]) -> MetricsView:
         now_ns = time.time_ns()
         return MetricsView(
-            jobs=tuple(job_metrics(self.jobs[job_id], beats, now_ns) for job_id in sorted(self.jobs)),
+            jobs=tuple(job_metrics(state, beats, now_ns) for state in self._states()),
             incidents_total=dict(self.totals),
-            sources=self.ledger.metrics(),
+            sources=self.health.metrics(),
             receivers=self.receivers(),
             agent=AgentMetrics(
                 ticks_total=self.counts["ticks"],
                 tick_duration_sum_s=self.tick_sum_s,
-                captures_total=self.ledger.captures,
-                capture_duration_sum_s=self.ledger.captures_sum_s,
+                captures_total=self.health.captures,
+                capture_duration_sum_s=self.health.captures_sum_s,
                 errors_total=self.counts["errors"] + registry.failed.total(),
             ),
         )

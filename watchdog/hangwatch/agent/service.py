@@ -20,11 +20,12 @@ from hangwatch.agent.host.log import Voice
 from hangwatch.agent.host.memory import bound_heaps, collect_less_often, give_back
 from hangwatch.agent.host.systemd import ServiceManager
 from hangwatch.agent.incidents.actions import Actor, policy_for
+from hangwatch.agent.incidents.lifecycle import close_left_open
+from hangwatch.agent.incidents.record import announce_to_nobody
 from hangwatch.agent.incidents.reopen import find_left_open
 from hangwatch.agent.incidents.retention import sweep
 from hangwatch.agent.node_agent import Agent
 from hangwatch.config.settings import Receivers, Settings
-from hangwatch.exchange.opening import parse_exchange
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import ReceiverMetrics
@@ -36,7 +37,7 @@ from hangwatch.outputs.web.page import Page
 from hangwatch.outputs.web.server import RunningServer, parse_listen, start_server
 from hangwatch.sources.beats.files import remove_leftovers
 
-#: How often we look for bundles that have to go, and for files of ranks that have gone; besides, after every incident.
+#: How often bundles beyond the limits and files of ranks that are gone are removed; besides, after every incident.
 _SWEEP_PERIOD_S = 300.0
 #: Threads for what may block: pages, bundles. Python's own number grows with the node's cores, and memory with it.
 _THREADS = 4
@@ -47,7 +48,7 @@ _FIXED = ("state_dir", "listen", "token_file", "logs", "with_values", "exchange"
 class Service:
     """One agent's process. ``address`` is where it listens if the settings do not say; ``root`` the pid its jobs are under.
 
-    ``stop`` ends the job of an incident where that is more than its launcher and ranks. ``manager`` is told of our life.
+    ``stop`` ends the job of an incident where that is more than its launcher and ranks. ``manager`` is pinged after each tick.
     """
 
     def __init__(
@@ -79,14 +80,10 @@ class Service:
             announce=self.announce,
             metrics=self.metrics,
             root=root or (lambda: None),
-            stall_after_s=settings.patience_s,
-            with_values=settings.with_values,
+            settings=settings,
             receivers=self._receivers,
-            logs=settings.logs,
             ticked=self.manager.alive,
-            hear=self.hear,
-            exchange=parse_exchange(settings.exchange) if settings.exchange else None,
-            job=settings.job or None,
+            on_peer_incident=self.on_peer_incident,
         )
         self._server: RunningServer | None = None
         self._one_command = root is not None
@@ -107,7 +104,7 @@ class Service:
         return self._server.url
 
     async def _take_up(self) -> None:
-        """Find what an agent before us has left, before the first tick: what was told then is not told again."""
+        """Find what an agent before us has left, before the first tick: what was reported then is not reported again."""
         left = await asyncio.to_thread(find_left_open, self.agent.state_dir)
         for bundle in await asyncio.to_thread(_recently_handled, self.agent.state_dir):
             self.actor.recall(bundle)
@@ -119,7 +116,7 @@ class Service:
         """End what other commands have left open whose job is gone, quietly, and without holding up ours."""
         left = await asyncio.to_thread(find_left_open, self.agent.state_dir)
         for one in left.take_ended():
-            await one.as_told().close(self.agent.state_dir, _tell_nobody, time.time_ns())
+            await close_left_open(one, self.agent.state_dir, announce_to_nobody, time.time_ns())
 
     async def close(self, *, over: bool) -> None:
         """End everything. ``over``: the jobs have ended, and with them their incidents; else whoever comes next finds them."""
@@ -145,11 +142,11 @@ class Service:
         before, self.settings = self.settings, settings
         self.actor.settings = settings
         self.voice.configure(settings.log)
-        self.agent.set_patience(settings.patience_s)
+        self.agent.set_patience(settings.stall_after_s)
         if settings.receivers != before.receivers:
             old, self.push = self.push, Push(targets)
-            for told in self.agent.open_incidents():
-                self.push.tell(told.incident, told.path)
+            for record in self.agent.open_incidents():
+                self.push.tell(record.incident, record.path)
             await old.close()
         self._sweep_now.set()
         return tuple(name for name in _FIXED if getattr(before, name) != getattr(settings, name))
@@ -160,8 +157,8 @@ class Service:
         self._say(incident, path)
         self.actor.consider(incident, path)
 
-    async def hear(self, incident: Incident, path: Path | None) -> None:
-        """The same for an incident of which another node tells the receivers, and for which it runs commands."""
+    async def on_peer_incident(self, incident: Incident, path: Path | None) -> None:
+        """The same for an incident that another node owns: that one tells the receivers and runs commands."""
         self._say(incident, path)
         if incident.ended_at is not None or policy_for(self.settings, incident.verdict)[1].kind == "stop":
             self.actor.consider(incident, path)
@@ -184,13 +181,12 @@ class Service:
 
     async def _complete(self, incident: Incident) -> None:
         for watch in self.agent.watches():
-            if watch.told is not None and watch.told.incident.id == incident.id:
-                await watch.completed()
-                await watch.await_others()
+            if watch.incidents.record is not None and watch.incidents.record.id == incident.id:
+                await watch.incidents.completed_everywhere()
 
     async def _end_job(self, incident: Incident) -> str:
-        ranks = [identity for w in self.agent.watches() if w.job.id == incident.job.id for identity in w.ranks.values()]
-        ended = await end_job(ranks)
+        jobs = (watch.ranks for watch in self.agent.watches() if watch.ranks.job.id == incident.job.id)
+        ended = await end_job([identity for ranks in jobs for identity in ranks.known.values()])
         return ended.in_words()
 
     async def _sweep(self) -> None:
@@ -207,12 +203,8 @@ class Service:
                 continue
 
 
-async def _tell_nobody(incident: Incident, path: Path | None) -> None:
-    del incident, path
-
-
 def find_targets(receivers: Receivers) -> tuple[Target, ...]:
-    """Who is told of incidents. Raises ``PushError`` for an address that is none."""
+    """The receivers of incidents. Raises ``PushError`` for an address that is none."""
     given = msgspec.structs.asdict(receivers)
     return tuple(parse_target(kind, url) for kind, urls in given.items() for url in urls if url)
 
@@ -225,5 +217,5 @@ def _recently_handled(state_dir: Path) -> list[Path]:
 
 
 def _how_it_ended(incident: Incident) -> str:
-    how = "the loss is well again" if incident.verdict.kind == "silent_failure" else "what was waited for has come"
-    return f"{how}, or the job has ended"
+    how = "the loss is normal again" if incident.verdict.kind == "silent_failure" else "the hang resolved"
+    return f"{how}, or the job ended"

@@ -16,7 +16,7 @@ from hangwatch.diagnosis.verdict import diagnose as diagnose_capture
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.html.report import render_report
 from hangwatch.outputs.terminal.verdict import print_verdict
-from hangwatch.postmortem.evidence import read_evidence
+from hangwatch.postmortem.artifacts import read_artifacts
 
 _PATH = (
     "An incident's bundle, flight-recorder dumps or py-spy's stacks: a folder, one file, or an archive of them. "
@@ -30,9 +30,9 @@ def diagnose(
 ) -> None:
     """Diagnose what is left after a crash. Exit status 0: no hang found, 1: a hang found, 2: nothing usable."""
     with progress_bar("reading") as progress:
-        evidence = read_evidence(path, progress)
-    capture, before = evidence.capture, evidence.before
-    diagnosis = diagnose_capture(capture, min_wait_s=evidence.min_wait_s)
+        artifacts = read_artifacts(path, progress)
+    capture, before = artifacts.capture, artifacts.before
+    diagnosis = diagnose_capture(capture, min_wait_s=artifacts.min_wait_s)
     incident = make_incident(
         diagnosis,
         detected_ns=capture.at_ns,

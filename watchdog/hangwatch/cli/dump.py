@@ -15,6 +15,7 @@ from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr
 from hangwatch.cli.settings import WithValues
 from hangwatch.config.directories import default_state_dir, prepare_state_dir
 from hangwatch.config.errors import UserError
+from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Gap
@@ -52,7 +53,7 @@ def dump(
         raise UserError(f"no ranks of a distributed job found {whose}; is the job running here, and as this user?")
     incidents = []
     for job in jobs:
-        incident, capture = asyncio.run(_dump_job(job, reader, found.gaps, with_values))
+        incident, capture = asyncio.run(_dump_job(job, reader, found.gaps, Settings(with_values=with_values)))
         path = write_bundle(state, incident, capture)
         incidents.append(incident)
         if json:
@@ -77,7 +78,7 @@ def _ancestors(pid: int) -> set[int]:
 
 
 async def _dump_job(
-    job: FoundJob, reader: NodeBeats, gaps: tuple[Gap, ...], with_values: bool
+    job: FoundJob, reader: NodeBeats, gaps: tuple[Gap, ...], settings: Settings
 ) -> tuple[Incident, Capture]:
     detected_ns = time.time_ns()
     node = NodeWatch()
@@ -89,7 +90,7 @@ async def _dump_job(
         samples=_SAMPLES,
         interval_s=_INTERVAL_S,
         gaps=gaps,
-        with_values=with_values,
+        settings=settings,
     )
     capture = await add_hardware(await add_call_sites(capture, reader, [r.rank for r in job.ranks]), node)
     diagnosis = diagnose(capture, min_wait_s=_MIN_WAIT_S)

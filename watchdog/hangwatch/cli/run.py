@@ -144,5 +144,5 @@ class _Run:
         if self.pid is None:
             return "the job had not begun"
         self.stopped = True
-        ranks = [i.pid for w in self.service.agent.watches() for i in w.ranks.values()]
+        ranks = [i.pid for w in self.service.agent.watches() for i in w.ranks.known.values()]
         return (await end_tree([self.pid, *ranks])).in_words()

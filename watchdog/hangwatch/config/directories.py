@@ -19,9 +19,9 @@ _SITE = Path(__file__).resolve().parent.parent / "probe" / "site"
 
 def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """``$HANGWATCH_STATE_DIR``, else ``hangwatch`` under the XDG state directory."""
-    told = environ.get("HANGWATCH_STATE_DIR")
-    if told:
-        return Path(told)
+    given = environ.get("HANGWATCH_STATE_DIR")
+    if given:
+        return Path(given)
     base = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "hangwatch"
 

@@ -1,4 +1,4 @@
-"""The one exception a user sees: a line that says what is wrong and how to mend it. Handled once, in ``cli.main``."""
+"""The one exception a user sees: a line that says what is wrong and how to repair it. Handled once, in ``cli.main``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How an agent is to work: the one typed value behind the options of ``run`` and ``agent`` and behind their file.
 
 Pure; may import the model, msgspec and the standard library. A field is the key of the same name in the TOML file
-(``config.toml``); defaults are those of a machine where nobody has said anything. Addresses of receivers are secrets.
+(``config.toml``); defaults are those of a machine where nothing was set. Addresses of receivers are secrets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Policy(_Section, frozen=True):
 
     ``action`` is ``report``, ``stop`` or ``exec:CMD``. It is taken for incidents of ``min_severity`` and above, with
     ``only_proven`` for proven ones alone, ``limit_per_hour`` times an hour at the most (0: never), and with ``dry_run``
-    it is only said what would be done.
+    it is only printed what would be done.
     """
 
     action: str = "report"
@@ -60,7 +60,7 @@ class Policy(_Section, frozen=True):
 
 
 class Receivers(_Section, frozen=True):
-    """Who is told of incidents: addresses of each kind of ``outputs.notices.RECEIVERS``."""
+    """Who is notified of incidents: addresses of each kind of ``outputs.notices.RECEIVERS``."""
 
     alertmanager: tuple[str, ...] = ()
     webhook: tuple[str, ...] = ()
@@ -91,8 +91,8 @@ class LogSettings(_Section, frozen=True):
 class Settings(_Section, frozen=True):
     """Everything that can be set. Empty texts mean the default, which differs from command to command or place to place.
 
-    ``stall_after_s``: the patience for what cannot be proven, 0 to learn it from the job. ``with_values``: keep what the
-    locals of a rank that hangs hold, which may be anything. ``logs``: globs of files in which
+    ``stall_after_s``: seconds before an unproven hang is reported, 0 to learn them from the job. ``with_values``: keep what the
+    locals of a rank that hangs hold, which may include sensitive data. ``logs``: globs of files in which
     jobs log what they do not log by themselves. ``exchange``: what agents of several nodes share (``exchange.opening``); ``job``:
     the name of jobs that their environment does not name.
     """

@@ -29,7 +29,7 @@ _KEY = re.compile(r"\s*(?P<path>(?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]
 _WORD = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
 #: Where msgspec says that something is wrong: ``... - at `$.receivers.slack[0]` ``.
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
-_OWN_WORDS = re.compile(r"(?P<key>[a-z_]+): (?P<said>.*)", re.DOTALL)
+_OWN_WORDS = re.compile(r"(?P<key>[a-z_]+): (?P<reason>.*)", re.DOTALL)
 
 
 def read_config(path: Path) -> Settings:
@@ -64,9 +64,9 @@ def parse_config(text: str) -> Settings:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        said, _, place = str(error).partition(" (at ")
+        reason, _, place = str(error).partition(" (at ")
         match = re.match(r"line (\d+),", place)
-        raise ConfigError(f"not TOML: {said}", int(match[1]) if match else len(text.splitlines()) or 1) from None
+        raise ConfigError(f"not TOML: {reason}", int(match[1]) if match else len(text.splitlines()) or 1) from None
     unknown = _find_unknown(values, Settings)
     if unknown is not None:
         path, known = unknown
@@ -78,11 +78,11 @@ def parse_config(text: str) -> Settings:
     except msgspec.ValidationError as error:
         match = _PLACE.search(str(error))
         names = tuple(re.findall(r"[\w-]+", re.sub(r"\[[^\]]*\]", "", match["path"]))) if match else ()
-        said = _PLACE.sub("", str(error))
-        own = _OWN_WORDS.match(said)
+        reason = _PLACE.sub("", str(error))
+        own = _OWN_WORDS.match(reason)
         if own is not None:  # a section's own check, which knows the key
-            names, said = (*names, own["key"]), own["said"]
-        raise ConfigError(f"{'.'.join(names)}: {said}" if names else said, find_line(text, names)) from None
+            names, reason = (*names, own["key"]), own["reason"]
+        raise ConfigError(f"{'.'.join(names)}: {reason}" if names else reason, find_line(text, names)) from None
 
 
 def _find_unknown(

@@ -16,9 +16,9 @@ _NAMED = 12
 
 
 def read_training(path: Path, job: str, progress: Progress) -> Capture | None:
-    """The capture of the newest run that ``path`` tells of; None where nothing in it tells of a logged step.
+    """The capture of the newest run in ``path``; None where there is no logged step in it.
 
-    Raises OSError where ``path`` itself cannot be looked at.
+    Raises OSError where ``path`` itself cannot be read.
     """
     remains: list[Remains] = []
     gaps: list[Gap] = []
@@ -30,7 +30,7 @@ def read_training(path: Path, job: str, progress: Progress) -> Capture | None:
     remains = _last_attempts(remains)
     if not remains:
         return None
-    run = choose_run([told for one in remains for told in _told(one)])
+    run = choose_run([run for one in remains for run in _runs_of(one)])
     gaps += [Gap("file", f"{name} is of another run; give it alone") for name in run.others[:_NAMED]]
     if len(run.others) > _NAMED:
         gaps.append(Gap("file", f"and {len(run.others) - _NAMED} more files are of other runs"))
@@ -38,10 +38,10 @@ def read_training(path: Path, job: str, progress: Progress) -> Capture | None:
     series = make_series(run.modified_ns, run.ledgers, {0: setup}, {})
     fault = read_learning(series, world_size=world_size).fault
     if fault is not None and fault.first.at_ns == run.modified_ns:
-        gaps.append(Gap("time", "the lines tell no time: that of the file's last change stands for when it began"))
+        gaps.append(Gap("time", "the lines hold no time: that of the file's last change is taken for when it began"))
     if setup.deepspeed is None and fault is not None and fault.kind != "zero" and not fault.from_start:
         hint = "if it was used, put its JSON file beside the log"
-        gaps.append(Gap("configuration", "nothing tells how DeepSpeed was set up, or whether it was used", hint=hint))
+        gaps.append(Gap("configuration", "no file shows how DeepSpeed was set up, or whether it was used", hint=hint))
     return Capture(Job(job, world_size, launcher="unknown"), run.modified_ns, (), tuple(gaps), training=series)
 
 
@@ -54,7 +54,7 @@ def _last_attempts(remains: Iterable[Remains]) -> list[Remains]:
     return [one for one in found if one.attempt == last[one.family]]
 
 
-def _told(one: Remains) -> Iterator[Told]:
+def _runs_of(one: Remains) -> Iterator[Told]:
     """A series for each rank that the file names, as a launcher's prefix does; a rank's own file is that rank's."""
     ranks = dict.fromkeys(step.rank for step in one.steps)
     for rank in ranks:
@@ -63,7 +63,7 @@ def _told(one: Remains) -> Iterator[Told]:
 
 
 def _setup(path: Path, remains: Iterable[Remains]) -> tuple[TrainingSetup, int | None]:
-    """What DeepSpeed said of itself in a log, else the one configuration that lies there; and how many ranks there were."""
+    """What DeepSpeed logged of itself, else the one configuration that lies there; and how many ranks there were."""
     newest = sorted(remains, key=lambda one: one.modified_ns)
     settings: DeepSpeedSettings | None = None
     version: str | None = None

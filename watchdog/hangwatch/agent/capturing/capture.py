@@ -1,23 +1,26 @@
-"""A close look at a job: two samples of every rank a moment apart, the flight recorders, then the progress after."""
+"""A capture of ranks: two samples of each a moment apart, the flight recorders, then the progress after.
+
+May import the model, the sources, the settings and its own room.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
 from hangwatch.agent.capturing.children import add_child_stacks
-from hangwatch.agent.capturing.flight_pipes import PipedRecord, fetch_by_pipes
+from hangwatch.agent.capturing.flight_pipes import fetch_by_pipes
 from hangwatch.agent.capturing.redact import hide_secrets
-from hangwatch.agent.capturing.source_health import Ledger
+from hangwatch.agent.capturing.source_health import SourceHealth
+from hangwatch.agent.capturing.trail import Trail
+from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
-from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
 from hangwatch.sources.flight.recorder import fetch_flight, progress_of
 from hangwatch.sources.flight.transport import ask_for_beats
@@ -44,57 +47,16 @@ class Beats(Protocol):
         ...
 
 
-@dataclass
-class Trail:
-    """Samples kept of the ranks while something is suspected, so that *stuck* means so for all that time.
-
-    ``piped``: the records of ranks without the probe, by pid. They cost these ranks something, and are not asked for
-    anew at each look.
-    """
-
-    processes: dict[int, list[ProcessSample]] = field(default_factory=dict)
-    stacks: dict[int, list[StackSample]] = field(default_factory=dict)
-    piped: dict[int, PipedRecord] = field(default_factory=dict)
-
-    def add(self, pid: int, process: ProcessSample | None, stack: StackSample | None) -> None:
-        """Append what was seen of one process."""
-        if process is not None:
-            self.processes.setdefault(pid, []).append(process)
-        if stack is not None:
-            self.stacks.setdefault(pid, []).append(stack)
-
-    def stacks_since(self, pid: int, began_ns: int) -> tuple[StackSample, ...]:
-        """The stacks of a process, none if it lives and its last one is older than ``began_ns``.
-
-        Where it was is not where it is: a stack that cannot be read any more must not pass for the current one.
-        """
-        stacks, processes = self.stacks.get(pid, []), self.processes.get(pid, [])
-        alive = bool(processes) and processes[-1].state not in {"gone", "Z"}
-        return () if alive and stacks and stacks[-1].at_ns < began_ns else tuple(stacks)
-
-    def trim(self, since_ns: int) -> None:
-        """Forget samples older than ``since_ns``, but never the last two of a process."""
-        for processes in self.processes.values():
-            del processes[: _outdated([p.at_ns for p in processes], since_ns)]
-        for stacks in self.stacks.values():
-            del stacks[: _outdated([s.at_ns for s in stacks], since_ns)]
-
-
-def _outdated(times_ns: Sequence[int], since_ns: int) -> int:
-    """How many of the first samples may go: those before ``since_ns``, except the last two of all."""
-    return min(sum(at_ns < since_ns for at_ns in times_ns), max(0, len(times_ns) - 2))
-
-
 async def sample_ranks(
-    ranks: Sequence[RankIdentity], trail: Trail, ledger: Ledger, *, with_values: bool = False
+    ranks: Sequence[RankIdentity], trail: Trail, health: SourceHealth, settings: Settings
 ) -> tuple[Gap, ...]:
     """One sample of every rank's process and stack into the trail."""
     by_pid = {r.pid: r for r in ranks}
     processes = {r.pid: sample_process(r, deep=True) for r in ranks}
     alive = [pid for pid, p in processes.items() if p.state not in {"gone", "Z"}]
-    with ledger.look("stacks") as look:
-        stacks = await sample_stacks(alive, with_values=with_values)
-        look.tried, look.failed = len(stacks), sum(isinstance(s, Gap) for s in stacks.values())
+    with health.reading("stacks") as reading:
+        stacks = await sample_stacks(alive, with_values=settings.with_values)
+        reading.tried, reading.failed = len(stacks), sum(isinstance(s, Gap) for s in stacks.values())
     gaps = []
     for pid, process in processes.items():
         stack = stacks.get(pid)
@@ -128,33 +90,34 @@ async def capture_job(
     samples: int = 2,
     interval_s: float = SAMPLE_INTERVAL_S,
     gaps: Sequence[Gap] = (),
-    ledger: Ledger | None = None,
-    with_values: bool = False,
+    health: SourceHealth | None = None,
+    settings: Settings | None = None,
 ) -> Capture:
     """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
 
     ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
-    ``ledger`` is told how the sources fared. ``with_values``: keep what locals hold, as the user has asked.
+    ``health`` counts how the sources fared. ``settings``: whether to keep what locals hold.
     """
-    ledger = ledger if ledger is not None else Ledger()
+    health = health if health is not None else SourceHealth()
+    settings = settings if settings is not None else Settings()
     trail = trail if trail is not None else Trail()
     began_ns = time.time_ns()
     beats = reader.read()[0] if reader is not None else {}
     seen: list[Gap] = list(gaps)
     for _ in range(samples - 1):
-        await sample_ranks(ranks, trail, ledger, with_values=with_values)
+        await sample_ranks(ranks, trail, health, settings)
         await asyncio.sleep(interval_s)
     # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
     found, records = await asyncio.gather(
-        sample_ranks(ranks, trail, ledger, with_values=with_values),
-        _recorded(ledger, _fetch_records(ranks, beats, call_sites=False)),
+        sample_ranks(ranks, trail, health, settings),
+        _recorded(health, _fetch_records(ranks, beats, call_sites=False)),
     )
     seen += found
     late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
     unprobed = [r for r in ranks if r.pid not in beats]
     after, _, piped = await asyncio.gather(
         _fresh_beats(reader, late),
-        _look_at_children(ranks, trail, began_ns),
+        _sample_children(ranks, trail, began_ns),
         fetch_by_pipes(unprobed, trail.processes, trail.stacks, trail.piped, job.world_size),
     )
     records |= piped
@@ -185,15 +148,15 @@ async def capture_job(
 
 
 async def _recorded(
-    ledger: Ledger, fetch: Coroutine[None, None, dict[int, FlightRecord | Gap]]
+    health: SourceHealth, fetch: Coroutine[None, None, dict[int, FlightRecord | Gap]]
 ) -> dict[int, FlightRecord | Gap]:
-    with ledger.look("flight recorder") as look:
+    with health.reading("flight recorder") as reading:
         records = await fetch
-        look.tried, look.failed = len(records), sum(isinstance(r, Gap) for r in records.values())
+        reading.tried, reading.failed = len(records), sum(isinstance(r, Gap) for r in records.values())
     return records
 
 
-async def _look_at_children(ranks: Sequence[RankIdentity], trail: Trail, began_ns: int) -> None:
+async def _sample_children(ranks: Sequence[RankIdentity], trail: Trail, began_ns: int) -> None:
     """Put the stacks of children into the last samples of the ranks that may wait for them."""
     last = {r.pid: trail.processes[r.pid][-1] for r in ranks if trail.processes.get(r.pid)}
     stacks = {pid: trail.stacks_since(pid, began_ns) for pid in last}
@@ -204,24 +167,6 @@ async def _look_at_children(ranks: Sequence[RankIdentity], trail: Trail, began_n
 
 def _redacted(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(redact_text(line) for line in lines)
-
-
-def keep_recent(capture: Capture, window_s: float) -> Capture:
-    """The capture with the samples of its last ``window_s`` seconds, and the last two of each rank in any case.
-
-    A trail reaches back to when the ranks still moved. Motion is judged over a window, and whoever diagnoses a bundle
-    again does not know how long that was: so a bundle holds the samples that counted, and no older ones.
-    """
-    since_ns = int(capture.at_ns - window_s * 1e9)
-    ranks = tuple(
-        msgspec.structs.replace(
-            r,
-            processes=r.processes[_outdated([p.at_ns for p in r.processes], since_ns) :],
-            stacks=r.stacks[_outdated([s.at_ns for s in r.stacks], since_ns) :],
-        )
-        for r in capture.ranks
-    )
-    return msgspec.structs.replace(capture, ranks=ranks)
 
 
 async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Collection[int]) -> Capture:

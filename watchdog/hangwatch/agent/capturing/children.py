@@ -1,4 +1,7 @@
-"""The stacks of the children a rank may be waiting for: DataLoader workers, pools, whatever it forked."""
+"""The stacks of the children a rank may be waiting for: DataLoader workers, pools, whatever it forked.
+
+May import the model, ``analysis.ranks`` and ``sources.stacks``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """When the recorder of a rank without the probe is asked for through torch's pipe, and when what it said last still holds.
 
 A dump costs the rank its GIL for a moment, a file on its disk and some lines in its log. So it is asked for only of a rank that
-has stood still for a while, whose interpreter is free, and that has made such a pipe; and once, until it has moved.
+has not moved for a while, whose interpreter is free, and that has made such a pipe; and once, until it has moved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hangwatch.sources.flight.pipe import fetch_by_pipe, pipe_path
 
 #: A rank that has not run for so long is no longer in an ordinary step.
 STILL_S = 2.0
-#: A record of a rank that has stood still since is as good as new; but operations may end without its main thread.
+#: A record of a rank that has not moved since is as good as new; but operations may end without its main thread.
 RECORD_MAX_AGE_S = 60.0
 
 
@@ -40,7 +40,7 @@ async def fetch_by_pipes(
     known: MutableMapping[int, PipedRecord],
     world_size: int | None,
 ) -> dict[int, FlightRecord | Gap]:
-    """Records (or why there is none) of the ranks of NCCL jobs that stand still, by pid; ``known`` keeps them."""
+    """Records (or why there is none) of the ranks of NCCL jobs that do not move, by pid; ``known`` keeps them."""
     found: dict[int, FlightRecord | Gap] = {}
     asked: list[RankProcess] = []
     now_ns = time.time_ns()

@@ -1,4 +1,7 @@
-"""Adds to a capture what its node says of the hardware, once something is found to be wrong."""
+"""Adds to a capture what its node says of the hardware, once something is found to be wrong.
+
+May import the model and ``sources.hardware``.
+"""
 
 from __future__ import annotations
 

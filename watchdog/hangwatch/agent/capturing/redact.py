@@ -1,4 +1,4 @@
-"""The last net before anything of a job is kept or told: values of its secret variables, wherever they turn up.
+"""The last check before anything of a job is kept or reported: values of its secret variables, wherever they turn up.
 
 May import the model, the sources and msgspec. What is secret by its shape or its name is gone already where it was read
 (``sources.redaction``); a password that looks like any word is known only by the environment of the rank that has it.
@@ -118,8 +118,8 @@ def _in_frame(frame: Frame, hide: _Hide) -> Frame:
         return frame
     source = hide(frame.source) if frame.source is not None else None
     blocks = tuple(msgspec.structs.replace(one, text=hide(one.text)) for one in frame.blocks)
-    held = {name: hide(said) for name, said in frame.locals.items()} if frame.locals is not None else None
-    values = {name: hide(said) for name, said in frame.values.items()} if frame.values is not None else None
+    held = {name: hide(text) for name, text in frame.locals.items()} if frame.locals is not None else None
+    values = {name: hide(text) for name, text in frame.values.items()} if frame.values is not None else None
     if (source, blocks, held, values) == (frame.source, frame.blocks, frame.locals, frame.values):
         return frame
     return msgspec.structs.replace(frame, source=source, blocks=blocks, locals=held, values=values)

@@ -1,4 +1,7 @@
-"""Between beats, digests and pulses: what a node says of its ranks, and what a reader makes of it. Pure."""
+"""Between beats, digests and pulses: what a node says of its ranks, and what a reader makes of it. Pure.
+
+May import the model, the analysis and ``job.suspicion``.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from hangwatch.model.stacks import Frame
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What the last close look at a rank has shown, in a few bytes."""
+class LastCapture:
+    """What the last capture of a rank has shown, in a few bytes."""
 
     motion: str
     stack: bytes
     in_op: str
 
 
-NOT_LOOKED = Looked("", b"", "")
+NO_CAPTURE = LastCapture("", b"", "")
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,12 @@ def fingerprint(frames: tuple[Frame, ...]) -> bytes:
     return blake2b(place.encode("utf-8", "backslashreplace"), digest_size=8).digest()
 
 
-def note_look(capture: Capture) -> dict[int, Looked]:
-    """What is to be remembered of a look, by rank."""
+def summarize(capture: Capture) -> dict[int, LastCapture]:
+    """What is to be remembered of a capture, by rank."""
     return {
-        rank: Looked(view.motion.state, fingerprint(view.frames), view.frontier.op if view.frontier is not None else "")
+        rank: LastCapture(
+            view.motion.state, fingerprint(view.frames), view.frontier.op if view.frontier is not None else ""
+        )
         for rank, view in view_ranks(capture).items()
     }
 
@@ -61,7 +66,7 @@ def make_digest(
     lost: Container[int],
     supervised: Container[int] = (),
     beats: Mapping[int, Beat],
-    looked: Mapping[int, Looked],
+    captured: Mapping[int, LastCapture],
     now_ns: int,
     replaced_age_s: float | None = None,
     leaving: bool = False,
@@ -83,7 +88,7 @@ def make_digest(
                 labels.append(DigestGroup(key, group.label))
             unmoved_s = round(group.unmoved_s + age_s, 2)
             progress.append(DigestProgress(groups[key], group.enqueued, group.completed, unmoved_s))
-        known = looked.get(rank, NOT_LOOKED)
+        known = captured.get(rank, NO_CAPTURE)
         alone = beat is not None and beat.alone
         entries.append(
             DigestRank(

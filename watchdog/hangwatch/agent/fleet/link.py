@@ -1,6 +1,6 @@
 """The link of one node to the exchange, for one job: a task of its own that publishes, keeps the lease and reads, each second.
 
-It goes on while a tick looks closely for seconds; ticks only read what it has found. Whatever happens to the exchange, nothing is
+It goes on while a tick captures for seconds; ticks only read what it has found. Whatever happens to the exchange, nothing is
 raised and nobody waits: the link is down, and comes back by itself.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from hangwatch.agent.capturing.source_health import Ledger
+from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.peers import Members
-from hangwatch.agent.fleet.wire import Notice, Question, WireError, decode
+from hangwatch.agent.fleet.wire import LeaseNotice, Question, WireError, decode
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Gap
@@ -38,7 +38,7 @@ _ROUND_LIMIT_S = 8.0
 #: Nodes are asked whether they answer when they are met, so many in a round, and again when they have been silent for so long.
 _ASKED_A_ROUND = 8
 _ASK_SILENT_S = 4.0
-_HINT = "this node tells of its own ranks alone until it is back"
+_HINT = "this node reports its own ranks alone until it is back"
 
 
 @dataclass
@@ -54,10 +54,10 @@ class Link:
     holder: str
     write: Callable[[], bytes]
     wake: Callable[[], None]
-    ledger: Ledger
+    health: SourceHealth
     clock: Callable[[], float] = time.monotonic
     members: Members = field(init=False)
-    notice: Notice | None = None
+    notice: LeaseNotice | None = None
     _worked_s: float = field(init=False)
     _down_since_s: float | None = None
     _down_since: str = ""
@@ -129,12 +129,12 @@ class Link:
     async def _keep_up(self) -> None:
         while True:
             started_s = self.clock()
-            with self.ledger.look("exchange") as look:
-                look.tried = 1
+            with self.health.reading("exchange") as reading:
+                reading.tried = 1
                 try:
                     await wait_within(self._round(), _ROUND_LIMIT_S)
                 except (ExchangeError, asyncio.TimeoutError) as error:
-                    look.failed = 1
+                    reading.failed = 1
                     self._note_failure(str(error) or "no answer in time")
                 else:
                     self._note_success()
@@ -161,7 +161,7 @@ class Link:
         if data is None:
             return
         try:
-            notice = decode(data, Notice)
+            notice = decode(data, LeaseNotice)
         except WireError as error:
             log.debug("the notice of the lease holder %s", error)
             return

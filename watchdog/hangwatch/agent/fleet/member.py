@@ -1,55 +1,47 @@
-"""One job among several nodes: who diagnoses, what the others are asked, and one incident for all of them.
+"""This node's part in one job among several nodes: who diagnoses, what the others are asked, and one incident for all of them.
 
-The holder of the lease suspects over all digests, asks all nodes for a capture at once, diagnoses the whole and tells. The others
-answer, keep a bundle of their own ranks under the same id, and take over where it falls silent. A node that does not reach
-the exchange goes on by itself, and says so.
+The holder of the lease suspects over all digests, asks all nodes for a capture at once, diagnoses the whole and reports. The
+others answer, keep a bundle of their own ranks under the same id, and take over where it falls silent. A node that does not
+reach the exchange goes on by itself, and says so. May import the exchange, the capturing and the incidents rooms,
+``job.other_nodes`` (which it implements) and its own room; never the watch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from hangwatch.agent.fleet.digests import Looked, Writer, make_digest, note_look
+from hangwatch.agent.capturing.capture import Beats
+from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.scope import CaptureScope
+from hangwatch.agent.capturing.source_health import SourceHealth
+from hangwatch.agent.fleet.digests import Writer, make_digest
 from hangwatch.agent.fleet.link import EXPIRY_S, Link
-from hangwatch.agent.fleet.merge import merge, shift, shorten
-from hangwatch.agent.fleet.peers import Member
+from hangwatch.agent.fleet.merge import shorten
 from hangwatch.agent.fleet.questions import Inquiry
+from hangwatch.agent.fleet.scope import FleetScope
 from hangwatch.agent.fleet.shared_incident import NOTICE_S, SharedIncident
-from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, Notice, Question, encode
-from hangwatch.agent.job.suspicion import Pulse
+from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, encode
+from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
+from hangwatch.agent.job.other_nodes import Elsewhere
 from hangwatch.exchange.opening import own_address
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
-from hangwatch.model.capture import Capture, Gap
-from hangwatch.model.digest import DigestRank, encode_digest
+from hangwatch.model.capture import Gap
+from hangwatch.model.digest import encode_digest
 from hangwatch.model.packing import pack
 from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.proc.samples import is_supervised
-
-if TYPE_CHECKING:
-    from hangwatch.agent.job.watch import JobWatch
-
-log = logging.getLogger("hangwatch")
 
 #: Captures are of the moment.
 _CAPTURE_S = 60.0
 #: So long a node whose ranks are all gone stays with the others, who may be waiting for them.
 LINGER_S = 60.0
-#: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
-OPERATIONS_IN_ALL = 200_000
-FEWEST_OPERATIONS = 24
-
-_Elsewhere = dict[int, tuple[Member, DigestRank]]
 
 
 def name_node() -> str:
@@ -65,44 +57,48 @@ def name_node() -> str:
 def name_channel(job_id: str, master: str, world_size: int | None) -> str:
     """The channel of one incarnation of a job: ranks that do not meet at one place, or are not as many, are not of one."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in job_id)[:40]
-    told = f"{job_id}\n{master}\n{world_size}".encode("utf-8", "backslashreplace")
-    return f"{safe}-{blake2b(told, digest_size=8).hexdigest()}"
+    identity = f"{job_id}\n{master}\n{world_size}".encode("utf-8", "backslashreplace")
+    return f"{safe}-{blake2b(identity, digest_size=8).hexdigest()}"
 
 
 @dataclass
 class JobFleet:
-    """This node's part in the fleet that runs ``watch``'s job. ``owned``: the exchange is for this job alone."""
+    """This node among the nodes of a job: ``local`` captures its ``ranks``, ``incidents`` is the job's.
 
-    watch: JobWatch
+    ``name`` is the node's in the exchange, ``wake`` lets the next tick come at once. ``owned``: the exchange is for this job
+    alone.
+    """
+
+    ranks: LocalRanks
+    local: CaptureScope
+    incidents: IncidentLifecycle
     exchange: Exchange
     channel: str
     name: str
     wake: Callable[[], None]
+    reader: Beats | None = None
+    health: SourceHealth = field(default_factory=SourceHealth)
     owned: bool = False
     link: Link = field(init=False)
     inquiry: Inquiry = field(init=False)
-    incident: SharedIncident = field(init=False)
+    scope: FleetScope = field(init=False)
+    sharing: SharedIncident = field(init=False)
     writer: Writer = field(init=False)
-    _looked: dict[int, Looked] = field(default_factory=dict)
     _counts: itertools.count[int] = field(default_factory=itertools.count)
     _answered: str = ""
-    _last: Capture | None = None
-    _elsewhere: _Elsewhere = field(default_factory=dict)
     _gone_since_s: float | None = None
     _left: bool = False
 
     def __post_init__(self) -> None:
-        """Take up the link."""
+        """Take up the link; within a running loop."""
         agent = uuid.uuid4().hex[:16]
+        holder = f"{self.name}/{agent}"
         self.writer = Writer(node_name(), agent, own_address(self.exchange.endpoint))
-        self.link = Link(
-            self.exchange, self.channel, self.name, f"{self.name}/{agent}", self._write, self.wake, self.watch.ledger
-        )
+        self.link = Link(self.exchange, self.channel, self.name, holder, self._write_digest, self.wake, self.health)
         self.inquiry = Inquiry(self.link, self._post)
-        self.incident = SharedIncident(self.watch, self.link, self.writer.node, self._post)
+        self.scope = FleetScope(self.local, self.ranks, self.link, self.inquiry)
+        self.sharing = SharedIncident(self.incidents, self.scope, self.link, self.writer.node, self._post)
         self.link.start()
-
-    # What the tick asks.
 
     @property
     def leads(self) -> bool:
@@ -115,84 +111,36 @@ class JobFleet:
         return self.link.follows
 
     @property
+    def answers_may_come(self) -> bool:
+        """Also of a node that has not answered yet."""
+        return True
+
+    @property
     def gaps(self) -> tuple[Gap, ...]:
         """What cannot be seen of the others."""
         return self.link.gaps
 
-    @property
     def lingers(self) -> bool:
-        """Whether the others may still ask for ranks that are gone."""
+        """Whether the others may still ask for ranks that are gone, since this was asked first."""
         if self._gone_since_s is None:
             self._gone_since_s = self.link.clock()
         return not self._left and self.link.clock() - self._gone_since_s < LINGER_S
 
-    def look_around(self) -> tuple[list[Pulse], bool, bool]:
-        """The pulses of the ranks elsewhere; whether one of them has no probe; whether one is gone, with its node or without."""
+    async def lead(self) -> Elsewhere:
+        """Take over the incident that the holder before has left, and observe the ranks of the others by their digests."""
+        await self.sharing.lead()
         now_s = self.link.clock()
-        ages = self._ages()
-        self._elsewhere = self.link.members.ranks(now_s, ages)
-        pulses = self.link.members.pulses(self._elsewhere, now_s)
-        entries = self._elsewhere.values()
-        unprobed = any(r.state == "unprobed" and not m.is_silent(now_s) for m, r in entries)
-        lost = any(r.state == "lost" or m.is_lost(now_s) for m, r in entries)
-        return pulses, unprobed, lost
-
-    async def lead(self) -> None:
-        """Take up the incident that the one before has left, and keep it known."""
-        await self.incident.lead()
+        ranks = self.scope.elsewhere = self.link.members.ranks(now_s, self.ranks.ages_s())
+        return Elsewhere(
+            pulses=self.link.members.pulses(ranks, now_s),
+            unprobed=any(r.state == "unprobed" and not m.is_silent(now_s) for m, r in ranks.values()),
+            lost=any(r.state == "lost" or m.is_lost(now_s) for m, r in ranks.values()),
+        )
 
     async def follow(self) -> None:
-        """Answer what is asked, and keep what is told."""
+        """Answer what is asked, and keep what is reported."""
         await self._answer()
-        await self.incident.follow(self._last)
-
-    async def gather(self, own: Coroutine[None, None, Capture]) -> Capture:
-        """A capture of all nodes at once; ``own`` makes this node's."""
-        elsewhere = self._elsewhere
-        each = max(FEWEST_OPERATIONS, OPERATIONS_IN_ALL // max(1, len(elsewhere)))
-        question = await self.inquiry.ask("look", operations=each if each < 2000 else None)
-        capture = await own
-        self._note(capture)
-        answers = await self.inquiry.collect(question)
-        await self.inquiry.confirm(set(answers))
-        now_s = self.link.clock()
-        elsewhere = self.link.members.ranks(now_s, self._ages())
-        return merge(capture, answers, elsewhere, now_s)
-
-    async def add_sites(
-        self, capture: Capture, own: Callable[[Capture], Coroutine[None, None, Capture]], ranks: list[int] | None
-    ) -> Capture:
-        """The capture with call sites of ``ranks`` (None: all), this node's by ``own``."""
-        question = await self.inquiry.ask("sites", ranks=tuple(ranks) if ranks is not None else None)
-        capture = await own(capture)
-        asked = {self._elsewhere[r][0].name for r in ranks if r in self._elsewhere} if ranks is not None else None
-        answers = await self._gathered(question, asked)
-        flights = {r.rank: (r.identity.pid, r.flight) for a in answers for r in a.ranks if r.flight is not None}
-        found = []
-        for rank in capture.ranks:
-            pid, flight = flights.get(rank.rank, (None, None))
-            same = flight is not None and pid == rank.identity.pid
-            found.append(msgspec.structs.replace(rank, flight=flight) if same else rank)
-        return msgspec.structs.replace(capture, ranks=tuple(found))
-
-    async def add_hardware(
-        self, capture: Capture, own: Callable[[Capture], Coroutine[None, None, Capture]], only: tuple[str, ...] | None
-    ) -> Capture:
-        """The capture with what all nodes say of their hardware, this one's by ``own``."""
-        question = await self.inquiry.ask("hardware", only=only)
-        capture = await own(capture)
-        for answer in await self._gathered(question):
-            capture = msgspec.structs.replace(
-                capture,
-                nodes=(*capture.nodes, *answer.nodes),
-                gaps=tuple(dict.fromkeys((*capture.gaps, *answer.gaps))),
-            )
-        return capture
-
-    async def _gathered(self, question: Question, among: set[str] | None = None) -> list[Capture]:
-        """The answers, their times on this node's clock."""
-        answers, members = await self.inquiry.collect(question, among), self.link.members.members
-        return [shift(a, members[name].offset_ns if name in members else 0) for name, a in answers.items()]
+        await self.sharing.follow()
 
     async def pause(self) -> None:
         """The agent ends and the job goes on: another may lead at once, and an agent that is started here again is met anew."""
@@ -203,22 +151,26 @@ class JobFleet:
         if self.owned:
             await self.exchange.close()
 
-    async def leave(self) -> bool:
-        """The end, here: whether it is for this node to end the job's incident, as nobody else is left to."""
+    async def leave(self) -> None:
+        """The end, here. The job's incident is for this node to end if nobody else is left to; else it is another's."""
         self._left = True
-        told = self.watch.told
+        self.scope.leave()
         await self.link.stop()
         leading = self.link.leads
         try:
-            return await wait_within(self._say_goodbye(leading), 5.0)
+            last = await wait_within(self._say_goodbye(leading), 5.0)
         except (ExchangeError, asyncio.TimeoutError):
-            return told is not None and not told.heard
+            pass  # whose it was, it is
+        else:
+            settle = self.incidents.take_back if last else self.incidents.give_up
+            settle()
         finally:
             if self.owned:
                 await self.exchange.close()
 
     async def _say_goodbye(self, leading: bool) -> bool:
-        await self.exchange.publish(self.channel, self.name, self._write(), EXPIRY_S)
+        """Tell the others that this node leaves; whether there was none."""
+        await self.exchange.publish(self.channel, self.name, self._write_digest(), EXPIRY_S)
         members, now_s = self.link.members, self.link.clock()
         members.update(await self.exchange.read(self.channel), now_s, time.time_ns())
         others = [m for m in members.current(now_s) if not m.digest.leaving and not m.is_silent(now_s)]
@@ -228,44 +180,34 @@ class JobFleet:
             return False
         return await self.exchange.hold(self.channel, self.link.holder, EXPIRY_S)
 
-    # How it is done.
-
-    def _ages(self) -> dict[int, float]:
-        now, watch = time.time(), self.watch
-        return {r: now - i.start_time for r, i in watch.ranks.items() if r not in watch.lost_since_s}
-
-    def _write(self) -> bytes:
-        watch = self.watch
-        beats = watch.reader.read()[0] if watch.reader is not None else {}
-        replaced_s = watch.replaced_s
+    def _write_digest(self) -> bytes:
+        known, lost = self.ranks.known, self.ranks.lost_since_s
+        replaced_s = self.ranks.replaced_s
         return encode_digest(
             make_digest(
                 self.writer,
                 count=next(self._counts),
-                world_size=watch.job.world_size,
-                ranks=watch.ranks,
-                lost=set(watch.ranks) if self._left else watch.lost_since_s,
-                supervised={r for r in watch.lost_since_s if is_supervised(watch.ranks[r])},
-                beats=beats,
-                looked=self._looked,
+                world_size=self.ranks.job.world_size,
+                ranks=known,
+                lost=set(known) if self._left else lost,
+                supervised={rank for rank in lost if is_supervised(known[rank])},
+                beats=self.reader.read()[0] if self.reader is not None else {},
+                captured=self.scope.last_captures,
                 now_ns=time.time_ns(),
                 replaced_age_s=self.link.clock() - replaced_s if replaced_s is not None else None,
                 leaving=self._left,
             )
         )
 
-    def _note(self, capture: Capture) -> None:
-        self._last = capture
-        self._looked = note_look(capture)
-
     async def _post(self) -> None:
-        record = self.incident.record
-        notice = Notice(
+        """Put up the notice of the lease holder."""
+        shared = self.sharing.shared
+        notice = LeaseNotice(
             WIRE_VERSION,
             self.link.holder,
             self.inquiry.question,
-            record.incident.id if record is not None else None,
-            record.revision if record is not None else 0,
+            shared.incident.id if shared is not None else None,
+            shared.revision if shared is not None else 0,
         )
         await self.link.try_to(lambda exchange: exchange.post(self.channel, encode(notice), NOTICE_S))
 
@@ -274,18 +216,14 @@ class JobFleet:
         if question is None or question.id == self._answered:
             return
         self._answered = question.id
-        watch = self.watch
-        if question.ranks is not None and not set(question.ranks) & set(watch.ranks):
+        if question.ranks is not None and not set(question.ranks) & set(self.ranks.known):
             return
-        if question.kind == "look":
-            capture = await watch.look_here()
-            self._note(capture)
+        if question.kind == "capture":
+            capture = await self.scope.capture_here()
+        elif question.kind == "call_sites":
+            capture = await self.local.call_sites(await self.scope.last_here(), question.ranks)
         else:
-            capture = self._last or await watch.look_here()
-            if question.kind == "sites":
-                capture = await watch.sites_here(capture, list(question.ranks) if question.ranks is not None else None)
-            else:
-                capture = await watch.hardware_here(capture, question.only)
+            capture = await self.local.hardware(await self.scope.last_here(), question.only)
         answer = Answer(WIRE_VERSION, question.id, pack(shorten(capture, question.operations)))
         key = f"{question.id}/{self.name}"
         await self.link.try_to(lambda exchange: exchange.put(self.channel, key, encode(answer), _CAPTURE_S))

@@ -1,4 +1,7 @@
-"""Many nodes' captures made one: times on one clock, the progress of one moment, what is known of the others. Pure."""
+"""Many nodes' captures made one: times on one clock, the progress of one moment, what is known of the others. Pure.
+
+May import the model, the analysis and ``fleet.peers``.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ def merge(
     unknown = set(range(own.job.world_size or 0)) - set(ranks) - set(elsewhere)
     if unknown:
         hint = "run hangwatch with the same --exchange on every node of the job"
-        gaps.append(Gap("node", f"no agent tells of rank{'s' * (len(unknown) > 1)} {format_ranks(unknown)}", hint=hint))
+        gaps.append(Gap("node", f"no agent reports rank{'s' * (len(unknown) > 1)} {format_ranks(unknown)}", hint=hint))
     return Capture(
         job=_replace(own.job, nodes=tuple(dict.fromkeys(names))),
         at_ns=own.at_ns,

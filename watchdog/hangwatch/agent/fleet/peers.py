@@ -1,7 +1,8 @@
 """Who else watches the job: the other nodes by their digests, which of them are silent, which of an earlier incarnation.
 
 All of it is judged by when *this* agent has seen a digest change, on its own monotonic clock; what others' clocks say is
-used only to tell by how much they differ. No I/O.
+used only to tell by how much they differ. No I/O; may import the model,
+``job.suspicion`` and its own room.
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ class Member:
         self._offsets_ns.append(now_ns - digest.at_ns)
 
 
+#: The ranks of the other nodes, each with its node.
+RanksElsewhere = dict[int, tuple[Member, DigestRank]]
+
+
 @dataclass
 class Members:
     """All other nodes of one job. ``own`` is the name of this one."""
@@ -117,7 +122,7 @@ class Members:
 
         return [m for m in self.members.values() if not is_outdated(m)]
 
-    def ranks(self, now_s: float, own: Mapping[int, float]) -> dict[int, tuple[Member, DigestRank]]:
+    def ranks(self, now_s: float, own: Mapping[int, float]) -> RanksElsewhere:
         """The ranks of the other nodes. ``own``: the ages of this node's ranks in seconds.
 
         A rank that two nodes claim has moved: it is where it lives, where an agent speaks for it, and where it is youngest.
@@ -135,7 +140,7 @@ class Members:
         return {number: (member, rank) for number, (_, member, rank) in found.items()}
 
     def pulses(self, ranks: Mapping[int, tuple[Member, DigestRank]], now_s: float) -> list[Pulse]:
-        """How far the ranks of the other nodes are; of those that are gone or silent nothing new can be told."""
+        """How far the ranks of the other nodes are; of those that are gone or silent nothing new is known."""
         return [
             pulse_of(member.digest, rank)
             for member, rank in ranks.values()

@@ -1,4 +1,7 @@
-"""What the lease holder asks of all nodes at once, and how it gathers the answers."""
+"""What the lease holder asks of all nodes at once, and how it collects the answers.
+
+May import the model, the exchange and its own room; knows captures only to unpack them.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +44,10 @@ class Inquiry:
         only: tuple[str, ...] | None = None,
     ) -> Question:
         """Put a question to all nodes; ``collect`` has the answers."""
-        self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only)
+        question = self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only)
         self.link.hurry()
         await self.post()
-        return self.question
+        return question
 
     async def collect(self, question: Question, among: set[str] | None = None) -> dict[str, Capture]:
         """The answers of those who can be expected to give one, as far as they come in time."""
@@ -62,7 +65,7 @@ class Inquiry:
             }
             left = {f"{question.id}/{name}": name for name in expected - set(found) - spoilt}
             if not left or now_s >= end_s:
-                self.link.rest()  # reading all digests often is dear in a large fleet, and a diagnosis follows
+                self.link.rest()  # reading all digests often costs much in a large fleet, and a diagnosis follows
                 return found
             try:
                 got = await wait_within(self.link.exchange.get(self.link.channel, left), ANSWER_S)

@@ -1,4 +1,7 @@
-"""The job's incident among its nodes: put up by the one that leads, kept by the others, taken up by whoever leads next."""
+"""The job's incident among its nodes: put up by the one that leads, kept by the others, taken over by whoever leads next.
+
+May import ``incidents.lifecycle``, which writes the record, the exchange, and its own room.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,18 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.questions import ANSWER_S
-from hangwatch.agent.fleet.wire import WIRE_VERSION, Record, WireError, decode, encode
-from hangwatch.agent.incidents.adopt import adopt
+from hangwatch.agent.fleet.scope import FleetScope
+from hangwatch.agent.fleet.wire import WIRE_VERSION, SharedRecord, WireError, decode, encode
+from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
+from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture
-
-if TYPE_CHECKING:
-    from hangwatch.agent.incidents.record import Told
-    from hangwatch.agent.job.watch import JobWatch
 
 log = logging.getLogger("hangwatch")
 
@@ -37,88 +37,102 @@ FORGOTTEN_S = 90.0
 
 @dataclass
 class SharedIncident:
-    """``watch``'s incident as the nodes share it. ``node`` is this one's name; ``post`` puts up the notice, which names it."""
+    """The incident of ``incidents`` as the nodes share it; ``shared`` is what was put up last, here or elsewhere.
 
-    watch: JobWatch
+    ``node`` is this one's name; ``post`` puts up the notice, which names the incident.
+    """
+
+    incidents: IncidentLifecycle
+    scope: FleetScope
     link: Link
     node: str
     post: Callable[[], Awaitable[None]]
-    record: Record | None = None
+    shared: SharedRecord | None = None
     _revision: int = 0
-    _spread_s: float = 0.0
+    _put_up_s: float = 0.0
     _known_s: float | None = None
 
     async def lead(self) -> None:
-        """Take up the incident that the one before has left, and keep it known."""
+        """Take over the incident that the holder before has left, and keep it known."""
         await self._read()
-        watch, record, now_s = self.watch, self.record, self.link.clock()
+        shared, now_s = self.shared, self.link.clock()
         self._known_s = now_s
-        if record is not None and record.incident.ended_at is None:
-            if watch.told is not None and watch.told.incident.id == record.incident.id:
-                if not watch.told.active:  # it has ended while the others could not be told
-                    await self.spread(watch.told, announced=True)
-            elif watch.standing is None:  # whoever has told of it is gone, and this agent was not there then
-                await adopt(watch, record.incident, await watch.look_here(), record.node)
-        told = watch.told
-        if told is not None and told.active and told.heard:
-            told.heard = False
-            if record is None or record.incident.id != told.incident.id or not record.announced:
-                await watch.announce(told.incident, told.path)
-            await self.spread(told, announced=True)
-        elif told is not None and now_s - self._spread_s >= _AGAIN_S and told.active:
-            await self.spread(told, announced=True)
+        if shared is not None and shared.incident.ended_at is None:
+            record = self.incidents.record
+            if record is not None and record.id == shared.incident.id:
+                if not record.active:  # it has ended while the others could not be reached
+                    await self._put_up(record, announced=True)
+            elif self.incidents.open_record is None:  # its owner is gone, and this agent was not there then
+                await self._adopt(shared, await self.scope.capture_here())
+        record = self.incidents.open_record
+        if record is not None and record.owned_by_peer:
+            known = shared is not None and shared.incident.id == record.id and shared.announced
+            await self.incidents.take_over(announced=known)
+        elif record is not None and now_s - self._put_up_s >= _AGAIN_S:
+            await self._put_up(record, announced=True)
 
-    async def follow(self, last: Capture | None) -> None:
-        """Keep what another one tells, with this node's ``last`` capture."""
+    async def follow(self) -> None:
+        """Keep what another one reports, with this node's last capture."""
         await self._read()
-        record, watch, told = self.record, self.watch, self.watch.told
-        incident = record.incident if record is not None and record.incident.ended_at is None else None
-        mine = told is not None and record is not None and told.incident.id == record.incident.id
-        if mine or watch.standing is None or self._known_s is None:
+        shared, record = self.shared, self.incidents.record
+        incident = shared.incident if shared is not None and shared.incident.ended_at is None else None
+        mine = record is not None and shared is not None and record.id == shared.incident.id
+        if mine or self.incidents.open_record is None or self._known_s is None:
             self._known_s = self.link.clock()
         # Another one has taken its place, or whoever leads knows of none: an agent that comes back may have missed the end.
         gone = incident is not None or self.link.clock() - self._known_s >= FORGOTTEN_S
-        if told is not None and told.active and (incident is None if mine else gone):
-            tell = watch.hear if told.heard or mine else watch.announce
-            await told.close(watch.state_dir, tell, time.time_ns())
-        if record is None or incident is None:
+        if mine:
+            self.incidents.give_up()  # also where it was ours, and another has taken over
+        if record is not None and record.active and (incident is None if mine else gone):
+            await self.incidents.close(time.time_ns())
+        if shared is None or incident is None:
             return
-        if told is not None and mine:
-            told.heard = True  # also where it was ours, and another has taken over
-            if told.incident.verdict == incident.verdict:
-                return
-        await adopt(watch, incident, last or await watch.look_here(), record.node)
+        if mine and record is not None and record.incident.verdict == incident.verdict:
+            return
+        await self._adopt(shared, await self.scope.last_here())
 
-    async def spread(self, told: Told, *, announced: bool, complete: bool = False) -> None:
-        """Let the others know of the incident, as it is now."""
-        self._revision = max(self._revision, self.record.revision if self.record is not None else 0) + 1
-        self._spread_s = self.link.clock()
-        incident = msgspec.structs.replace(told.incident, ranks=())
-        record = self.record = Record(
-            WIRE_VERSION, self._revision, incident, announced, self.node, complete or self._is_complete(told)
-        )
-        await self.link.try_to(lambda exchange: exchange.put(self.link.channel, "incident", encode(record), NOTICE_S))
-        await self.post()
+    async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
+        """Let the others know of the incident as it is now, where this node leads."""
+        if self.link.leads:
+            await self._put_up(record, announced=announced, complete=complete)
 
-    async def await_completion(self, told: Told) -> None:
-        """Return when the bundle of an incident that another node has told of is complete, or it takes too long."""
+    async def await_completion(self, record: IncidentRecord) -> None:
+        """Return when the bundle of an incident that another node owns is complete, or it takes too long."""
         end_s = self.link.clock() + COMPLETION_S
-        while self.link.follows and not self._is_complete(told) and self.link.clock() < end_s:
+        while self.link.follows and not self._is_complete(record) and self.link.clock() < end_s:
             await asyncio.sleep(_POLL_S)
 
-    def _is_complete(self, told: Told) -> bool:
-        record = self.record
-        return record is not None and record.complete and record.incident.id == told.incident.id
+    async def _put_up(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
+        self._revision = max(self._revision, self.shared.revision if self.shared is not None else 0) + 1
+        self._put_up_s = self.link.clock()
+        shared = self.shared = SharedRecord(
+            WIRE_VERSION,
+            self._revision,
+            msgspec.structs.replace(record.incident, ranks=()),
+            announced,
+            self.node,
+            record.onset_ns,
+            complete or self._is_complete(record),
+        )
+        await self.link.try_to(lambda exchange: exchange.put(self.link.channel, "incident", encode(shared), NOTICE_S))
+        await self.post()
+
+    async def _adopt(self, shared: SharedRecord, capture: Capture) -> None:
+        await self.incidents.adopt(shared.incident, capture, shared.node, shared.onset_ns)
+
+    def _is_complete(self, record: IncidentRecord) -> bool:
+        shared = self.shared
+        return shared is not None and shared.complete and shared.incident.id == record.id
 
     async def _read(self) -> None:
-        """The incident as the holder has told of it last, where that is news."""
-        notice, record = self.link.notice, self.record
+        """The incident as the holder has reported it last, where that is news."""
+        notice, shared = self.link.notice, self.shared
         if notice is None or notice.incident is None or notice.holder == self.link.holder:
             return
-        if record is not None and (record.incident.id, record.revision) == (notice.incident, notice.revision):
+        if shared is not None and (shared.incident.id, shared.revision) == (notice.incident, notice.revision):
             return
         try:
             found = await wait_within(self.link.exchange.get(self.link.channel, ["incident"]), ANSWER_S)
-            self.record = decode(found["incident"], Record) if found else None
+            self.shared = decode(found["incident"], SharedRecord) if found else None
         except (ExchangeError, asyncio.TimeoutError, WireError) as error:
             log.debug("the incident cannot be read: %s", error)

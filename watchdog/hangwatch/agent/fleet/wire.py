@@ -1,4 +1,4 @@
-"""What the lease holder asks and tells, and what the others answer: MessagePack, the large ones compressed. Pure."""
+"""What the lease holder asks and reports, and what the others answer: compressed MessagePack. Pure; may import the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIMIT_BYTES = 256 << 20
 _T = TypeVar("_T")
 
 
-QuestionKind = Literal["look", "sites", "hardware"]
+QuestionKind = Literal["capture", "call_sites", "hardware"]
 
 
 class WireError(ValueError):
@@ -24,7 +24,7 @@ class WireError(ValueError):
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):
-    """What all nodes are asked for at once: a close look, the call sites of ``ranks`` (None: all), or the hardware.
+    """What all nodes are asked for at once: a capture, the call sites of ``ranks`` (None: all), or the hardware.
 
     ``operations``: of each rank so many of its last operations, None: all. ``only``: these hardware sources, None: all.
     """
@@ -36,7 +36,7 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     only: tuple[str, ...] | None = None
 
 
-class Notice(msgspec.Struct, frozen=True, array_like=True):
+class LeaseNotice(msgspec.Struct, frozen=True, array_like=True):
     """What the holder has put up: its last question, and which incident there is (``revision`` grows when it changes)."""
 
     version: int
@@ -54,10 +54,11 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     packed: Packed
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
-    """The job's incident, without its ranks. ``announced``: whoever is to be told has been. ``node`` has the whole bundle.
+class SharedRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The job's incident, without its ranks. ``announced``: the receivers have been notified. ``node`` has the whole bundle.
 
     ``complete``: nothing more is needed of the ranks for it, so that a job may be ended.
+    ``onset_ns``: when it began, on the clock of ``node``.
     """
 
     version: int
@@ -65,10 +66,11 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     incident: Incident
     announced: bool
     node: str
+    onset_ns: int
     complete: bool = False
 
 
-def encode(message: Notice | Answer | Record) -> bytes:
+def encode(message: LeaseNotice | Answer | SharedRecord) -> bytes:
     """A message as it is sent."""
     return zlib.compress(msgspec.msgpack.encode(message), 1)
 

@@ -1,4 +1,7 @@
-"""Runs the user's command beside the agent: its terminal, its signals and its exit status stay its own."""
+"""Runs the user's command beside the agent: its terminal, its signals and its exit status stay its own.
+
+May import ``config.errors``, the model and the sources.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def pass_signals(process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLo
 
     def forward(number: signal.Signals) -> None:
         if number in _FROM_TERMINAL and _in_foreground():
-            return  # the terminal has told the whole foreground process group already
+            return  # the terminal has signalled the whole foreground process group already
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
 

@@ -58,7 +58,7 @@ class Voice:
         self.configure(settings)
 
     def configure(self, settings: LogSettings) -> None:
-        """Log as told; ``HANGWATCH_LOG=debug`` shows everything, whatever the settings say."""
+        """Log as set; ``HANGWATCH_LOG=debug`` shows everything, whatever the settings are."""
         self.json = settings.format == "json"
         logger = logging.getLogger("hangwatch")
         logger.handlers = [_JsonHandler(self.console) if self.json else _ConsoleHandler(self.console)]

@@ -1,6 +1,6 @@
 """The memory of an agent that runs for months. May import the standard library only.
 
-Every look has threads that come and go (sources that may hang, pages, bundles), and what they hold for a moment is large: a
+Every capture has threads that come and go (sources that may hang, pages, bundles), and what they hold for a moment is large: a
 syntax tree, a recorder's dump, a report. glibc gives each new thread one of up to eight heaps a core, none of which shrinks while
 anything in it lives; measured on two cores: 133 of 232 MB after a quarter of an hour with jobs coming and going. So there are
 two heaps, and large pieces are mapped one by one and given back at once. Other C libraries do so by themselves.

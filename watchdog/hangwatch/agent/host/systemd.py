@@ -1,4 +1,4 @@
-"""What systemd is told of us: ready, reloading, stopping, and that we live. Standard library only.
+"""What systemd is notified of: ready, reloading, stopping, and a ping after each tick. Standard library only.
 
 The protocol is sd_notify(3): one datagram to the unix socket in ``$NOTIFY_SOCKET`` (a leading ``@`` is an abstract one),
 lines ``NAME=VALUE``. Without that variable nobody asked, and nothing is sent. A manager that does not listen never holds
@@ -33,11 +33,11 @@ class ServiceManager:
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """We were told to stop, and do."""
+        """The agent was asked to stop, and does."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """A tick has come to its end."""
+        """A tick has completed."""
         if self.watchdog_s is not None:
             self._send("WATCHDOG=1")
 

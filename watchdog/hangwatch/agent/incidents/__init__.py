@@ -1,1 +1,1 @@
-"""The life of an incident: recorded, published, adopted, reopened, acted on, and in time removed."""
+"""What becomes of a verdict: the record of an incident, its bundle, who is notified, what is done, what is kept."""

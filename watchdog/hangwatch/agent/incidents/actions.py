@@ -60,7 +60,7 @@ def decide(policy: Policy, verdict: Verdict, taken_s: Collection[float], now_s: 
 
 
 def hook_environment(incident: Incident, path: Path | None) -> dict[str, str]:
-    """What the user's command is told: ``HANGWATCH_INCIDENT`` is the bundle's directory, the rest the verdict's fields."""
+    """What the user's command gets: ``HANGWATCH_INCIDENT`` is the bundle's directory, the rest the verdict's fields."""
     verdict = incident.verdict
     return {
         "HANGWATCH_INCIDENT": str(path) if path is not None else "",
@@ -87,8 +87,8 @@ async def run_hook(command: str, incident: Incident, path: Path | None) -> int:
 class Actor:
     """Takes the actions that the settings ask for.
 
-    ``prepare`` completes the bundle of an incident, ``stop`` ends its job and says how that went, ``say`` tells whoever
-    reads our output. ``settings`` may be replaced at any time.
+    ``prepare`` completes the bundle of an incident, ``stop`` ends its job and says how that went, ``say`` prints a
+    line of the agent's own. ``settings`` may be replaced at any time.
     """
 
     settings: Settings

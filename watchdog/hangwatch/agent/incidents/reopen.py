@@ -1,6 +1,6 @@
 """Incidents that an agent before this one has left open: found again for their job, or ended with it.
 
-May import the sources, the causes and the outputs. An incident is taken up for a job if the ranks it was told of are the
+May import the sources, the diagnosis and the outputs. An incident is resumed for a job if the ranks in its bundle are the
 processes that run now (pid and start time); it is over when none of them lives. One of another node is left to that node.
 """
 
@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 
-from hangwatch.agent.incidents.record import Told
-from hangwatch.agent.job.suspicion import Pulse
+from hangwatch.agent.capturing.local_ranks import is_same_process
+from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankIdentity
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.archive import Archive
 from hangwatch.outputs.bundle.bundle import BundleError, read_bundle
 from hangwatch.sources.proc.files import is_same_start, node_name, read_stat
-
-
-def is_same_process(one: RankIdentity, other: RankIdentity) -> bool:
-    """Whether both are one process: pids are given away again. Two agents may read start times a second apart."""
-    return one.pid == other.pid and abs(one.start_time - other.start_time) < 2.0
 
 
 @dataclass(frozen=True)
@@ -52,25 +48,9 @@ class LeftOpen:
             stat is not None and stat.state != "Z" and is_same_start(stat, one.start_time) for one, stat in stats
         )
 
-    def as_told(self) -> Told:
-        """The incident as if this agent had told it."""
-        return Told(self.incident, diagnose(self.capture), self.path)
-
-
-@dataclass
-class Hold:
-    """Keeps an incident open that was taken up: an agent that has just begun has seen nothing stand still yet.
-
-    It lasts until ``until_s`` of the tick's clock, or until a rank has moved.
-    """
-
-    until_s: float
-    _marks: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
-
-    def lasts(self, pulses: Iterable[Pulse], now_s: float) -> bool:
-        """Whether the incident is still to be taken on trust."""
-        moved = any(self._marks.setdefault(pulse.rank, pulse.marks) != pulse.marks for pulse in pulses)
-        return not moved and now_s < self.until_s
+    def as_record(self) -> IncidentRecord:
+        """The incident as if this agent had reported it."""
+        return IncidentRecord(self.incident, diagnose(self.capture), self.path, _parse_ns(self.incident.onset_at))
 
 
 @dataclass
@@ -109,3 +89,9 @@ def find_left_open(state_dir: Path) -> Reopening:
         if incident is not None and here:
             found.append(LeftOpen(incident, capture, path, here))
     return Reopening(found)
+
+
+def _parse_ns(moment: str) -> int:
+    """RFC 3339 as nanoseconds since the epoch; the document of an agent before this one is all there is to tell it by."""
+    since = datetime.fromisoformat(moment.replace("Z", "+00:00")) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000

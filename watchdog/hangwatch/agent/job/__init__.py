@@ -1,1 +1,1 @@
-"""One job under watch: what is suspected, captured and diagnosed, tick by tick."""
+"""The watch over one job: what is suspected, when it is captured, and which step follows which."""

@@ -1,4 +1,7 @@
-"""Reads what jobs write, in a thread: a file on a file system that hangs must not hold up the tick, which would find it."""
+"""Reads what jobs write, in a thread: a file on a file system that hangs must not hold up the tick, which would find it.
+
+May import the model and ``sources.training``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to look closely at a job: a pure state machine over what the beats say, driven by the tick's clock."""
+"""When to capture a job: a pure state machine over what the beats say, driven by the tick's clock. No I/O."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hangwatch.analysis.patience import SUSPECT_FLOOR_S, Cadence
 from hangwatch.model.beats import Beat
 from hangwatch.model.digest import group_key
 
-#: Looks of one suspicion come at 1, 2, 4 .. times this, up to the longest: each costs the node some milliseconds.
+#: Captures of one suspicion come at 1, 2, 4 .. times this, up to the longest: each costs the node some milliseconds.
 FIRST_SPACING_S = 1.0
 LONGEST_SPACING_S = 30.0
 SHORTEST_LIMIT_S = 2.0
-#: Looks to spare for waits that are ordinary in this job (most hangs come in a job that had none for long), and how
-#: soon one is earned again: it bounds what looking into the ordinary costs a node.
-SPARE_LOOKS = 10.0
-SPARE_LOOK_S = 20.0
+#: Captures to spare for waits that are ordinary in this job (most hangs come in a job that had none for long), and how
+#: soon one is earned again: it bounds what capturing the ordinary costs a node.
+SPARE_CAPTURES = 10.0
+SPARE_CAPTURE_S = 20.0
 #: A job in which nothing is in flight and nothing moves may be in a wait that no recorder shows.
 QUIET_S = 1.0
 
@@ -42,33 +42,49 @@ def read_pulse(rank: int, beat: Beat, now_ns: int) -> Pulse:
 
 
 @dataclass
-class Suspicion:
-    """One episode of standing still, and its latest reason in words.
+class Hold:
+    """Keeps a resumed incident open: an agent that has just begun has not yet seen anything hang.
 
-    ``since_s``, ``next_look_s`` and ``looked_s`` (None: not yet) are on the tick's (monotonic) clock.
+    It lasts until ``until_s`` of the tick's clock, or until a rank has moved.
+    """
+
+    until_s: float
+    _marks: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
+
+    def lasts(self, pulses: Iterable[Pulse], now_s: float) -> bool:
+        """Whether the incident is still to be taken on trust."""
+        moved = any(self._marks.setdefault(pulse.rank, pulse.marks) != pulse.marks for pulse in pulses)
+        return not moved and now_s < self.until_s
+
+
+@dataclass
+class Suspicion:
+    """One episode in which the job may hang, and its latest reason in words.
+
+    ``since_s``, ``next_capture_s`` and ``captured_s`` (None: not yet) are on the tick's (monotonic) clock.
     """
 
     since_s: float
-    next_look_s: float
+    next_capture_s: float
     spacing_s: float = FIRST_SPACING_S
     reason: str = ""
-    looked_s: float | None = None
+    captured_s: float | None = None
 
     def change(self, reason: str, now_s: float) -> None:
-        """Take in why it is suspected now: for another reason it is looked at soon, however long the last one has been known."""
+        """Take in why it is suspected now: for another reason it is captured soon, however long the last one has been known."""
         if reason != self.reason:
             self.reason, self.spacing_s = reason, FIRST_SPACING_S
-            soonest_s = now_s if self.looked_s is None else max(now_s, self.looked_s + FIRST_SPACING_S)
-            self.next_look_s = min(self.next_look_s, soonest_s)
+            soonest_s = now_s if self.captured_s is None else max(now_s, self.captured_s + FIRST_SPACING_S)
+            self.next_capture_s = min(self.next_capture_s, soonest_s)
 
-    def looked(self, now_s: float, patience_s: float) -> None:
-        """Plan the next look: further apart each time, but one at the moment the patience ends."""
-        self.looked_s = now_s
+    def captured(self, now_s: float, patience_s: float) -> None:
+        """Plan the next capture: further apart each time, but one at the moment the patience ends."""
+        self.captured_s = now_s
         wait_s = self.spacing_s
         left_s = self.since_s + patience_s - now_s
         if 0.0 < left_s < 1.5 * wait_s:
             wait_s = left_s + 0.1
-        self.next_look_s = now_s + wait_s
+        self.next_capture_s = now_s + wait_s
         limit_s = min(max(patience_s / 4, SHORTEST_LIMIT_S), LONGEST_SPACING_S)
         self.spacing_s = min(self.spacing_s * 2, limit_s)
 
@@ -81,13 +97,13 @@ class Suspector:
     """
 
     cadence: Cadence = field(default_factory=Cadence)
-    silence: Cadence = field(default_factory=Cadence)
+    quiet: Cadence = field(default_factory=Cadence)
     current: Suspicion | None = None
     skew_s: float = 0.0
     _last: dict[int, Pulse] = field(default_factory=dict)
     _quiet_s: float = 0.0
     _limit_s: float | None = None
-    _spare: float = SPARE_LOOKS
+    _spare: float = SPARE_CAPTURES
     _spare_at_s: float | None = None
     _marks: dict[int, tuple[tuple[tuple[str, int, int], ...], float]] = field(default_factory=dict)
 
@@ -103,9 +119,9 @@ class Suspector:
         self._earn(now_s)
         for pulse in pulses:
             self._learn(pulse)
-        quiet_s = self._silence_s(pulses, now_s)
+        quiet_s = self._unmoved_s(pulses, now_s)
         if quiet_s < self._quiet_s:
-            self.silence.learn(self._quiet_s)
+            self.quiet.learn(self._quiet_s)
         self._quiet_s = quiet_s
         self._last = {p.rank: p for p in pulses}
         reason, still_s = self._reason(pulses, unprobed, lost)
@@ -118,18 +134,18 @@ class Suspector:
             self.current.change(reason, now_s)
         return self.current
 
-    def looked(self, now_s: float, patience_s: float) -> None:
-        """A look was taken: plan the next one of this suspicion."""
-        self._spare = max(self._spare - 1.0, -SPARE_LOOKS)
+    def captured(self, now_s: float, patience_s: float) -> None:
+        """A capture was taken: plan the next one of this suspicion."""
+        self._spare = max(self._spare - 1.0, -SPARE_CAPTURES)
         if self.current is not None:
-            self.current.looked(now_s, patience_s)
+            self.current.captured(now_s, patience_s)
 
     def _earn(self, now_s: float) -> None:
         if self._spare_at_s is not None:
-            self._spare = min(self._spare + (now_s - self._spare_at_s) / SPARE_LOOK_S, SPARE_LOOKS)
+            self._spare = min(self._spare + (now_s - self._spare_at_s) / SPARE_CAPTURE_S, SPARE_CAPTURES)
         self._spare_at_s = now_s
 
-    def _silence_s(self, pulses: list[Pulse], now_s: float) -> float:
+    def _unmoved_s(self, pulses: list[Pulse], now_s: float) -> float:
         """For how long no rank has moved in any group, as far as we have watched."""
         for pulse in pulses:
             if pulse.rank not in self._marks or self._marks[pulse.rank][0] != pulse.marks:
@@ -158,7 +174,7 @@ class Suspector:
                 threshold_s = SUSPECT_FLOOR_S
         if longest >= threshold_s:
             return "an operation is in flight and does not move", longest
-        if pulses and not waits and self._quiet_s >= max(QUIET_S, self.silence.suspicion_s()):
+        if pulses and not waits and self._quiet_s >= max(QUIET_S, self.quiet.suspicion_s()):
             return "no operation is in flight and nothing moves", self._quiet_s
         if unprobed:
             return "ranks without the probe are watched by their stacks", 0.0
@@ -172,7 +188,7 @@ class Suspector:
         return max(0.1, self._threshold_s() - max(waits))
 
     def _threshold_s(self) -> float:
-        """From when a wait is suspicious. What is being looked into stays so until it moves."""
+        """From when a wait is suspicious. What is suspected stays so until it moves."""
         spare = self.current is not None or self._spare >= 1.0
         threshold_s = SUSPECT_FLOOR_S if spare else self.cadence.suspicion_s()
         return threshold_s if self._limit_s is None else min(threshold_s, self._limit_s)

@@ -1,4 +1,7 @@
-"""Training telemetry of one job: taken in with every tick, from the beats and from what the job writes."""
+"""Training telemetry of one job: taken in with every tick, from the beats and from what the job writes.
+
+May import the model, ``analysis.training``, ``sources.training`` and its own room.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from hangwatch.sources.training.written import WatchedRank
 
 @dataclass
 class TrainingTelemetry:
-    """What a job has said of its training so far; ``series`` is the newest value, None until it has said something.
+    """What a job has reported of its training so far; ``series`` is the newest value, None until it has said something.
 
     ``logs`` are globs of files the user has named as the job's.
     """
@@ -90,6 +93,6 @@ class TrainingTelemetry:
         )
 
     def _pace(self, rank: int, step: int, at_ns: int) -> None:
-        """Output tells the pace of ranks whose beats do not."""
+        """The pace of ranks whose beats do not report it, by what the job writes."""
         if rank not in self._setups:
             self._paces.setdefault(rank, Pace()).note(step, at_ns)

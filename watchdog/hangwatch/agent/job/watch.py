@@ -1,151 +1,134 @@
-"""The tick: observe, suspect, look, diagnose, tell. One ``JobWatch`` a job; all decisions are made elsewhere, purely."""
+"""The watch over one job, a tick at a time: observe, suspect, capture, diagnose, report. Keeps order and state only.
+
+All decisions are pure and made elsewhere (``suspicion``, ``diagnose``). May import the capturing and the incidents rooms and its
+own; of the fleet it knows ``other_nodes`` alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from hangwatch.agent.capturing.capture import Beats, Trail, add_call_sites, capture_job, keep_recent
-from hangwatch.agent.capturing.hardware import add_hardware
-from hangwatch.agent.capturing.redact import secret_values
-from hangwatch.agent.capturing.source_health import Ledger
-from hangwatch.agent.incidents.adopt import make_whole
-from hangwatch.agent.incidents.publish import says_more, tell
-from hangwatch.agent.incidents.record import Announce, Told, keep, tell_nobody
-from hangwatch.agent.incidents.reopen import Hold, LeftOpen, is_same_process
-from hangwatch.agent.job.diagnose import judge, look, with_call_sites, with_hardware
-from hangwatch.agent.job.silent_failure import SilenceWatch
-from hangwatch.agent.job.suspicion import Suspector, read_pulse
+from hangwatch.agent.capturing.capture import Beats
+from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.scope import CaptureScope, LocalScope
+from hangwatch.agent.capturing.source_health import SourceHealth
+from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
+from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
+from hangwatch.agent.incidents.reopen import LeftOpen
+from hangwatch.agent.incidents.sharing import Unshared
+from hangwatch.agent.job.diagnose import judge, names_unseen, supersedes, with_call_sites, with_hardware
+from hangwatch.agent.job.other_nodes import Elsewhere, Fleet, NoOtherNodes, OtherNodes
+from hangwatch.agent.job.patience import JobPatience
+from hangwatch.agent.job.silent_failure import SilentFailureWatch
+from hangwatch.agent.job.state import JobState
+from hangwatch.agent.job.suspicion import Hold, Pulse, Suspector, read_pulse
 from hangwatch.agent.job.telemetry import TrainingTelemetry
-from hangwatch.analysis.patience import Patience, fixed_patience
+from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
-from hangwatch.model.incident import Incident
+from hangwatch.model.capture import Gap, Job
 from hangwatch.sources.discovery.found_jobs import FoundJob
-from hangwatch.sources.hardware.registry import NodeWatch
-from hangwatch.sources.redaction import hide_values
-
-if TYPE_CHECKING:
-    from hangwatch.agent.fleet.member import JobFleet
 
 log = logging.getLogger("hangwatch")
 
-#: Digests of one look around are of moments so far apart: each is written once a second, and read once a second.
+#: Digests that are read together are of moments so far apart: each is written once a second, and read once a second.
 DIGEST_SKEW_S = 2.5
 #: A process that is gone while its launcher is still at it: so long it may take the launcher to end the others.
 LOST_GRACE_S = 1.5
-#: Looks that did not bring the captures of ranks to be blamed, before these are named by their digests alone.
-UNANSWERED_LOOKS = 3
-#: So many times its patience an agent that was started anew takes until it may say that a hang it was told of is none.
+#: Captures without the ranks to be blamed, before these are named by their digests alone.
+UNANSWERED_CAPTURES = 3
+#: So many times its patience an agent that was started anew takes until it may say that a hang that was reported is none.
 HOLD_FACTOR = 1.5
 
 
 @dataclass
 class JobWatch:
-    """One job under watch: its ranks, what is suspected, and the incident there may be; ``silence`` has that of its training.
+    """One job under watch: its ``ranks``, what is suspected of them, and when they are captured.
 
-    ``stall_after_s``: the user's patience, None to learn it from the job. ``announce`` is called once an incident when
-    its bundle is on disk, and again when it ends or its kind changes; ``hear`` is, where another node tells of one. ``fleet``
-    is this node's part among the nodes of the job, None where it is by itself; ``master`` is where the job's ranks meet.
+    ``local`` captures this node, ``scope`` what this agent diagnoses: this node, or all nodes of ``fleet``. ``incidents`` reports
+    hangs, ``silent_failures`` what training says of itself. ``captures`` counts those that were diagnosed here.
     """
 
-    job: Job
-    state_dir: Path
-    announce: Announce
-    stall_after_s: float | None = None
-    reader: Beats | None = None
-    ledger: Ledger = field(default_factory=Ledger)
-    with_values: bool = False
-    ranks: dict[int, RankIdentity] = field(default_factory=dict)
-    lost_since_s: dict[int, float] = field(default_factory=dict)
-    suspector: Suspector = field(default_factory=Suspector)
-    trail: Trail = field(default_factory=Trail)
-    node: NodeWatch = field(default_factory=NodeWatch)
+    ranks: LocalRanks
+    local: LocalScope
+    patience: JobPatience
+    incidents: IncidentLifecycle
+    silent_failures: SilentFailureWatch
     training: TrainingTelemetry = field(default_factory=TrainingTelemetry)
-    told: Told | None = None
-    looks: int = 0
-    unanswered: int = 0
-    gaps: tuple[Gap, ...] = ()
-    hear: Announce = tell_nobody
-    fleet: JobFleet | None = None
-    master: str = ""
-    replaced_s: float | None = None
-    silence: SilenceWatch = field(init=False)
-    completing: asyncio.Task[None] | None = None
+    fleet: OtherNodes = field(default_factory=NoOtherNodes)
+    scope: CaptureScope = field(init=False)
+    suspector: Suspector = field(init=False)
+    captures: int = 0
+    _unanswered: int = 0
     _hold: Hold | None = None
 
     def __post_init__(self) -> None:
-        """Follow the training as well."""
-        self.silence = SilenceWatch(self.state_dir, self.announce)
+        """By itself at first: this node is all there is to capture."""
+        self.scope = self.local
+        self.suspector = Suspector(cadence=self.patience.cadence)
 
     @property
-    def patience(self) -> Patience:
-        """The user's patience, or the one the job has taught."""
-        if self.stall_after_s is not None:
-            return fixed_patience(self.stall_after_s)
-        return self.suspector.cadence.patience()
-
-    @property
-    def standing(self) -> Told | None:
-        """The incident that was told and is not over."""
-        return self.told if self.told is not None and self.told.active else None
-
-    @property
-    def all_told(self) -> tuple[Told, ...]:
+    def records(self) -> tuple[IncidentRecord, ...]:
         """The last incident of each sort, over or not: a hang, a training that learns nothing."""
-        return tuple(told for told in (self.told, self.silence.told) if told is not None)
+        records = (self.incidents.record, self.silent_failures.incidents.record)
+        return tuple(record for record in records if record is not None)
 
-    def meet(self, found: FoundJob | None, now_s: float) -> None:
-        """Take in which ranks exist now. A restarted rank replaces the one before; a vanished one is kept as lost."""
-        if found is not None:
-            self.job, self.master = found.job, found.master
-        here = {r.rank: r for r in found.ranks} if found is not None else {}
-        known = self.ranks
-        began = [i.start_time for r, i in here.items() if r in known and not is_same_process(known[r], i)]
-        if began:
-            # A new incarnation of the job: nothing of the old one speaks for it. It had ended when this one began, however late
-            # that is seen.
-            self.replaced_s = min((*self.lost_since_s.values(), now_s - max(0.0, time.time_ns() / 1e9 - min(began))))
-            self.ranks.clear()
-            self.lost_since_s.clear()
-            self.suspector = Suspector(cadence=self.suspector.cadence)
-            self.trail = Trail()
-            self.training = self.training.restart()
-            self.silence.begin_again()
-        self.ranks.update(here)
-        for rank in self.ranks:
-            if rank in here:
-                self.lost_since_s.pop(rank, None)
-            else:
-                self.lost_since_s.setdefault(rank, now_s)
-        self.job = msgspec.structs.replace(
-            self.job, command=hide_values(self.job.command, secret_values(self.ranks.values()))
+    @property
+    def state(self) -> JobState:
+        """The job as it is now, for whoever shows it."""
+        return JobState(
+            job=self.ranks.job,
+            ranks=self.ranks.known,
+            lost=frozenset(self.ranks.lost_since_s),
+            patience_s=self.patience.current.stall_s,
+            training=self.training.series,
+            hang=self.incidents.open_record,
+            silent_failure=self.silent_failures.incidents.open_record,
         )
 
-    def take_up(self, left: LeftOpen, now_s: float) -> None:
-        """Go on with an incident of this very job that an agent before this one has told. Call it before ``meet``."""
-        told = left.as_told()
+    def meet(self, found: FoundJob | None, now_s: float) -> None:
+        """Take in which ranks exist now. Of a new incarnation of the job nothing of the old one speaks."""
+        if self.ranks.meet(found, now_s):
+            self.suspector = Suspector(cadence=self.patience.cadence)
+            self.local.forget_samples()
+            self.training = self.training.restart()
+            self.silent_failures.begin_again()
+
+    def note_gaps(self, gaps: Sequence[Gap]) -> None:
+        """Add what could not be observed in this tick to what is missing of training and of the other nodes."""
+        self.local.gaps = (*gaps, *self.training.gaps, *self.fleet.gaps)
+
+    def resume(self, left: LeftOpen, now_s: float) -> None:
+        """Go on with an incident of this very job that an agent before this one has reported. Call it before ``meet``."""
         if left.silent:
-            self.silence.take_up(told)
+            self.silent_failures.resume(left.as_record())
         else:
-            self.told = told
-            self._hold = Hold(now_s + HOLD_FACTOR * self.patience.stall_s)
-        for identity in left.here:
-            self.ranks.setdefault(identity.rank, identity)
+            self.incidents.resume(left.as_record())
+            self._hold = Hold(now_s + HOLD_FACTOR * self.patience.current.stall_s)
+        self.ranks.add(left.here)
+
+    def join(self, fleet: Fleet) -> None:
+        """Be one of several nodes from now on."""
+        self.fleet = fleet
+        self.scope = self.incidents.scope = fleet.scope
+        self.incidents.sharing = fleet.sharing
+
+    async def part(self, why: tuple[Gap, ...] = ()) -> None:
+        """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this."""
+        fleet, self.fleet = self.fleet, NoOtherNodes(why)
+        self.scope = self.incidents.scope = self.local
+        self.incidents.sharing = Unshared()
+        await fleet.leave()
 
     @property
     def over(self) -> bool:
         """Whether every rank that was ever seen is gone, and no other node may ask for them any more."""
-        gone = bool(self.ranks) and len(self.lost_since_s) == len(self.ranks)
-        return gone and not (self.fleet is not None and self.fleet.lingers)
+        return self.ranks.gone and not self.fleet.lingers()
 
     async def tick(self, beats: Mapping[int, Beat], now_s: float) -> float | None:
         """One tick. Returns the seconds after which to tick again at the latest, None for the usual period."""
@@ -153,146 +136,122 @@ class JobWatch:
         if self.over:
             await self.end(now_ns)
             return None
-        self.training.update(self.ranks, beats, now_ns)
-        if self.fleet is None or 0 in self.ranks or not (self.fleet.leads or self.fleet.follows):
-            # Training speaks through rank 0: of all nodes that hear it, its own one tells.
-            await self.silence.update(self.job, self.training.series, self.ranks, self.reader, now_ns)
-        alone = {pid for pid, beat in beats.items() if beat.alone}  # they wait for nobody, and may rest as they like
-        alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s and i.pid not in alone]
-        pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in alive if i.pid in beats]
-        lost = any(now_s - since >= LOST_GRACE_S for since in self.lost_since_s.values())
-        unprobed = len(pulses) < len(alive)
-        leads = self.fleet is not None and self.fleet.leads
+        self.training.update(self.ranks.known, beats, now_ns)
+        if 0 in self.ranks.known or not (self.fleet.leads or self.fleet.follows):
+            # Training speaks through rank 0: of all nodes that read it, its own one reports.
+            await self.silent_failures.update(self.training.series, now_ns)
+        leads = self.fleet.leads
+        elsewhere = await self.fleet.lead() if leads else Elsewhere()
+        pulses, unprobed = self._observe(beats, now_ns)
+        pulses += elsewhere.pulses
         self.suspector.skew_s = DIGEST_SKEW_S if leads else 0.0
-        if self.fleet is not None and leads:
-            await self.fleet.lead()
-            there, some_unprobed, some_lost = self.fleet.look_around()
-            pulses, unprobed, lost = [*pulses, *there], unprobed or some_unprobed, lost or some_lost
-        suspicion = self.suspector.update(pulses, unprobed=unprobed, lost=lost, now_s=now_s, limit_s=self.stall_after_s)
-        if self.fleet is not None and self.fleet.follows:
+        suspicion = self.suspector.update(
+            pulses,
+            unprobed=unprobed or elsewhere.unprobed,
+            lost=self.ranks.is_lost(now_s, LOST_GRACE_S) or elsewhere.lost,
+            now_s=now_s,
+            limit_s=self.patience.stall_after_s,
+        )
+        if self.fleet.follows:
             # What its own ranks teach is kept for when it has to lead.
             await self.fleet.follow()
             return None
         if self._hold is not None and not self._hold.lasts(pulses, now_s):
             self._hold = None
         if suspicion is None:
-            self.trail = Trail()
+            self.local.forget_samples()
             await self._recover(now_ns)
             return None if leads else self.suspector.soonest_s()
-        if now_s >= suspicion.next_look_s:
-            await self._look(now_ns)
-            self.suspector.looked(time.monotonic(), self.patience.stall_s)
-        return max(0.05, suspicion.next_look_s - time.monotonic())
+        if now_s >= suspicion.next_capture_s:
+            await self._capture(now_ns)
+            self.suspector.captured(time.monotonic(), self.patience.current.stall_s)
+        return max(0.05, suspicion.next_capture_s - time.monotonic())
 
-    async def _look(self, detected_ns: int) -> None:
-        self.looks += 1
-        patience = self.patience
-        self.trail.trim(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.held_s) * 1e9))
-        alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
-        capture, _ = await asyncio.gather(look(self), self.node.begin(alive))
+    def _observe(self, beats: Mapping[int, Beat], now_ns: int) -> tuple[list[Pulse], bool]:
+        """The pulses of this node's ranks, and whether one of them has no probe."""
+        alone = {
+            pid for pid, beat in beats.items() if beat.alone
+        }  # they wait for no other rank, and may idle as they like
+        watched = [identity for identity in self.ranks.living if identity.pid not in alone]
+        pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in watched if i.pid in beats]
+        return pulses, len(pulses) < len(watched)
+
+    async def _capture(self, detected_ns: int) -> None:
+        """Capture the job and report what that shows, if it is news."""
+        self.captures += 1
+        patience = self.patience.current
+        self.local.trim_samples(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.held_s) * 1e9))
+        capture, _ = await asyncio.gather(self.scope.capture(), self.local.begin_hardware())
         diagnosis = await judge(capture, patience)
-        if self.standing is None or self.standing.incident.verdict.kind == "straggler":
-            diagnosis = await with_hardware(self, diagnosis, patience)
-        kind = diagnosis.verdict.kind
+        known = self.incidents.open_record
+        if known is None or known.incident.verdict.kind == "straggler":
+            diagnosis = await with_hardware(self.scope, diagnosis, patience)
+        kind, case = diagnosis.verdict.kind, diagnosis.case
         reason = self.suspector.current.reason if self.suspector.current is not None else ""
-        log.debug(
-            "look %d (%s): %s, waited %s s, %s", self.looks, reason, kind, diagnosis.waited_s, diagnosis.case.waits()
-        )
+        log.debug("capture %d (%s): %s, waited %s s, %s", self.captures, reason, kind, diagnosis.waited_s, case.waits())
         if kind == "healthy":
-            if not diagnosis.case.graph.edges:
+            if not case.graph.edges:
                 await self._recover(time.time_ns())
             return
         if self.waits_for_answers(diagnosis):
             return
-        if self.standing is not None:
-            if self.standing.partial and self.fleet is not None and self.fleet.leads:
-                await make_whole(self, diagnosis)
-            if says_more(diagnosis, self.standing.incident.verdict):
-                await tell(self, await with_call_sites(self, diagnosis, patience), detected_ns, same=True)
-            return
-        await tell(self, await with_call_sites(self, diagnosis, patience), detected_ns, same=False)
+        if known is not None and known.partial and self.fleet.leads:
+            await self.incidents.complete_from_fleet(diagnosis)
+        if known is None or supersedes(diagnosis, known.incident.verdict):
+            diagnosis = await with_call_sites(self.scope, diagnosis, patience)
+            report = self.incidents.open if known is None else self.incidents.change
+            await report(diagnosis, detected_ns=detected_ns, since_ns=self._suspected_since_ns())
+
+    def _suspected_since_ns(self) -> int | None:
+        """Since when the job is suspected (wall clock)."""
+        current = self.suspector.current
+        return time.time_ns() - int((time.monotonic() - current.since_s) * 1e9) if current is not None else None
 
     def waits_for_answers(self, diagnosis: Diagnosis) -> bool:
-        """Whether an unproven verdict names ranks of which there is no capture, and the next look may bring one: a node that is
-        slow to answer is not to blame for what others do."""
-        named = set(diagnosis.verdict.culprit_ranks)
-        unseen = {r.rank for r in diagnosis.case.capture.ranks if not (r.processes or r.stacks)}
-        sure = diagnosis.verdict.proven or diagnosis.verdict.kind == "rank_lost"
-        if self.fleet is None or sure or named.isdisjoint(unseen):
-            self.unanswered = 0
+        """Whether the next capture may have the ranks that this one is without: a node that is slow to answer is not to blame
+        for what others do."""
+        if not self.fleet.answers_may_come or not names_unseen(diagnosis):
+            self._unanswered = 0
             return False
-        self.unanswered += 1
-        return self.unanswered <= UNANSWERED_LOOKS
-
-    async def look_here(self) -> Capture:
-        """Look closely at the ranks of this node now."""
-        ranks = [self.ranks[r] for r in sorted(self.ranks)]
-        with self.ledger.capture():
-            return await capture_job(
-                self.job,
-                ranks,
-                reader=self.reader,
-                trail=self.trail,
-                gaps=self.gaps,
-                ledger=self.ledger,
-                with_values=self.with_values,
-            )
-
-    async def sites_here(self, capture: Capture, ranks: list[int] | None) -> Capture:
-        """The capture with the call sites of those of ``ranks`` (None: all) that are on this node."""
-        wanted = [r for r in self.ranks if ranks is None or r in ranks]
-        return await add_call_sites(capture, self.reader, wanted)
-
-    async def hardware_here(self, capture: Capture, only: tuple[str, ...] | None) -> Capture:
-        """The capture with what this node says of its hardware."""
-        return await add_hardware(capture, self.node, only)
-
-    async def keep(self, incident: Incident, diagnosis: Diagnosis) -> Told:
-        """Have this as the incident that was told, its bundle on disk, with the samples by which motion was judged."""
-        capture = keep_recent(diagnosis.case.capture, self.patience.motion_window_s)
-        self.told = await keep(self.state_dir, incident, diagnosis, capture)
-        return self.told
-
-    async def completed(self) -> None:
-        """Wait until the bundle of the incident that was told last is complete."""
-        task = self.completing  # others may wait for it as well
-        if task is not None:
-            await asyncio.wait({task})
-            if self.completing is task:
-                self.completing = None
-                if error := task.exception():
-                    log.error("the bundle could not be completed", exc_info=error)
-
-    async def await_others(self) -> None:
-        """Before the job is ended here: let the node that has told of the incident see all it needs."""
-        if self.told is not None and self.told.heard and self.fleet is not None:
-            await self.fleet.incident.await_completion(self.told)
+        self._unanswered += 1
+        return self._unanswered <= UNANSWERED_CAPTURES
 
     async def end(self, at_ns: int) -> None:
         """The job is over, and so are its incidents."""
-        await self.leave_fleet()
-        await self.close(at_ns)
-        await self.silence.close(at_ns)
+        await self.part()
+        await self.incidents.close(at_ns)
+        await self.silent_failures.incidents.close(at_ns)
+
+    async def pause(self) -> None:
+        """The agent ends and the job goes on: its incidents stay open."""
+        await self.fleet.pause()
 
     async def _recover(self, at_ns: int) -> None:
-        """Nothing hangs, as far as this agent has seen."""
+        """Nothing hangs, as far as this agent has seen: what was waited for has come."""
         if self._hold is None:
-            await self.close(at_ns)
+            await self.incidents.close(at_ns)
 
-    async def close(self, at_ns: int) -> None:
-        """The hang is over: what was waited for has come, or the job has ended."""
-        await self.completed()
-        told = self.standing
-        if told is None:
-            return
-        await told.close(self.state_dir, self.hear if told.heard else self.announce, at_ns)
-        if self.fleet is not None and self.fleet.leads:
-            await self.fleet.incident.spread(told, announced=True)
 
-    async def leave_fleet(self) -> None:
-        """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this."""
-        fleet, self.fleet = self.fleet, None
-        if fleet is not None:
-            last = await fleet.leave()
-            if self.told is not None:
-                self.told.heard = not last
+def watch_job(
+    job: Job,
+    state_dir: Path,
+    announce: Announce,
+    *,
+    on_peer_incident: Announce = announce_to_nobody,
+    settings: Settings | None = None,
+    reader: Beats | None = None,
+    health: SourceHealth | None = None,
+) -> JobWatch:
+    """A watch over a job that was just found, with all that is its own."""
+    settings = settings if settings is not None else Settings()
+    ranks = LocalRanks(job)
+    local = LocalScope(ranks, reader, settings, health if health is not None else SourceHealth())
+    patience = JobPatience(settings.patience_s)
+    return JobWatch(
+        ranks=ranks,
+        local=local,
+        patience=patience,
+        incidents=IncidentLifecycle(state_dir, announce, on_peer_incident, local, patience.trim),
+        silent_failures=SilentFailureWatch(local, IncidentLifecycle(state_dir, announce)),
+        training=TrainingTelemetry(settings.logs),
+    )

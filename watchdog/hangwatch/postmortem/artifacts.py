@@ -17,7 +17,8 @@ from hangwatch.postmortem.training import read_training
 from hangwatch.sources.dumps.contents import Aside, Content, count_files, find_contents, read_content
 from hangwatch.sources.dumps.gathering import Progress, gather
 
-#: Where the files tell when they were written, an operation younger than this was no wait yet: a step may take two seconds.
+#: Where the files hold the time at which they were written, an operation younger than this was no wait yet: a step may take
+#: two seconds.
 MIN_WAIT_S = 2.5
 #: The files of a bundle that are read again, below its folder.
 _BUNDLE_FILE = re.compile(r"(?P<root>(?:.*/)?)(?P<name>(?:incident|capture)\.json|(?:ranks|stacks)\.jsonl)")
@@ -27,7 +28,7 @@ _REASONS = 3
 _Bundles = dict[str, dict[str, Content]]
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class Artifacts(msgspec.Struct, frozen=True):
     """A capture to be diagnosed, with the document that the agent wrote of it, if it did.
 
     ``min_wait_s``: operations that were younger than this at the capture's time are no waits.
@@ -38,11 +39,11 @@ class Evidence(msgspec.Struct, frozen=True):
     min_wait_s: float = 0.0
 
 
-def read_evidence(path: Path, progress: Progress) -> Evidence:
+def read_artifacts(path: Path, progress: Progress) -> Artifacts:
     """All that ``path`` holds. Raises ``UserError`` where there is nothing to diagnose, ``BundleError`` for a broken bundle."""
     if any((path / name).exists() for name in _HEADS):
         before, capture = read_bundle(path)
-        return Evidence(capture, before)
+        return Artifacts(capture, before)
     bundles: _Bundles = {}
     try:
         total = count_files(path)
@@ -54,7 +55,7 @@ def read_evidence(path: Path, progress: Progress) -> Evidence:
     capture = gathered.capture
     if not capture.ranks:
         if not bundles and (training := read_training(path, _job_name(path), progress)) is not None:
-            return Evidence(training)
+            return Artifacts(training)
         return _read_found_bundle(path, bundles, capture.gaps)
     if gathered.disagreeing:
         raise UserError(
@@ -63,7 +64,7 @@ def read_evidence(path: Path, progress: Progress) -> Evidence:
         )
     beside = tuple(Gap("file", f"{root or '.'}: an incident's bundle beside dumps; give it alone") for root in bundles)
     capture = msgspec.structs.replace(capture, gaps=capture.gaps + beside)
-    return Evidence(capture, None, MIN_WAIT_S if gathered.timed else 0.0)
+    return Artifacts(capture, None, MIN_WAIT_S if gathered.timed else 0.0)
 
 
 def _take_bundles(contents: Iterable[Content | Aside], bundles: _Bundles) -> Iterator[Content | Aside]:
@@ -76,7 +77,7 @@ def _take_bundles(contents: Iterable[Content | Aside], bundles: _Bundles) -> Ite
             bundles.setdefault(part["root"], {})[part["name"]] = content
 
 
-def _read_found_bundle(path: Path, bundles: Mapping[str, Mapping[str, Content]], gaps: Iterable[Gap]) -> Evidence:
+def _read_found_bundle(path: Path, bundles: Mapping[str, Mapping[str, Content]], gaps: Iterable[Gap]) -> Artifacts:
     """The one bundle that lies further down, or in an archive."""
     if len(bundles) > 1:
         shown = ", ".join(sorted(root.rstrip("/") for root in bundles)[-_REASONS:])
@@ -87,11 +88,11 @@ def _read_found_bundle(path: Path, bundles: Mapping[str, Mapping[str, Content]],
                 place = Path(folder, name)  # one of a few fixed names, whatever the archive calls it
                 place.write_bytes(read_content(content))
             before, capture = read_bundle(Path(folder))
-        return Evidence(capture, before)
+        return Artifacts(capture, before)
     reasons = [gap.reason for gap in gaps]
-    told = f" ({'; '.join(reasons[:_REASONS])})" if reasons else ""
+    why = f" ({'; '.join(reasons[:_REASONS])})" if reasons else ""
     raise UserError(
-        f"{path} holds nothing to diagnose{told}; give an incident's folder, flight-recorder dumps, "
+        f"{path} holds nothing to diagnose{why}; give an incident's folder, flight-recorder dumps, "
         "py-spy's stacks or training logs"
     )
 

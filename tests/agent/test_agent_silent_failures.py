@@ -1,4 +1,4 @@
-"""The life of a silent failure: told once a run and cause, over when the loss is well, kept as a bundle that says the same."""
+"""The life of a silent failure: reported once a run and cause, over when the loss is well, kept as a bundle that says so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.agent.job.silent_failure import SilenceWatch
+from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.scope import LocalScope
+from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
+from hangwatch.agent.job.silent_failure import SilentFailureWatch
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Job
 from hangwatch.model.incident import Incident
@@ -32,71 +35,72 @@ def said(*lines: tuple[float, float], run: int = 1, every: int = 1) -> TrainingS
     return TrainingSeries(at_ns=len(steps) * 1_000_000_000, steps=steps, setups=(SETUP,), runs=run)
 
 
-class Told:
-    """A watch without ranks of its own, and everything it told."""
+class Reports:
+    """A watch without ranks of its own, and everything it reported."""
 
     def __init__(self, state_dir: Path) -> None:
         self.incidents: list[Incident] = []
         self.paths: list[Path | None] = []
-        self.watch = SilenceWatch(state_dir, self._note)
+        local = LocalScope(LocalRanks(Job("job", 8)))
+        self.watch = SilentFailureWatch(local, IncidentLifecycle(state_dir, self._note))
 
     async def _note(self, incident: Incident, path: Path | None) -> None:
         self.incidents.append(incident)
         self.paths.append(path)
 
-    async def hear(self, series: TrainingSeries | None) -> None:
+    async def read(self, series: TrainingSeries | None) -> None:
         """One tick."""
-        await self.watch.update(Job("job", 8), series, {}, None, 99_000_000_000)
+        await self.watch.update(series, 99_000_000_000)
 
     @property
     def causes(self) -> list[tuple[str, bool]]:
-        """The cause of everything told, and whether it was told to be over."""
+        """The cause of everything reported, and whether it was reported to be over."""
         return [(i.verdict.cause.id if i.verdict.cause else "", i.ended_at is not None) for i in self.incidents]
 
 
 @pytest.mark.asyncio
-async def test_a_cause_is_told_once_and_is_over_when_the_loss_is_well(tmp_path: Path) -> None:
-    """Line after line bad is one incident; three good ones end it; the same again in this run is not told again."""
-    told = Told(tmp_path)
+async def test_a_cause_is_reported_once_and_is_over_when_the_loss_is_well(tmp_path: Path) -> None:
+    """Line after line bad is one incident; three good ones end it; the same again in this run is not reported again."""
+    reports = Reports(tmp_path)
     lines = [GOOD] * 4
-    await told.hear(None)
+    await reports.read(None)
     for line in (*[BAD] * 6, *[GOOD] * 3, *[BAD] * 5):
         lines.append(line)
-        await told.hear(said(*lines))
-        await told.hear(said(*lines))
-    assert told.causes == [("loss-nan-data-mix", False), ("loss-nan-data-mix", True)]
+        await reports.read(said(*lines))
+        await reports.read(said(*lines))
+    assert reports.causes == [("loss-nan-data-mix", False), ("loss-nan-data-mix", True)]
 
 
 @pytest.mark.asyncio
 async def test_a_new_run_may_fail_anew(tmp_path: Path) -> None:
-    """A step number that went back ends the incident; the same cause is told of again."""
-    told = Told(tmp_path)
-    await told.hear(said(*[GOOD] * 4, *[BAD] * 4))
-    await told.hear(said(GOOD, run=2))
-    await told.hear(said(*[GOOD] * 4, *[BAD] * 4, run=2))
-    assert [over for _, over in told.causes] == [False, True, False]
-    told.watch.begin_again()
-    await told.hear(said(*[GOOD] * 4, *[BAD] * 5))
-    assert [over for _, over in told.causes] == [False, True, False, True, False]
+    """A step number that went back ends the incident; the same cause is reported again."""
+    reports = Reports(tmp_path)
+    await reports.read(said(*[GOOD] * 4, *[BAD] * 4))
+    await reports.read(said(GOOD, run=2))
+    await reports.read(said(*[GOOD] * 4, *[BAD] * 4, run=2))
+    assert [over for _, over in reports.causes] == [False, True, False]
+    reports.watch.begin_again()
+    await reports.read(said(*[GOOD] * 4, *[BAD] * 5))
+    assert [over for _, over in reports.causes] == [False, True, False, True, False]
 
 
 @pytest.mark.asyncio
 async def test_another_cause_is_the_same_incident(tmp_path: Path) -> None:
     """What is learnt later of the same trouble changes the incident, and makes no second one."""
-    told = Told(tmp_path)
+    reports = Reports(tmp_path)
     lines = [GOOD] * 4 + [BAD] * 4
-    await told.hear(said(*lines))
-    await told.hear(said(*([GOOD] * 4 + [GRADIENT] + [BAD] * 4)))
-    assert told.causes == [("loss-nan-data-mix", False), ("loss-zero-overlap-comm", False)]
-    assert len({incident.id for incident in told.incidents}) == 1
+    await reports.read(said(*lines))
+    await reports.read(said(*([GOOD] * 4 + [GRADIENT] + [BAD] * 4)))
+    assert reports.causes == [("loss-nan-data-mix", False), ("loss-zero-overlap-comm", False)]
+    assert len({incident.id for incident in reports.incidents}) == 1
 
 
 @pytest.mark.asyncio
 async def test_the_bundle_gives_the_same_verdict_again(tmp_path: Path) -> None:
     """The series with its NaN, the configuration and the versions are in the bundle, and its diagnosis is the same."""
-    told = Told(tmp_path)
-    await told.hear(said(*[GOOD] * 4, GRADIENT, *[BAD] * 4))
-    (path,) = told.paths
+    reports = Reports(tmp_path)
+    await reports.read(said(*[GOOD] * 4, GRADIENT, *[BAD] * 4))
+    (path,) = reports.paths
     assert path is not None
     before, capture = read_bundle(path)
     assert capture.gaps == ()

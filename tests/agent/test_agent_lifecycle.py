@@ -1,0 +1,160 @@
+"""The life of an incident: what is on disk when somebody is notified, what is added later, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+from bundles_on_disk import recorded_capture
+
+from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
+from hangwatch.agent.incidents.record import IncidentRecord
+from hangwatch.diagnosis.document import rfc3339
+from hangwatch.diagnosis.verdict import Diagnosis, diagnose
+from hangwatch.model.capture import Capture
+from hangwatch.model.devices import NodeFacts
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle.bundle import read_bundle
+
+pytestmark = pytest.mark.asyncio
+FACTS = NodeFacts("node-0", 1, looked=("kernel log",))
+
+
+@dataclass
+class Scope:
+    """A node whose hardware answers. ``late``: its call sites come once this is so, or half a second has passed."""
+
+    late: Callable[[], bool] = lambda: True
+
+    async def capture(self) -> Capture:
+        """The recorded hang."""
+        return recorded_capture()
+
+    async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
+        """None are added."""
+        del ranks
+        end_s = time.monotonic() + 0.5
+        while not self.late() and time.monotonic() < end_s:
+            await asyncio.sleep(0.01)
+        return capture
+
+    async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
+        """The capture with the node's facts."""
+        del only
+        return msgspec.structs.replace(capture, nodes=(FACTS,))
+
+
+@dataclass
+class Witness:
+    """Notes in order what became known: to the other nodes, to the receivers, and what was on disk by then."""
+
+    state_dir: Path
+    seen: list[tuple[str, str, bool]] = field(default_factory=list)
+
+    async def announce(self, incident: Incident, path: Path | None) -> None:
+        """The receivers are notified."""
+        assert path is not None
+        document, _ = read_bundle(path)
+        assert document is not None
+        assert document.id == incident.id
+        self.seen.append(("announced", document.verdict.kind, document.ended_at is not None))
+
+    async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
+        """The other nodes are."""
+        what = "complete" if complete else "known" if announced else "begun"
+        self.seen.append((what, record.incident.verdict.kind, record.incident.ended_at is not None))
+
+    async def await_completion(self, record: IncidentRecord) -> None:
+        """Nobody else owns it."""
+
+
+def _lifecycle(witness: Witness) -> IncidentLifecycle:
+    return IncidentLifecycle(witness.state_dir, witness.announce, scope=Scope(), sharing=witness)
+
+
+def _as_stall(diagnosis: Diagnosis) -> Diagnosis:
+    verdict = msgspec.structs.replace(diagnosis.verdict, kind="stall", proven=False)
+    return Diagnosis(verdict, diagnosis.case, diagnosis.waited_s, diagnosis.onset_ns)
+
+
+async def test_the_bundle_is_there_before_anybody_knows_and_completed_after(tmp_path: Path) -> None:
+    """First the other nodes, so that one of them can go on, then the receivers, then what takes long to find out."""
+    witness = Witness(tmp_path)
+    incidents = _lifecycle(witness)
+    await incidents.open(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    await incidents.completed()
+    assert [what for what, _, _ in witness.seen[:2]] == ["begun", "announced"]
+    assert sorted(what for what, _, _ in witness.seen[2:]) == ["complete", "known"]
+    record = incidents.open_record
+    assert record is not None
+    assert record.path is not None
+    document, capture = read_bundle(record.path)
+    assert document == record.incident
+    assert capture.nodes == (FACTS,)
+    assert record.incident.captured["kernel_log"]
+    assert rfc3339(record.onset_ns) == record.incident.onset_at
+
+
+async def test_a_change_is_not_undone_by_what_was_still_to_be_added(tmp_path: Path) -> None:
+    """The bundle of the verdict before is completed first: the document that stays is the newer one, under the same id."""
+    witness = Witness(tmp_path)
+    proven = diagnose(recorded_capture())
+
+    def is_newer() -> bool:
+        return any(b'"deadlock"' in path.read_bytes() for path in tmp_path.glob("incidents/*/incident.json"))
+
+    incidents = IncidentLifecycle(tmp_path, witness.announce, scope=Scope(is_newer), sharing=witness)
+    await incidents.open(_as_stall(proven), detected_ns=recorded_capture().at_ns)
+    before = incidents.record
+    await incidents.change(proven, detected_ns=recorded_capture().at_ns)
+    await incidents.completed()
+    assert [kind for what, kind, _ in witness.seen if what == "announced"] == ["stall", "deadlock"]
+    assert before is not None
+    assert incidents.record is not None
+    assert incidents.record.id == before.id
+
+
+async def test_the_end_is_on_disk_before_it_is_announced_and_is_announced_once(tmp_path: Path) -> None:
+    """Whoever owns the incident is the one to announce its end; a second end changes nothing."""
+    witness = Witness(tmp_path)
+    incidents = _lifecycle(witness)
+    await incidents.open(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    await incidents.close(recorded_capture().at_ns)
+    await incidents.close(recorded_capture().at_ns)
+    assert [(what, over) for what, _, over in witness.seen if over] == [("announced", True), ("known", True)]
+    assert incidents.open_record is None
+
+
+async def test_the_end_of_what_a_peer_owns_is_no_news_for_the_receivers(tmp_path: Path) -> None:
+    """It is noted in the bundle here, and the other node announces it."""
+    witness = Witness(tmp_path)
+    incidents = _lifecycle(witness)
+    await incidents.open(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    incidents.give_up()
+    await incidents.close(recorded_capture().at_ns)
+    assert [what for what, _, over in witness.seen if over] == ["known"]
+    assert incidents.record is not None
+    assert incidents.record.path is not None
+    document, _ = read_bundle(incidents.record.path)
+    assert document is not None
+    assert document.ended_at is not None
+
+
+async def test_an_incident_without_a_bundle_is_announced_all_the_same(tmp_path: Path) -> None:
+    """Where the disk refuses it, the incident says so."""
+    announced: list[tuple[Incident, Path | None]] = []
+
+    async def announce(incident: Incident, path: Path | None) -> None:
+        announced.append((incident, path))
+
+    (tmp_path / "incidents").write_text("no folder")
+    incidents = IncidentLifecycle(tmp_path, announce)
+    await incidents.open(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    ((incident, path),) = announced
+    assert path is None
+    assert any(line.startswith("bundle: ") for line in incident.missing)

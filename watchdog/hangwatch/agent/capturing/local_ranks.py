@@ -1,0 +1,91 @@
+"""The ranks of one job on this node: which exist, since when they are gone, and when the job was started anew.
+
+May import the model, the sources and ``capturing.redact``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from hangwatch.agent.capturing.redact import secret_values
+from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.sources.discovery.found_jobs import FoundJob
+from hangwatch.sources.redaction import hide_values
+
+
+def is_same_process(one: RankIdentity, other: RankIdentity) -> bool:
+    """Whether both are one process: pids are given away again. Two agents may read start times a second apart."""
+    return one.pid == other.pid and abs(one.start_time - other.start_time) < 2.0
+
+
+@dataclass
+class LocalRanks:
+    """``known`` and ``lost_since_s`` are by rank; times ending in ``_s`` are of the monotonic clock.
+
+    ``master``: where the job's ranks meet. ``replaced_s``: when the processes before the present ones ended, None where there
+    were none.
+    """
+
+    job: Job
+    master: str = ""
+    known: dict[int, RankIdentity] = field(default_factory=dict)
+    lost_since_s: dict[int, float] = field(default_factory=dict)
+    replaced_s: float | None = None
+
+    def meet(self, found: FoundJob | None, now_s: float) -> bool:
+        """Take in which ranks exist now; whether they are a new incarnation of the job.
+
+        A restarted rank replaces the one before; a vanished one is kept as lost.
+        """
+        if found is not None:
+            self.job, self.master = found.job, found.master
+        here = {r.rank: r for r in found.ranks} if found is not None else {}
+        known = self.known
+        began = [i.start_time for r, i in here.items() if r in known and not is_same_process(known[r], i)]
+        if began:
+            # The one before had ended when this one began, however late that is seen.
+            self.replaced_s = min((*self.lost_since_s.values(), now_s - max(0.0, time.time_ns() / 1e9 - min(began))))
+            self.known.clear()
+            self.lost_since_s.clear()
+        self.known.update(here)
+        for rank in self.known:
+            if rank in here:
+                self.lost_since_s.pop(rank, None)
+            else:
+                self.lost_since_s.setdefault(rank, now_s)
+        command = hide_values(self.job.command, secret_values(self.known.values()))
+        self.job = msgspec.structs.replace(self.job, command=command)
+        return bool(began)
+
+    def add(self, identities: Iterable[RankIdentity]) -> None:
+        """Ranks that an agent before this one has seen."""
+        for identity in identities:
+            self.known.setdefault(identity.rank, identity)
+
+    @property
+    def in_order(self) -> list[RankIdentity]:
+        """All ranks that were seen, by number."""
+        return [self.known[rank] for rank in sorted(self.known)]
+
+    @property
+    def living(self) -> list[RankIdentity]:
+        """The ranks whose processes are there."""
+        return [identity for rank, identity in self.known.items() if rank not in self.lost_since_s]
+
+    @property
+    def gone(self) -> bool:
+        """Whether every rank that was ever seen is gone."""
+        return bool(self.known) and len(self.lost_since_s) == len(self.known)
+
+    def is_lost(self, now_s: float, grace_s: float) -> bool:
+        """Whether a rank has been gone for longer than ``grace_s``."""
+        return any(now_s - since_s >= grace_s for since_s in self.lost_since_s.values())
+
+    def ages_s(self) -> dict[int, float]:
+        """How old the processes of the living ranks are, by rank."""
+        now = time.time()
+        return {identity.rank: now - identity.start_time for identity in self.living}

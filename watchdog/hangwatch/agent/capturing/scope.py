@@ -1,0 +1,86 @@
+"""Of which nodes a capture is: the protocol that all who ask for one use, and its implementation for this node.
+
+May import the model, the sources, the settings and its own room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hangwatch.agent.capturing.capture import Beats, add_call_sites, capture_job
+from hangwatch.agent.capturing.hardware import add_hardware
+from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.source_health import SourceHealth
+from hangwatch.agent.capturing.trail import Trail
+from hangwatch.config.settings import Settings
+from hangwatch.model.capture import Capture, Gap
+from hangwatch.sources.hardware.registry import NodeWatch
+
+
+class CaptureScope(Protocol):
+    """Captures a job, on one node or on all of its nodes."""
+
+    async def capture(self) -> Capture:
+        """Every rank now, without call sites and hardware."""
+        ...
+
+    async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
+        """The capture with the call sites of ``ranks``, None: of all."""
+        ...
+
+    async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
+        """The capture with what the nodes say of their hardware; ``only``: these sources, None: all."""
+        ...
+
+
+@dataclass
+class LocalScope:
+    """The ranks of this node. ``gaps`` is what is known to be missing before a capture begins."""
+
+    ranks: LocalRanks
+    reader: Beats | None = None
+    settings: Settings = field(default_factory=Settings)
+    health: SourceHealth = field(default_factory=SourceHealth)
+    hardware_watch: NodeWatch = field(default_factory=NodeWatch)
+    gaps: tuple[Gap, ...] = ()
+    _trail: Trail = field(default_factory=Trail)
+
+    async def capture(self) -> Capture:
+        """Every rank of this node now, with the samples taken before while something was suspected."""
+        with self.health.capture():
+            return await capture_job(
+                self.ranks.job,
+                self.ranks.in_order,
+                reader=self.reader,
+                trail=self._trail,
+                gaps=self.gaps,
+                health=self.health,
+                settings=self.settings,
+            )
+
+    async def capture_once(self, gaps: Sequence[Gap]) -> Capture:
+        """One sample of every rank, with no value of a local: that is enough where nothing hangs."""
+        return await capture_job(self.ranks.job, self.ranks.in_order, reader=self.reader, samples=1, gaps=gaps)
+
+    async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
+        """The capture with the call sites of those of ``ranks`` (None: all) that are on this node."""
+        wanted = [rank for rank in self.ranks.known if ranks is None or rank in ranks]
+        return await add_call_sites(capture, self.reader, wanted)
+
+    async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
+        """The capture with what this node says of its hardware."""
+        return await add_hardware(capture, self.hardware_watch, only)
+
+    async def begin_hardware(self) -> None:
+        """Take the readings of the hardware that later ones are compared with."""
+        await self.hardware_watch.begin(self.ranks.living)
+
+    def forget_samples(self) -> None:
+        """Nothing is suspected any more, or of other processes: samples from before say nothing."""
+        self._trail = Trail()
+
+    def trim_samples(self, since_ns: int) -> None:
+        """Forget samples older than ``since_ns``, but never the last two of a process."""
+        self._trail.trim(since_ns)

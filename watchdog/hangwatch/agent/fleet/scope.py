@@ -1,0 +1,119 @@
+"""Captures of all nodes of a job where this one leads, of this node alone elsewhere.
+
+May import the model, the capturing room and its own; asks the others by ``questions``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import msgspec
+
+from hangwatch.agent.capturing.hardware import mark_killed
+from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.scope import CaptureScope
+from hangwatch.agent.fleet.digests import LastCapture, summarize
+from hangwatch.agent.fleet.link import Link
+from hangwatch.agent.fleet.merge import merge, shift
+from hangwatch.agent.fleet.peers import RanksElsewhere
+from hangwatch.agent.fleet.questions import Inquiry
+from hangwatch.agent.fleet.wire import Question
+from hangwatch.model.capture import Capture
+
+#: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
+OPERATIONS_IN_ALL = 200_000
+FEWEST_OPERATIONS = 24
+
+
+@dataclass
+class FleetScope:
+    """``local`` captures ``ranks``, those of this node; ``elsewhere`` are those of the others, as they were observed last.
+
+    ``last`` is the last capture of this node, ``last_captures`` what it has shown of each rank.
+    """
+
+    local: CaptureScope
+    ranks: LocalRanks
+    link: Link
+    inquiry: Inquiry
+    elsewhere: RanksElsewhere = field(default_factory=dict)
+    last: Capture | None = None
+    last_captures: dict[int, LastCapture] = field(default_factory=dict)
+    #: A question takes the place of the one before, which not all nodes may have seen yet: so there is one at a time.
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _left: bool = False
+
+    async def capture(self) -> Capture:
+        """All nodes at once."""
+        if not self._asks:
+            return await self.capture_here()
+        async with self._asking:
+            each = max(FEWEST_OPERATIONS, OPERATIONS_IN_ALL // max(1, len(self.elsewhere)))
+            question = await self.inquiry.ask("capture", operations=each if each < 2000 else None)
+            capture = await self.capture_here()
+            answers = await self.inquiry.collect(question)
+            await self.inquiry.confirm(set(answers))
+        now_s = self.link.clock()
+        return merge(capture, answers, self.link.members.ranks(now_s, self.ranks.ages_s()), now_s)
+
+    async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
+        """The capture with the call sites of ``ranks`` (None: all), wherever they are."""
+        if not self._asks:
+            return await self.local.call_sites(capture, ranks)
+        async with self._asking:
+            question = await self.inquiry.ask("call_sites", ranks=tuple(ranks) if ranks is not None else None)
+            capture = await self.local.call_sites(capture, ranks)
+            among = None if ranks is None else {self.elsewhere[r][0].name for r in ranks if r in self.elsewhere}
+            answers = await self._collect(question, among)
+        flights = {r.rank: (r.identity.pid, r.flight) for a in answers for r in a.ranks if r.flight is not None}
+        found = []
+        for rank in capture.ranks:
+            pid, flight = flights.get(rank.rank, (None, None))
+            same = flight is not None and pid == rank.identity.pid
+            found.append(msgspec.structs.replace(rank, flight=flight) if same else rank)
+        return msgspec.structs.replace(capture, ranks=tuple(found))
+
+    async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
+        """The capture with what all nodes say of their hardware."""
+        if not self._asks:
+            return await self.local.hardware(capture, only)
+        async with self._asking:
+            question = await self.inquiry.ask("hardware", only=tuple(sorted(only)) if only is not None else None)
+            capture = await self.local.hardware(capture, only)
+            answers = await self._collect(question)
+        for answer in answers:
+            ranks = capture.ranks
+            for facts in answer.nodes:
+                ranks = mark_killed(ranks, facts)
+            capture = msgspec.structs.replace(
+                capture,
+                ranks=tuple(ranks),
+                nodes=(*capture.nodes, *answer.nodes),
+                gaps=tuple(dict.fromkeys((*capture.gaps, *answer.gaps))),
+            )
+        return capture
+
+    async def capture_here(self) -> Capture:
+        """This node alone."""
+        self.last = await self.local.capture()
+        self.last_captures = summarize(self.last)
+        return self.last
+
+    async def last_here(self) -> Capture:
+        """The last capture of this node, a new one where there is none."""
+        return self.last or await self.capture_here()
+
+    def leave(self) -> None:
+        """The others are not asked any more."""
+        self._left = True
+
+    @property
+    def _asks(self) -> bool:
+        return self.link.leads and not self._left
+
+    async def _collect(self, question: Question, among: set[str] | None = None) -> list[Capture]:
+        """The answers, their times on this node's clock."""
+        answers, members = await self.inquiry.collect(question, among), self.link.members.members
+        return [shift(a, members[name].offset_ns if name in members else 0) for name, a in answers.items()]

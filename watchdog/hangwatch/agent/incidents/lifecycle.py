@@ -1,0 +1,193 @@
+"""The life of an incident, and the one writer of its record: opened, changed, completed, adopted, closed.
+
+The order is the same each time: the bundle is on disk first, then whoever is to know is notified, and what takes long to find out
+is added last. May import the capturing room, the diagnosis and the bundle's writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from hangwatch.agent.capturing.scope import CaptureScope
+from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
+from hangwatch.agent.incidents.reopen import LeftOpen
+from hangwatch.agent.incidents.sharing import Sharing, Unshared
+from hangwatch.analysis.case import build_case
+from hangwatch.diagnosis.document import asked_of_nodes, ended, make_incident, missing, of_this_node
+from hangwatch.diagnosis.verdict import Diagnosis
+from hangwatch.model.capture import Capture
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle.bundle import BundleError, write_bundle
+
+log = logging.getLogger("hangwatch")
+
+
+def _whole(capture: Capture) -> Capture:
+    return capture
+
+
+@dataclass
+class IncidentLifecycle:
+    """The incidents of one job, one after the other; ``record`` is the last one.
+
+    ``announce`` is called once an incident when its bundle is on disk, and again when it changes or ends; ``on_peer_incident``
+    instead of it for one that another node owns. ``scope`` completes a bundle after the incident was announced, None: there is
+    nothing to add. ``trim`` cuts a capture to what its bundle is to hold.
+    """
+
+    state_dir: Path
+    announce: Announce
+    on_peer_incident: Announce = announce_to_nobody
+    scope: CaptureScope | None = None
+    trim: Callable[[Capture], Capture] = _whole
+    sharing: Sharing = field(default_factory=Unshared)
+    record: IncidentRecord | None = None
+    _completing: asyncio.Task[None] | None = None
+
+    @property
+    def open_record(self) -> IncidentRecord | None:
+        """The incident that was reported and is not over."""
+        return self.record if self.record is not None and self.record.active else None
+
+    def resume(self, record: IncidentRecord) -> None:
+        """Go on with an incident that an agent before this one has reported."""
+        self.record = record
+
+    async def open(self, diagnosis: Diagnosis, *, detected_ns: int, since_ns: int | None = None) -> None:
+        """Report a new incident. ``since_ns``: since when it is suspected, for where no recorder dates its onset."""
+        await self._report(diagnosis, detected_ns, since_ns, None)
+
+    async def change(self, diagnosis: Diagnosis, *, detected_ns: int, since_ns: int | None = None) -> None:
+        """Report the last incident again, of which more is known now."""
+        await self._report(diagnosis, detected_ns, since_ns, self.record.id if self.record is not None else None)
+
+    async def adopt(self, incident: Incident, capture: Capture, node: str, onset_ns: int) -> None:
+        """Keep an incident that another node, ``node``, has reported, with a bundle of this node's own ranks."""
+        await self.completed()
+        diagnosis = Diagnosis(incident.verdict, case := build_case(capture), None, None)
+        known = self.record if self.record is not None and self.record.id == incident.id else None
+        incident = of_this_node(incident, case, node)
+        # Nodes that share a home have the whole bundle there already.
+        whole = known.path is None if known is not None else (self.state_dir / "incidents" / incident.id).exists()
+        if whole:
+            record = IncidentRecord(incident, diagnosis, None, onset_ns)
+        else:
+            record = await self._store(incident, diagnosis, onset_ns)
+        self.record = record = replace(record, owned_by_peer=True, partial=True)
+        await self.on_peer_incident(record.incident, record.path)
+
+    async def complete_from_fleet(self, diagnosis: Diagnosis) -> None:
+        """Write the whole bundle here: that of the node which reported the incident may be gone with it."""
+        if (record := self.record) is None:
+            return
+        incident = record.incident
+        entries = make_incident(diagnosis, detected_ns=diagnosis.case.capture.at_ns, confirmed_ns=None, id=incident.id)
+        incident = msgspec.structs.replace(incident, job=entries.job, ranks=entries.ranks, missing=entries.missing)
+        self.record = await self._store(incident, diagnosis, record.onset_ns)
+
+    def give_up(self) -> None:
+        """Another node owns the incident from now on."""
+        if self.record is not None:
+            self.record = replace(self.record, owned_by_peer=True)
+
+    def take_back(self) -> None:
+        """No other node is left to report the incident's end."""
+        if self.record is not None:
+            self.record = replace(self.record, owned_by_peer=False)
+
+    async def take_over(self, *, announced: bool) -> None:
+        """Own an incident whose owner is gone. ``announced``: the receivers have been notified of it."""
+        self.take_back()
+        if (record := self.record) is None:
+            return
+        if not announced:
+            await self.announce(record.incident, record.path)
+        await self.sharing.share(record, announced=True)
+
+    async def close(self, at_ns: int) -> None:
+        """The incident is over: its bundle says so, and those who were notified of it are again."""
+        await self.completed()
+        if (record := self.open_record) is None:
+            return
+        record = self.record = replace(record, active=False, incident=ended(record.incident, at_ns))
+        if record.path is not None:
+            try:
+                await asyncio.to_thread(write_bundle, self.state_dir, record.incident, None)
+            except BundleError as error:
+                log.warning("%s", error)
+        announce = self.on_peer_incident if record.owned_by_peer else self.announce
+        await announce(record.incident, record.path)
+        await self.sharing.share(record, announced=True)
+
+    async def completed(self) -> None:
+        """Wait until the bundle of the incident that was reported last is complete."""
+        task = self._completing  # others may wait for it as well
+        if task is not None:
+            await asyncio.wait({task})
+            if self._completing is task:
+                self._completing = None
+                if error := task.exception():
+                    log.error("the bundle could not be completed", exc_info=error)
+
+    async def completed_everywhere(self) -> None:
+        """Before the job is ended here: let whichever node owns the incident have all it needs of the ranks."""
+        await self.completed()
+        if self.record is not None and self.record.owned_by_peer:
+            await self.sharing.await_completion(self.record)
+
+    async def _report(self, diagnosis: Diagnosis, detected_ns: int, since_ns: int | None, known_id: str | None) -> None:
+        onset_ns = diagnosis.onset_ns or diagnosis.case.still_since_ns or since_ns or detected_ns
+        incident = make_incident(
+            diagnosis, detected_ns=detected_ns, confirmed_ns=time.time_ns(), onset_ns=onset_ns, id=known_id
+        )
+        await self.completed()  # or it would put the document before this one in its place
+        record = self.record = await self._store(incident, diagnosis, onset_ns)
+        # Before anybody is notified, so that whoever takes over goes on with this one.
+        await self.sharing.share(record, announced=False)
+        if self.scope is not None:
+            self._completing = asyncio.create_task(self._complete(record, self.scope))  # begins when this was announced
+        await self.announce(record.incident, record.path)
+        await self.sharing.share(self.record or record, announced=True)  # by now it may be complete
+
+    async def _store(self, incident: Incident, diagnosis: Diagnosis, onset_ns: int) -> IncidentRecord:
+        """The record of an incident, its bundle on disk; where that cannot be written, the incident says so."""
+        path: Path | None = None
+        try:
+            path = await asyncio.to_thread(write_bundle, self.state_dir, incident, self.trim(diagnosis.case.capture))
+        except BundleError as error:
+            log.warning("%s", error)
+            incident = msgspec.structs.replace(incident, missing=(*incident.missing, f"bundle: {error}"))
+        return IncidentRecord(incident, diagnosis, path, onset_ns)
+
+    async def _complete(self, record: IncidentRecord, scope: CaptureScope) -> None:
+        """Add every rank's call sites and the nodes' hardware to a bundle: they take long, so they come last."""
+        if record.path is None:
+            return
+        capture = await scope.call_sites(record.diagnosis.case.capture, None)
+        if not capture.nodes:
+            capture = await scope.hardware(capture, None)
+        incident = msgspec.structs.replace(
+            record.incident,
+            captured={**record.incident.captured, **asked_of_nodes(capture), "call_sites": True},
+            missing=tuple(dict.fromkeys((*record.incident.missing, *missing(capture)))),
+        )
+        try:
+            await asyncio.to_thread(write_bundle, self.state_dir, incident, self.trim(capture))
+        except BundleError as error:
+            log.warning("%s", error)
+            return
+        if self.record is not None and self.record.id == record.id:
+            self.record = replace(self.record, incident=incident)
+        await self.sharing.share(replace(record, incident=incident), announced=True, complete=True)
+
+
+async def close_left_open(left: LeftOpen, state_dir: Path, announce: Announce, at_ns: int) -> None:
+    """End an incident that an agent before this one has left open, and whose job is gone."""
+    await IncidentLifecycle(state_dir, announce, record=left.as_record()).close(at_ns)

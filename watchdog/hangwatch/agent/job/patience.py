@@ -1,0 +1,28 @@
+"""How patient the agent is with one job: as the user has set it, or as the job has taught. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hangwatch.agent.capturing.trail import keep_recent
+from hangwatch.analysis.patience import Cadence, Patience, fixed_patience
+from hangwatch.model.capture import Capture
+
+
+@dataclass
+class JobPatience:
+    """``stall_after_s``: the user's patience, None to learn it; ``cadence``: what the job's ordinary waits have taught."""
+
+    stall_after_s: float | None = None
+    cadence: Cadence = field(default_factory=Cadence)
+
+    @property
+    def current(self) -> Patience:
+        """The patience as it is now."""
+        if self.stall_after_s is not None:
+            return fixed_patience(self.stall_after_s)
+        return self.cadence.patience()
+
+    def trim(self, capture: Capture) -> Capture:
+        """The capture with the samples by which motion is judged now, and no older ones."""
+        return keep_recent(capture, self.current.motion_window_s)

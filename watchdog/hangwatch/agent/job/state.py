@@ -1,0 +1,23 @@
+"""One job as it is at a tick: all that the metrics and the page are made of, besides the beats. A frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hangwatch.agent.incidents.record import IncidentRecord
+from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.model.telemetry import TrainingSeries
+
+
+@dataclass(frozen=True)
+class JobState:
+    """``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``: open incidents."""
+
+    job: Job
+    ranks: Mapping[int, RankIdentity]
+    lost: frozenset[int]
+    patience_s: float
+    training: TrainingSeries | None = None
+    hang: IncidentRecord | None = None
+    silent_failure: IncidentRecord | None = None
