@@ -17,8 +17,8 @@ from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.metrics.exposition import Metrics
-from hangwatch.outputs.web.history import History
-from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.history import ProgressHistory
+from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.server import start_server
 from support import JobRunner
 
@@ -27,10 +27,10 @@ _SUMMARY = "document.querySelector('.banner .summary')?.textContent"
 
 @asynccontextmanager
 async def served(
-    state: Path, view: LiveView, token: str | None = None, history: History | None = None
+    state: Path, view: LiveView, token: str | None = None, history: ProgressHistory | None = None
 ) -> AsyncIterator[str]:
     """The address of a server whose page shows ``view``."""
-    server = await start_server("127.0.0.1", 0, Metrics(), dict, Page(state, lambda: view, history), token)
+    server = await start_server("127.0.0.1", 0, Metrics(), dict, WebPage(state, lambda: view, history), token)
     try:
         yield server.url
     finally:
@@ -58,7 +58,7 @@ async def test_the_page_follows_a_real_hang(chromium: str, jobs: JobRunner, tmp_
         assert len(sources) == 2
         assert all("all_reduce" in source for source in sources)
         assert {"policy", "value"} <= set(
-            await tab.wait_for("[...document.querySelectorAll('.front h3 code')].map(e => e.textContent)")
+            await tab.wait_for("[...document.querySelectorAll('.group-card h3 code')].map(e => e.textContent)")
         )
         link = await tab.wait_for("document.querySelector('.incidents a')?.href")
         await tab.open(link)

@@ -201,7 +201,7 @@ def test_a_demo_nobody_knows(jobs: JobRunner) -> None:
     job = jobs.hangwatch("demo", "no-such-scenario")
     assert job.wait() == 2
     assert job.stdout() == ""
-    assert job.stderr() == "hangwatch: no scenario named 'no-such-scenario'; hangwatch demo --list names them\n"
+    assert job.stderr() == "hangwatch: no scenario named 'no-such-scenario'; list them with: hangwatch demo --list\n"
 
 
 @pytest.mark.e2e
@@ -212,7 +212,7 @@ def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:
     assert "[rank 1] step 1\n" in job.stdout()
     assert "group-order-inversion" in job.stderr()
     last = job.stdout().splitlines()[-1]
-    assert last.startswith("As it should be: found, named and ended in ")
+    assert last.startswith("PASS: hang found, diagnosed and job stopped in ")
     kept = Path(last.rpartition("kept in ")[2])
     assert (kept / "incident.json").is_file()
     assert not job.members()

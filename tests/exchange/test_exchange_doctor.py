@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 def test_a_redis_is_tried(server: RedisServer) -> None:
     """One that works; one that asks for a password, without, with a wrong and with the right one; one that is gone."""
     found = check_exchange(server.url)
-    assert (found.state, found.says) == ("ok", f"{server.url} is written and read")
+    assert (found.state, found.says) == ("ok", f"{server.url}: reading and writing work")
     with redis.Redis(port=server.port) as client:
         assert [key for key in client.scan_iter("*") if not client.pttl(key) > 0] == [], (
             "what is left is forgotten soon"

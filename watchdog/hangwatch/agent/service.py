@@ -32,7 +32,7 @@ from hangwatch.outputs.push.audit import FILE as HANDLING
 from hangwatch.outputs.push.senders import Push, Target, parse_target
 from hangwatch.outputs.terminal.verdict import print_verdict
 from hangwatch.outputs.web.access import read_token
-from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.server import RunningServer, parse_listen, start_server
 from hangwatch.sources.beats.files import remove_leftovers
 
@@ -97,7 +97,7 @@ class Service:
     async def open(self) -> str:
         """Listen, and see to what an agent before us has left. Returns the URL. Raises ``ServerError``."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "hangwatch"))
-        page = Page(self.agent.state_dir, self.agent.live)
+        page = WebPage(self.agent.state_dir, self.agent.live)
         self._server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
         if self._one_command:
             self._ending = asyncio.create_task(self._end_left(), name="hangwatch left open")
@@ -149,14 +149,14 @@ class Service:
         if settings.receivers != before.receivers:
             old, self.push = self.push, Push(targets)
             for told in self.agent.open_incidents():
-                self.push.tell(told.incident, told.path)
+                self.push.notify(told.incident, told.path)
             await old.close()
         self._sweep_now.set()
         return tuple(name for name in _FIXED if getattr(before, name) != getattr(settings, name))
 
     async def announce(self, incident: Incident, path: Path | None) -> None:
         """Tell whoever reads our output, the receivers, and act."""
-        self.push.tell(incident, path)
+        self.push.notify(incident, path)
         self._say(incident, path)
         self.actor.consider(incident, path)
 
