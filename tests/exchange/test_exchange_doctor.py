@@ -37,7 +37,7 @@ def test_a_redis_is_tried(server: RedisServer) -> None:
     for url in (server.url, server.url.replace("://", "://:wr0ng@")):
         refused = check_exchange(url)
         assert refused.state == "failed"
-        assert refused.repair.startswith("put the right password into the address")
+        assert refused.repair.startswith("put the correct password into the URL")
         assert "wr0ng" not in refused.says + refused.repair
     assert check_exchange(server.url.replace("://", "://:s3cret@")).state == "ok"
     server.kill()
