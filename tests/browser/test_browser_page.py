@@ -114,11 +114,11 @@ async def test_several_jobs_are_told_apart(chromium: str, tmp_path: Path) -> Non
 
 @pytest.mark.asyncio
 async def test_a_node_without_jobs_says_so(chromium: str, tmp_path: Path) -> None:
-    """An empty page tells what to do, and that nothing has happened."""
+    """An empty page says how to start a job, and that there are no incidents."""
     async with served(tmp_path, LiveView(1)) as url, browse(chromium) as tab:
         await tab.open(url)
         assert "hangwatch run" in await tab.evaluate("document.querySelector('.banner').textContent")
-        assert "none so far" in await tab.evaluate("document.querySelector('#incidents').textContent")
+        assert "No incidents so far" in await tab.evaluate("document.querySelector('#incidents').textContent")
         assert await unnamed(tab) == []
         assert tab.problems == []
 

@@ -100,7 +100,7 @@ def test_a_port_in_use(jobs: JobRunner, tmp_path: Path) -> None:
         (("--on-hang", "explode"), "--on-hang 'explode' is none of report, stop, exec:CMD; for example --on-hang"),
         (("--on-hang", "exec:"), "--on-hang 'exec:' is none of report, stop, exec:CMD; for example --on-hang"),
         (("--stall-after", "-5"), "--stall-after -5 is negative; give seconds, for example 60"),
-        (("--listen", "nonsense"), "--listen 'nonsense' is not HOST:PORT; write for example 127.0.0.1:9753"),
+        (("--listen", "nonsense"), "--listen 'nonsense' is not HOST:PORT; for example 127.0.0.1:9753"),
     ],
     ids=["on-hang", "on-hang-without-command", "stall-after", "listen"],
 )
