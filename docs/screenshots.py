@@ -28,7 +28,7 @@ from watched_runs import find_bundles
 from hangwatch.demos import ENVIRONMENT, find_scenario
 from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.metrics.exposition import Metrics
-from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.server import start_server
 from support import JobRunner
 
@@ -39,7 +39,7 @@ _WIDTH = 1200
 _MOST_BYTES = 150_000
 _JOB = "reranker-7b"
 #: Long enough for the line of progress to have a past, and for the hang to have lasted.
-_STOOD = "[...document.querySelectorAll('.front .flight')].some(e => parseFloat(e.textContent) >= 20)"
+_STOOD = "[...document.querySelectorAll('.group-card .flight')].some(e => parseFloat(e.textContent) >= 20)"
 
 
 async def take(tab: Tab, name: str, height: int, top: int = 0) -> None:
@@ -99,7 +99,7 @@ async def _real(tab: Tab, jobs: JobRunner, state: Path) -> None:
             await tab.look(dark=dark, width=_WIDTH)
             await take(tab, f"page-{'dark' if dark else 'light'}", 1240)
         await tab.look(width=_WIDTH)
-        top = await tab.evaluate("document.querySelector('.fronts').closest('section').offsetTop")
+        top = await tab.evaluate("document.querySelector('.group-cards').closest('section').offsetTop")
         await take(tab, "page-below", 900, top - 16)
     (bundle,) = find_bundles(state)
     await tab.open((bundle / "report.html").as_uri())
@@ -110,7 +110,7 @@ async def _many(tab: Tab, state: Path) -> None:
     incident, capture = hang_of_many()
     write_bundle(state, incident, None)
     view = view_of(incident, capture)
-    server = await start_server("127.0.0.1", 0, Metrics(), dict, Page(state, lambda: view, history_of(view)))
+    server = await start_server("127.0.0.1", 0, Metrics(), dict, WebPage(state, lambda: view, history_of(view)))
     try:
         await tab.look(dark=True, width=_WIDTH)
         await tab.open(server.url)

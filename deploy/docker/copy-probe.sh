@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts the probe and an empty run directory into FOLDER, for a container that does not have hangwatch. It is then started with
+# Copies the probe and an empty run directory into FOLDER, for a container without hangwatch. Start that container with
 # PYTHONPATH=FOLDER/probe/site and HANGWATCH_RUN_DIR=FOLDER/run. Usage: copy-probe.sh FOLDER
 set -eu
 folder=${1:?usage: copy-probe.sh FOLDER}
@@ -8,5 +8,5 @@ rm -rf "$folder/probe"
 cp -R "$package/probe" "$folder/probe"
 mkdir -p "$folder/run/ranks"
 chmod 0755 "$folder/probe"
-# Ranks may run as any user: each writes files of its own, and none may touch another's.
+# Ranks may run as any user; the sticky bit protects their files from each other.
 chmod 1777 "$folder/run/ranks"

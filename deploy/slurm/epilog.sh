@@ -1,6 +1,6 @@
 #!/bin/bash
-# Epilog of slurm.conf (run as root on each node after a job): what the job's user has left in memory goes once none of that
-# user's processes runs here any more. The agent's bundles stay.
+# Epilog of slurm.conf (run as root on each node after a job): removes what the job's user has left in memory, once none of
+# that user's processes runs on the node. The agent's bundles are kept.
 #   Epilog=/etc/slurm/hangwatch-epilog.sh
 uid=${SLURM_JOB_UID:-}
 case $uid in '' | *[!0-9]*) exit 0 ;; esac

@@ -1,8 +1,8 @@
 #!/bin/bash
-# TaskProlog of slurm.conf, for a site that runs hangwatch.service on each node: every job step gets the probe, without a
-# change to batch scripts. What a task prolog prints as "export NAME=value" becomes the task's environment.
+# TaskProlog of slurm.conf, for sites that run hangwatch.service on each node: every job step gets the probe, without changes
+# to batch scripts. What a task prolog prints as "export NAME=value" becomes the task's environment.
 #   TaskProlog=/etc/slurm/hangwatch-prolog.sh
-# It never keeps a job from starting: where hangwatch does not work, nothing is printed.
+# It never prevents a job from starting: if hangwatch does not work, it prints nothing.
 hangwatch=${HANGWATCH:-/opt/hangwatch/bin/hangwatch}
 [ -z "${HANGWATCH_OFF:-}" ] && [ -x "$hangwatch" ] || exit 0
 variables=$(timeout 10 "$hangwatch" env --json 2>/dev/null) || exit 0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hangwatch.agent.incidents.actions import Actor, Decision, decide, policy_for
 from hangwatch.config.settings import Policy, Settings
 from hangwatch.model.incident import Incident, Kind, Verdict
-from hangwatch.outputs.push.audit import read_handling
+from hangwatch.outputs.push.audit import read_audit
 
 Severity = Literal["info", "warning", "critical"]
 
@@ -103,7 +103,7 @@ async def test_a_command_is_told_the_incident(tmp_path: Path) -> None:
     assert (told["HANGWATCH_INCIDENT_ID"], told["HANGWATCH_KIND"], told["HANGWATCH_PROVEN"]) == ("one", "deadlock", "1")
     assert told["HANGWATCH_CAUSE"] == "group-order-inversion"
     assert told["HANGWATCH_SUMMARY"] == incident.verdict.summary
-    (taken,) = read_handling(path).actions
+    (taken,) = read_audit(path).actions
     assert (taken.action, taken.dry_run, taken.outcome) == ("exec", False, "the command ended with status 3")
     assert watched.prepared == ["one"]
 
@@ -117,7 +117,7 @@ async def test_a_dry_run_says_what_it_would_do_and_does_nothing(tmp_path: Path) 
     await watched.actor.settle()
     assert watched.stopped == []
     assert watched.said == ["on-hang stop: would end the job (dry run)"]
-    assert read_handling(path).actions[0].dry_run
+    assert read_audit(path).actions[0].dry_run
     assert not watched.actor.taken_s
 
 
@@ -146,7 +146,7 @@ async def test_an_agent_that_is_started_again_acts_neither_twice_nor_too_often(t
     first.actor.consider(incident, path)
     await first.actor.settle()
     assert first.stopped == ["one"]
-    assert read_handling(path).actions[0].outcome == "3 process(es) ended"
+    assert read_audit(path).actions[0].outcome == "3 process(es) ended"
 
     second = Watched(policy)
     second.actor.recall(path)

@@ -18,7 +18,7 @@ from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import GroupFront, LiveView
-from hangwatch.outputs.web.history import History
+from hangwatch.outputs.web.history import ProgressHistory
 from recorded import load
 from replicas import enlarged
 
@@ -66,9 +66,9 @@ def _beat(rank: RankCapture, at_ns: int) -> Beat:
     return Beat(1, rank.identity.pid, 0, 70, at_ns, rank=rank.rank, initialized=True, groups=groups)
 
 
-def history_of(view: LiveView) -> History:
+def history_of(view: LiveView) -> ProgressHistory:
     """What a page has seen that has watched the last two minutes: the numbers rose, and have stood for 34 s."""
-    history = History()
+    history = ProgressHistory()
     for ago_s in range(120, -1, -2):
         come = min(1.0, (120 - ago_s) / 86)
         jobs = tuple(

@@ -17,8 +17,8 @@ from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.metrics.exposition import Metrics
-from hangwatch.outputs.web.history import History
-from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.history import ProgressHistory
+from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.server import start_server
 from support import JobRunner
 
@@ -27,10 +27,10 @@ _SUMMARY = "document.querySelector('.banner .summary')?.textContent"
 
 @asynccontextmanager
 async def served(
-    state: Path, view: LiveView, token: str | None = None, history: History | None = None
+    state: Path, view: LiveView, token: str | None = None, history: ProgressHistory | None = None
 ) -> AsyncIterator[str]:
     """The address of a server whose page shows ``view``."""
-    server = await start_server("127.0.0.1", 0, Metrics(), dict, Page(state, lambda: view, history), token)
+    server = await start_server("127.0.0.1", 0, Metrics(), dict, WebPage(state, lambda: view, history), token)
     try:
         yield server.url
     finally:
@@ -57,7 +57,7 @@ async def test_the_page_follows_a_real_hang(chromium: str, jobs: JobRunner, tmp_
         assert len(sources) == 2
         assert all("all_reduce" in source for source in sources)
         assert {"policy", "value"} <= set(
-            await tab.wait_for("[...document.querySelectorAll('.front h3 code')].map(e => e.textContent)")
+            await tab.wait_for("[...document.querySelectorAll('.group-card h3 code')].map(e => e.textContent)")
         )
         link = await tab.wait_for("document.querySelector('.incidents a')?.href")
         await tab.open(link)
@@ -113,11 +113,11 @@ async def test_several_jobs_are_told_apart(chromium: str, tmp_path: Path) -> Non
 
 @pytest.mark.asyncio
 async def test_a_node_without_jobs_says_so(chromium: str, tmp_path: Path) -> None:
-    """An empty page tells what to do, and that nothing has happened."""
+    """An empty page says how to start a job, and that there are no incidents."""
     async with served(tmp_path, LiveView(1)) as url, browse(chromium) as tab:
         await tab.open(url)
         assert "hangwatch run" in await tab.evaluate("document.querySelector('.banner').textContent")
-        assert "none so far" in await tab.evaluate("document.querySelector('#incidents').textContent")
+        assert "No incidents so far" in await tab.evaluate("document.querySelector('#incidents').textContent")
         assert await unnamed(tab) == []
         assert tab.problems == []
 

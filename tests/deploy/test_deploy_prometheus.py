@@ -118,12 +118,12 @@ def test_the_text_for_people_holds_cause_and_remedy(tmp_path: Path) -> None:
         ).strip()  # fmt: skip
 
     assert render("hangwatch.title", "firing") == "Deadlock: llama"
-    assert render("hangwatch.title", "resolved") == "Over: llama"
-    assert render("hangwatch.text", "resolved") == "Over: Ranks 0-7 hang."
+    assert render("hangwatch.title", "resolved") == "Resolved: llama"
+    assert render("hangwatch.text", "resolved") == "Resolved: Ranks 0-7 hang."
     assert render("hangwatch.text", "firing").splitlines() == [
         "Ranks 0-7 hang.",
         "Cause: Labels differ",
-        "Ranks to blame: 0",
+        "Culprit ranks: 0",
         "Remedy: 1. Keep them alike.",
         "gpu-17, incident 20261121T1",
         "More: docs/causes/unknown.md",

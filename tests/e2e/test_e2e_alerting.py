@@ -257,5 +257,5 @@ def test_an_incident_is_resolved_when_its_job_is_gone(monitored: _Monitored) -> 
     assert statuses == ["firing", "resolved"]
     texts = [m.body["text"] for m in monitored.webhook.messages if m.path == _SLACK]
     assert len(texts) == 2
-    assert "Over: deadlock" in texts[1]
+    assert "Resolved: deadlock" in texts[1]
     assert query(monitored.prometheus, "hangwatch_incident or hangwatch_rank_info") == []

@@ -164,8 +164,8 @@ def test_doctor_tries_what_the_agent_is_told_to_use(jobs: JobRunner, tmp_path: P
     failed = {c.name: c for c in msgspec.json.decode(job.stdout(), type=list[Check]) if c.state == "failed"}
     assert failed.keys() == {"metrics address", "exchange"}
     assert f"port {free_port} on 127.0.0.1 is in use" in failed["metrics address"].says
-    assert failed["metrics address"].repair == "choose another with --listen 127.0.0.1:0"
-    assert f"redis://127.0.0.1:{free_port} cannot be used" in failed["exchange"].says
+    assert failed["metrics address"].repair == "choose another address with --listen 127.0.0.1:0"
+    assert f"redis://127.0.0.1:{free_port} does not work" in failed["exchange"].says
     assert failed["exchange"].repair
     assert "s3cret" not in job.stdout()
 
@@ -177,7 +177,7 @@ def test_doctor_knows_an_agent_by_its_port(jobs: JobRunner, node: dict[str, str 
     port = said.partition("http://127.0.0.1:")[2].partition("/")[0]
     job = jobs.hangwatch("doctor", "--json", "--state-dir", tmp_path / "state", "--listen", f":{port}", env=node)
     assert job.wait() == 0, job.stdout()
-    assert f"an agent listens on :{port} already" in job.stdout()
+    assert f"an agent is already listening on :{port}" in job.stdout()
 
 
 def test_the_demo_names_its_scenarios(jobs: JobRunner) -> None:
@@ -192,7 +192,7 @@ def test_a_demo_nobody_knows(jobs: JobRunner) -> None:
     job = jobs.hangwatch("demo", "no-such-scenario")
     assert job.wait() == 2
     assert job.stdout() == ""
-    assert job.stderr() == "hangwatch: no scenario named 'no-such-scenario'; hangwatch demo --list names them\n"
+    assert job.stderr() == "hangwatch: no scenario named 'no-such-scenario'; list them with: hangwatch demo --list\n"
 
 
 def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:
     assert "[rank 1] step 1\n" in job.stdout()
     assert "group-order-inversion" in job.stderr()
     last = job.stdout().splitlines()[-1]
-    assert last.startswith("As it should be: found, named and ended in ")
+    assert last.startswith("PASS: hang found, diagnosed and job stopped in ")
     kept = Path(last.rpartition("kept in ")[2])
     assert (kept / "incident.json").is_file()
     assert not job.members()

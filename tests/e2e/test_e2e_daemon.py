@@ -19,7 +19,7 @@ from watched_runs import captures_total, find_bundles, read_incident, torchrun
 from hangwatch.demos import find_scenario
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle.bundle import read_bundle
-from hangwatch.outputs.push.audit import read_handling
+from hangwatch.outputs.push.audit import read_audit
 from support import JOBS, SOURCE_ROOT, Job, JobRunner, wait_for
 
 _HANGWATCH = f"{sys.executable} -m hangwatch"
@@ -78,7 +78,7 @@ def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, 
         ((incident, bundle),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
         name = incident.job.id
         wait_for(lambda: told(name) == [(incident.id, "firing")], 30.0, "the webhook to be told")
-        wait_for(lambda: (bundle / "handling.json").exists() and "told" in (bundle / "handling.json").read_text(), 30.0)
+        wait_for(lambda: (bundle / "audit.json").exists() and "notified" in (bundle / "audit.json").read_text(), 30.0)
         wait_for(lambda: ran.exists() and ran.read_text().splitlines().count(name) == 1, 30.0, "the command to run")
         agent.send(signal.SIGKILL)
         agent.wait()
@@ -176,9 +176,9 @@ def test_systemd_hears_of_readiness_of_life_and_of_a_reload(
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
     (refused,) = [line for line in lines if line["level"] == "error"]
     assert refused["message"] == (
-        f"the settings stay as they were: {file}:9: unknown key receivers.slak; did you mean slack?"
+        f"configuration not reloaded, keeping the current one: {file}:9: unknown key receivers.slak; did you mean slack?"
     )
-    assert "the settings were read again; a restart is needed for listen" in [line["message"] for line in lines]
+    assert "configuration reloaded; restart required for listen" in [line["message"] for line in lines]
 
 
 def _silence(manager: socket.socket) -> None:
@@ -207,7 +207,7 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     file.write_text('exchange = "redish://:s3cret@h"\n')
     nowhere = jobs.hangwatch("check-config", file)
     assert nowhere.wait() == 2
-    assert nowhere.stderr().startswith("hangwatch: --exchange redish://h names no exchange; ")
+    assert nowhere.stderr().startswith("hangwatch: --exchange redish://h is not a valid exchange; ")
     file.write_text(f'token_file = "{tmp_path / "token"}"\n')
     (tmp_path / "token").write_text("short")
     weak = jobs.hangwatch("check-config", file)
@@ -220,8 +220,8 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     file.chmod(0o644)
     good = jobs.hangwatch("check-config", file)
     assert good.wait() == 0, good.stderr()
-    assert "can be used" in good.stdout()
-    assert "the password of the exchange, and others may read it" in good.stdout()
+    assert ": valid" in good.stdout()
+    assert "the exchange password but is readable by other users" in good.stdout()
     shown = jobs.hangwatch("check-config", "--json", file)
     assert shown.wait() == 0, shown.stderr()
     assert "s3cret" not in shown.stdout()
@@ -244,8 +244,8 @@ def test_the_agent_ends_a_job_that_hangs_once_its_stacks_are_saved(
     assert job.wait(120.0) != 0, "torchrun was ended"
     wait_for(lambda: not job.members(), 30.0, "all processes of the job to be gone")
     ((_, bundle),) = _incidents(state, pids)
-    handling = read_handling(bundle)
-    wait_for(lambda: "process(es) ended" in read_handling(bundle).actions[0].outcome, 30.0, str(handling))
+    audit = read_audit(bundle)
+    wait_for(lambda: "process(es) ended" in read_audit(bundle).actions[0].outcome, 30.0, str(audit))
     wait_for(lambda: _incidents(state, pids)[0][0].ended_at is not None, 30.0, "the incident to end")
     _, capture = read_bundle(bundle)
     assert all(rank.stacks and rank.stacks[-1].main is not None for rank in capture.ranks)
@@ -265,8 +265,8 @@ def test_a_rehearsal_leaves_the_job_alone(jobs: JobRunner, node: dict[str, str |
     job = _start_hanging_job(jobs, node)
     pids = _pids(job)
     ((incident, bundle),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
-    wait_for(lambda: bool(read_handling(bundle).actions), 60.0, "the rehearsal")
-    assert read_handling(bundle).actions[0].outcome == "would end the job (dry run)"
+    wait_for(lambda: bool(read_audit(bundle).actions), 60.0, "the rehearsal")
+    assert read_audit(bundle).actions[0].outcome == "would end the job (dry run)"
     assert {process.pid for process in job.ranks().values()} == pids
     told = [json.loads(line) for line in agent.stderr().splitlines()]
     (said,) = [line for line in told if line.get("incident") == incident.id]

@@ -137,7 +137,7 @@ def test_the_users_command_is_told_everything(hung: _Hung) -> None:
         "stacks.txt",
         "stacks.speedscope.json",
         "report.html",
-        "handling.json",
+        "audit.json",
     }
     document = msgspec.convert(told["document"], type=Incident)
     assert document.captured["call_sites"]

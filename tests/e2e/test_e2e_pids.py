@@ -14,7 +14,7 @@ import psutil
 import pytest
 from watched_runs import find_bundles, read_incident, read_url, torchrun
 
-from hangwatch.outputs.push.audit import read_handling
+from hangwatch.outputs.push.audit import read_audit
 from support import JOBS, LONG_S, SOURCE_ROOT, Job, JobRunner, is_alive, wait_for
 
 _LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
@@ -103,7 +103,7 @@ def test_a_pid_that_is_given_away_again(apart: Apart, tmp_path: Path, newcomer: 
     go.touch()
     pid = int(job.wait_for_output("is another's").partition("pid ")[2].split()[0])
     (bundle,) = wait_for(lambda: find_bundles(apart.state), 60.0, "the incident", poll_s=0.1)
-    wait_for(lambda: "ended" in "".join(a.outcome for a in read_handling(bundle).actions), 60.0, "the job to be ended")
+    wait_for(lambda: "ended" in "".join(a.outcome for a in read_audit(bundle).actions), 60.0, "the job to be ended")
     incident = read_incident(bundle)
     assert (incident.verdict.kind, incident.verdict.culprit_ranks) == ("rank_lost", (1,))
     assert {entry.rank: entry.pid for entry in incident.ranks}[1] == pid

@@ -81,7 +81,10 @@ def test_a_port_in_use(jobs: JobRunner, tmp_path: Path) -> None:
             "run", "--state-dir", tmp_path, "--listen", f"127.0.0.1:{port}", "--", "touch", str(tmp_path / "started")
         )
         assert job.wait() == 2
-    assert _only_line(job) == f"hangwatch: port {port} on 127.0.0.1 is in use; choose another with --listen 127.0.0.1:0"
+    assert (
+        _only_line(job)
+        == f"hangwatch: port {port} on 127.0.0.1 is in use; choose another address with --listen 127.0.0.1:0"
+    )
     assert not (tmp_path / "started").exists()
 
 
@@ -90,8 +93,8 @@ def test_a_port_in_use(jobs: JobRunner, tmp_path: Path) -> None:
     [
         (("--on-hang", "explode"), "--on-hang 'explode' is none of report, stop, exec:CMD; for example --on-hang"),
         (("--on-hang", "exec:"), "--on-hang 'exec:' is none of report, stop, exec:CMD; for example --on-hang"),
-        (("--stall-after", "-5"), "--stall-after -5 is negative; give the patience in seconds, for example 60"),
-        (("--listen", "nonsense"), "--listen 'nonsense' is not HOST:PORT; write for example 127.0.0.1:9753"),
+        (("--stall-after", "-5"), "--stall-after -5 is negative; give seconds, for example 60"),
+        (("--listen", "nonsense"), "--listen 'nonsense' is not HOST:PORT; for example 127.0.0.1:9753"),
     ],
     ids=["on-hang", "on-hang-without-command", "stall-after", "listen"],
 )

@@ -30,7 +30,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 def test_a_redis_is_tried(server: RedisServer) -> None:
     """One that works; one that asks for a password, without, with a wrong and with the right one; one that is gone."""
     found = check_exchange(server.url)
-    assert (found.state, found.says) == ("ok", f"{server.url} is written and read")
+    assert (found.state, found.says) == ("ok", f"{server.url}: reading and writing work")
     with redis.Redis(port=server.port) as client:
         assert [key for key in client.scan_iter("*") if not client.pttl(key) > 0] == [], (
             "what is left is forgotten soon"
@@ -39,7 +39,7 @@ def test_a_redis_is_tried(server: RedisServer) -> None:
     for url in (server.url, server.url.replace("://", "://:wr0ng@")):
         refused = check_exchange(url)
         assert refused.state == "failed"
-        assert refused.repair.startswith("put the right password into the address")
+        assert refused.repair.startswith("put the correct password into the URL")
         assert "wr0ng" not in refused.says + refused.repair
     assert check_exchange(server.url.replace("://", "://:s3cret@")).state == "ok"
     server.kill()

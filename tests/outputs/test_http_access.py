@@ -15,7 +15,7 @@ from hangwatch.model.live import LiveJob, LiveRank, LiveView
 from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.access import TokenError, read_token
-from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.server import start_server
 
 pytestmark = pytest.mark.usefixtures("real")
@@ -42,7 +42,7 @@ def serve(
     """Run ``use`` against a server with a page; its address is given by loopback, whatever it listens on."""
 
     async def run() -> T:
-        server = await start_server(host, 0, Metrics(), lambda: {"ok": True}, Page(state, live), token)
+        server = await start_server(host, 0, Metrics(), lambda: {"ok": True}, WebPage(state, live), token)
         try:
             async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
                 return await use(server.url, client)
@@ -66,7 +66,7 @@ def statuses(state: Path, asked: list[tuple[str, dict[str, str]]], **how: object
 
 
 def test_loopback_is_open_and_says_what_it_may_load(tmp_path: Path) -> None:
-    """Page, incident, files and assets answer, under a policy that allows nothing from elsewhere."""
+    """WebPage, incident, files and assets answer, under a policy that allows nothing from elsewhere."""
     write_bundle(tmp_path, hang_incident(), hang_capture())
     paths = ["/", f"/incidents/{ID}", "/static/style.css", "/static/page.js", "/static/icon.svg"]
     paths += [
@@ -179,7 +179,7 @@ def test_events_bring_what_has_changed_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_the_number_of_open_pages_is_bounded(tmp_path: Path) -> None:
-    """The 33rd is told to come again later, and finds a place when another has gone."""
+    """The 33rd is rejected with Retry-After, and accepted when another has disconnected."""
 
     async def use(url: str, client: aiohttp.ClientSession) -> list[int]:
         held = [await client.get(f"{url}/events") for _ in range(32)]

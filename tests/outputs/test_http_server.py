@@ -77,13 +77,15 @@ def test_a_port_in_use_is_one_line_with_the_repair() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ServerError) as caught:
             asyncio.run(start_server("127.0.0.1", port, Metrics(), dict))
-    assert str(caught.value) == f"port {port} on 127.0.0.1 is in use; choose another with --listen 127.0.0.1:0"
+    assert str(caught.value) == f"port {port} on 127.0.0.1 is in use; choose another address with --listen 127.0.0.1:0"
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid", "x" * 300])
 def test_an_address_that_is_not_ours_is_one_line(host: str) -> None:
     """A host that cannot be listened on is an error with the repair, never a traceback."""
-    with pytest.raises(ServerError, match=r"^cannot listen on .*; choose another with --listen 127\.0\.0\.1:0$"):
+    with pytest.raises(
+        ServerError, match=r"^cannot listen on .*; choose another address with --listen 127\.0\.0\.1:0$"
+    ):
         asyncio.run(start_server(host, 0, Metrics(), dict))
 
 
@@ -107,5 +109,5 @@ def test_listen_addresses_are_understood(text: str, address: tuple[str, int]) ->
 )
 def test_other_listen_texts_are_one_line(text: str) -> None:
     """What cannot be understood is named, with an example of what can."""
-    with pytest.raises(ServerError, match=r"^--listen '.*write for example [^\n]*$"):
+    with pytest.raises(ServerError, match=r"^--listen '.*; for example [^\n]*$"):
         parse_listen(text)

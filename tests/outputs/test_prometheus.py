@@ -81,7 +81,7 @@ def test_a_scrape_shows_the_view() -> None:
         series("group_ranks", job_id=job, group="dp"): 2,
         series("job_info", job_id=job, launcher="torchrun"): 1,
         series("job_world_ranks", job_id=job): 16,
-        series("job_patience_seconds", job_id=job): 30,
+        series("job_stall_after_seconds", job_id=job): 30,
         series("job_series_left_out", job_id=job): 0,
         series("rank_state", job_id=job, rank="1", state="waiting"): 1,
         series("rank_info", job_id=job, rank="1", node="gpu-17", pid="4101"): 1,

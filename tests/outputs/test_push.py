@@ -51,16 +51,16 @@ def run(body: Callable[[], Coroutine[None, None, None]]) -> None:
 
 
 @pytest.mark.usefixtures("real")
-def test_every_receiver_is_told_of_beginning_and_end_once() -> None:
+def test_every_receiver_gets_start_and_end_once() -> None:
     """Three kinds of receivers each get two messages, however often the agent says the same."""
 
     async def body() -> None:
         async with receiver([200]) as (url, seen):
             push = Push([Target(kind, url) for kind in ("alertmanager", "webhook", "slack")])
             for _ in range(3):
-                push.tell(hang_incident(), Path("/bundle"))
+                push.notify(hang_incident(), Path("/bundle"))
             await until(lambda: len(seen) == 3)
-            push.tell(hang_incident("2026-05-28T21:00:00.000Z"), Path("/bundle"))
+            push.notify(hang_incident("2026-05-28T21:00:00.000Z"), Path("/bundle"))
             await push.close()
             assert len(seen) == 6
             assert [(m.name, m.sent_total, m.failures_total, m.pending) for m in push.metrics()] == [
@@ -71,13 +71,13 @@ def test_every_receiver_is_told_of_beginning_and_end_once() -> None:
 
 
 @pytest.mark.usefixtures("real")
-def test_a_receiver_that_comes_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Errors of the server and a refused connection are tried again; the log has each reason once and no secret."""
+def test_a_receiver_that_comes_back_is_notified(caplog: pytest.LogCaptureFixture) -> None:
+    """Errors of the server and a refused connection are retried; the log has each reason once and no secret."""
 
     async def body() -> None:
         port = find_free_port()
         push = Push([Target("webhook", f"http://user:{SECRET}@127.0.0.1:{port}/{SECRET}?token={SECRET}")])
-        push.tell(hang_incident(), None)
+        push.notify(hang_incident(), None)
         await until(lambda: push.metrics()[0].failures_total >= 1)
         async with receiver([503, 204], port) as (_, seen):
             await until(lambda: push.metrics()[0].sent_total == 1)
@@ -88,7 +88,7 @@ def test_a_receiver_that_comes_back_is_told(caplog: pytest.LogCaptureFixture) ->
         run(body)
     said = [r.getMessage() for r in caplog.records if r.name == "hangwatch"]
     assert len(said) == 2
-    assert all("it is tried again" in text for text in said)
+    assert all("retrying" in text for text in said)
     assert SECRET not in caplog.text
 
 
@@ -99,7 +99,7 @@ def test_telling_never_waits() -> None:
     async def body() -> None:
         async with receiver([200], delay_s=60.0) as (url, seen):
             push = Push([Target("webhook", url)])
-            push.tell(hang_incident(), None)
+            push.notify(hang_incident(), None)
             assert push.metrics()[0].pending == 1
             await push.close(grace_s=0.2)
             assert (seen, push.metrics()[0].pending) == ([], 1)
@@ -108,24 +108,24 @@ def test_telling_never_waits() -> None:
 
 
 @pytest.mark.usefixtures("real")
-def test_a_refused_message_is_said_once_and_given_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rejected_notification_is_logged_once_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
     """A wrong address or token is one line with the repair; the same message is not sent again."""
 
     async def body() -> None:
         async with receiver([403]) as (url, seen):
             push = Push([Target("slack", url)])
-            push.tell(hang_incident(), None)
+            push.notify(hang_incident(), None)
             await push.close()
             assert len(seen) == 1
 
     run(body)
     (said,) = [r.getMessage() for r in caplog.records if r.name == "hangwatch"]
-    assert "refuses the message with 403; check the address and its token" in said
+    assert "rejected the notification with status 403; check the URL and its token" in said
     assert SECRET not in said
 
 
-def test_receivers_of_one_kind_are_told_apart() -> None:
-    """Two Alertmanagers of a cluster are both told, and each has its own metrics."""
+def test_receivers_of_one_kind_have_their_own_metrics() -> None:
+    """Two Alertmanagers of a cluster both get the alert, and each has its own metrics."""
     push = Push(
         [Target("alertmanager", "http://a:1"), Target("alertmanager", "http://b:1"), Target("slack", "http://c")]
     )
@@ -137,9 +137,7 @@ def test_receivers_of_one_kind_are_told_apart() -> None:
 )
 def test_an_address_that_cannot_be_used_is_not_shown(url: str) -> None:
     """The error names the option and an example; what was given may be a secret."""
-    with pytest.raises(
-        PushError, match=r"^--slack: .*; write for example https://hooks\.slack\.com/services/"
-    ) as caught:
+    with pytest.raises(PushError, match=r"^--slack: .*; for example https://hooks\.slack\.com/services/") as caught:
         parse_target("slack", url)
     assert not url or url not in str(caught.value)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics.exposition import Metrics
-from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.rates import Rate
 from hangwatch.outputs.web.server import start_server
 
@@ -43,7 +43,7 @@ def test_a_flood_is_refused_and_the_token_cannot_be_guessed(tmp_path: Path) -> N
     """Of a thousand requests at once some hundreds are answered, of a hundred wrong tokens ten are looked at."""
 
     async def run() -> tuple[Counter[int], Counter[int]]:
-        page = Page(tmp_path, lambda: LiveView(1, ()))
+        page = WebPage(tmp_path, lambda: LiveView(1, ()))
         server = await start_server("127.0.0.1", 0, Metrics(), lambda: {"ok": True}, page, TOKEN)
         try:
             async with aiohttp.ClientSession() as client:

@@ -18,7 +18,7 @@ from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.html.cells import render_cells
 from hangwatch.outputs.html.elements import short_command
-from hangwatch.outputs.html.group_progress import FrontPoint
+from hangwatch.outputs.html.group_progress import ProgressPoint
 from hangwatch.outputs.html.live import lay_out, render_parts
 from hangwatch.outputs.html.report import render_report
 from hangwatch.outputs.html.stacks import render_stacks
@@ -73,7 +73,7 @@ def _live(text: str) -> str:
         text, 2, text, text, tuple(LiveRank(r, text, 1, "waiting", 0.1, (progress,), text) for r in (0, 1)),
         (GroupFront(text, (0, 1), 7, 6, 5, (1,), 9.0),), incident, capture,
     )  # fmt: skip
-    history = {text: {text: (FrontPoint(1.0, 3, 2), FrontPoint(2.0, 7, 6))}}
+    history = {text: {text: (ProgressPoint(1.0, 3, 2), ProgressPoint(2.0, 7, 6))}}
     listed = IncidentSummary(incident.id, text, incident.onset_at, None, "deadlock", True, "critical", text, (0,))
     quiet = msgspec.structs.replace(job, id="quiet", incident=None, capture=None)
     return lay_out(render_parts(LiveView(5, (job, quiet)), history, (listed,)))
@@ -138,7 +138,7 @@ def test_a_report_says_what_the_verdict_says(name: str) -> None:
 
 
 def test_cells_of_four_thousand_ranks_are_one_small_drawing() -> None:
-    """A path a state instead of an element a rank; the culprit has a ring, and every state is told in words."""
+    """A path a state instead of an element a rank; the culprit has a ring, and every state is also listed as text."""
     states = dict.fromkeys(range(4096), "waiting") | {2741: "stuck"}
     drawing = render_cells(states, (2741,))
     assert len(drawing) < 120_000
@@ -153,18 +153,18 @@ def test_ranks_never_seen_are_shown_as_unknown() -> None:
 
 
 def test_stacks_that_part_everywhere_are_cut() -> None:
-    """A thousand ranks in a thousand deep places give a page that a browser can show, which says that it is cut."""
+    """A thousand ranks in a thousand deep places give a page that a browser can show, which says that it is truncated."""
     stacks = {rank: tuple(Frame(f"f{rank}_{depth}", "/a.py", depth) for depth in range(300)) for rank in range(1000)}
     shown = render_stacks(merge_stacks(stacks))
     assert len(shown) < 2_000_000
-    assert "stacks.txt has the rest" in shown
+    assert "see stacks.txt for the rest" in shown
 
 
 def test_a_recursion_as_deep_as_python_allows_is_shown() -> None:
     """Forks below forks, a thousand of them, neither overflow our stack nor the browser's."""
     frames = tuple(Frame("f", "/a.py", line) for line in range(1000))
     ladder = {rank: frames[-rank - 1 :] for rank in range(999)}
-    assert "stacks.txt has the rest" in render_stacks(merge_stacks(ladder))
+    assert "see stacks.txt for the rest" in render_stacks(merge_stacks(ladder))
 
 
 def test_the_end_of_an_incident_is_in_its_report(tmp_path: Path) -> None:

@@ -114,16 +114,16 @@ def test_a_thousand_waits_do_not_bury_the_cause() -> None:
     waits = tuple(f"rank {rank} waits" for rank in range(1000))
     incident = msgspec.structs.replace(incident, verdict=msgspec.structs.replace(incident.verdict, waits=waits))
     text = shown(incident)
-    assert "and 988 more, in incident.json" in text
-    assert "and 988 more, with --format json" in shown(incident, bundle=None)
+    assert "and 988 more in incident.json" in text
+    assert "and 988 more with --format json" in shown(incident, bundle=None)
     assert "rank 12 waits" not in text
 
 
 def test_without_a_culprit_no_side_is_made_up() -> None:
-    """Where nobody is named, one of those who wait is shown, and no empty column for a culprit."""
+    """Without a culprit, a waiting rank is shown, and no empty column for a culprit."""
     verdict = msgspec.structs.replace(hang_incident().verdict, culprit_ranks=())
     text = shown(msgspec.structs.replace(hang_incident(), verdict=verdict), 100)
-    assert "Where they wait" in text
+    assert "Where the ranks wait" in text
     assert "culprit" not in text
 
 
@@ -146,6 +146,6 @@ def test_a_runner_up_says_what_would_have_happened() -> None:
     verdict = hang_incident().verdict
     (other,) = verdict.alternatives
     said = "It may be that rank 3 had fewer turns of `for batch in loader:`."
-    told = msgspec.structs.replace(verdict, alternatives=(msgspec.structs.replace(other, explanation=said),))
-    text = " ".join(shown(msgspec.structs.replace(hang_incident(), verdict=told), 120).split())
+    changed = msgspec.structs.replace(verdict, alternatives=(msgspec.structs.replace(other, explanation=said),))
+    text = " ".join(shown(msgspec.structs.replace(hang_incident(), verdict=changed), 120).split())
     assert f"{other.title} ({other.id}, 5%). {said}" in text

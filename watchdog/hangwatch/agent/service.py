@@ -29,11 +29,11 @@ from hangwatch.config.settings import Receivers, Settings
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import ReceiverMetrics
-from hangwatch.outputs.push.audit import FILE as HANDLING
+from hangwatch.outputs.push.audit import FILE as AUDIT
 from hangwatch.outputs.push.senders import Push, Target, parse_target
 from hangwatch.outputs.terminal.verdict import print_verdict
 from hangwatch.outputs.web.access import read_token
-from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.server import RunningServer, parse_listen, start_server
 from hangwatch.sources.beats.files import remove_leftovers
 
@@ -94,7 +94,7 @@ class Service:
     async def open(self) -> str:
         """Listen, and see to what an agent before us has left. Returns the URL. Raises ``ServerError``."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "hangwatch"))
-        page = Page(self.agent.state_dir, self.agent.live)
+        page = WebPage(self.agent.state_dir, self.agent.live)
         self._server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
         if self._one_command:
             self._ending = asyncio.create_task(self._end_left(), name="hangwatch left open")
@@ -146,14 +146,14 @@ class Service:
         if settings.receivers != before.receivers:
             old, self.push = self.push, Push(targets)
             for record in self.agent.open_incidents():
-                self.push.tell(record.incident, record.path)
+                self.push.notify(record.incident, record.path)
             await old.close()
         self._sweep_now.set()
         return tuple(name for name in _FIXED if getattr(before, name) != getattr(settings, name))
 
     async def announce(self, incident: Incident, path: Path | None) -> None:
         """Tell whoever reads our output, the receivers, and act."""
-        self.push.tell(incident, path)
+        self.push.notify(incident, path)
         self._say(incident, path)
         self.actor.consider(incident, path)
 
@@ -212,7 +212,7 @@ def find_targets(receivers: Receivers) -> tuple[Target, ...]:
 def _recently_handled(state_dir: Path) -> list[Path]:
     """Bundles about which something was done within the last hour, which counts for the limit."""
     since_s = time.time() - 3600.0
-    found = state_dir.absolute().glob(f"incidents/*/{HANDLING}")
+    found = state_dir.absolute().glob(f"incidents/*/{AUDIT}")
     return [file.parent for file in found if file.stat().st_mtime >= since_s]
 
 

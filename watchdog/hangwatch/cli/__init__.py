@@ -1,1 +1,1 @@
-"""The commands: one file a command, each a thin shell around the agent and the outputs."""
+"""The command line: one file per command, each a thin shell around the agent and the outputs."""

@@ -33,7 +33,7 @@ def agent(
     listen: Annotated[
         Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
         typer.Option(
-            "--listen", metavar="HOST:PORT", help=f"Where /metrics and the page are served (default: {_ADDRESS})."
+            "--listen", metavar="HOST:PORT", help=f"Address for /metrics and the web page (default: {_ADDRESS})."
         ),
     ] = None,
     stall_after: StallAfter = None,
@@ -43,9 +43,9 @@ def agent(
     exchange: ExchangeOption = None,
     job: JobOption = None,
 ) -> None:
-    """Watch every job on this node. SIGHUP reads the configuration again, SIGTERM ends the watch and no job."""
+    """Watch every job on this node. SIGHUP reloads the configuration; SIGTERM stops the agent, jobs keep running."""
 
-    def settle() -> Settings:
+    def load_settings() -> Settings:
         return combine(
             config,
             state_dir=state_dir,
@@ -59,26 +59,26 @@ def agent(
         )
 
     manager = take_service_manager()
-    settings = settle()
+    settings = load_settings()
     state = prepare_state_dir(Path(settings.state_dir) if settings.state_dir else default_state_dir())
-    asyncio.run(_serve(settle, settings, state, stderr_console(), manager))
+    asyncio.run(_serve(load_settings, settings, state, stderr_console(), manager))
 
 
 async def _serve(
-    settle: Callable[[], Settings], settings: Settings, state: Path, console: Console, manager: ServiceManager
+    load_settings: Callable[[], Settings], settings: Settings, state: Path, console: Console, manager: ServiceManager
 ) -> None:
     service = Service(settings, state, shared_run_dir(), console, address=_ADDRESS, manager=manager)
-    stop, again = asyncio.Event(), asyncio.Event()
+    stop, reload = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, again.set)
+    loop.add_signal_handler(signal.SIGHUP, reload.set)
     try:
         url = await service.open()
         status = f"watching this node, metrics at {url}/metrics, page at {url}/"
         service.voice.say(status, url=url)
         manager.ready(status)
-        reloading = asyncio.create_task(_reload(service, settle, again, status), name="hangwatch reload")
+        reloading = asyncio.create_task(_reload(service, load_settings, reload, status), name="hangwatch reload")
         await service.agent.run(stop)
         manager.stopping()
         reloading.cancel()
@@ -87,17 +87,19 @@ async def _serve(
         await service.release()
 
 
-async def _reload(service: Service, settle: Callable[[], Settings], again: asyncio.Event, status: str) -> None:
-    """Read the settings again each time we are told to; where they cannot be used, the ones there are stay."""
+async def _reload(
+    service: Service, load_settings: Callable[[], Settings], requested: asyncio.Event, status: str
+) -> None:
+    """Reload the settings whenever ``requested`` is set; invalid settings leave the current ones in place."""
     while True:
-        await again.wait()
-        again.clear()
+        await requested.wait()
+        requested.clear()
         service.manager.reloading()
         try:
-            fixed = await service.reload(settle())
+            fixed = await service.reload(load_settings())
         except (UserError, PushError) as error:
-            log.error("the settings stay as they were: %s", error)
+            log.error("configuration not reloaded, keeping the current one: %s", error)
         else:
-            later = f"; a restart is needed for {', '.join(fixed)}" if fixed else ""
-            service.voice.say(f"the settings were read again{later}")
+            later = f"; restart required for {', '.join(fixed)}" if fixed else ""
+            service.voice.say(f"configuration reloaded{later}")
         service.manager.ready(status)

@@ -1,4 +1,4 @@
-"""``hangwatch check-config``: whether a configuration can be used, before an agent is told to."""
+"""``hangwatch check-config``: validate a configuration file before an agent uses it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from hangwatch.outputs.web.server import parse_listen
 
 
 def check_config(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration, TOML.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration file (TOML).")],
     json: Json = False,
 ) -> None:
-    """Check a configuration. Exit status 0: it can be used; 2: it cannot, with the line and the key."""
+    """Check a configuration file. Exit status 0: valid; 2: invalid, with the line and key of the error."""
     settings = read_config(file)
     check_addresses(settings)
     if json:
         print_json(_without_secrets(settings))
         return
     console = stdout_console()
-    console.print(f"{file}: can be used", markup=False, highlight=False, soft_wrap=True)
-    holds = _secrets(settings)
-    if holds and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        said = f"it holds {holds}, and others may read it; chmod 600, or 640 for a group"
-        console.print(f"{file}: {said}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{file}: valid", markup=False, highlight=False, soft_wrap=True)
+    secrets = _secrets(settings)
+    if secrets and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        warning = f"contains {secrets} but is readable by other users; run chmod 600, or chmod 640 for a group"
+        console.print(f"{file}: {warning}", markup=False, highlight=False, soft_wrap=True)
 
 
 def check_addresses(settings: Settings) -> None:
-    """Refuse addresses and a token that nobody could use. Raises what they raise, one line each (``PlainError``)."""
+    """Raise ``PlainError``, one line, for an address that is malformed or a token that cannot be read."""
     if settings.exchange:
         parse_exchange(settings.exchange)
     if settings.token_file:
@@ -50,15 +50,15 @@ def check_addresses(settings: Settings) -> None:
 
 
 def _secrets(settings: Settings) -> str:
-    """What of the settings is secret, in words; empty where nothing is."""
-    found = ["addresses of receivers, which are secrets"] if settings.receivers != Receivers() else []
+    """Names the secrets that the settings contain; empty if there are none."""
+    found = ["secret receiver URLs"] if settings.receivers != Receivers() else []
     if hide_password(settings.exchange) != settings.exchange:
-        found.append("the password of the exchange")
+        found.append("the exchange password")
     return " and ".join(found)
 
 
 def _without_secrets(settings: Settings) -> dict[str, object]:
-    """All settings as they would be used; of receivers and exchange only how they may be shown."""
+    """All settings, with the secret parts of receiver URLs and the exchange removed."""
     import msgspec
 
     shown = {

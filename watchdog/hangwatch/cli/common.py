@@ -1,4 +1,4 @@
-"""What several commands share: options, consoles, exit statuses."""
+"""Options, consoles and exit statuses that several commands share."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rich.console import Console
 from hangwatch.model.incident import HANG_KINDS, Incident
 from hangwatch.outputs.bundle.files import encode
 
-#: Exit statuses of ``diagnose`` and ``dump``; nothing usable is a ``UserError``.
+#: Exit statuses of ``diagnose`` and ``dump``; unusable input is a ``UserError``.
 EXIT_HEALTHY = 0
 EXIT_HANG = 1
 
 StateDir = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-    typer.Option("--state-dir", metavar="DIR", help="Where incidents are kept (default: ~/.local/state/hangwatch)."),
+    typer.Option("--state-dir", metavar="DIR", help="Directory for incidents (default: ~/.local/state/hangwatch)."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 class Format(str, Enum):
-    """How a verdict is printed."""
+    """Output format of a verdict."""
 
     text = "text"
     json = "json"
@@ -34,12 +34,12 @@ class Format(str, Enum):
 
 
 def stdout_console() -> Console:
-    """For what the user asked for. Wide enough for a log file when there is no terminal."""
+    """Console for the command's result; a fixed width if stdout is not a terminal."""
     return Console(**_width(sys.stdout.isatty()))
 
 
 def stderr_console() -> Console:
-    """For what we say on our own account, beside the job's output."""
+    """Console for hangwatch's own messages, which appear between the job's output."""
     return Console(stderr=True, **_width(sys.stderr.isatty()))
 
 
@@ -48,10 +48,10 @@ def _width(terminal: bool) -> dict[str, Any]:
 
 
 def print_json(value: object) -> None:
-    """A document or any other value of ours on standard output, as bundles have it."""
+    """Print a value as JSON on stdout, encoded as in bundles."""
     sys.stdout.write(encode(value).decode())
 
 
 def hang_status(incident: Incident) -> int:
-    """0 where no hang was found, 1 where one was."""
+    """The exit status: 0 if no hang was found, 1 if one was."""
     return EXIT_HANG if incident.verdict.kind in HANG_KINDS else EXIT_HEALTHY

@@ -1,4 +1,4 @@
-"""``hangwatch demo``: a real hang, found, in under a minute."""
+"""``hangwatch demo``: reproduce a real hang and diagnose it in under a minute."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from rich.console import Console
 from hangwatch.cli.common import stdout_console
 from hangwatch.config.errors import EXIT_STOPPED, UserError
 from hangwatch.demos import DEFAULT, SCENARIOS, Scenario, find_scenario
+from hangwatch.model.text import format_ranks
 from hangwatch.outputs.bundle.bundle import list_incidents
 
-#: A demo that takes longer than this has failed to show what it should.
+#: A demo that takes longer than this has failed.
 _LIMIT_S = 120.0
 
 
 def demo(
     scenario: Annotated[
         Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Argument(metavar="[SCENARIO]", help="Which hang to show (see --list)."),
+        typer.Argument(metavar="[SCENARIO]", help=f"Scenario to run (see --list; default: {DEFAULT.name})."),
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Name the scenarios and exit.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="List the scenarios and exit.")] = False,
 ) -> None:
-    """Run a real job that hangs, watch it being found, and check that the verdict is the right one."""
+    """Run a small job that hangs and diagnose it. Exit status 0: the verdict is the expected one; 1: it is not."""
     console = stdout_console()
     if list_them:
         for one in SCENARIOS:
@@ -39,7 +40,7 @@ def demo(
         return
     chosen = find_scenario(scenario) if scenario else DEFAULT
     if chosen is None:
-        raise UserError(f"no scenario named {scenario!r}; hangwatch demo --list names them")
+        raise UserError(f"no scenario named {scenario!r}; list them with: hangwatch demo --list")
     _check_needs(chosen)
     raise typer.Exit(_show(chosen, console))
 
@@ -77,7 +78,7 @@ def _show(scenario: Scenario, console: Console) -> int:
 
 
 def _run(command: list[str], scenario: Scenario) -> int:
-    # A debugger's prompt needs an input that stays open and says nothing; the terminal's is not ours to give away.
+    # A debugger prompt needs a stdin that stays open and empty; the user's terminal must not be used for it.
     read_end, write_end = os.pipe()
     try:
         process = subprocess.Popen(command, env={**os.environ, **scenario.full_environment()}, stdin=read_end)
@@ -92,26 +93,32 @@ def _run(command: list[str], scenario: Scenario) -> int:
 
 
 def _judge(scenario: Scenario, state: Path, status: int, took_s: float, console: Console) -> int:
-    """0 if the incident on disk is the one the scenario's table promises."""
+    """Compare the stored incident with the one the scenario expects; returns the exit status."""
     incidents = list_incidents(state)
-    told = [
+    reported = [
         (i.verdict.kind, i.verdict.cause.id if i.verdict.cause else None, i.verdict.culprit_ranks) for i in incidents
     ]
+    shown = "; ".join(_describe(*one) for one in reported) or "no incident"
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     if scenario.ends_itself:
-        alarms = [t for t in told if t[0] not in {"healthy", "straggler"}]
+        alarms = [one for one in reported if one[0] not in {"healthy", "straggler"}]
         if status == 0 and not alarms:
-            say(f"As it should be: the job ran to its end in {took_s:.0f} s and no hang was reported.")
+            say(f"PASS: the job finished in {took_s:.0f} s and no hang was reported.")
             return 0
-        say(f"Not as it should be: exit status {status}, reported: {alarms or 'nothing'}.")
+        say(f"FAIL: expected no hang; reported {shown}; exit status {status}; see {state}")
         return 1
-    wanted = (scenario.kind, scenario.cause, scenario.culprits)
-    if status == EXIT_STOPPED and told[-1:] == [wanted]:
-        kept = state / "incidents" / incidents[-1].id
-        say(f"As it should be: found, named and ended in {took_s:.0f} s. The incident is kept in {kept}")
+    expected = (scenario.kind, scenario.cause, scenario.culprits)
+    if status == EXIT_STOPPED and reported[-1:] == [expected]:
+        bundle = state / "incidents" / incidents[-1].id
+        say(f"PASS: hang found, diagnosed and job stopped in {took_s:.0f} s. Incident bundle: {bundle}")
         return 0
-    say(f"Not as it should be: expected {wanted}, reported {told or 'nothing'}, exit status {status}; see {state}")
+    say(f"FAIL: expected {_describe(*expected)}; reported {shown}; exit status {status}; see {state}")
     return 1
+
+
+def _describe(kind: str, cause: str | None, culprits: tuple[int, ...]) -> str:
+    """``deadlock (cause uneven-inputs, culprit ranks 2)``."""
+    return f"{kind} (cause {cause or 'unknown'}, culprit ranks {format_ranks(culprits) or 'none'})"

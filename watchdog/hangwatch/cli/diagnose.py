@@ -1,4 +1,4 @@
-"""``hangwatch diagnose PATH``: the same diagnosis, on what was left behind."""
+"""``hangwatch diagnose PATH``: the same diagnosis after the fact, on files that a job left behind."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from hangwatch.outputs.terminal.verdict import print_verdict
 from hangwatch.postmortem.artifacts import read_artifacts
 
 _PATH = (
-    "An incident's bundle, flight-recorder dumps or py-spy's stacks: a folder, one file, or an archive of them. "
-    "Or what a training wrote: its log, TensorBoard's event files, trainer_state.json, or a folder of them."
+    "An incident bundle, flight recorder dumps or py-spy stacks: a folder, a file or an archive. "
+    "Or training output: a log, TensorBoard event files, trainer_state.json, or a folder of them."
 )
 
 
 def diagnose(
     path: Annotated[Path, typer.Argument(metavar="PATH", help=_PATH)],
-    format: Annotated[Format, typer.Option("--format", help="How to print the verdict.")] = Format.text,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.text,
 ) -> None:
-    """Diagnose what is left after a crash. Exit status 0: no hang found, 1: a hang found, 2: nothing usable."""
+    """Diagnose what a crashed job left behind. Exit status 0: no hang found; 1: hang found; 2: no usable data."""
     with progress_bar("reading") as progress:
         artifacts = read_artifacts(path, progress)
     capture, before = artifacts.capture, artifacts.before
@@ -50,7 +50,7 @@ def diagnose(
 
 
 def _with_history(incident: Incident, before: Incident | None) -> Incident:
-    """When things happened is known from the document that the agent wrote, and not from the capture."""
+    """Take the times from the document that the agent wrote: the capture does not have them."""
     if before is None:
         return incident
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""``hangwatch doctor``: what works here, and how to repair what does not."""
+"""``hangwatch doctor``: check that hangwatch works on this machine, with a repair for each problem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hangwatch.doctor.check import Check
 from hangwatch.doctor.checks import run_checks
 from hangwatch.outputs.sanitize import clean
 
-_MARKS = {"ok": ("ok", "green"), "warning": ("--", "yellow"), "failed": ("no", "red")}
+_MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL", "red")}
 
 
 def doctor(
@@ -23,11 +23,11 @@ def doctor(
     json: Json = False,
     listen: Annotated[
         Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Option("--listen", metavar="HOST:PORT", help="The address to try (default: a free loopback port)."),
+        typer.Option("--listen", metavar="HOST:PORT", help="Address to test (default: a free port on 127.0.0.1)."),
     ] = None,
     exchange: ExchangeOption = None,
 ) -> None:
-    """Check this machine, with the agent's settings where --config names them. Status 0: all that is needed works, 1: not."""
+    """Check that hangwatch works on this machine. Exit status 0: everything required works; 1: a required check failed."""
     settings = combine(config, state_dir=state_dir, listen=listen, exchange=exchange)
     where = Path(settings.state_dir) if settings.state_dir else None
     checks = run_checks(where, settings.listen or "127.0.0.1:0", settings.exchange)
@@ -42,8 +42,8 @@ def doctor(
 
 def _line(check: Check) -> Text:
     mark, colour = _MARKS[check.state]
-    text = Text(f"{mark:3}", style=colour)
+    text = Text(f"{mark:5}", style=colour)
     text.append(f"{check.name:18} {clean(check.says)}", style="default")
     if check.repair:
-        text.append(f"\n   repair: {clean(check.repair)}", style="bold default")
+        text.append(f"\n     repair: {clean(check.repair)}", style="bold default")
     return text

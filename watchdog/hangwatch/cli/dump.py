@@ -1,4 +1,4 @@
-"""``hangwatch dump``: capture and diagnose now, also jobs that were started without us."""
+"""``hangwatch dump``: capture and diagnose now, including jobs that were started without hangwatch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hangwatch.sources.discovery.found_jobs import FoundJob
 from hangwatch.sources.hardware.registry import NodeWatch
 from hangwatch.sources.node_view import look_around
 
-#: Without a history, what stands still for all of a look of this length counts: a step may well take two seconds.
+#: There is no history here, so a rank counts as stuck if it does not move during the whole capture; a step may take 2 s.
 _SAMPLES = 4
 _INTERVAL_S = 1.0
 _MIN_WAIT_S = 2.5
@@ -36,21 +36,21 @@ _MIN_WAIT_S = 2.5
 def dump(
     pid: Annotated[
         Optional[list[int]],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Option("--pid", metavar="PID", help="Only the jobs that these processes belong to (repeatable)."),
+        typer.Option("--pid", metavar="PID", help="Only jobs that this process belongs to; repeatable."),
     ] = None,
     state_dir: StateDir = None,
     with_values: WithValues = False,
     json: Json = False,
 ) -> None:
-    """Capture every rank on this node and diagnose now. Exit status 0: no hang found, 1: a hang found, 2: nothing usable."""
+    """Capture and diagnose every job on this node now. Exit status 0: no hang found; 1: hang found; 2: no job found."""
     state = prepare_state_dir(state_dir or default_state_dir())
     found, reader = look_around()
     jobs = [job for job in found.jobs if not pid or _belongs(job, pid)]
     if not jobs:
         for gap in found.gaps:
             stderr_console().print(f"hangwatch: {gap}", markup=False, highlight=False, soft_wrap=True)
-        whose = f"of process {', '.join(map(str, pid))}" if pid else "on this node"
-        raise UserError(f"no ranks of a distributed job found {whose}; is the job running here, and as this user?")
+        where = f"for process {', '.join(map(str, pid))}" if pid else "on this node"
+        raise UserError(f"no ranks of a distributed job found {where}; is the job running on this node, as this user?")
     incidents = []
     for job in jobs:
         incident, capture = asyncio.run(_dump_job(job, reader, found.gaps, Settings(with_values=with_values)))

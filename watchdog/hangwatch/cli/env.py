@@ -1,4 +1,4 @@
-"""``hangwatch env``: the environment for a launch without the wrapper."""
+"""``hangwatch env``: the environment for a job that is started without ``hangwatch run``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hangwatch.config.directories import probe_environment, shared_run_dir
 
 
 def env(json: Json = False) -> None:
-    """Print the variables that load the probe: eval "$(hangwatch env)" before torchrun, deepspeed or accelerate."""
+    """Print variables that load the probe. Run eval "$(hangwatch env)" before torchrun, deepspeed or accelerate."""
     variables = probe_environment(shared_run_dir())
     if json:
         print_json(variables)

@@ -1,6 +1,6 @@
 """``hangwatch``: the command line. User errors are caught here, once, and printed as one line.
 
-A command is imported when it is called, and no other: reading dumps needs no web server.
+Only the command that is called is imported: reading dumps needs no web server.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hangwatch.model.errors import PlainError
 if TYPE_CHECKING:
     from typer.core import TyperCommand
 
-#: The commands in the order of the help, each with its settings: the module of that name has a function of that name.
-#: Options of `run` end where the command begins, so that `hangwatch run torchrun --nproc-per-node 8` needs no `--`.
+#: The commands in the order of the help, with their click settings: module NAME defines function NAME.
+#: Options of `run` end where the training command begins, so that `hangwatch run torchrun --nproc-per-node 8` needs no `--`.
 COMMANDS: dict[str, dict[str, Any]] = {
     "run": {"allow_interspersed_args": False, "ignore_unknown_options": False},
     "agent": {},
@@ -39,7 +39,7 @@ class _Commands(TyperGroup):
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names for the help and for suggestions
 
     def get_command(self, ctx: object, cmd_name: str, /) -> TyperCommand | None:
-        """The command of that name, imported now."""
+        """Import the command of that name and return it."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -54,7 +54,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="hangwatch",
     cls=_Commands,
-    help="Finds, proves and explains hangs of distributed PyTorch and DeepSpeed jobs while they happen.",
+    help="Find, prove and explain hangs of distributed PyTorch and DeepSpeed jobs while they happen.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -85,5 +85,5 @@ def main() -> None:
         sys.stderr.write(f"hangwatch: {error}\n")
         sys.exit(error.status)
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed the pipe, as `head` does.
         sys.exit(0)

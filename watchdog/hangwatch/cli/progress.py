@@ -1,4 +1,4 @@
-"""A progress bar for work that takes long: on a terminal only, on stderr, and not before it has taken a while."""
+"""A progress bar on stderr, shown only on a terminal and only if the work takes long."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hangwatch.cli.common import stderr_console
 
-_PATIENCE_S = 0.5
+_SHOW_AFTER_S = 0.5
 Report = Callable[[int, "int | None"], None]
 
 
 @contextlib.contextmanager
 def progress_bar(what: str) -> Iterator[Report]:
-    """A function to be told how much is done, and of how much (None: nobody knows)."""
+    """Yields ``report(done, total)``; ``total`` is None if it is not known."""
     console = stderr_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
@@ -26,12 +26,12 @@ def progress_bar(what: str) -> Iterator[Report]:
     def report(done: int, total: int | None) -> None:
         if not console.is_terminal:
             return
-        if not bar.live.is_started and time.monotonic() - began >= _PATIENCE_S:
+        if not bar.live.is_started and time.monotonic() - began >= _SHOW_AFTER_S:
             bar.start()
         bar.update(task, completed=done, total=total)
 
     try:
         yield report
     finally:
-        if bar.live.is_started:  # else it would print an empty line all the same
+        if bar.live.is_started:  # stopping a bar that never started prints an empty line
             bar.stop()

@@ -1,4 +1,4 @@
-"""The options of those commands that tell somebody elsewhere of incidents."""
+"""Options for the receivers of incident notifications."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Optional
 
 import typer
 
-#: Addresses are best given by these variables: a command line is seen by everybody on the machine.
+#: These variables are safer than the options: every user of the machine can see a command line.
 TARGET_VARIABLES = {kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "slack")}
 Alertmanager = Annotated[
     Optional[list[str]],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
@@ -14,7 +14,7 @@ Alertmanager = Annotated[
         "--alertmanager",
         metavar="URL",
         envvar=TARGET_VARIABLES["alertmanager"],
-        help="Send alerts to this Alertmanager (may be repeated).",
+        help="Send alerts to this Alertmanager; repeatable.",
     ),
 ]
 Webhook = Annotated[
@@ -23,7 +23,7 @@ Webhook = Annotated[
         "--webhook",
         metavar="URL",
         envvar=TARGET_VARIABLES["webhook"],
-        help="Post incidents to this address as JSON (may be repeated).",
+        help="POST incidents as JSON to this URL; repeatable.",
     ),
 ]
 Slack = Annotated[
@@ -32,6 +32,6 @@ Slack = Annotated[
         "--slack",
         metavar="URL",
         envvar=TARGET_VARIABLES["slack"],
-        help="Post incidents to this incoming webhook of Slack or the like (may be repeated).",
+        help="POST incidents to this Slack-compatible incoming webhook; repeatable.",
     ),
 ]

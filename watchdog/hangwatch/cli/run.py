@@ -1,4 +1,4 @@
-"""``hangwatch run -- CMD``: the command with the probe in its ranks and an agent beside it."""
+"""``hangwatch run -- CMD``: run a command with the probe in its ranks and an agent next to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ADDRESS = "127.0.0.1:0"
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD ...", help="The command that starts the job.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD ...", help="Command that starts the training job.")],
     config: Config = None,
     state_dir: StateDir = None,
     listen: Annotated[
@@ -41,19 +41,21 @@ def run(
         typer.Option(
             "--listen",
             metavar="HOST:PORT",
-            help="Where /metrics and the page are served (default: a free loopback port).",
+            help="Address for /metrics and the web page (default: a free port on 127.0.0.1).",
         ),
     ] = None,
     on_hang: Annotated[
         Optional[str],  # noqa: UP045  # see above
-        typer.Option("--on-hang", metavar="report|stop|exec:CMD", help="What to do when a hang is confirmed."),
+        typer.Option(
+            "--on-hang", metavar="report|stop|exec:CMD", help="Action when a hang is confirmed (default: report)."
+        ),
     ] = None,
     on_silent_failure: Annotated[
         Optional[str],  # noqa: UP045  # see above
         typer.Option(
             "--on-silent-failure",
             metavar="report|stop|exec:CMD",
-            help="What to do when training runs and learns nothing (loss pinned at 0, NaN).",
+            help="Action when training runs but does not learn, e.g. loss stuck at 0 or NaN (default: report).",
         ),
     ] = None,
     stall_after: StallAfter = None,
@@ -68,11 +70,11 @@ def run(
         typer.Option(
             "--log",
             metavar="GLOB",
-            help="Files in which the job logs loss and learning rate, where it does not do so by itself; may be repeated.",
+            help="Training log files to read loss and learning rate from, if they are not detected automatically; repeatable.",
         ),
     ] = None,
 ) -> None:
-    """Run CMD with hangwatch beside it; exits with CMD's own status, or 75 when it was told to stop and ended it."""
+    """Run a training command and watch it. Exits with the status of CMD, or 75 if hangwatch stopped it."""
     settings = combine(
         config,
         state_dir=state_dir,
@@ -98,7 +100,7 @@ def run(
 
 
 class _Run:
-    """One command under watch, from its start to its end."""
+    """One watched command, from start to exit."""
 
     def __init__(
         self, command: list[str], settings: Settings, state_dir: Path, run_dir: Path, console: Console
@@ -111,11 +113,11 @@ class _Run:
         )
 
     async def run(self, environ: Mapping[str, str]) -> int:
-        """Start everything, wait for the command, end everything; returns the exit status."""
+        """Start the agent and the command, wait for the command, stop the agent; returns the exit status."""
         service, stop = self.service, asyncio.Event()
         try:
             url = await service.open()
-            # The addresses of receivers and the page's token are secrets, and no business of the job's.
+            # Receiver URLs and the page's token are secrets: the job must not inherit them.
             secrets = {*TARGET_VARIABLES.values(), *TOKEN_VARIABLES, EXCHANGE_VARIABLE}
             inherited = {name: value for name, value in environ.items() if name not in secrets}
             named = {"HANGWATCH_JOB": service.settings.job} if service.settings.job else {}
@@ -128,7 +130,7 @@ class _Run:
                 f"watching {self.command[0]} (pid {process.pid}), metrics at {url}/metrics, page at {url}/", url=url
             )
             if find_pyspy() is None:
-                service.voice.say("py-spy is not installed, so stacks cannot be read; pip install py-spy")
+                service.voice.say("py-spy is not installed, so stacks cannot be read; run: pip install py-spy")
             watching = asyncio.create_task(service.agent.run(stop))
             returncode = await wait_for_command(process)
             stop.set()
@@ -139,10 +141,10 @@ class _Run:
         return EXIT_STOPPED if self.stopped else exit_status(returncode)
 
     async def _stop(self, incident: Incident) -> str:
-        """End the command and everything that came of it, also ranks that have left its tree."""
-        del incident  # a command is one job to us, whatever it has started
+        """Stop the command and all its descendants, including ranks that have left its process tree."""
+        del incident  # the command counts as one job, whatever it has started
         if self.pid is None:
-            return "the job had not begun"
+            return "the job had not started"
         self.stopped = True
         ranks = [i.pid for w in self.service.agent.watches() for i in w.ranks.known.values()]
         return (await end_tree([self.pid, *ranks])).in_words()

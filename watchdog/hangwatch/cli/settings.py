@@ -1,4 +1,4 @@
-"""The settings of ``run`` and ``agent``: their options, their file and the defaults made one value."""
+"""The settings of ``run`` and ``agent``: options, configuration file and defaults merged into one value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from hangwatch.config.toml import read_config
 Config = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
     typer.Option(
-        "--config", metavar="FILE", help="Settings in TOML (see docs/operations.md); options come before them."
+        "--config",
+        metavar="FILE",
+        help="Settings file in TOML (see docs/operations.md); command-line options override it.",
     ),
 ]
 StallAfter = Annotated[
@@ -23,7 +25,7 @@ StallAfter = Annotated[
     typer.Option(
         "--stall-after",
         metavar="SECONDS",
-        help="Patience for what cannot be proven (default: learnt from the job, 30 s at least).",
+        help="Seconds before an unproven hang is reported (default: learned from the job, at least 30).",
     ),
 ]
 
@@ -32,12 +34,12 @@ WithValues = Annotated[
     bool,
     typer.Option(
         "--with-values",
-        help="Keep what local variables hold in the bundle, not only their types and shapes: they may be anything.",
+        help="Store values of local variables in the bundle, not only types and shapes; may include sensitive data.",
     ),
 ]
 
 
-#: It may hold a password, too.
+#: A variable, because the URL may contain a password.
 EXCHANGE_VARIABLE = "HANGWATCH_EXCHANGE"
 ExchangeOption = Annotated[
     Optional[str],  # noqa: UP045  # see above
@@ -45,13 +47,15 @@ ExchangeOption = Annotated[
         "--exchange",
         metavar="local|tcp[:PORT]|redis://...",
         envvar=EXCHANGE_VARIABLE,
-        help="What the agents of several nodes share: torch's store beside rank 0 (tcp), or a Redis server.",
+        help="Connect the agents of a multi-node job: through a TCPStore next to rank 0 (tcp) or a Redis server.",
     ),
 ]
 JobOption = Annotated[
     Optional[str],  # noqa: UP045  # see above
     typer.Option(
-        "--job", metavar="ID", help="The job's name, the same on all its nodes, where its environment has none."
+        "--job",
+        metavar="ID",
+        help="Name of the job, the same on all its nodes, if its environment does not provide one.",
     ),
 ]
 
@@ -72,7 +76,7 @@ def combine(
     exchange: str | None = None,
     job: str | None = None,
 ) -> Settings:
-    """The settings of a command: what an option says, else what the configuration says, else the default.
+    """The settings of a command: the option if given, else the configuration file, else the default.
 
     Raises ``UserError``.
     """
@@ -80,7 +84,7 @@ def combine(
     given: dict[str, object] = {
         "state_dir": str(state_dir) if state_dir is not None else None,
         "listen": listen,
-        "stall_after_s": _check_patience(stall_after),
+        "stall_after_s": _check_stall_after(stall_after),
         "on_hang": _with_action(settings.on_hang, on_hang, "--on-hang"),
         "on_silent_failure": _with_action(settings.on_silent_failure, on_silent_failure, "--on-silent-failure"),
         "logs": tuple(log) if log else None,
@@ -88,15 +92,15 @@ def combine(
         "exchange": exchange or None,
         "job": job or None,
     }
-    told = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
-    receivers = {kind: tuple(url for url in urls if url) for kind, urls in told.items() if urls}
+    urls_by_kind = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
+    receivers = {kind: tuple(url for url in urls if url) for kind, urls in urls_by_kind.items() if urls}
     given["receivers"] = msgspec.structs.replace(settings.receivers, **receivers)
     return msgspec.structs.replace(settings, **{name: value for name, value in given.items() if value is not None})
 
 
-def _check_patience(stall_after_s: float | None) -> float | None:
+def _check_stall_after(stall_after_s: float | None) -> float | None:
     if stall_after_s is not None and stall_after_s < 0:
-        raise UserError(f"--stall-after {stall_after_s:g} is negative; give the patience in seconds, for example 60")
+        raise UserError(f"--stall-after {stall_after_s:g} is negative; give seconds, for example 60")
     return stall_after_s
 
 
@@ -106,5 +110,5 @@ def _with_action(policy: Policy, action: str | None, option: str) -> Policy | No
     try:
         return Policy(**{**msgspec.structs.asdict(policy), "action": action})
     except ValueError as error:
-        said = str(error).removeprefix("action: ").replace("for example", f"for example {option}")
-        raise UserError(f"{option} {said}") from None
+        reason = str(error).removeprefix("action: ").replace("for example", f"for example {option}")
+        raise UserError(f"{option} {reason}") from None

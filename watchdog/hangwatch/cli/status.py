@@ -1,4 +1,4 @@
-"""``hangwatch status``: a table of ranks, live."""
+"""``hangwatch status``: a live table of ranks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hangwatch.sources.proc.samples import sample_process
 from hangwatch.sources.stacks.samples import sample_stacks
 
 _PERIOD_S = 1.0
-#: A stack is read by a process of its own, of some ten milliseconds: less often than the beats, and not of a whole rack.
+#: Reading a stack starts a py-spy process (about 10 ms), so stacks are read less often than beats, and of few ranks.
 _FRAMES_EVERY_S = 3.0
 _MAX_STACKS = 64
 
 
 class StatusRow(msgspec.Struct, frozen=True):
-    """One rank in one group. ``in_flight_s`` is None where nothing is in flight; ``behind``: operations behind the front.
+    """One rank in one group. ``in_flight_s`` is None if nothing is in flight; ``behind``: operations behind the fastest rank.
 
     ``state`` is a word (``running``, ``in_flight``, ``stopped``, ``lost``, ``unprobed``); ``frame`` the main thread's top frame.
     """
@@ -50,16 +50,16 @@ class StatusRow(msgspec.Struct, frozen=True):
 def status(
     once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False, json: Json = False
 ) -> None:
-    """Show every rank on this node: its groups, how far it has come, what it has in flight, and where it stands."""
+    """Show the progress of every rank on this node. For each process group: sequence numbers, time in flight, top frame."""
     console = stdout_console()
-    look = _Look()
-    view, notes = look.view()
+    observer = _NodeObserver()
+    view, notes = observer.view()
     if json:
         print_json(_status_rows(view))
         return
     if once or not console.is_terminal:
         width = console.width if console.is_terminal else None
-        # A pipe has no width: nothing is cut or wrapped for it.
+        # A pipe has no width, so nothing is truncated or wrapped.
         console.print(render_view(view, notes, width=width), soft_wrap=width is None)
         return
 
@@ -70,22 +70,22 @@ def status(
         try:
             while True:
                 time.sleep(_PERIOD_S)
-                view, notes = look.view()
+                view, notes = observer.view()
                 live.update(fitted(), refresh=True)
         except KeyboardInterrupt:
             pass
     console.print(fitted())
 
 
-class _Look:
-    """Looks at the node again and again; the stacks not each time."""
+class _NodeObserver:
+    """Observes the node repeatedly; stacks are refreshed less often."""
 
     def __init__(self) -> None:
         self._frames: Mapping[int, str] = {}
         self._frames_at_s: float | None = None
 
     def view(self) -> tuple[LiveView, list[str]]:
-        """What stands now, and what could not be seen."""
+        """The current state of all jobs, and what could not be read."""
         found, reader = look_around()
         beats, _ = reader.read()
         self._read_frames([identity.pid for job in found.jobs for identity in job.ranks])

@@ -60,7 +60,7 @@ class Policy(_Section, frozen=True):
 
 
 class Receivers(_Section, frozen=True):
-    """Who is notified of incidents: addresses of each kind of ``outputs.notices.RECEIVERS``."""
+    """Who is notified of incidents: addresses of each kind of ``outputs.push.notifications.RECEIVERS``."""
 
     alertmanager: tuple[str, ...] = ()
     webhook: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
-"""The demo scenarios: small real programs, each with one fault, and what hangwatch is to say of them.
+"""The demo scenarios: small real programs, each with one bug, and the verdict that hangwatch must reach.
 
-This module is the table; the programs beside it are run as scripts and never imported. It imports nothing but msgspec.
-Every program takes no arguments it does not name here, speaks over the loopback, needs no download, and would hang until
-Gloo's own time limit of 30 minutes if nobody ended it, except where ``ends_itself`` says otherwise.
+This module is the table; the programs next to it are run as scripts and never imported. It imports msgspec only. The
+programs communicate over loopback, need no download, and would hang until Gloo's timeout of 30 minutes unless they are
+stopped or ``ends_itself`` is set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-#: What every scenario gets in its environment: the loopback, one thread a process, no look at the network, no chatter.
+#: Environment of every scenario: loopback, one thread per process, no network access, little log output.
 ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
         "DS_ACCELERATOR": "cpu",
@@ -33,11 +33,11 @@ ExpectedKind = Literal["deadlock", "stall", "rank_lost", "straggler", "healthy"]
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """One demo: a program, how it is started, and the verdict it is to get.
+    """One demo: a program, how it is started, and the expected verdict.
 
-    ``kind`` and ``culprits`` (global ranks) are what the incident names, ``cause`` the id of its first cause (None:
-    no incident). ``needs`` are the distributions that must be installed. ``ends_itself``: the program comes to its
-    end with status 0 when nobody interferes. ``stall_after_s`` is the patience it is made for, in seconds.
+    ``kind``, ``culprits`` (global ranks) and ``cause`` (the id of the first cause) are the expected incident; ``cause`` None
+    means no incident. ``needs`` are the distributions that must be installed. ``ends_itself``: the program finishes with
+    status 0. ``stall_after_s`` is the ``--stall-after`` that it is designed for, in seconds.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Scenario(msgspec.Struct, frozen=True):
         return Path(__file__).parent / self.file
 
     def command(self, python: str = sys.executable) -> tuple[str, ...]:
-        """The command that starts it; ``python`` is the interpreter of an environment that has what it ``needs``."""
+        """The command that starts it; ``python`` is the interpreter of an environment with the distributions in ``needs``."""
         program = (str(self.path), *self.arguments)
         if self.launcher == "plain":
             return (python, *program)
@@ -75,7 +75,7 @@ class Scenario(msgspec.Struct, frozen=True):
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="tuple-labels",
-        description="Hugging Face Trainer evaluation gathers a tuple of labels that differs between ranks",
+        description="Hugging Face Trainer: evaluation gathers a tuple of labels whose length differs between ranks",
         file="tuple_labels.py",
         nproc=2,
         kind="deadlock",
@@ -85,7 +85,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="tuple-labels-silent",
-        description="the same, but the extra gather first pairs with a wrong one, and the hang shows up later",
+        description="the same, but the extra gather first pairs with the wrong collective, and the job hangs later",
         file="tuple_labels.py",
         arguments=("--average-tokens",),
         nproc=2,
@@ -105,7 +105,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="checkpoint-on-rank0",
-        description="FSDP: only rank 0 saves, and gathering the full state takes every rank",
+        description="FSDP: only rank 0 saves a checkpoint, but gathering the full state dict needs every rank",
         file="checkpoint_on_rank0.py",
         nproc=3,
         kind="deadlock",
@@ -114,7 +114,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="uneven-inputs",
-        description="DDP: one rank has fewer batches and is at the end of its epoch while the others train on",
+        description="DDP: one rank has fewer batches and finishes its epoch while the others continue to train",
         file="uneven_inputs.py",
         nproc=3,
         kind="deadlock",
@@ -123,7 +123,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="group-order",
-        description="two groups of the same ranks are used in opposite order",
+        description="two ranks use two process groups in opposite order",
         file="group_order.py",
         nproc=2,
         kind="deadlock",
@@ -132,7 +132,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="p2p",
-        description="a pipeline in which both stages receive first",
+        description="pipeline parallelism: both stages call recv first",
         file="p2p.py",
         nproc=2,
         kind="deadlock",
@@ -141,7 +141,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="early-exit",
-        description="one rank returns from training early; a thread keeps its process alive",
+        description="one rank leaves the training loop early; a thread keeps its process alive",
         file="early_exit.py",
         nproc=2,
         kind="stall",
@@ -150,7 +150,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="rank-killed",
-        description="a rank is killed, no launcher tells the others, and they wait for it in new_group",
+        description="a rank is killed without a launcher to stop the others, which wait for it in new_group",
         file="rank_killed.py",
         launcher="plain",
         nproc=3,
@@ -169,7 +169,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="debugger",
-        description="a breakpoint left in the code: one rank is at the debugger's prompt",
+        description="a breakpoint left in the code: one rank waits at the debugger prompt",
         file="debugger.py",
         nproc=2,
         kind="stall",
@@ -178,7 +178,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="blocked-io",
-        description="a rank reads a file that never answers",
+        description="a rank is blocked reading a file that never returns data",
         file="blocked_io.py",
         nproc=2,
         kind="stall",
@@ -187,7 +187,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="gil-held",
-        description="a rank is stuck in native code that holds the interpreter's lock",
+        description="a rank is stuck in native code that holds the GIL",
         file="gil_held.py",
         nproc=2,
         kind="stall",
@@ -205,7 +205,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="missing-init",
-        description="one rank never joins the process group: its download hangs",
+        description="one rank never joins the process group because its download hangs",
         file="missing_init.py",
         nproc=3,
         kind="stall",
@@ -214,7 +214,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="slow",
-        description="nothing is wrong: one rank takes 1.5 s a step (ends by itself, 15 s)",
+        description="healthy: one rank takes 1.5 s per step (finishes after 15 s)",
         file="slow.py",
         nproc=2,
         kind="healthy",
@@ -224,7 +224,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="rank0-work",
-        description="nothing hangs: rank 0 works 12 s while the others wait at a barrier (at most a warning)",
+        description="healthy: rank 0 works for 12 s while the others wait at a barrier (at most a warning)",
         file="rank0_work.py",
         nproc=3,
         kind="straggler",
@@ -234,10 +234,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
 )
 
-#: What ``hangwatch demo`` shows when it is not told which.
+#: The scenario that ``hangwatch demo`` runs by default.
 DEFAULT = SCENARIOS[0]
 
 
 def find_scenario(name: str) -> Scenario | None:
-    """The scenario of that name, None where there is none."""
+    """The scenario of that name, None if there is none."""
     return next((scenario for scenario in SCENARIOS if scenario.name == name), None)

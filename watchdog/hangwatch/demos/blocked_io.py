@@ -1,6 +1,6 @@
-"""A rank waits for data that never comes: its next shard is a named pipe nobody writes to.
+"""A rank is blocked in a read that never returns: its next shard is a named pipe without a writer.
 
-It stands for a network file system that has stopped answering. Run by ``torchrun --nproc-per-node 2``.
+It simulates a network file system that has stopped responding. Run by ``torchrun --nproc-per-node 2``.
 """
 
 import os
@@ -30,7 +30,7 @@ def write_shards(folder: Path, rank: int) -> list[Path]:
 
 def read_shard(path: Path) -> torch.Tensor:
     """The numbers of a shard."""
-    # Opened for writing too, so that the wait is in read(), as it is on a file system that hangs, and not in open().
+    # Opened for writing too, so that it blocks in read(), as on a hanging file system, and not in open().
     with path.open("r+b", buffering=0) as file:
         return torch.tensor(list(file.read(16)), dtype=torch.float32)
 

@@ -1,4 +1,4 @@
-"""FSDP training that saves its checkpoint on rank 0 only, while gathering the full state takes every rank.
+"""FSDP training that saves its checkpoint on rank 0 only, although gathering the full state dict needs every rank.
 
 Run by ``torchrun --nproc-per-node 3``.
 """

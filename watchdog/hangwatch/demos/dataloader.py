@@ -1,6 +1,6 @@
-"""A DataLoader worker of one rank is stuck reading a file; the rank waits for its worker, the others for the rank.
+"""A DataLoader worker of one rank is stuck reading a file; the rank waits for its worker, the other ranks wait for that rank.
 
-The file is a named pipe nobody writes to. Run by ``torchrun --nproc-per-node 2``.
+The file is a named pipe without a writer. Run by ``torchrun --nproc-per-node 2``.
 """
 
 import os
@@ -20,7 +20,7 @@ def say(rank: int, text: str) -> None:
 
 
 class Images(Dataset):
-    """Forty small images in files of their own; one of them never answers."""
+    """Forty small images in files of their own; reading one of them never returns."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = [folder / f"image-{number}.raw" for number in range(40)]
@@ -39,7 +39,7 @@ class Images(Dataset):
 
 def read_image(path: Path) -> torch.Tensor:
     """The pixels of an image."""
-    # Opened for writing too, so that the wait is in read(), as it is on a file system that hangs, and not in open().
+    # Opened for writing too, so that it blocks in read(), as on a hanging file system, and not in open().
     with path.open("r+b", buffering=0) as file:
         return torch.tensor(list(file.read(16)), dtype=torch.float32)
 

@@ -1,4 +1,4 @@
-"""A breakpoint somebody left in the code: one rank is at the debugger's prompt, the others wait for it.
+"""A breakpoint left in the code: one rank is at the debugger prompt, the others wait for it.
 
 Run by ``torchrun --nproc-per-node 2``.
 """
@@ -16,14 +16,14 @@ def say(rank: int, text: str) -> None:
 
 
 def keep_prompt_waiting() -> None:
-    """Have the debugger wait for a command where there is no terminal (a closed standard input would end it at once)."""
+    """Make the debugger wait for a command without a terminal (a closed stdin would end it at once)."""
     if not sys.stdin.isatty():
         read_end, _write_end_kept_open = os.pipe()
         os.dup2(read_end, 0)
 
 
 def check(loss: torch.Tensor) -> None:
-    """Look into a loss that is out of bounds."""
+    """Debug a loss that is out of bounds."""
     if loss.item() > 12:
         breakpoint()
 

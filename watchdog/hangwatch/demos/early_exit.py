@@ -1,6 +1,6 @@
-"""A rank leaves training early without a word, and a thread that is no daemon keeps its process alive.
+"""A rank leaves training early without an error, and a non-daemon thread keeps its process alive.
 
-The thread stands for an experiment tracker's uploader. Run by ``torchrun --nproc-per-node 2``.
+The thread simulates the uploader of an experiment tracker. Run by ``torchrun --nproc-per-node 2``.
 """
 
 import queue
@@ -16,7 +16,7 @@ def say(rank: int, text: str) -> None:
 
 
 def upload(records: "queue.Queue[str]") -> None:
-    """Send records to the tracker for ever."""
+    """Send records to the tracker forever."""
     while True:
         records.get()
 

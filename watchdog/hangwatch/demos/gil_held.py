@@ -1,7 +1,7 @@
-"""A rank calls native code that never comes back and keeps the interpreter's lock all the while.
+"""A rank calls native code that never returns and holds the GIL.
 
-No other thread of that process can run Python. ``ctypes.PyDLL`` calls hold the lock; it stands for a native extension
-with a fault. Run by ``torchrun --nproc-per-node 2``.
+No other thread of that process can run Python. ``ctypes.PyDLL`` calls hold the GIL; it simulates a native extension
+with a bug. Run by ``torchrun --nproc-per-node 2``.
 """
 
 import ctypes

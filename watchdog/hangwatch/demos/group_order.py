@@ -1,7 +1,7 @@
 """Two groups of the same ranks, used in an order that depends on the rank's own data.
 
-Gradients of the two heads are reduced in the order in which they grow large, each in its own group. As soon as the ranks
-disagree about the order, each waits for the other in another group. Run by ``torchrun --nproc-per-node 2``.
+The gradients of two heads are reduced in order of their size, each in its own group. As soon as the ranks
+disagree about the order, each waits for the other in a different group. Run by ``torchrun --nproc-per-node 2``.
 """
 
 import torch
@@ -21,7 +21,7 @@ def reduce_gradients(heads: dict[str, torch.nn.Linear], groups: dict[str, dist.P
 
 
 def main() -> None:
-    """Train 20 steps; the data of the ranks differ more from step to step."""
+    """Train 20 steps; the data of the ranks differ more with every step."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()

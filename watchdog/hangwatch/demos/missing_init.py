@@ -1,6 +1,6 @@
-"""A rank never gets as far as the process group: it downloads its configuration from a server that does not answer.
+"""A rank never reaches init_process_group: it downloads its configuration from a server that does not answer.
 
-The server takes the connection and stays silent; the request has no time limit. Run by ``torchrun --nproc-per-node 3``.
+The server accepts the connection and never answers; the request has no timeout. Run by ``torchrun --nproc-per-node 3``.
 """
 
 import os
@@ -28,7 +28,7 @@ def load_configuration(rank: int) -> bytes:
 
 
 def main() -> None:
-    """Load, meet, train."""
+    """Load the configuration, join the process group, train."""
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     load_configuration(rank)

@@ -1,4 +1,4 @@
-"""Nothing hangs here: rank 0 prepares the data for 12 s while the others wait at a barrier; then training goes on.
+"""Healthy: rank 0 prepares data for 12 s while the others wait at a barrier; then training continues.
 
 Run by ``torchrun --nproc-per-node 3``.
 """

@@ -1,4 +1,4 @@
-"""Training that reports a metric on the main process only, and the report is a collective.
+"""Training that logs a metric on rank 0 only, although computing it is a collective.
 
 Every fourth step rank 0 averages the loss over all ranks under ``if rank == 0``; the others go straight to the barrier.
 Run by ``torchrun --nproc-per-node 3``.

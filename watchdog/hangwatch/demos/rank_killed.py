@@ -1,7 +1,7 @@
-"""A rank is killed while it loads the evaluation set, and nobody tells the others: they wait for it in ``new_group``.
+"""A rank is killed while it loads the evaluation set; the others do not notice and wait for it in ``new_group``.
 
-It kills itself (SIGKILL), as the kernel does when memory runs out. There is no launcher that would end the others: the
-program starts its ranks itself, as many a shell script does. Run it alone: ``python rank_killed.py``.
+It kills itself (SIGKILL), as the OOM killer does. There is no launcher that would stop the others: the
+program starts its ranks itself, as some shell scripts do. Run it alone: ``python rank_killed.py``.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ def train() -> None:
 
 
 def launch() -> None:
-    """Start the ranks and wait until all have ended, however they end."""
+    """Start the ranks and wait until all have exited, with any status."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(WORLD_SIZE)}

@@ -1,6 +1,6 @@
-"""Nothing is wrong here: one rank needs 1.5 s a step, the other nothing. It ends by itself after some 15 s.
+"""Healthy: one rank needs 1.5 s per step, the other almost nothing. It finishes after about 15 s.
 
-The control for all the others: slow is not hung. Run by ``torchrun --nproc-per-node 2``.
+A control: a slow job is not a hanging job. Run by ``torchrun --nproc-per-node 2``.
 """
 
 import time

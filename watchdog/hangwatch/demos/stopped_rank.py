@@ -1,4 +1,4 @@
-"""A rank is stopped (SIGSTOP), as by a stray ``kill -STOP``, Ctrl-Z or a scheduler that suspends it.
+"""A rank is stopped (SIGSTOP), as by ``kill -STOP``, Ctrl-Z or a scheduler that suspends it.
 
 Run by ``torchrun --nproc-per-node 2``.
 """

@@ -1,4 +1,4 @@
-"""Data-parallel training on shards of unequal size: the rank with the short one is done with its epoch before the others.
+"""Data-parallel training on shards of unequal size: the rank with the short shard finishes its epoch before the others.
 
 Run by ``torchrun --nproc-per-node 3``.
 """
@@ -30,7 +30,7 @@ def train_epoch(
 
 
 def main() -> None:
-    """Train three epochs; the ranks meet at the end of each."""
+    """Train three epochs; with a barrier at the end of each."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(dist.get_rank())

@@ -1,1 +1,1 @@
-"""The checks of `hangwatch doctor`: what works on this machine, and how to repair what does not."""
+"""The checks of `hangwatch doctor`: what works on this machine, with a repair for what does not."""

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One finding. ``warning``: hangwatch works, but sees less. ``repair`` is one line."""
+    """One finding. ``warning``: hangwatch works with less information. ``repair`` is one line, empty if there is none."""
 
     name: str
     state: Literal["ok", "warning", "failed"]

@@ -1,4 +1,4 @@
-"""The checks behind ``hangwatch doctor``: each looks at one thing and says how to repair it."""
+"""The checks behind ``hangwatch doctor``: each tests one requirement and names the repair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hangwatch.sources.stacks.samples import sample_stacks
 
 
 def run_checks(state_dir: Path | None, listen: str, exchange: str = "") -> list[Check]:
-    """All checks, in the order in which one would repair."""
+    """Run all checks, in the order in which problems should be repaired."""
     checks: list[Callable[[], Check]] = [
         _python,
         check_ptrace,
@@ -50,53 +50,60 @@ def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.platform != "linux":
         return Check(
-            "platform", "failed", f"{sys.platform}, Python {version}", "run hangwatch on Linux: it reads /proc"
+            "platform", "failed", f"{sys.platform}, Python {version}", "run hangwatch on Linux, it needs /proc"
         )
     return Check("platform", "ok", f"Linux, Python {version}")
 
 
 def _stacks() -> Check:
-    """Read the stack of a Python child of ours: to py-spy it is a stranger of the same user, as a rank is."""
+    """Read the stack of a Python child process: like a rank, it is another process of the same user."""
     child = subprocess.Popen(
         [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     try:
-        assert child.stdout is not None  # noqa: S101  # asked for above
+        assert child.stdout is not None  # noqa: S101  # stdout=PIPE above
         child.stdout.readline()
         found = asyncio.run(sample_stacks([child.pid]))[child.pid]
     finally:
         child.kill()
         child.communicate()
     if isinstance(found, Gap):
-        return Check("stacks (py-spy)", "failed", found.reason, found.hint or "see docs/operations.md, Permissions")
-    return Check("stacks (py-spy)", "ok", "a Python process's stack can be read")
+        return Check("stacks (py-spy)", "failed", found.reason, found.hint or "see Permissions in docs/operations.md")
+    return Check("stacks (py-spy)", "ok", "stacks of Python processes can be read")
 
 
 def _torch() -> Check:
     if importlib.util.find_spec("torch") is None:
-        return Check("torch", "warning", "not in this environment; the ranks' own torch (2.4 or newer) is what counts")
+        return Check(
+            "torch", "warning", "not installed in this environment; only the torch of the ranks matters (2.4 or newer)"
+        )
     from importlib.metadata import version
 
     found = version("torch")
     major, minor = (int(part) for part in found.split(".")[:2])
     if (major, minor) < (2, 4):
-        return Check("torch", "warning", f"{found}: no worker server, stacks alone", "upgrade torch to 2.4 or newer")
+        return Check(
+            "torch",
+            "warning",
+            f"{found} has no worker server: hangs are detected from stacks only",
+            "upgrade torch to 2.4 or newer",
+        )
     return Check("torch", "ok", found)
 
 
 def _probe() -> Check:
-    """A Python process started with the probe's environment loads the probe (our sitecustomize itself steps aside)."""
+    """Start a Python process with the probe's environment and ask whether it has loaded the probe."""
     with tempfile.TemporaryDirectory() as run_dir:
         environment = {**os.environ, **probe_environment(Path(run_dir))}
         code = "import sys; print('_hangwatch_probe' in sys.modules)"
-        told = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
         )
-    if told.stdout.strip() == "True":
-        return Check("probe", "ok", "is loaded into Python processes started with `hangwatch run` or `hangwatch env`")
-    why = "is not loaded by PYTHONPATH (python -I or -E ignores it)"
+    if result.stdout.strip() == "True":
+        return Check("probe", "ok", "loads into Python processes started with `hangwatch run` or `hangwatch env`")
+    why = "does not load through PYTHONPATH (python -I and -E ignore it)"
     return Check("probe", "warning", why, "add `import hangwatch.probe` to the training script")
 
 
@@ -105,7 +112,7 @@ def _state_dir(path: Path) -> Check:
         return Check("state directory", "ok", str(prepare_state_dir(path)))
     except UserError as error:
         return Check(
-            "state directory", "failed", str(error), "name a writable one with --state-dir DIR or HANGWATCH_STATE_DIR"
+            "state directory", "failed", str(error), "choose a writable one with --state-dir DIR or HANGWATCH_STATE_DIR"
         )
 
 
@@ -117,11 +124,11 @@ def _run_dir() -> Check:
 
 
 def _hardware() -> list[Check]:
-    """What tells of GPUs, fabric and kernel here. NCCL's own server answers only beside a job that runs."""
-    asked = [name for name in HARDWARE if name != ras.NAME]
-    facts, gaps = asyncio.run(NodeWatch().look((), asked))
+    """The sources for GPUs, network and kernel log. NCCL's RAS server is left out: it answers only while a job runs."""
+    names = [name for name in HARDWARE if name != ras.NAME]
+    facts, gaps = asyncio.run(NodeWatch().look((), names))
     broken = {gap.source: Check(gap.source, "warning", gap.reason, gap.hint) for gap in gaps}
-    return [broken.get(name) or Check(name, "ok", _seen(name, facts)) for name in asked]
+    return [broken.get(name) or Check(name, "ok", _seen(name, facts)) for name in names]
 
 
 def _seen(name: str, facts: NodeFacts | None) -> str:
@@ -132,7 +139,7 @@ def _seen(name: str, facts: NodeFacts | None) -> str:
         "nvml": ", ".join(f"GPU {g.index} {g.name}" for g in facts.gpus),
         "fabric ports": ", ".join(f"{p.device}/{p.port} {p.state}" for p in facts.ports),
     }
-    return shown.get(name) or "can be read"
+    return shown.get(name) or "readable"
 
 
 def _listen(listen: str) -> Check:
@@ -143,23 +150,23 @@ def _listen(listen: str) -> Check:
 
     name = "metrics address"
     try:
-        return Check(name, "ok", f"{asyncio.run(attempt())} can be listened on")
+        return Check(name, "ok", f"can listen on {asyncio.run(attempt())}")
     except ServerError as error:
-        said, _, repair = str(error).partition("; ")
+        reason, _, repair = str(error).partition("; ")
         if _is_agent(listen):
-            return Check(name, "ok", f"an agent listens on {listen} already")
-        return Check(name, "failed", said, repair or "choose another with --listen 127.0.0.1:0")
+            return Check(name, "ok", f"an agent is already listening on {listen}")
+        return Check(name, "failed", reason, repair or "choose another with --listen 127.0.0.1:0")
 
 
 def _is_agent(listen: str) -> bool:
-    """Whether who listens there is hangwatch."""
+    """Whether the server on that address is a hangwatch agent."""
     host, port = parse_listen(listen)
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # where it is asked, and not listened on
-    asked = http.client.HTTPConnection(host, port, timeout=2.0)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # an address to connect to, not to listen on
+    connection = http.client.HTTPConnection(host, port, timeout=2.0)
     try:
-        asked.request("GET", "/healthz")
-        return b'"last_tick_age_s"' in asked.getresponse().read(4096)
+        connection.request("GET", "/healthz")
+        return b'"last_tick_age_s"' in connection.getresponse().read(4096)
     except (OSError, http.client.HTTPException):
         return False
     finally:
-        asked.close()
+        connection.close()

@@ -1,6 +1,6 @@
-"""The check of the exchange, a part of ``doctor.checks``: whether what the agents of several nodes share can be used from here.
+"""The check of the exchange, part of ``doctor.checks``: whether this node can reach what the agents of several nodes share.
 
-May import the exchanges and what the other checks import. Nothing is hosted: that is the agent's beside rank 0.
+May import the exchanges and what the other checks import. It never serves a store: only the agent next to rank 0 does.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from hangwatch.sources.node_view import look_around
 
 NAME = "exchange"
 _LIMIT_S = 5.0
-#: What is written to see whether it may be, under no job's name; it is forgotten soon.
+#: Where the check writes a test value: a channel of no job, with a short expiry.
 _CHANNEL, _EXPIRY_S = "doctor", 5.0
 _REDIS = "pip install 'hangwatch[redis]'"
 
 
 def check_exchange(option: str) -> Check:
-    """``option``: the value of ``--exchange``, empty where there is none."""
+    """``option``: the value of ``--exchange``, empty if it is not set."""
     if not option:
-        return Check(NAME, "ok", "none is set: this node tells of its own ranks alone")
+        return Check(NAME, "ok", "not configured: the agent sees only the ranks of its own node")
     try:
         choice = parse_exchange(option)
     except ExchangeError as error:
-        return Check(NAME, "failed", str(error), "correct --exchange, or exchange in the settings")
+        return Check(NAME, "failed", str(error), "correct --exchange, or `exchange` in the settings file")
     if choice.kind == "local":
-        return Check(NAME, "ok", "local: within this process, for one node")
+        return Check(NAME, "ok", "local: inside this process, for a single node")
     return _check_redis(choice) if choice.kind == "redis" else _check_store(choice)
 
 
@@ -43,12 +43,12 @@ def _check_redis(choice: ExchangeChoice) -> Check:
     try:
         exchange = open_exchange(choice)
     except ExchangeError as error:
-        return Check(NAME, "failed", str(error), "correct --exchange, or exchange in the settings")
+        return Check(NAME, "failed", str(error), "correct --exchange, or `exchange` in the settings file")
     try:
         asyncio.run(_write_and_read(exchange))
     except (ExchangeError, asyncio.TimeoutError) as error:
-        return judge_redis(choice.shown, str(error) or "no answer in time")
-    return Check(NAME, "ok", f"{choice.shown} is written and read")
+        return judge_redis(choice.shown, str(error) or "timed out")
+    return Check(NAME, "ok", f"{choice.shown}: reading and writing work")
 
 
 async def _write_and_read(exchange: Exchange) -> None:
@@ -60,32 +60,41 @@ async def _write_and_read(exchange: Exchange) -> None:
 
 
 def judge_redis(shown: str, why: str) -> Check:
-    """``why``: what the client or the server has answered."""
-    said = why.lower()
+    """``why``: the error message of the client or the server."""
+    message = why.lower()
     repair = f"start the server, correct the address, or open its port to this node: redis-cli -u {shown} ping"
-    if any(word in said for word in ("authenticat", "username-password", "wrongpass", "noauth")):
-        repair = "put the right password into the address: redis://:PASSWORD@HOST:PORT, special characters as %XX"
-    elif "permission" in said or "noperm" in said:
-        repair = "let its user write: ACL SETUSER NAME ~hangwatch:* &hangwatch:* +@all"
-    elif "ssl" in said or "certificate" in said or "tls" in said:
-        repair = "use rediss:// for a server with TLS and redis:// for one without, and a certificate this node trusts"
-    return Check(NAME, "failed", f"{shown} cannot be used: {why}", repair)
+    if any(word in message for word in ("authenticat", "username-password", "wrongpass", "noauth")):
+        repair = "put the correct password into the URL: redis://:PASSWORD@HOST:PORT, special characters as %XX"
+    elif "permission" in message or "noperm" in message:
+        repair = "grant its user write access: ACL SETUSER NAME ~hangwatch:* &hangwatch:* +@all"
+    elif "ssl" in message or "certificate" in message or "tls" in message:
+        repair = (
+            "use rediss:// for a server with TLS, redis:// for one without, and a certificate that this node trusts"
+        )
+    return Check(NAME, "failed", f"{shown} does not work: {why}", repair)
 
 
 def _check_store(choice: ExchangeChoice) -> Check:
     if importlib.util.find_spec("torch") is None:
-        return Check(NAME, "failed", "tcp needs torch where the agent runs", "pip install torch, beside hangwatch")
+        return Check(
+            NAME,
+            "failed",
+            "tcp needs torch in the agent's environment",
+            "pip install torch in the environment of hangwatch",
+        )
     masters = sorted({job.master for job in look_around()[0].jobs if job.master})
     port = choice.port or DEFAULT_PORT
     if not masters:
-        said = f"tcp: kept by the agent beside rank 0 at port {port} of MASTER_ADDR; is tried where a job runs"
-        return Check(NAME, "ok", said)
+        says = (
+            f"tcp: the agent next to rank 0 will serve a store on MASTER_ADDR:{port}; no job is running to test it with"
+        )
+        return Check(NAME, "ok", says)
     hosts = {master.rpartition(":")[0].strip("[]") for master in masters}
     return judge_store(port, {host: (is_own_address(host), _why_not(host, port)) for host in sorted(hosts)})
 
 
 def _why_not(host: str, port: int) -> str:
-    """Why nobody can be connected to there; empty where somebody can."""
+    """Why a connection to that address fails; empty if it succeeds."""
     try:
         with contextlib.closing(socket.create_connection((host, port), timeout=_LIMIT_S)):
             return ""
@@ -94,12 +103,12 @@ def _why_not(host: str, port: int) -> str:
 
 
 def judge_store(port: int, hosts: dict[str, tuple[bool, str]]) -> Check:
-    """``hosts``: of each where ranks meet, whether it is this one, and why it cannot be connected to (empty: it can)."""
-    for host, (ours, why) in hosts.items():
-        if why and not ours:
+    """``hosts``: for each MASTER_ADDR, whether it is this node, and why a connection fails (empty: it succeeds)."""
+    for host, (own, why) in hosts.items():
+        if why and not own:
             repair = f"start hangwatch with --exchange tcp on {host}, and open port {port} between the nodes"
-            return Check(NAME, "failed", f"the store at {host}:{port} cannot be reached: {why}", repair)
-    kept = [host for host, (_, why) in hosts.items() if not why]
-    if kept:
-        return Check(NAME, "ok", f"the store at {', '.join(f'{host}:{port}' for host in kept)} answers")
-    return Check(NAME, "ok", f"tcp: the agent of this node will keep the store at port {port}")
+            return Check(NAME, "failed", f"the store at {host}:{port} is not reachable: {why}", repair)
+    reachable = [host for host, (_, why) in hosts.items() if not why]
+    if reachable:
+        return Check(NAME, "ok", f"the store at {', '.join(f'{host}:{port}' for host in reachable)} is reachable")
+    return Check(NAME, "ok", f"tcp: the agent on this node will serve the store on port {port}")

@@ -1,6 +1,6 @@
-"""Checks of what this machine allows and of the jobs that run on it; parts of ``doctor.checks``.
+"""Checks of this machine's permissions and of the jobs that run on it; parts of ``doctor.checks``.
 
-Parsing is apart from reading, and pure: most of these machines cannot be had for a test.
+Parsing is pure and separate from reading, so that it can be tested without such a machine.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from hangwatch.sources.stacks.samples import find_pyspy
 _CAP_SYS_PTRACE = 19
 _OLDEST_PYSPY = (0, 4)
 _OLDEST_TORCH = (2, 4)
-#: Which variables switch the recorder off when they are 0 (torch's ``FlightRecorder.hpp``; the former name before 2.9).
+#: Variables that disable the flight recorder when they are 0 (torch's ``FlightRecorder.hpp``; the second is its name before 2.9).
 _RECORDER = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 _STA_UNSYNC, _TIME_ERROR = 0x0040, 5
 _PROBE_REPAIR = 'start jobs with `hangwatch run -- CMD`, or after `eval "$(hangwatch env)"`'
 
 
 def check_ptrace() -> Check:
-    """The right to read other processes' memory, by capability or by the kernel's rule."""
+    """Permission to read other processes' memory, by capability or by ptrace_scope."""
     status = (read_small("/proc/self/status", 16384) or b"").decode()
     scope = (read_small("/proc/sys/kernel/yama/ptrace_scope", 16) or b"").decode()
     return judge_ptrace(status, scope, os.geteuid())
 
 
 def judge_ptrace(status: str, scope: str, uid: int) -> Check:
-    """``status``: ours of ``/proc``; ``scope``: Yama's, empty where the kernel has none."""
+    """``status``: ``/proc/self/status``; ``scope``: Yama's ptrace_scope, empty if the kernel has no Yama."""
     name = "ptrace"
     found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     if found is not None and int(found[1], 16) >> _CAP_SYS_PTRACE & 1:
-        return Check(name, "ok", "CAP_SYS_PTRACE: processes of all users and containers can be read")
+        return Check(name, "ok", "CAP_SYS_PTRACE: can read processes of all users and containers")
     if uid == 0:
         repair = "give the container the capability: --cap-add=SYS_PTRACE, or securityContext.capabilities.add"
         return Check(name, "warning", "root without CAP_SYS_PTRACE", repair)
     level = scope.strip() or "0"
     if level == "0":
-        return Check(name, "ok", "processes of this user can be read; those of others take CAP_SYS_PTRACE")
+        return Check(name, "ok", "can read processes of this user; those of other users need CAP_SYS_PTRACE")
     if level == "3":
-        return Check(name, "failed", "kernel.yama.ptrace_scope is 3: nobody may read", "set it to 0 and reboot")
+        return Check(name, "failed", "kernel.yama.ptrace_scope is 3: no process can be read", "set it to 0 and reboot")
     return Check(name, "failed", f"kernel.yama.ptrace_scope is {level}", "sudo sysctl -w kernel.yama.ptrace_scope=0")
 
 
 def check_proc() -> Check:
-    """Whether ``/proc`` shows the processes of others."""
+    """Whether ``/proc`` shows the processes of other users."""
     return judge_proc((read_whole("/proc/self/mountinfo", 1 << 20) or b"").decode(errors="replace"))
 
 
@@ -62,17 +62,17 @@ def judge_proc(mounts: str) -> Check:
     if hidden is None or hidden[1] in {"0", "off"}:
         return Check("/proc", "ok", "shows all processes")
     repair = "run the agent as root or with CAP_SYS_PTRACE, or: sudo mount -o remount,hidepid=0 /proc"
-    return Check("/proc", "warning", f"hidepid={hidden[1]}: processes of other users are not seen", repair)
+    return Check("/proc", "warning", f"hidepid={hidden[1]}: processes of other users are hidden", repair)
 
 
 def check_seccomp() -> Check:
-    """Whether the system call that reads memory is filtered."""
+    """Whether seccomp allows the system call that reads another process's memory."""
     status = (read_small("/proc/self/status", 16384) or b"").decode()
     return judge_seccomp(status, _can_read_memory())
 
 
 def _can_read_memory() -> bool:
-    """``process_vm_readv`` on ourselves, which only a filter forbids."""
+    """Call ``process_vm_readv`` on this process, which only a seccomp filter can forbid."""
     libc = ctypes.CDLL(None, use_errno=True)
     source, target = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
 
@@ -85,41 +85,41 @@ def _can_read_memory() -> bool:
 
 
 def judge_seccomp(status: str, allowed: bool) -> Check:
-    """``status``: ours of ``/proc``; ``allowed``: whether reading memory works."""
+    """``status``: ``/proc/self/status``; ``allowed``: whether reading memory works."""
     filtered = re.search(r"^Seccomp:\s*2", status, re.MULTILINE) is not None
     if allowed:
-        return Check("seccomp", "ok", "a filter is set, and lets us read" if filtered else "no filter")
-    repair = (
-        "use a profile that allows process_vm_readv: Docker's default does from 19.03 on, else --cap-add=SYS_PTRACE"
-    )
-    return Check("seccomp", "failed", "process_vm_readv is forbidden, so stacks cannot be read", repair)
+        return Check("seccomp", "ok", "filter active, process_vm_readv is allowed" if filtered else "no filter")
+    repair = "use a profile that allows process_vm_readv (Docker's default since 19.03), or --cap-add=SYS_PTRACE"
+    return Check("seccomp", "failed", "process_vm_readv is blocked, so stacks cannot be read", repair)
 
 
 def check_pyspy() -> Check:
-    """Whether py-spy is there, and new enough."""
+    """Whether py-spy is installed and new enough."""
     program = find_pyspy()
     if program is None:
         return Check("py-spy", "failed", "not installed: stacks cannot be read", "pip install 'py-spy>=0.4'")
     try:
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=10.0).stdout
+        output = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, check=False, timeout=10.0
+        ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check("py-spy", "failed", f"{program} cannot be run: {error}", "pip install --force-reinstall py-spy")
-    return judge_pyspy(told)
+    return judge_pyspy(output)
 
 
-def judge_pyspy(told: str) -> Check:
-    """``told``: what ``py-spy --version`` prints."""
-    found = re.search(r"(\d+)\.(\d+)\S*", told)
+def judge_pyspy(output: str) -> Check:
+    """``output``: what ``py-spy --version`` prints."""
+    found = re.search(r"(\d+)\.(\d+)\S*", output)
     if found is None or (int(found[1]), int(found[2])) < _OLDEST_PYSPY:
-        said = told.strip() or "does not say its version"
-        return Check("py-spy", "failed", f"{said}: too old", "pip install -U 'py-spy>=0.4'")
+        version = output.strip() or "unknown version"
+        return Check("py-spy", "failed", f"{version}: 0.4 or newer is required", "pip install -U 'py-spy>=0.4'")
     return Check("py-spy", "ok", found[0])
 
 
 def check_clock() -> Check:
-    """Whether the clock is kept by NTP: times of several nodes are compared."""
+    """Whether NTP synchronizes the clock: times of several nodes are compared."""
     libc = ctypes.CDLL(None, use_errno=True)
-    state = ctypes.create_string_buffer(512)  # struct timex has 208 bytes; zeroed, it only asks
+    state = ctypes.create_string_buffer(512)  # struct timex has 208 bytes; zeroed, the call changes nothing
     result = libc.adjtimex(state)
     status = ctypes.c_int.from_buffer(state, 40).value
     return judge_clock(result, status)
@@ -128,22 +128,22 @@ def check_clock() -> Check:
 def judge_clock(result: int, status: int) -> Check:
     """``result`` and ``status`` as adjtimex(2) gives them (64-bit Linux)."""
     if result < 0:
-        return Check("clock", "ok", "its state may not be asked here")
+        return Check("clock", "ok", "cannot be checked: permission denied")
     if result == _TIME_ERROR or status & _STA_UNSYNC:
-        repair = "sudo timedatectl set-ntp true (or start chrony); in a container this is the host's matter"
+        repair = "sudo timedatectl set-ntp true (or start chrony); in a container, do this on the host"
         return Check(
-            "clock", "warning", "not synchronised: onsets on several nodes may be told in the wrong order", repair
+            "clock", "warning", "not synchronized: onset times of different nodes may be in the wrong order", repair
         )
-    return Check("clock", "ok", "synchronised")
+    return Check("clock", "ok", "synchronized")
 
 
 def check_jobs() -> list[Check]:
-    """Of the ranks that run here: the probe, the recorder and torch's version."""
+    """The probe, the flight recorder and the torch version of the ranks on this node."""
     found, reader = look_around()
     beats, _ = reader.read()
     ranks = {one.pid: one.rank for job in found.jobs for one in job.ranks}
     if not ranks:
-        return [Check("jobs", "ok", "no rank runs here now")]
+        return [Check("jobs", "ok", "no ranks are running on this node")]
     environs = {pid: _recorder_settings(pid) for pid in ranks}
     versions = {pid: beats[pid].torch for pid in ranks if pid in beats}
     return [
@@ -158,27 +158,34 @@ def _recorder_settings(pid: int) -> dict[str, str]:
 
 
 def judge_probe(ranks: Mapping[int, int], probed: Iterable[int]) -> Check:
-    """``ranks``: rank by pid; ``probed``: pids with a beat."""
+    """``ranks``: rank by pid; ``probed``: pids whose probe writes beats."""
     without = sorted(rank for pid, rank in ranks.items() if pid not in set(probed))
     if not without:
-        return Check("probe in ranks", "ok", f"loaded in all {len(ranks)} rank(s) that run here")
+        return Check("probe in ranks", "ok", f"loaded in all {len(ranks)} rank(s) on this node")
     named = ", ".join(map(str, without[:8])) + (" ..." if len(without) > 8 else "")
-    return Check("probe in ranks", "warning", f"not loaded in rank(s) {named}: stacks alone", _PROBE_REPAIR)
+    return Check(
+        "probe in ranks",
+        "warning",
+        f"not loaded in rank(s) {named}: hangs are detected from stacks only",
+        _PROBE_REPAIR,
+    )
 
 
 def judge_recorder(ranks: Mapping[int, int], environs: Mapping[int, Mapping[str, str]]) -> Check:
-    """``environs``: of each pid, the variables that set the recorder's size."""
-    off = {ranks[pid]: next((n for n in _RECORDER if said.get(n) == "0"), None) for pid, said in environs.items()}
+    """``environs``: by pid, the variables that set the size of the flight recorder."""
+    off = {
+        ranks[pid]: next((n for n in _RECORDER if variables.get(n) == "0"), None) for pid, variables in environs.items()
+    }
     named = {rank: name for rank, name in off.items() if name is not None}
     if not named:
-        return Check("flight recorder", "ok", "on")
+        return Check("flight recorder", "ok", "enabled")
     rank, name = min(named.items())
-    said = f"switched off in {len(named)} rank(s), rank {rank} first ({name}=0): no sequence numbers"
-    return Check("flight recorder", "warning", said, f"unset {name}, or set it to 2000")
+    says = f"disabled in {len(named)} rank(s), e.g. rank {rank} ({name}=0): no sequence numbers"
+    return Check("flight recorder", "warning", says, f"unset {name}, or set it to 2000")
 
 
 def judge_torch(ranks: Mapping[int, int], versions: Mapping[int, str]) -> Check:
-    """``versions``: torch's of each pid, as the probe tells them."""
+    """``versions``: torch version by pid, as reported by the probe."""
     old = {
         ranks[pid]: text
         for pid, text in versions.items()
@@ -188,5 +195,5 @@ def judge_torch(ranks: Mapping[int, int], versions: Mapping[int, str]) -> Check:
         return Check("torch in ranks", "ok", ", ".join(sorted(set(versions.values()))))
     rank, text = min(old.items())
     return Check(
-        "torch in ranks", "warning", f"{text} (rank {rank}): no worker server", "upgrade torch to 2.4 or newer"
+        "torch in ranks", "warning", f"{text} in rank {rank} has no worker server", "upgrade torch to 2.4 or newer"
     )

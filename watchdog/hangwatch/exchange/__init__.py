@@ -1,1 +1,1 @@
-"""What agents of several nodes share: one small protocol, and where it is kept (in this process, in torch's store, in Redis)."""
+"""Shared state of the agents of several nodes: one small protocol with three backends (in-process, torch's TCPStore, Redis)."""

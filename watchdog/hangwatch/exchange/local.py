@@ -1,4 +1,4 @@
-"""The exchange of agents in one process. May import the protocol and the standard library."""
+"""The in-process exchange. May import the protocol and the standard library."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-#: How long somebody waits for a notice in one go.
+#: Maximum duration of one wait for a notice.
 _AWAIT_S = 5.0
 
 
 @dataclass
 class LocalExchange:
-    """Values in a dictionary, each with the end of its life on this process's clock."""
+    """Values in a dictionary, each with an expiry on this process's clock."""
 
     clock: Callable[[], float] = time.monotonic
     _kept: dict[tuple[str, str, str], tuple[bytes, float]] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class LocalExchange:
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """It is nowhere but here."""
+        """None: it exists only in this process."""
         return None
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
@@ -72,7 +72,7 @@ class LocalExchange:
         return {name: data for name, data in found.items() if data is not None}
 
     async def close(self) -> None:
-        """See ``Exchange``; others in this process go on with it."""
+        """See ``Exchange``; others in this process continue to use it."""
 
     def _keep(self, kind: str, channel: str, name: str, data: bytes, expiry_s: float) -> None:
         self._kept[kind, channel, name] = (data, self.clock() + expiry_s)

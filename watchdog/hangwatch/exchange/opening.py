@@ -1,4 +1,4 @@
-"""Which exchange is meant by an option, and the way to it. May import the exchanges and the standard library."""
+"""Parse the ``--exchange`` option and open that exchange. May import the exchanges and the standard library."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 
 from hangwatch.exchange.protocol import Exchange, ExchangeError, hide_password
 
-_REPAIR = "give local, tcp, tcp:PORT, or redis://[:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
+_REPAIR = "use local, tcp, tcp:PORT, or redis://[:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
 
 
 @dataclass(frozen=True)
 class ExchangeChoice:
-    """``kind``: one exchange for all jobs of the node (``local``, ``redis``), or one beside each job's rank 0 (``tcp``)."""
+    """``kind``: one exchange for all jobs of the node (``local``, ``redis``), or one next to each job's rank 0 (``tcp``)."""
 
     kind: Literal["local", "tcp", "redis"]
     url: str = ""
@@ -21,33 +21,33 @@ class ExchangeChoice:
 
     @property
     def shared(self) -> bool:
-        """Whether it is one for all jobs."""
+        """Whether all jobs of the node share it."""
         return self.kind != "tcp"
 
     @property
     def shown(self) -> str:
-        """What may be shown of it: no password."""
+        """Its name for messages, without password."""
         if self.kind == "redis":
             return hide_password(self.url)
         return self.kind if self.port is None else f"{self.kind}:{self.port}"
 
 
 def parse_exchange(text: str) -> ExchangeChoice:
-    """The value of ``--exchange``. Raises ``ExchangeError`` for one that is none."""
+    """The value of ``--exchange``. Raises ``ExchangeError`` if it is invalid."""
     if text == "local":
         return ExchangeChoice("local")
     if text.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
         return ExchangeChoice("redis", url=text.replace("valkey", "redis", 1))
     kind, _, port = text.partition(":")
     if kind != "tcp" or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
-        raise ExchangeError(f"--exchange {hide_password(text)} names no exchange; {_REPAIR}")
+        raise ExchangeError(f"--exchange {hide_password(text)} is not a valid exchange; {_REPAIR}")
     return ExchangeChoice("tcp", port=int(port) if port else None)
 
 
 def open_exchange(choice: ExchangeChoice, master: str = "") -> Exchange:
-    """The exchange; of kind tcp it is kept at the host of ``master`` (``HOST:PORT``, where the job's ranks meet).
+    """The exchange; for tcp the store is on the host of ``master`` (``MASTER_ADDR:MASTER_PORT`` of the job).
 
-    Raises ``ExchangeError`` where what it needs is not installed. It is connected to when it is used.
+    Raises ``ExchangeError`` if a dependency is missing. It connects on first use.
     """
     if choice.kind == "local":
         from hangwatch.exchange.local import LocalExchange
@@ -61,14 +61,12 @@ def open_exchange(choice: ExchangeChoice, master: str = "") -> Exchange:
 
     host = master.rpartition(":")[0].strip("[]")
     if not host:
-        raise ExchangeError(
-            "where the ranks meet is not known (no MASTER_ADDR), so there is no place for the exchange tcp"
-        )
+        raise ExchangeError("the exchange tcp needs the MASTER_ADDR of the job, which is not known")
     return TcpStoreExchange(host, choice.port or DEFAULT_PORT, hosting=is_own_address(host))
 
 
 def is_own_address(host: str) -> bool:
-    """Whether a host's name or address is this one's: only then a socket can be bound to it."""
+    """Whether a host name or address belongs to this node, which is tested by binding a socket to it."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except OSError:
@@ -84,7 +82,7 @@ def is_own_address(host: str) -> bool:
 
 
 def own_address(endpoint: tuple[str, int] | None) -> str:
-    """The address by which this node is known on its way to the exchange; empty where there is none. Sends nothing."""
+    """This node's source address for connections to the exchange; empty if there is none. Sends nothing."""
     if endpoint is None:
         return ""
     try:

@@ -1,11 +1,11 @@
 """The exchange in a Redis or Valkey server. May import its siblings, the redis client (an extra) and the standard library.
 
-Every key is of one channel, expires by itself and has the channel for its hash tag, so that a cluster keeps it in one place::
+Every key belongs to one channel, has an expiry, and uses the channel as hash tag, so that a cluster keeps a channel on one node::
 
-    hangwatch:{CHANNEL}:nodes         set: the nodes that have a digest, or had one
+    hangwatch:{CHANNEL}:nodes         set: nodes that have or had a digest
     hangwatch:{CHANNEL}:digest:NODE   string
-    hangwatch:{CHANNEL}:lease         string: the holder (redis-py's Lock: SET NX PX, scripts to keep and release it)
-    hangwatch:{CHANNEL}:notice        string, and the channel of the same name for those who await one
+    hangwatch:{CHANNEL}:lease         string: the holder (redis-py's Lock: SET NX PX, scripts to renew and release it)
+    hangwatch:{CHANNEL}:notice        string, and the channel of the same name for agents that await one
     hangwatch:{CHANNEL}:blob:NAME     string
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 2.0
 _AWAIT_S = 5.0
-#: What is got at once: a few hundred captures in one answer would be held twice in memory.
+#: Values per MGET: a few hundred captures in one answer would be in memory twice.
 _GOT_AT_ONCE = 64
 _T = TypeVar("_T")
 
 
 def _ready(answer: Awaitable[_T] | _T) -> Awaitable[_T]:
-    """The client's annotations are of its blocking twin, too."""
+    """Narrow the client's annotations, which include the blocking API."""
     return cast("Awaitable[_T]", answer)
 
 
@@ -48,9 +48,9 @@ class RedisExchange:
                 url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, retry=None, retry_on_error=[]
             )
         except ValueError as error:
-            # What the client says of it may be a part of the password.
-            repair = "write redis://[:PASSWORD@]HOST[:PORT][/DB], special characters of the password as %XX"
-            raise ExchangeError(f"{hide_password(url)} is no address of a Redis server; {repair}") from error
+            # The client's message may contain parts of the password.
+            repair = "use redis://[:PASSWORD@]HOST[:PORT][/DB], special characters of the password as %XX"
+            raise ExchangeError(f"{hide_password(url)} is not a valid Redis URL; {repair}") from error
         place = self._redis.connection_pool.connection_kwargs
         self._endpoint = (str(place["host"]), int(place.get("port", 6379))) if "host" in place else None
         self._locks: dict[str, Lock] = {}
@@ -80,7 +80,7 @@ class RedisExchange:
                 return {}
             digests = await self._redis.mget([_key(channel, "digest", node) for node in nodes])
             gone = [node for node, digest in zip(nodes, digests, strict=True) if digest is None]
-            if gone:  # whoever publishes again is added again
+            if gone:  # a node that publishes again is added again
                 await _ready(self._redis.srem(_key(channel, "nodes"), *gone))
         return {node: digest for node, digest in zip(nodes, digests, strict=True) if digest is not None}
 
@@ -134,9 +134,9 @@ class RedisExchange:
                     await pubsub.subscribe(_key(channel, "notice"))
                 await pubsub.get_message(ignore_subscribe_messages=True, timeout=_AWAIT_S)
             except BaseException:
-                # Half an answer may have been read: another connection is needed.
+                # A partial answer may have been read, so the connection is unusable.
                 self._pubsubs.pop(channel, None)
-                with contextlib.suppress(Exception):  # it is given up, whatever it says
+                with contextlib.suppress(Exception):  # the connection is dropped in any case
                     await pubsub.aclose()
                 raise
 
@@ -159,7 +159,7 @@ class RedisExchange:
     async def close(self) -> None:
         """See ``Exchange``."""
         for pubsub in self._pubsubs.values():
-            with contextlib.suppress(Exception):  # it is given up, whatever it says
+            with contextlib.suppress(Exception):  # the connection is dropped in any case
                 await pubsub.aclose()
         with contextlib.suppress(Exception):  # the same
             await self._redis.aclose()
@@ -171,7 +171,7 @@ def _key(channel: str, *parts: str) -> str:
 
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
-    """The client's many exceptions as ours."""
+    """Turn the client's exceptions into ``ExchangeError``."""
     from redis.exceptions import RedisError
 
     try:

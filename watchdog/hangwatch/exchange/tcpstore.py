@@ -1,11 +1,11 @@
-"""The exchange in torch's TCPStore, hosted beside rank 0. May import the protocol, torch (only once it is used) and the stdlib.
+"""The exchange in torch's TCPStore, served next to rank 0. May import the protocol, torch (lazily) and the stdlib.
 
-The store knows no expiry and no clocks, so both are made of what its readers observe: every value carries a count and how long
-it is good for, and a value that has not changed for that long, on the reader's own monotonic clock, is gone. The lease is such a
-value, and compare_set decides between those who take it at one time. Keys::
+The store has no expiry, so readers implement it: every value carries a counter and a lifetime, and a value that has not changed
+for that long, on the reader's own monotonic clock, has expired. The lease is such a value, and compare_set resolves races for
+it. Keys::
 
-    CHANNEL/slots, CHANNEL/slot/N    how many nodes have ever been there, and their names
-    CHANNEL/node/NODE                that the node has a slot
+    CHANNEL/slots, CHANNEL/slot/N    number of nodes that ever joined, and their names
+    CHANNEL/node/NODE                marks that the node has a slot
     CHANNEL/digest/NODE, CHANNEL/lease, CHANNEL/notice, CHANNEL/blob/NAME
 """
 
@@ -26,19 +26,19 @@ from typing import Any, TypeVar
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 
-#: Above 1024, below the range that connections are given ports of, and of no service on IANA's list.
+#: Above 1024, below the ephemeral range, and not registered with IANA.
 DEFAULT_PORT = 29717
 _TIMEOUT_S = 3.0
 _POLL_S = 0.25
-_HEADER = struct.Struct(">IQ")  # good for so many ms, and a count: whoever writes the same again has written
+_HEADER = struct.Struct(">IQ")  # lifetime in ms, and a counter that changes with every write
 _T = TypeVar("_T")
 
 
 @dataclass
 class _Worker:
-    """A thread that speaks with the store: its calls block, and one whose host is cut off blocks for many minutes.
+    """A thread for calls to the store, which block; if the host is unreachable, for many minutes.
 
-    It is no thread of an executor, which would be awaited when the process ends.
+    It is not an executor thread, because those are joined when the process exits.
     """
 
     calls: queue.SimpleQueue[Callable[[], None] | None] = field(default_factory=queue.SimpleQueue)
@@ -51,7 +51,7 @@ class _Worker:
             call()
 
     async def do(self, call: Callable[[], _T]) -> _T:
-        """The result of a call, made in the thread."""
+        """Run a call in the thread and return its result."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[_T] = loop.create_future()
 
@@ -64,7 +64,7 @@ class _Worker:
                 value, error = call(), None
             except (RuntimeError, ValueError, TypeError, OSError) as raised:
                 value, error = None, raised
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the event loop has been closed
                 loop.call_soon_threadsafe(settle, value, error)
 
         self.calls.put(work)
@@ -73,26 +73,26 @@ class _Worker:
 
 @dataclass
 class _Seen:
-    """A value as it was when it was seen to change last."""
+    """A value and the time of its last observed change."""
 
     value: bytes
     since_s: float
 
 
 class TcpStoreExchange:
-    """A client of the store at ``host``; where ``hosting``, the store is kept here, if nobody on this host keeps it already."""
+    """A client of the store at ``host``. ``hosting``: serve the store in this process unless another process already does."""
 
     def __init__(
         self, host: str, port: int = DEFAULT_PORT, *, hosting: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
         try:
-            import torch.distributed  # noqa: F401  # a clear word now, and not at the first call
+            import torch.distributed  # noqa: F401  # fail now with a clear message, not at the first call
         except ImportError as error:
-            raise ExchangeError("the exchange tcp needs torch where the agent runs: pip install torch") from error
+            raise ExchangeError("the exchange tcp needs torch in the agent's environment: pip install torch") from error
         self._host, self._port, self._hosting, self._clock = host, port, hosting, clock
         self._worker = _Worker()
         self._store: Any = None
-        #: A store that is kept here is closed when nobody holds it any more.
+        #: The store served by this process; it closes when the last reference is dropped.
         self._server: Any = None
         self._counts = itertools.count(time.time_ns())
         self._slots: list[str] = []
@@ -173,7 +173,7 @@ class TcpStoreExchange:
         return (await self._got({f"{channel}/notice": ""})).get("")
 
     async def await_notice(self, channel: str) -> None:
-        """See ``Exchange``: the store is asked again and again, as it wakes nobody."""
+        """See ``Exchange``: polls, because the store has no notifications."""
         before = await self.notice(channel)
         for _ in range(int(5.0 / _POLL_S)):
             await asyncio.sleep(_POLL_S)
@@ -195,11 +195,11 @@ class TcpStoreExchange:
         self._worker.calls.put(None)
 
     def _forget(self) -> None:
-        """Close the connection, in its own thread."""
+        """Close the connection, in the worker thread."""
         self._store = self._server = None
 
     async def _got(self, wanted: Mapping[str, str]) -> dict[str, bytes]:
-        """The values of keys that are there and good, by the names that ``wanted`` gives them."""
+        """The values of keys that exist and have not expired, by the names in ``wanted``."""
 
         def call(store: Any) -> dict[str, bytes]:
             there = [key for key in wanted if store.check([key])]
@@ -213,7 +213,7 @@ class TcpStoreExchange:
         return _HEADER.pack(int(expiry_s * 1000), next(self._counts)) + data
 
     def _opened(self, key: str, value: bytes) -> bytes | None:
-        """What a value holds; None where there is none, or it has not changed for as long as it was good for."""
+        """The payload of a value; None if it is missing or has expired."""
         if len(value) < _HEADER.size:
             return None
         now_s = self._clock()
@@ -224,11 +224,11 @@ class TcpStoreExchange:
         return value[_HEADER.size :] if now_s - seen.since_s < expiry_ms / 1000 else None
 
     async def _do(self, call: Callable[[Any], _T]) -> _T:
-        """A call with the store, connected to where it is not. One that fails or hangs gives the connection up."""
+        """Run a call with the store, connecting first if needed. A failed or hanging call drops the connection."""
         try:
             return await self._worker.do(lambda: call(self._connected()))
         except (RuntimeError, ValueError, TypeError, OSError, asyncio.TimeoutError, asyncio.CancelledError) as error:
-            self._worker.calls.put(None)  # if it is stuck it ends when its call does
+            self._worker.calls.put(None)  # a stuck worker exits when its call returns
             self._worker = _Worker()
             self._store = None
             self._named.clear()
@@ -244,13 +244,13 @@ class TcpStoreExchange:
 
             limit = timedelta(seconds=_TIMEOUT_S)
             if self._hosting and self._server is None:
-                with contextlib.suppress(RuntimeError):  # another agent of this host keeps it
+                with contextlib.suppress(RuntimeError):  # another agent on this host serves it
                     self._server = TCPStore(self._host, self._port, None, True, limit, False)
             self._store = TCPStore(self._host, self._port, None, False, limit, False)
         return self._store
 
 
 def _set(store: Any, key: str, value: bytes) -> None:
-    """Set a key, and return when it is set: the store answers questions, and no ``set``."""
+    """Set a key and wait until it is set: the store acknowledges reads, but not ``set``."""
     store.set(key, value)
     store.check([key])

@@ -10,9 +10,9 @@ _T = TypeVar("_T")
 
 
 async def wait_within(work: Awaitable[_T], limit_s: float) -> _T:
-    """The result of ``work``; ``asyncio.TimeoutError`` where it takes longer, and then it is cancelled.
+    """The result of ``work``; raises ``asyncio.TimeoutError`` and cancels it if it takes longer.
 
-    ``asyncio.wait_for`` before Python 3.12 loses a cancellation that comes in the moment the work is done (cpython#86296): a task
+    ``asyncio.wait_for`` before Python 3.12 loses a cancellation that arrives when the work completes (cpython#86296): a task
     that waits in a loop then never ends.
     """
     task = asyncio.ensure_future(work)
@@ -29,5 +29,5 @@ async def wait_within(work: Awaitable[_T], limit_s: float) -> _T:
 
 def _end(task: asyncio.Future[_T]) -> None:
     task.cancel()
-    # What it fails with while it is ended is nobody's business any more.
+    # Retrieve the exception of the cancelled task, so that asyncio does not log it.
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -1,1 +1,1 @@
-"""Who is told: plain values rendered and stored. May import the model and pure analysis; never looks at a live process."""
+"""Rendering, storing and sending of incidents. May import the model and pure analysis; never touches a live process."""

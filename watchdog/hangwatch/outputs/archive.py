@@ -1,6 +1,6 @@
-"""The incidents of a state directory in brief. May import the model and msgspec.
+"""Summaries of the incidents in a state directory. May import the model and msgspec.
 
-A document of a job of thousands of ranks has megabytes; it is read once for each time it was written.
+The document of a job with thousands of ranks has megabytes, so each is read again only after it has changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class _Document(msgspec.Struct, frozen=True):
-    """Of ``incident.json`` (``hangwatch.incident/1``) what a list shows."""
+    """The fields of ``incident.json`` (``hangwatch.incident/1``) that a list shows."""
 
     id: str
     job: _Job
@@ -36,7 +36,7 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 class IncidentSummary(msgspec.Struct, frozen=True):
-    """An incident in a line. ``onset_at`` and ``ended_at`` are RFC 3339."""
+    """An incident in one line. ``onset_at`` and ``ended_at`` are RFC 3339."""
 
     id: str
     job: str
@@ -50,28 +50,28 @@ class IncidentSummary(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether it is not over; what ``hangwatch dump`` has written is no incident that somebody watches."""
+        """Whether it has not ended; dumps written by ``hangwatch dump`` are never open."""
         return self.ended_at is None and not self.id.endswith(DUMP_SUFFIX)
 
 
 class Archive:
-    """Lists ``STATE_DIR/incidents``; not for use by two threads at once."""
+    """Lists ``STATE_DIR/incidents``; not thread-safe."""
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / "incidents"
         self._known: dict[str, tuple[tuple[int, int], IncidentSummary | None]] = {}
 
     def list(self) -> tuple[IncidentSummary, ...]:
-        """All incidents that can be read, the newest onset first. Never raises."""
+        """All readable incidents, newest onset first. Never raises."""
         try:
             names = [entry.name for entry in os.scandir(self._folder)]
         except OSError:
             names = []
-        self._known = {name: self._look(name) for name in names}
+        self._known = {name: self._read(name) for name in names}
         found = [summary for _, summary in self._known.values() if summary is not None]
         return tuple(sorted(found, key=lambda one: (one.onset_at, one.id), reverse=True))
 
-    def _look(self, name: str) -> tuple[tuple[int, int], IncidentSummary | None]:
+    def _read(self, name: str) -> tuple[tuple[int, int], IncidentSummary | None]:
         file = self._folder / name / "incident.json"
         try:
             status = file.stat()
@@ -85,7 +85,7 @@ class Archive:
 
 
 def _summarize(document: _Document | None, name: str) -> IncidentSummary | None:
-    # The folder's name is what the incident is asked for by: a document that was moved elsewhere is none of ours.
+    # An incident is looked up by folder name, so a document in a folder of another name is ignored.
     if document is None or document.id != name:
         return None
     verdict = document.verdict

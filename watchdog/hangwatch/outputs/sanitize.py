@@ -1,8 +1,8 @@
-"""Text that came from a job, made harmless for terminals, text files and labels. Pure; imports nothing of ours.
+"""Sanitizes untrusted text from a job for terminals, text files and labels. Pure; imports nothing from this package.
 
-Job names, paths, command lines and names of locals are chosen by others: an escape sequence among them could repaint
-the terminal and a bidirectional override could make a line read backwards. Markup is not escaped here: what is printed
-with rich goes through ``rich.text.Text``, which reads none.
+Job names, paths, command lines and names of locals are untrusted: an escape sequence could repaint the terminal, and a
+bidirectional override could reverse a line. Markup is not escaped here: text printed with rich goes through
+``rich.text.Text``, which does not interpret markup.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BREAKS = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]+")
 #: Control, format (bidirectional overrides, zero-width) and lone surrogate characters; joiners of emoji are kept.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs"})
 _KEPT = frozenset("\u200d\u200c")
-#: Longer than any honest line; a source line of a megabyte must not bury the verdict.
+#: Longer than any real source line; a line of a megabyte must not hide the verdict.
 MAX_CHARACTERS = 2000
 
 
@@ -33,5 +33,5 @@ def clean(text: str) -> str:
 
 
 def excerpt(text: str, limit: int = MAX_CHARACTERS) -> str:
-    """The beginning of ``text`` as ``clean`` has it, `` ...`` where it is cut: nobody reads a line of a megabyte."""
+    """The beginning of ``text`` as ``clean`` has it, `` ...`` if it is truncated."""
     return clean(text) if len(text) <= limit else clean(text[:limit]) + " ..."

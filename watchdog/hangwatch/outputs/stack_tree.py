@@ -1,7 +1,7 @@
 """Stacks of many ranks merged into one prefix tree, and its text form. Pure; may import the model only.
 
 The idea and the notation of rank sets are those of STAT, the Stack Trace Analysis Tool (Arnold et al., IPDPS 2007):
-a thousand ranks in three places are three branches, and the small branch is the one to look at.
+a thousand ranks in three places are three branches, and the smallest branch is usually the interesting one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StackNode(msgspec.Struct, frozen=True):
 
 
 class _Branch:
-    """A node while it grows: ranks are noted at their end only and added up once, which keeps large jobs cheap."""
+    """A node under construction. Ranks are recorded only where their stack ends and summed once, at the end."""
 
     __slots__ = ("children", "ends", "frame")
 
@@ -60,7 +60,7 @@ def merge_stacks(stacks: Mapping[int, Sequence[Frame]]) -> StackNode:
 
 
 def merge_main_stacks(capture: Capture) -> StackNode:
-    """The tree of what each rank's main thread was last seen in."""
+    """The tree of each rank's last main-thread stack."""
     stacks: dict[int, Sequence[Frame]] = {}
     for rank in capture.ranks:
         main = rank.stacks[-1].main if rank.stacks else None
@@ -69,7 +69,7 @@ def merge_main_stacks(capture: Capture) -> StackNode:
 
 
 def _freeze(root: _Branch) -> StackNode:
-    """Bottom up and without recursion: a stack may be deeper than Python would let us follow."""
+    """Bottom up and without recursion: a stack may be deeper than Python's recursion limit."""
     order: list[_Branch] = [root]
     for branch in order:
         order.extend(branch.children.values())
@@ -87,7 +87,7 @@ def _freeze(root: _Branch) -> StackNode:
 
 
 def render_tree(node: StackNode) -> str:
-    """The tree as text: one block a rank set, chains of one rank set not indented, ``*`` before a rank's last frame."""
+    """The tree as text: one block per rank set, chains of one rank set not indented, ``*`` before a rank's last frame."""
     return "\n".join(_lines(node)) + "\n"
 
 
@@ -99,7 +99,7 @@ def _lines(root: StackNode) -> Iterator[str]:
     if without:
         yield f"[{format_ranks(without)}] {_count(without)}: no Python frames"
     tops = root.children
-    # One entry a block still to print: its first node, what precedes its title and what precedes its frames.
+    # One entry per block still to print: its first node, the prefix of its title and the prefix of its frames.
     pending = [(top, "", "") for top in reversed(tops)]
     while pending:
         node, title, prefix = pending.pop()

@@ -18,7 +18,7 @@ import msgspec
 
 from hangwatch.config.settings import Policy, Settings
 from hangwatch.model.incident import HANG_KINDS, Incident, Verdict
-from hangwatch.outputs.push.audit import ActionTaken, note_action, read_handling
+from hangwatch.outputs.push.audit import ActionTaken, read_audit, record_action
 
 log = logging.getLogger("hangwatch")
 
@@ -102,7 +102,7 @@ class Actor:
 
     def recall(self, bundle: Path) -> None:
         """Take in what an agent before this one has done about an incident."""
-        actions = read_handling(bundle).actions
+        actions = read_audit(bundle).actions
         self.taken_s.extend(one.at_s for one in actions if not one.dry_run)
         if actions:
             self._acted.add(bundle.name)
@@ -149,11 +149,11 @@ class Actor:
             outcome = "not done: the incident was over before"
         else:
             if path is not None:
-                note_action(path, taken)
+                record_action(path, taken)
             outcome = await self._take(name, policy, incident, path)
         self.say(f"{name} {policy.kind}: {outcome}")
         if path is not None:
-            note_action(path, msgspec.structs.replace(taken, outcome=outcome))
+            record_action(path, msgspec.structs.replace(taken, outcome=outcome))
 
     async def _take(self, name: str, policy: Policy, incident: Incident, path: Path | None) -> str:
         if policy.kind == "stop":

@@ -1,21 +1,20 @@
-"""The incident bundle on disk: written so that it is either the old one or the new one, read so that damage stays local.
+"""The incident bundle on disk: written atomically, and read so that a damaged file affects only its own part.
 
-May import the model and the other outputs. Layout, JSON of the model's own structs where nothing else is said::
+May import the model and the other outputs. Layout, JSON of the model's structs unless noted::
 
     STATE_DIR/incidents/ID/incident.json           the contract: hangwatch.model.incident, written last
-                          /capture.json            job, time, ranks, groups, gaps, and what the nodes say of their hardware
-                          /ranks.jsonl             a line a rank: identity, processes, flight record, progress, errors in
+                          /capture.json            job, time, ranks, groups, gaps, and hardware facts of the nodes
+                          /ranks.jsonl             one line per rank: identity, processes, flight record, progress, errors in
                                                    its log, stack samples in order of time
-                          /stacks.jsonl            a line a stack, deepest frame first: those that the ranks refer to
+                          /stacks.jsonl            one line per stack, deepest frame first, referred to by the ranks
                           /stacks.txt              the merged tree of the last main-thread stacks
-                          /stacks.speedscope.json  the same and each rank's own, for speedscope
-                          /report.html             all of it for people, in one file
-                          /training.json           what training said of itself, where that is the matter
+                          /stacks.speedscope.json  the same plus each rank's stacks, for speedscope
+                          /report.html             the incident as one self-contained page
+                          /training.json           what training logged, for silent failures
 
-Ranks of one program stand in the same few stacks, and every operation names a group that may have thousands of members: each
-stack and group is there once, and a line of a rank has its place in the table (``model.packing``; a group's name is its place).
-Lines and tables bear the time of their capture: a writer that was killed half-way leaves files of two captures side by side,
-and what was seen at different times must never be compared.
+Ranks of one program share a few stacks, and every operation names a group that may have thousands of members: each stack and
+group is stored once, and a rank's line has its index (``model.packing``). Lines and tables carry the time of their capture: a
+writer that was killed half-way leaves files of two captures, and data of different times must never be compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all. Imports nothing of ours."""
+"""Atomic writing of files. Imports nothing from this package."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _encodable(value: object) -> object:
 
 
 def write_files(folder: Path, contents: Iterable[tuple[str, Iterable[bytes]]]) -> None:
-    """Write all of ``contents`` (name within ``folder``, its parts) or, when one of them fails, none; files are 0600.
+    """Write all of ``contents`` (name within ``folder``, its parts) or, if one of them fails, none; files are 0600.
 
-    All are staged beside their place before the first is put there, so a full disk is met while nothing has changed.
-    They are put in place in the order given; the last one is flushed to disk, then so is the folder.
+    All are staged as temporary files before the first is renamed, so a full disk is detected while nothing has changed.
+    They are renamed in the order given; the last one is flushed to disk, then the folder.
 
     Raises:
         OSError: with the file it happened at.
@@ -63,7 +63,7 @@ def write_files(folder: Path, contents: Iterable[tuple[str, Iterable[bytes]]]) -
 
 
 def _write(file: Path, parts: Iterable[bytes]) -> None:
-    # O_NOFOLLOW and O_EXCL: in a folder that others could once write, a planted link must not be written through.
+    # O_NOFOLLOW and O_EXCL: never write through a planted link in a folder that others could write to.
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

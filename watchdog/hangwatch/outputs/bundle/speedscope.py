@@ -1,8 +1,8 @@
 """``stacks.speedscope.json``: the stacks for speedscope's flame graphs. Pure; may import the model.
 
 Format: speedscope's file format, https://www.speedscope.app/file-format-schema.json (``src/lib/file-format-spec.ts``,
-speedscope 1.25.0), whose stacks are outermost frame first. The first profile has every rank's main thread once, a unit
-each; the others are single threads over the time they were looked at.
+speedscope 1.25.0), whose stacks are outermost frame first. The first profile has every rank's main thread once, with
+weight 1; the others are single threads over the time they were sampled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hangwatch.model.stacks import Frame
 from hangwatch.outputs.sanitize import excerpt
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-#: Ranks with profiles of their own; the culprits come first.
+#: Maximum number of ranks with profiles of their own; culprits first.
 _MAX_RANKS = 64
 
 

@@ -1,7 +1,7 @@
-"""The ranks at a glance: a cell a rank, coloured by what it does, with the same in words below.
+"""All ranks at a glance: one cell per rank, coloured by its state, with the same information as text below.
 
-Few ranks are tiles that bear number and state. Many are squares in one drawing, a path a state: four thousand elements
-would take a browser seconds, and a screen reader nowhere. Colour is never all: states are also listed with their ranks.
+Few ranks are tiles with number and state. Many are squares in one drawing, one path per state: four thousand elements
+would slow the browser and be useless to a screen reader. States are also listed as text, so colour is never needed.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from markupsafe import Markup
 
 from hangwatch.outputs.html.elements import NOTHING, join, plain, short_ranks, text
 
-#: Up to here every rank is a tile of its own.
+#: Up to this many ranks, each is a tile of its own.
 _MAX_TILES = 64
-#: Squares in a row; both counts are multiples of a block, the 8 ranks of a usual node, which stands a little apart.
+#: Squares in a row; both are multiples of a block of 8 (the ranks of a typical node), and blocks are separated by a gap.
 _COLUMNS, _COLUMNS_MANY = 64, 128
 _BLOCK = 8
-#: In units of the drawing: from square to square, a square's side, what parts blocks, the room for numbers beside and above.
+#: In units of the drawing: pitch of the squares, side of a square, gap between blocks; margins for the numbers.
 _PITCH, _SIDE, _APART = 10, 8, 4
 _MARGIN, _TOP = 46, 16
 
-#: What the states mean, in the order in which they matter; a state not named here is drawn as unknown.
+#: What the states mean, most important first; any other state is drawn as unknown.
 STATES = {
-    "lost": "its process is gone",
+    "lost": "the process is gone",
     "stopped": "stopped by a signal or a frozen cgroup",
-    "stuck": "does not move, and waits for no rank",
-    "busy": "works outside any collective",
-    "waiting": "waits for other ranks",
+    "stuck": "makes no progress, and is not waiting for another rank",
+    "busy": "working outside any collective",
+    "waiting": "waiting for other ranks",
     "in_flight": "in a collective",
     "running": "outside any collective",
-    "unprobed": "watched without the probe",
-    "unknown": "not known",
+    "unprobed": "runs without the probe",
+    "unknown": "no information",
 }
 
 
 def name_state(state: str) -> str:
-    """A state for people."""
+    """The display name of a state."""
     return state.replace("_", " ")
 
 
 def css_state(state: str) -> str:
-    """The class that colours a state."""
+    """The CSS class of a state."""
     return f"s-{state if state in STATES else 'unknown'}"
 
 
 def render_cells(states: Mapping[int, str], culprits: Collection[int] = (), world_size: int | None = None) -> Markup:
-    """The cells of all ranks, a ring around the culprits, and the legend. Ranks that were never seen are unknown."""
+    """The cells of all ranks, with a ring around the culprits, and the legend. Ranks without information are unknown."""
     known = dict(states)
     for rank in range(world_size or 0):
         known.setdefault(rank, "unknown")
     if not known:
-        return Markup('<p class="quiet">no rank seen yet</p>')
+        return Markup('<p class="quiet">No ranks found yet.</p>')
     named = frozenset(culprits)
     drawing = _tiles(known, named) if len(known) <= _MAX_TILES else _squares(known, named)
     return drawing + _legend(known, named)
@@ -86,16 +86,16 @@ def _squares(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
         for css, places in cells.items()
     )
     rings = (_ring(rank, *divmod(index, columns)) for index, rank in enumerate(ranks) if rank in culprits)
-    # A region that scrolls, as thousands do on a phone, must be reachable by the keyboard.
+    # Scrolling regions must be reachable by keyboard; thousands of ranks scroll on a phone.
     picture = Markup(
         '<div class="scroll" tabindex="0" role="region" aria-label="ranks"><svg class="squares{}" role="img"'
-        ' aria-label="{} ranks; the list below tells their states" viewBox="0 0 {} {}">'
+        ' aria-label="{} ranks; the list below gives their states" viewBox="0 0 {} {}">'
     ).format(" many" if columns == _COLUMNS_MANY else "", len(ranks), _x(columns), _TOP + rows * _PITCH + 2)
     return picture + join(_axes(ranks, rows, columns)) + join(paths) + join(rings) + Markup("</svg></div>")
 
 
 def _axes(ranks: list[int], rows: int, columns: int) -> Iterator[Markup]:
-    """The first rank of a row beside it, and what the columns add to it above: together they name any square."""
+    """Axis labels: the first rank of each row, and the offset of the columns. Their sum is the rank of a square."""
     for row in range(0, rows, 1 if rows <= 8 else 4):
         yield Markup('<text class="row" x="{}" y="{}">{}</text>').format(
             _MARGIN - 6, _y(row) + _SIDE, ranks[row * columns]

@@ -1,4 +1,4 @@
-"""The small parts that the others are made of: foreign text, code, lists, sections."""
+"""Basic building blocks: untrusted text, code, lists, sections."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from hangwatch.model.incident import SourceLine
 from hangwatch.model.text import format_ranks, short_path
 from hangwatch.outputs.sanitize import MAX_CHARACTERS, clean, excerpt
 
-#: Rank sets longer than this are cut: every other rank of 16,384 is no reading.
+#: Longer rank sets are truncated: a list of 8,192 ranks is useless.
 _RANKS_CHARACTERS = 240
 NOTHING = Markup("")
 
 
 def text(foreign: str, limit: int = MAX_CHARACTERS) -> Markup:
-    """Foreign text on one line: no control characters, no reordering of what stands beside it, no markup."""
+    """Untrusted text on one line: no control characters, no bidirectional reordering of its neighbours, no markup."""
     return Markup("<bdi>{}</bdi>").format(excerpt(foreign, limit))
 
 
 def plain(foreign: str, limit: int = 200) -> Markup:
-    """The same for attributes and titles, which take no elements."""
+    """The same for attributes and titles, which cannot contain elements."""
     return escape(excerpt(foreign, limit))
 
 
 def code(foreign: str) -> Markup:
-    """Foreign text in a fixed-width font."""
+    """Untrusted text in a fixed-width font."""
     return Markup("<code>{}</code>").format(text(foreign))
 
 
 def prose(foreign: str) -> Markup:
-    """Text whose words between backticks are code, as on the causes' pages."""
+    """Text in which words between backticks are code, as on the cause pages."""
     parts = excerpt(foreign).split("`")
-    if len(parts) % 2 == 0:  # one of them has no partner, so none of them is certain
+    if len(parts) % 2 == 0:  # an unpaired backtick: all of them are taken literally
         return text(foreign)
     pieces = (Markup("<code>{}</code>").format(part) if odd % 2 else escape(part) for odd, part in enumerate(parts))
     return Markup("<bdi>{}</bdi>").format(join(pieces))
 
 
 def join(parts: Iterable[Markup], between: str = "") -> Markup:
-    """The parts one after the other."""
+    """Concatenate the parts."""
     return escape(between).join(parts)
 
 
 def number_ranks(ranks: Collection[int]) -> str:
-    """``rank 3``, ``ranks 0-2,5``, with their number where that cannot be seen."""
+    """``rank 3``, ``ranks 0-2,5``; a truncated list ends with its size."""
     several = "s" if len(ranks) != 1 else ""
     return f"rank{several} {short_ranks(ranks)}"
 
 
 def short_ranks(ranks: Collection[int]) -> str:
-    """``0-2,5``; a set that is scattered over half a page is cut, and its size told."""
+    """``0-2,5``; a long list is truncated and ends with its size."""
     written = format_ranks(ranks)
     if len(written) <= _RANKS_CHARACTERS:
         return written
@@ -60,14 +60,14 @@ def short_ranks(ranks: Collection[int]) -> str:
 
 
 def place(file: str, line: int) -> Markup:
-    """``dir/file.py:12``, the whole path on hovering. A break is offered after each slash."""
+    """``dir/file.py:12`` with the full path as tooltip; may be wrapped after each slash."""
     shown = excerpt(f"{short_path(file)}:{line}")
     broken = Markup("/<wbr>").join(escape(part) for part in shown.split("/"))
     return Markup('<bdi class="place" title="{}">{}</bdi>').format(plain(f"{file}:{line}", MAX_CHARACTERS), broken)
 
 
 def short_command(command: str) -> str:
-    """A command as somebody typed it: without the interpreter of an installed program, and without folders before its name."""
+    """A command as it was typed: without the interpreter of an installed program and without the folders of its path."""
     words = command.split(" ")
     if len(words) > 1 and PurePosixPath(words[0]).name.startswith("python") and "/bin/" in words[1]:
         del words[0]
@@ -75,7 +75,7 @@ def short_command(command: str) -> str:
 
 
 def source_line(line: SourceLine) -> Markup:
-    """Where, in which function, the text of the line, and through which library line."""
+    """A source line: place, function, text, and the library line it was reached through."""
     source = Markup('<pre class="line"><code>{}</code></pre>').format(text(line.source)) if line.source else NOTHING
     via = Markup('<p class="via"><span class="quiet">via</span> {}</p>').format(code(line.via)) if line.via else NOTHING
     where = Markup('<p class="where">{} <span class="quiet">in</span> {}</p>')
@@ -83,7 +83,7 @@ def source_line(line: SourceLine) -> Markup:
 
 
 def listing(items: Iterable[Markup], kind: str = "ul", css: str = "") -> Markup:
-    """A list; nothing where there are no items."""
+    """A list; empty markup if there are no items."""
     entries = join(Markup("<li>{}</li>").format(item) for item in items)
     if not entries:
         return NOTHING
@@ -92,7 +92,7 @@ def listing(items: Iterable[Markup], kind: str = "ul", css: str = "") -> Markup:
 
 
 def section(title: str | Markup, content: Markup, *, id: str = "", css: str = "") -> Markup:
-    """A part of the page under its heading; nothing where there is no content."""
+    """A section with heading; empty markup if there is no content."""
     if not content:
         return NOTHING
     name = Markup(' id="{}"').format(id) if id else NOTHING
@@ -101,7 +101,7 @@ def section(title: str | Markup, content: Markup, *, id: str = "", css: str = ""
 
 
 def fold(summary: str | Markup, content: Markup, *, id: str = "", opened: bool = False) -> Markup:
-    """A part that folds away, without any script."""
+    """A collapsible part (``<details>``), which needs no script."""
     if not content:
         return NOTHING
     name = Markup(' id="{}"').format(id) if id else NOTHING
@@ -110,7 +110,7 @@ def fold(summary: str | Markup, content: Markup, *, id: str = "", opened: bool =
 
 
 def link(address: str) -> Markup:
-    """A reference: a link where it is a web address, else its text, as a bundle may come from anywhere. Breaks as ``place``."""
+    """A reference: a link if it is an http(s) URL, plain text otherwise, because a bundle is untrusted. Wraps as ``place``."""
     shown = clean(address)
     if not shown.startswith(("https://", "http://")):
         return text(address)
@@ -120,7 +120,7 @@ def link(address: str) -> Markup:
 
 
 def moment(rfc3339: str, *, whole_seconds: bool = False) -> Markup:
-    """A time of the document, in its own words: RFC 3339 in UTC."""
+    """A time of the document (RFC 3339, UTC)."""
     shown = excerpt(rfc3339, 40).replace("T", " ").removesuffix("Z")
     shown = shown.partition(".")[0] if whole_seconds else shown
     return Markup('<time datetime="{}">{} UTC</time>').format(plain(rfc3339, 40), shown)

@@ -1,4 +1,4 @@
-"""One incident from its verdict to what could not be seen: the body of a report, and of an incident's page."""
+"""One incident, from the verdict to the missing data: the body of the report and of the incident's page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hangwatch.outputs.stack_tree import StackNode, merge_main_stacks
 
 
 def render_incident(incident: Incident, capture: Capture | None, tree: StackNode | None = None) -> Markup:
-    """Everything there is to show. ``tree``: the capture's merged stacks, where they have been merged already."""
+    """The whole incident. ``tree``: the capture's merged stacks, if they have been merged already."""
     if tree is None and capture is not None:
         tree = merge_main_stacks(capture)
     culprits = incident.verdict.culprit_ranks
@@ -37,14 +37,14 @@ def render_incident(incident: Incident, capture: Capture | None, tree: StackNode
 
 
 def _details(incident: Incident) -> Markup:
-    seen = ", ".join(name.replace("_", " ") for name, was in incident.captured.items() if was) or "nothing"
+    captured = ", ".join(name.replace("_", " ") for name, was in incident.captured.items() if was) or "nothing"
     facts = [
         ("Incident", code(incident.id)),
         ("Job", describe_job(incident)),
-        ("Command", code(incident.job.command) if incident.job.command else Markup("not known")),
+        ("Command", code(incident.job.command) if incident.job.command else Markup("unknown")),
         ("Detected", moment(incident.detected_at)),
         ("Confirmed", moment(incident.confirmed_at) if incident.confirmed_at is not None else Markup("not yet")),
-        ("Captured", text(seen)),
+        ("Captured", text(captured)),
     ]
     entries = join(Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, value) for name, value in facts)
     return Markup('<dl class="facts">{}</dl>').format(entries)

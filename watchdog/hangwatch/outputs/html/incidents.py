@@ -1,4 +1,4 @@
-"""The list of incidents, the newest first."""
+"""The list of incidents, newest first."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hangwatch.outputs.html.verdict import name_kind
 
 
 def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[str], *, total: int) -> Markup:
-    """``incidents``: those to show; ``open_ids``: those that this agent sees standing; ``total``: how many are stored."""
+    """``incidents``: those to show; ``open_ids``: those this agent has open; ``total``: how many are stored."""
     if not incidents:
-        return Markup('<p class="quiet">none so far</p>')
+        return Markup('<p class="quiet">No incidents so far.</p>')
     rows = [
         (
             moment(one.onset_at, whole_seconds=True),
@@ -28,10 +28,10 @@ def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[
         )
         for one in incidents
     ]
-    shown = table(("Since", "Kind", "What", "Culprits", "Job", "Ended"), rows, css="incidents")
+    shown = table(("Since", "Kind", "Summary", "Culprits", "Job", "Ended"), rows, css="incidents")
     older = total - len(incidents)
     return shown + (
-        Markup('<p class="quiet">and {} older in the state directory</p>').format(older) if older > 0 else ""
+        Markup('<p class="quiet">{} older incidents in the state directory</p>').format(older) if older > 0 else ""
     )
 
 

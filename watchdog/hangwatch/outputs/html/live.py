@@ -1,4 +1,4 @@
-"""The live page: every job at a glance, its open incident, its groups' progress, and all incidents. Made of parts by id."""
+"""The live page: every job with its ranks, open incident and group progress, and all incidents. Built of parts by id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.html.cells import describe_states, render_cells
 from hangwatch.outputs.html.elements import NOTHING, section, text
-from hangwatch.outputs.html.group_progress import FrontPoint, render_fronts
+from hangwatch.outputs.html.group_progress import ProgressPoint, render_group_progress
 from hangwatch.outputs.html.incidents import render_incidents
 from hangwatch.outputs.html.stacks import render_stacks
 from hangwatch.outputs.html.tables import table
@@ -22,21 +22,21 @@ from hangwatch.outputs.stack_tree import merge_main_stacks
 #: Of a state directory's incidents, the newest.
 _MAX_INCIDENTS = 50
 _SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
-_FIRST_LOOK = Markup('<section class="banner info"><p class="summary">The first look is under way.</p></section>')
+_STARTING = Markup('<section class="banner info"><p class="summary">Collecting first samples.</p></section>')
 _NO_JOB = Markup(
-    '<section class="banner info"><p class="summary">No job is running under watch on this node.</p><p>Start one with '
-    "<code>hangwatch run -- torchrun ...</code>, or set the environment of <code>hangwatch env</code> before it; "
-    "a job that runs already shows up by itself.</p></section>"
+    '<section class="banner info"><p class="summary">No distributed job is running on this node.</p><p>Start one with '
+    "<code>hangwatch run -- torchrun ...</code>, or run <code>eval &#34;$(hangwatch env)&#34;</code> before you launch it. "
+    "Jobs that are already running appear here automatically.</p></section>"
 )
-Histories = Mapping[str, Mapping[str, Sequence[FrontPoint]]]
+JobHistories = Mapping[str, Mapping[str, Sequence[ProgressPoint]]]
 
 
 def job_key(job_id: str) -> str:
-    """An element id for a job, whatever its name holds."""
+    """An element id for a job, valid for any job name."""
     return "job-" + hashlib.sha256(job_id.encode("utf-8", "backslashreplace")).hexdigest()[:12]
 
 
-def render_parts(view: LiveView, histories: Histories, incidents: Sequence[IncidentSummary]) -> dict[str, Markup]:
+def render_parts(view: LiveView, histories: JobHistories, incidents: Sequence[IncidentSummary]) -> dict[str, Markup]:
     """All parts by element id, in their order on the page. ``histories``: by job and group, oldest point first."""
     parts: dict[str, Markup] = {}
     jobs = sorted(view.jobs, key=_urgency)
@@ -46,7 +46,7 @@ def render_parts(view: LiveView, histories: Histories, incidents: Sequence[Incid
         for name, content in _job_parts(job, histories.get(job.id, {})):
             parts[f"{job_key(job.id)}-{name}"] = content
     if not view.jobs:
-        parts["job-none"] = _NO_JOB if view.at_ns else _FIRST_LOOK
+        parts["job-none"] = _NO_JOB if view.at_ns else _STARTING
     open_ids = {job.incident.id for job in view.jobs if job.incident is not None}
     listed = render_incidents(incidents[:_MAX_INCIDENTS], open_ids, total=len(incidents))
     parts["incidents"] = section("Incidents", listed)
@@ -54,12 +54,12 @@ def render_parts(view: LiveView, histories: Histories, incidents: Sequence[Incid
 
 
 def _urgency(job: LiveJob) -> tuple[int, str]:
-    """Jobs with an incident come first, the gravest of them before the others."""
+    """Sort key: jobs with an incident first, most severe first."""
     return (_SEVERITIES.index(job.incident.verdict.severity) if job.incident is not None else len(_SEVERITIES), job.id)
 
 
 def _overview(jobs: Sequence[LiveJob]) -> Markup:
-    """All jobs in a line each, where there are several."""
+    """One row per job."""
     rows = []
     for job in jobs:
         verdict = job.incident.verdict if job.incident is not None else None
@@ -68,37 +68,37 @@ def _overview(jobs: Sequence[LiveJob]) -> Markup:
             if verdict is not None
             else Markup('<span class="quiet">no hang</span>')
         )
-        said = text(verdict.summary, 200) if verdict is not None else describe_states(_states(job))
+        summary = text(verdict.summary, 200) if verdict is not None else describe_states(_states(job))
         name = Markup('<a href="#{}-head">{}</a>').format(job_key(job.id), text(job.id, 60))
-        rows.append((name, kind, said))
-    return table(("Job", "State", "What"), rows, css="jobs")
+        rows.append((name, kind, summary))
+    return table(("Job", "State", "Summary"), rows, css="jobs")
 
 
 def _states(job: LiveJob) -> dict[int, str]:
     return {rank.rank: rank.state for rank in job.ranks}
 
 
-def _job_parts(job: LiveJob, history: Mapping[str, Sequence[FrontPoint]]) -> Iterator[tuple[str, Markup]]:
+def _job_parts(job: LiveJob, history: Mapping[str, Sequence[ProgressPoint]]) -> Iterator[tuple[str, Markup]]:
     incident = job.incident
     states = _states(job)
     culprits = incident.verdict.culprit_ranks if incident is not None else ()
     yield "head", render_heading(job.id, job.launcher, job.world_size, job.command)
-    yield "verdict", render_verdict(incident) if incident is not None else _calm(states)
+    yield "verdict", render_verdict(incident) if incident is not None else _no_hang(states)
     yield "ranks", section("Ranks", render_cells(states, culprits, job.world_size))
     yield "reasons", render_reasons(incident.verdict) if incident is not None else NOTHING
-    yield "groups", section("Progress of the groups", render_fronts(job.groups, history))
-    seen = incident is not None and job.capture is not None
-    yield "stacks", render_stacks(merge_main_stacks(job.capture), culprits) if seen and job.capture else NOTHING
+    yield "groups", section("Progress by process group", render_group_progress(job.groups, history))
+    show_stacks = incident is not None and job.capture is not None
+    yield "stacks", render_stacks(merge_main_stacks(job.capture), culprits) if show_stacks and job.capture else NOTHING
     yield "missing", render_missing(incident) if incident is not None else NOTHING
 
 
-def _calm(states: Mapping[int, str]) -> Markup:
+def _no_hang(states: Mapping[int, str]) -> Markup:
     return Markup(
-        '<section class="banner info"><p class="kind"><strong>No hang</strong></p><p class="summary">Nothing stands in this '
-        "job's way: {}.</p></section>"
-    ).format(describe_states(states) or "no rank seen yet")
+        '<section class="banner info"><p class="kind"><strong>No hang detected</strong></p>'
+        '<p class="summary">{}</p></section>'
+    ).format(describe_states(states) or "No ranks found yet.")
 
 
 def lay_out(parts: Mapping[str, Markup]) -> Markup:
-    """The parts in their places. A job's are together in a section of their own."""
+    """The parts, each in a ``div`` with its id."""
     return Markup("").join(Markup('<div class="part" id="{}">{}</div>').format(id, html) for id, html in parts.items())

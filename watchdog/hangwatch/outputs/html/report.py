@@ -1,6 +1,6 @@
 """``report.html``: an incident as one file that can be attached to a ticket. May import the model and ``outputs.html``.
 
-It needs nothing beside it, loads nothing, and runs no script: what folds, folds by itself.
+The file is self-contained: it loads nothing and runs no script.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from hangwatch.outputs.stack_tree import StackNode
 
 
 def render_report(incident: Incident, capture: Capture | None, tree: StackNode | None = None) -> str:
-    """The whole document. ``tree``: the capture's merged stacks, where they have been merged already."""
+    """The whole document. ``tree``: the capture's merged stacks, if they have been merged already."""
     return render_file(title_of(incident), render_incident(incident, capture, tree))
 
 
 def title_of(incident: Incident) -> str:
-    """What a browser's tab says."""
+    """The title of the document."""
     return f"{name_kind(incident.verdict.kind)}: {incident.job.id[:80]}"

@@ -1,4 +1,4 @@
-"""Whole documents: what stands around the parts, and which sources a browser may load anything from."""
+"""Whole documents: head, header and footer around the content, and the content security policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from hangwatch import __version__
 from hangwatch.outputs.html.elements import NOTHING, plain
 
-#: What the agent's pages may load: our own style and script from the same address, and nothing else from anywhere.
+#: The agent's pages may load their own style and script from the same origin, and nothing else.
 PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
@@ -21,25 +21,25 @@ PAGE_POLICY = (
 
 @cache
 def read_asset(name: str) -> str:
-    """A style sheet, script or picture of ours: package data."""
+    """A style sheet, script or icon of this package."""
     return resources.files("hangwatch.outputs.html").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def render_file(title: str, body: Markup) -> Markup:
-    """A document that is complete in itself and may load and run nothing, wherever it is opened."""
+    """A self-contained document that may neither load nor run anything."""
     style = read_asset("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     head = Markup(
         '<meta http-equiv="Content-Security-Policy" content="{}"><link rel="icon" href="data:,"><style>{}</style>'
-    ).format(policy, Markup(style))  # noqa: S704  # our own file
+    ).format(policy, Markup(style))  # noqa: S704  # a file of this package
     return _document(title, head, _header(NOTHING, NOTHING), body)
 
 
 def render_page(title: str, body: Markup, *, root: str = "", live: bool = False, signed_in: bool = True) -> Markup:
-    """A page of the agent. ``root`` is the relative way up to its address; ``live``: kept current by the script.
+    """A page of the agent. ``root``: relative path to the agent's root; ``live``: the script keeps the page up to date.
 
-    All addresses are relative, so that the page works behind whatever path a proxy gives it.
+    All URLs are relative, so that the page works under any path of a reverse proxy.
     """
     script = Markup('<script src="{}static/page.js" defer></script>').format(root)
     head = Markup(
@@ -63,7 +63,7 @@ def _document(title: str, head: Markup, header: Markup, body: Markup, *, live: b
     return Markup(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
-        '<meta name="referrer" content="same-origin">{head}</head><body{live}><a class="skip" href="#main">to the content</a>'
+        '<meta name="referrer" content="same-origin">{head}</head><body{live}><a class="skip" href="#main">Skip to content</a>'
         "{header}<main id=main tabindex=-1>{body}</main><footer>hangwatch {version}</footer></body></html>\n"
     ).format(
         title=plain(title), head=head, header=header, body=body, version=__version__,

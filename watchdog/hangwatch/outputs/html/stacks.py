@@ -1,6 +1,6 @@
-"""The merged stacks of all ranks, as a tree that folds and as a flame graph.
+"""The merged stacks of all ranks, as a collapsible tree and as a flame graph.
 
-Both are cut where a browser would suffer: ``stacks.txt`` beside the report has all of it.
+Both are truncated to what a browser can handle; ``stacks.txt`` next to the report is complete.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from hangwatch.outputs.html.elements import NOTHING, code, fold, join, number_ra
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import StackNode
 
-#: Frames drawn at the most, and forks below one another.
+#: Maximum number of frames drawn, of nested forks, and of frames above one another.
 _MAX_NODES = 1500
 _MAX_FORKS = 24
 _MAX_DEPTH = 120
 _ROW = 21
-#: A small branch is the one to look at: it gets this share of the width at least, as long as there are few of them.
+#: Small branches are usually the interesting ones: each gets at least this share of the width, as long as there are few.
 _LEAST_SHARE, _LEAST_IN_ALL = 0.5, 0.9
-#: Narrower than this no name can be read, and no mouse finds it.
+#: Narrower bars are not drawn: they can be neither read nor clicked.
 _NARROWEST = 0.004
 
 
 def render_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
-    """Flame graph and tree under their headings; nothing where no stack was seen."""
+    """Flame graph and tree; empty markup if there are no stacks."""
     if not root.children:
         return NOTHING
-    # Where every rank is named, as in a cycle, a mark would tell none of them from another.
+    # If all ranks are culprits, as in a cycle, highlighting them would distinguish nothing.
     named = frozenset(culprits) if set(culprits) < root.ranks else frozenset[int]()
-    return section("Stacks, merged", _flame(root, named) + _tree(root, named), id="stacks")
+    return section("Merged stacks", _flame(root, named) + _tree(root, named), id="stacks")
 
 
 def _tree(root: StackNode, culprits: frozenset[int]) -> Markup:
     left = [_MAX_NODES]
     blocks = join(_block(node, culprits, left, 0) for node in root.children)
     without = Markup("<p>{}: no Python frames</p>").format(number_ranks(root.ends)) if root.ends else NOTHING
-    cut = Markup('<p class="quiet">cut here; stacks.txt has the rest</p>') if left[0] <= 0 else NOTHING
+    cut = Markup('<p class="quiet">truncated; see stacks.txt for the rest</p>') if left[0] <= 0 else NOTHING
     return Markup('<div class="tree">{}{}{}</div>').format(without, blocks, cut)
 
 
 def _block(node: StackNode, culprits: frozenset[int], left: list[int], forks: int) -> Markup:
-    """The frames that one set of ranks has in common, and below them where it parts."""
+    """The frames that a set of ranks has in common, followed by its branches."""
     if left[0] <= 0 or forks > _MAX_FORKS:
         left[0] = 0
         return NOTHING
@@ -57,7 +57,7 @@ def _block(node: StackNode, culprits: frozenset[int], left: list[int], forks: in
     frames = Markup('<ol class="frames">{}</ol>').format(join(_frame(one) for one in shown))
     below = join(_block(child, culprits, left, forks + 1) for child in chain[-1].children)
     last = chain[-1].frame
-    head = Markup('<b{}>{}</b> <span class="quiet">{} frame{}, to</span> {}').format(
+    head = Markup('<b{}>{}</b> <span class="quiet">{} frame{} down to</span> {}').format(
         Markup(' class="named"') if node.ranks <= culprits else NOTHING,
         number_ranks(node.ranks),
         len(chain),
@@ -85,7 +85,7 @@ def _ends(ranks: Collection[int]) -> Markup:
 
 
 def _css(frame: Frame) -> str:
-    """Whose code it is: the user's, the interpreter's, or a library's."""
+    """The CSS class: user code, the interpreter, or a library."""
     if user_frames((frame,)):
         return "f-user"
     return "f-python" if is_interpreter(frame) else "f-library"
@@ -101,18 +101,18 @@ def _flame(root: StackNode, culprits: frozenset[int]) -> Markup:
         bars.append(_bar(node, start, share, depth, culprits))
         deepest = max(deepest, depth)
     caption = (
-        "Outermost frame on top; a bar is as wide as the ranks that are in it are many, small branches are widened."
-        " Your code is the strong colour."
+        "Outermost frame on top. The width of a bar is the number of ranks in that frame; small branches are widened."
+        " Strong colour: your code."
     )
     return Markup(
         '<figure class="flame"><div class="scroll" tabindex="0" role="region" aria-label="flame graph"><svg role="img"'
-        ' aria-label="flame graph of the merged stacks; the tree below says the same" width="100%" height="{}">{}</svg></div>'
+        ' aria-label="flame graph of the merged stacks; the tree below is equivalent" width="100%" height="{}">{}</svg></div>'
         '<figcaption class="quiet">{}</figcaption></figure>'
     ).format((deepest + 1) * _ROW, join(bars), caption)
 
 
 def _widths(root: StackNode) -> dict[int, float]:
-    """The width of every node by its ``id``: the ranks that end in it, and those of its children."""
+    """The width of every node by its ``id``: the ranks that end in it plus the widths of its children."""
     order = [root]
     for node in order:
         order.extend(node.children)
@@ -126,7 +126,7 @@ def _widths(root: StackNode) -> dict[int, float]:
 
 
 def _places(root: StackNode, widths: dict[int, float]) -> Iterator[tuple[StackNode, float, float, int]]:
-    """Every frame that is wide enough, with its start and share of the whole width and its depth; shallow ones first."""
+    """Every frame wide enough to draw, with start and share of the total width, and depth; shallow frames first."""
     whole = widths[id(root)] or 1.0
     row: list[tuple[StackNode, float]] = [(root, 0.0)]
     depth = 0
@@ -134,7 +134,7 @@ def _places(root: StackNode, widths: dict[int, float]) -> Iterator[tuple[StackNo
         below: list[tuple[StackNode, float]] = []
         for node, start in row:
             at = start
-            # The widest first: the eye finds what most ranks do on the left and the exception on the right.
+            # Widest first: what most ranks do is on the left, the exceptions on the right.
             for child in sorted(node.children, key=lambda one: -widths[id(one)]):
                 share = widths[id(child)] / whole
                 if share >= _NARROWEST:
@@ -148,7 +148,7 @@ def _bar(node: StackNode, start: float, share: float, depth: int, culprits: froz
     frame = node.frame
     if frame is None:
         return NOTHING
-    # Only where a branch is the culprits' alone does it tell anything to mark it.
+    # Highlight only branches that contain nothing but culprits.
     named = " named" if culprits and node.ranks <= culprits else ""
     where = f"{frame.function} ({short_path(frame.file)}:{frame.line})"
     label = Markup("{} <tspan>{}</tspan>").format(excerpt(where, 160), f"[{short_ranks(node.ranks)}]")

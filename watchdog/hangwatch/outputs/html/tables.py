@@ -1,4 +1,4 @@
-"""Tables of an incident's ranks: those that are in the same place in one row, so that thousands are a handful."""
+"""Tables of an incident's ranks; ranks at the same place share a row, so that thousands of ranks need a few rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MAX_PROCESSES = 512
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str | Markup]], css: str = "") -> Markup:
-    """A table that scrolls by itself where it is too wide; nothing without rows."""
+    """A table that scrolls if it is too wide; empty markup without rows."""
     body = join(Markup("<tr>{}</tr>").format(join(Markup("<td>{}</td>").format(cell) for cell in row)) for row in rows)
     if not body:
         return NOTHING
     head = join(Markup('<th scope="col">{}</th>').format(name) for name in heads)
-    # A region that scrolls must be reachable by the keyboard.
+    # Scrolling regions must be reachable by keyboard.
     return Markup(
         '<div class="scroll" tabindex="0" role="region" aria-label="{}"><table class="{}"><thead><tr>{}</tr></thead>'
         "<tbody>{}</tbody></table></div>"
@@ -28,7 +28,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str | Markup]], css: str
 
 
 def render_groups(incident: Incident) -> Markup:
-    """Each group: who has enqueued and completed how much, the one that is furthest behind first."""
+    """Sequence numbers by group, the ranks that are furthest behind first."""
     found: dict[str, dict[tuple[int, int], list[int]]] = {}
     for entry in incident.ranks:
         for group in entry.groups:
@@ -53,7 +53,7 @@ def _number(value: int) -> Markup:
 
 
 def render_places(incident: Incident) -> Markup:
-    """The ranks by what they do and where they stand, the fewest first: those are the ones to look at."""
+    """The ranks by state and top frame, smallest set first: small sets are usually the interesting ones."""
     found: dict[tuple[str, str], list[RankEntry]] = {}
     for entry in incident.ranks:
         found.setdefault((entry.state, entry.stack[0] if entry.stack else ""), []).append(entry)
@@ -61,7 +61,7 @@ def render_places(incident: Incident) -> Markup:
         (
             short_ranks([entry.rank for entry in entries]),
             _state(state),
-            code(top) if top else Markup('<span class="quiet">no Python frame seen</span>'),
+            code(top) if top else Markup('<span class="quiet">no Python frames</span>'),
         )
         for (state, top), entries in sorted(found.items(), key=lambda item: (len(item[1]), item[1][0].rank))
     ]
@@ -78,11 +78,11 @@ def _processes(ranks: Collection[RankEntry]) -> Markup:
         (str(entry.rank), text(entry.node, 100), str(entry.pid), _state(entry.state))
         for entry in sorted(ranks, key=lambda entry: entry.rank)[:_MAX_PROCESSES]
     ]
-    more = Markup('<p class="quiet">and {} more, in incident.json</p>').format(len(ranks) - _MAX_PROCESSES)
+    more = Markup('<p class="quiet">and {} more in incident.json</p>').format(len(ranks) - _MAX_PROCESSES)
     content = table(("Rank", "Node", "Pid", "State"), rows) + (more if len(ranks) > _MAX_PROCESSES else NOTHING)
     return fold("Processes", content, id="processes")
 
 
 def _more(count: int) -> Markup:
     hidden = count - _MAX_ROWS
-    return Markup('<p class="quiet">and {} more, in incident.json</p>').format(hidden) if hidden > 0 else NOTHING
+    return Markup('<p class="quiet">and {} more in incident.json</p>').format(hidden) if hidden > 0 else NOTHING

@@ -1,6 +1,6 @@
-"""The verdict: what it is, who and where, why, and what to do; in the order in which it is asked at three in the morning.
+"""The verdict: kind, culprits, place, cause and remedy, in the order in which an engineer on call needs them.
 
-What it rests on (the proof, who waits for whom, what is less likely) is a part of its own, shown below the ranks.
+The reasoning (proof, who waits for whom, other possible causes) is a separate part, shown below the ranks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from hangwatch.outputs.html.elements import (
     text,
 )
 
-#: A list longer than this buries what follows; the document has all of it.
+#: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 40
-#: A sentence; one that names hundreds of scattered ranks is cut: who waits for whom stands below.
+#: Characters of the summary; one that names hundreds of scattered ranks is truncated.
 _MAX_SUMMARY = 600
 KIND_NAMES = {
     "deadlock": "Deadlock",
@@ -42,12 +42,12 @@ KIND_NAMES = {
 
 
 def name_kind(kind: str) -> str:
-    """A verdict's kind for people."""
+    """The display name of a verdict's kind."""
     return KIND_NAMES.get(kind, kind.replace("_", " "))
 
 
 def render_verdict(incident: Incident) -> Markup:
-    """What is wrong, both sides' lines, the cause and what to do."""
+    """Banner, diverging source lines, cause and remedy."""
     verdict = incident.verdict
     return join(
         [
@@ -59,7 +59,7 @@ def render_verdict(incident: Incident) -> Markup:
 
 
 def render_banner(incident: Incident) -> Markup:
-    """Kind, proof, the one sentence, and who, what and since when."""
+    """Kind, whether it is proven, summary, ranks, operation and times."""
     verdict = incident.verdict
     facts = [
         _fact("Culprit", number_ranks(verdict.culprit_ranks)) if verdict.culprit_ranks else NOTHING,
@@ -108,15 +108,15 @@ def _operation(collective: Collective) -> Markup:
 def _divergence(divergence: Divergence, verdict: Verdict) -> Markup:
     if not verdict.culprit_ranks:
         shown = divergence.others or divergence.culprit
-        who = _who("One of them", shown.ranks if shown is not None else ())
-        return section("Where they wait", _side(who, shown, divergence.others_op, "others"))
-    title = "Where the ranks parted"
+        who = _who("Waiting", shown.ranks if shown is not None else ())
+        return section("Where the ranks wait", _side(who, shown, divergence.others_op, "others"))
+    title = "Where the ranks diverged"
     if divergence.group is not None:
         title += f" in {divergence.group}"
     if divergence.seq is not None:
         title += f", first at sequence number {divergence.seq}"
     others = set(verdict.waiting_ranks) - set(verdict.culprit_ranks)
-    # In a tie or a cycle all ranks are named, and calling one side the culprit would be a guess.
+    # In a tie or a cycle all ranks are culprits: calling one side the culprit would be a guess.
     names = ("Culprit", "Others") if others else ("One side", "Other side")
     left = (divergence.culprit.ranks if divergence.culprit else ()) or (verdict.culprit_ranks if others else ())
     right = (divergence.others.ranks if divergence.others else ()) or others
@@ -133,7 +133,7 @@ def _who(name: str, ranks: Collection[int]) -> str:
 
 def _side(who: str, line: SourceLine | None, op: str | None, css: str) -> Markup:
     operation = Markup('<p class="op">in {}</p>').format(code(op)) if op is not None else NOTHING
-    where = source_line(line) if line is not None else Markup('<p class="quiet">line not seen</p>')
+    where = source_line(line) if line is not None else Markup('<p class="quiet">source line not captured</p>')
     return Markup('<div class="side {}"><h3>{}</h3>{}{}</div>').format(css, who, operation, where)
 
 
@@ -159,16 +159,16 @@ def _evidence(items: Collection[Evidence]) -> Markup:
 
 
 def render_reasons(verdict: Verdict) -> Markup:
-    """What the verdict rests on: the proof, who waits for whom, and what else it might be."""
+    """The reasoning: proof, who waits for whom, other possible causes."""
     proof = Markup("<p>{}</p>").format(text(verdict.proof)) if verdict.proof else NOTHING
     waits = listing(text(wait) for wait in verdict.waits[:_MAX_ITEMS]) + _more(len(verdict.waits))
     parts = [
         ("Why it can never resolve", proof),
         ("Who waits for whom", waits),
-        ("Less likely", _alternatives(verdict.alternatives)),
+        ("Other possible causes", _alternatives(verdict.alternatives)),
     ]
     shown = join(Markup("<div><h3>{}</h3>{}</div>").format(name, part) for name, part in parts if part)
-    return section("What it rests on", Markup('<div class="reasons">{}</div>').format(shown) if shown else NOTHING)
+    return section("Reasoning", Markup('<div class="reasons">{}</div>').format(shown) if shown else NOTHING)
 
 
 def _alternatives(causes: Collection[Cause]) -> Markup:
@@ -183,13 +183,13 @@ def _alternatives(causes: Collection[Cause]) -> Markup:
 
 
 def render_missing(incident: Incident) -> Markup:
-    """What could not be seen, and why."""
+    """What could not be captured, and why."""
     items = listing(text(item) for item in incident.missing[:_MAX_ITEMS]) + _more(len(incident.missing))
-    return section("Not seen", items)
+    return section("Missing data", items)
 
 
 def render_heading(job: str, launcher: str, world_size: int | None, command: str) -> Markup:
-    """Which job it is about, above everything else."""
+    """The heading: job, launcher, size and command."""
     size = f", {world_size} ranks" if world_size is not None else ""
     shown = (
         Markup(' <span class="command">{}</span>').format(code(short_command(command)[:200])) if command else NOTHING
@@ -210,7 +210,7 @@ def describe_job(incident: Incident) -> Markup:
 
 def _more(count: int) -> Markup:
     hidden = count - _MAX_ITEMS
-    return Markup('<p class="quiet">and {} more, in incident.json</p>').format(hidden) if hidden > 0 else NOTHING
+    return Markup('<p class="quiet">and {} more in incident.json</p>').format(hidden) if hidden > 0 else NOTHING
 
 
 def _percent(confidence: float) -> str:

@@ -1,4 +1,4 @@
-"""Metrics of the agent itself: ticks, captures, sources, receivers of alerts, version. Pure; may import prometheus_client."""
+"""Metrics of the agent: ticks, captures, sources, receivers, version. Pure; may import prometheus_client."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from hangwatch.outputs.metrics.view import MetricsView, ReceiverMetrics, SourceM
 def agent_families(view: MetricsView) -> Iterator[Metric]:
     """The families of the agent, its sources and its receivers."""
     agent = view.agent
-    yield summary("agent_tick_duration_seconds", "How long ticks took.", agent.ticks_total, agent.tick_duration_sum_s)
+    yield summary(
+        "agent_tick_duration_seconds", "Duration of the agent's ticks.", agent.ticks_total, agent.tick_duration_sum_s
+    )
     yield summary(
         "agent_capture_duration_seconds",
-        "How long close looks at a job took.",
+        "Duration of captures of a job.",
         agent.captures_total,
         agent.capture_duration_sum_s,
     )
-    errors = counter("agent_errors", "Unexpected errors the agent survived since its start.")
+    errors = counter("agent_errors", "Unexpected errors since the agent started.")
     errors.add_metric([], agent.errors_total)
-    build = gauge("build_info", "Version of hangwatch and of its Python; always 1.", ("version", "python"))
+    build = gauge("build_info", "Versions of hangwatch and Python; always 1.", ("version", "python"))
     build.add_metric([label(view.version), platform.python_version()], 1)
     yield from (errors, build)
     yield from _source_families(view.sources)
@@ -31,10 +33,12 @@ def agent_families(view: MetricsView) -> Iterator[Metric]:
 
 
 def _source_families(sources: tuple[SourceMetrics, ...]) -> Iterator[Metric]:
-    up = gauge("source_up", "Whether the source's last look saw anything.", ("source",))
-    duration = gauge("source_duration_seconds", "How long the source's last look took.", ("source",))
-    reads = counter("source_reads", "Things the source tried to read since the agent's start.", ("source",))
-    failures = counter("source_failures", "Reads that failed since the agent's start.", ("source",))
+    up = gauge(
+        "source_up", "1 if the source's last read returned data, 0 if everything it tried to read failed.", ("source",)
+    )
+    duration = gauge("source_duration_seconds", "Duration of the source's last read.", ("source",))
+    reads = counter("source_reads", "Attempted reads since the agent started.", ("source",))
+    failures = counter("source_failures", "Failed reads since the agent started.", ("source",))
     for source in sources:
         name = [label(source.name)]
         up.add_metric(name, 1 if source.up else 0)
@@ -47,9 +51,9 @@ def _source_families(sources: tuple[SourceMetrics, ...]) -> Iterator[Metric]:
 def _receiver_families(receivers: tuple[ReceiverMetrics, ...]) -> Iterator[Metric]:
     if not receivers:
         return
-    sent = counter("notifications", "Messages a receiver has taken since the agent's start.", ("receiver",))
-    failures = counter("notification_failures", "Attempts to tell a receiver that failed.", ("receiver",))
-    pending = gauge("notifications_pending", "Incidents that a receiver has not been told of yet.", ("receiver",))
+    sent = counter("notifications", "Notifications delivered since the agent started.", ("receiver",))
+    failures = counter("notification_failures", "Failed delivery attempts since the agent started.", ("receiver",))
+    pending = gauge("notifications_pending", "Incidents not yet delivered to the receiver.", ("receiver",))
     for receiver in receivers:
         name = [label(receiver.name)]
         sent.add_metric(name, receiver.sent_total)

@@ -1,9 +1,9 @@
 """The agent's metrics for Prometheus. May import the model and prometheus_client.
 
-The agent replaces one frozen view a tick and a scrape renders the latest: a scrape never waits for a tick, and the
-series of a job that has ended are gone with it. docs/metrics.md lists what is shown; a test holds the two together.
+Every tick replaces one frozen view, and a scrape renders the latest: a scrape never waits for a tick, and the series of
+a job disappear when it ends. docs/metrics.md lists all metrics; a test compares it with the code.
 
-The label of a job is ``job_id``: ``job`` belongs to Prometheus, which would rename ours to ``exported_job``.
+The label of a job is ``job_id``: Prometheus uses ``job`` itself and would rename ours to ``exported_job``.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Metrics:
 
     @property
     def view(self) -> MetricsView:
-        """What the next scrape shows."""
+        """The values that the next scrape returns."""
         return self._view
 
     def update(self, view: MetricsView) -> None:
-        """Show ``view`` from now on, and nothing of the one before."""
+        """Replace the current values by ``view``."""
         self._view = view
 
     def render(self) -> tuple[bytes, str]:
@@ -51,7 +51,7 @@ class _ViewCollector(Collector):
         self._metrics = metrics
 
     def describe(self) -> list[Metric]:
-        """Nothing: keeps the registry from collecting once at registration."""
+        """Empty: prevents the registry from collecting at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:

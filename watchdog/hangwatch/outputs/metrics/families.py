@@ -1,4 +1,4 @@
-"""What all our metric families share: their prefix, and labels that cannot break an exposition. Pure."""
+"""Helpers for metric families: the common prefix, and labels that cannot break the exposition. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Summa
 
 from hangwatch.outputs.sanitize import clean
 
-#: Hosted Prometheus refuses samples with longer labels (Mimir: 2,048 bytes); names of jobs and groups stay far below.
+#: Hosted Prometheus rejects samples with long labels (Mimir: over 2,048 bytes); names of jobs and groups are much shorter.
 NAME_LIMIT_BYTES = 160
 TEXT_LIMIT_BYTES = 1200
 
@@ -31,6 +31,6 @@ def summary(name: str, text: str, count: int, total: float) -> SummaryMetricFami
 
 
 def label(text: str, limit_bytes: int = NAME_LIMIT_BYTES) -> str:
-    """A text as a label: one harmless line of bounded length."""
+    """A label value: one sanitized line of limited length."""
     data = (text := clean(text)).encode()
     return text if len(data) <= limit_bytes else data[: limit_bytes - 3].decode(errors="ignore") + "…"

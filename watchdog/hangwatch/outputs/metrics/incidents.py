@@ -1,4 +1,4 @@
-"""Metrics of incidents: the open ones of each job, its culprits, and how many there were. Pure; may import prometheus_client."""
+"""Metrics of incidents: open incidents and culprits per job, and totals. Pure; may import prometheus_client."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hangwatch.outputs.metrics.families import TEXT_LIMIT_BYTES, counter, gauge,
 from hangwatch.outputs.metrics.view import JobMetrics, MetricsView
 
 _KINDS = ("deadlock", "stall", "rank_lost", "straggler", "silent_failure")
-#: Who is to blame is a handful; where it is every rank of a large job, the summary says so.
+#: Culprits are usually few; if they are all ranks of a large job, the summary says so.
 _CULPRITS_LIMIT = 100
 
 
 def incident_families(view: MetricsView) -> Iterator[Metric]:
-    """Open incidents, where there are jobs, and the totals."""
+    """Open incidents, if there are jobs, and the totals."""
     if view.jobs:
         yield from _open_families(view.jobs)
-    totals = counter("incidents", "Confirmed incidents since the agent's start.", ("kind",))
-    # Kinds never seen are shown as 0, so that the first incident is an increase and not a new series.
+    totals = counter("incidents", "Confirmed incidents since the agent started.", ("kind",))
+    # Kinds without incidents are 0, so that the first incident is an increase and not a new series.
     for kind, total in (dict.fromkeys(_KINDS, 0) | view.incidents_total).items():
         totals.add_metric([label(kind)], total)
     yield totals
@@ -27,14 +27,16 @@ def incident_families(view: MetricsView) -> Iterator[Metric]:
 
 def _open_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
     which = ("job_id", "kind")
-    active = gauge("incident", "1 while the job has this incident.", (*which, "cause", "severity"))
-    onset = gauge("incident_onset_timestamp_seconds", "When the open incident began.", which)
+    active = gauge(
+        "incident", "1 while the job has an open incident of this kind and cause.", (*which, "cause", "severity")
+    )
+    onset = gauge("incident_onset_timestamp_seconds", "Unix time at which the open incident began.", which)
     info = gauge(
         "incident_info",
-        "What the open incident says, for alerts to quote; always 1.",
+        "Summary, cause and remedy of the open incident, for use in alerts; always 1.",
         (*which, "id", "summary", "title", "remedy"),
     )
-    culprit = gauge("incident_culprit", "1 for each rank that the open incident names.", (*which, "rank"))
+    culprit = gauge("incident_culprit", "1 for each culprit rank of the open incident.", (*which, "rank"))
     for name, incident in ((label(job.id), incident) for job in jobs for incident in job.incidents):
         where = [name, label(incident.kind)]
         active.add_metric([*where, label(incident.cause), label(incident.severity)], 1)

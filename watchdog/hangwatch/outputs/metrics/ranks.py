@@ -1,10 +1,10 @@
-"""Metrics of jobs and their ranks: how far each has come in each group, and what it does. Pure; may import prometheus_client.
+"""Metrics of jobs and ranks: progress in each process group, and state. Pure; may import prometheus_client.
 
-Sequence numbers are gauges and not counters: they say *where* a rank is, are compared between ranks (``max - min``)
-rather than rated, begin anywhere, and go back when a job restarts, which ``rate()`` would take for progress.
+Sequence numbers are gauges, not counters: they are positions that are compared between ranks (``max - min``), start at any
+value, and go back when a job restarts, which ``rate()`` would count as progress.
 
-How many series a job may have is bounded: ``RANKS_LIMIT`` ranks, ``PAIRS_LIMIT`` pairs of a rank and a group. Groups are
-left out whole (numbers of some members alone would mislead), and what is left out is counted.
+The number of series per job is bounded: ``RANKS_LIMIT`` ranks, ``PAIRS_LIMIT`` pairs of rank and group. Groups are dropped
+as a whole (numbers of only some members would mislead), and dropped series are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hangwatch.outputs.metrics.view import GroupMetrics, JobMetrics, RankMetrics
 #: Of a job on one node. A node with 8 GPUs and 50 groups a rank has 400 pairs.
 RANKS_LIMIT = 1000
 PAIRS_LIMIT = 1000
-#: A group in which something has been in flight for longer is shown before all others.
+#: Groups with an operation in flight for longer than this are shown before all others.
 _SLOW_S = 5.0
 
 _Row = tuple[RankMetrics, str, GroupMetrics]
@@ -28,9 +28,11 @@ _Row = tuple[RankMetrics, str, GroupMetrics]
 def rank_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
     """The families of all jobs."""
     yield from _job_families(jobs)
-    info = gauge("rank_info", "Where the rank runs; always 1.", ("job_id", "rank", "node", "pid"))
-    state = gauge("rank_state", "State the rank is in now; always 1.", ("job_id", "rank", "state"))
-    beat_age = gauge("rank_beat_age_seconds", "Time since the rank's probe last wrote.", ("job_id", "rank"))
+    info = gauge("rank_info", "Node and process of the rank; always 1.", ("job_id", "rank", "node", "pid"))
+    state = gauge("rank_state", "Current state of the rank; always 1.", ("job_id", "rank", "state"))
+    beat_age = gauge(
+        "rank_beat_age_seconds", "Time since the last beat (heartbeat) of the rank's probe.", ("job_id", "rank")
+    )
     for job in jobs:
         name = label(job.id)
         for one in _shown_ranks(job):
@@ -44,40 +46,40 @@ def rank_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
 
 
 def _job_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
-    info = gauge("job_info", "A job under watch, and what started it; always 1.", ("job_id", "launcher"))
-    world = gauge("job_world_ranks", "Ranks of the job on all nodes, as it says itself.", ("job_id",))
-    patience = gauge("job_patience_seconds", "How long what cannot be proven may stand still now.", ("job_id",))
+    info = gauge("job_info", "A watched job and its launcher; always 1.", ("job_id", "launcher"))
+    world = gauge("job_world_ranks", "World size of the job, over all nodes.", ("job_id",))
+    stall_after = gauge("job_stall_after_seconds", "Seconds before an unproven hang is reported now.", ("job_id",))
     for job in jobs:
         name = label(job.id)
         info.add_metric([name, label(job.launcher)], 1)
         if job.world_size is not None:
             world.add_metric([name], job.world_size)
         if job.patience_s is not None:
-            patience.add_metric([name], job.patience_s)
-    yield from (info, world, patience)
+            stall_after.add_metric([name], job.patience_s)
+    yield from (info, world, stall_after)
 
 
 def _collective_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
     where = ("job_id", "rank", "group")
     enqueued = gauge("collective_enqueued", "Sequence number of the rank's last enqueued collective.", where)
     completed = gauge("collective_completed", "Sequence number of the rank's last completed collective.", where)
-    behind = gauge("collective_behind", "Collectives the rank is behind the front of this node's ranks.", where)
+    behind = gauge("collective_behind", "Collectives the rank is behind the fastest rank on this node.", where)
     in_flight = gauge("collective_in_flight_seconds", "Age of the rank's oldest operation in flight.", where)
     size = gauge("group_ranks", "Ranks in the process group.", ("job_id", "group"))
-    left_out = gauge("job_series_left_out", "Ranks, and pairs of rank and group, that are not shown.", ("job_id",))
+    left_out = gauge("job_series_left_out", "Ranks, and pairs of rank and group, that are not exported.", ("job_id",))
     for job in jobs:
         name, rows = label(job.id), _rows(job)
         shown = _bounded(rows)
-        front: dict[str, int] = {}
+        fastest: dict[str, int] = {}
         sizes: dict[str, int] = {}
         for _, group_label, group in shown:
-            front[group_label] = max(front.get(group_label, 0), group.enqueued)
+            fastest[group_label] = max(fastest.get(group_label, 0), group.enqueued)
             sizes[group_label] = max(sizes.get(group_label, 0), group.size)
         for one, group_label, group in shown:
             labels = [name, str(one.rank), group_label]
             enqueued.add_metric(labels, group.enqueued)
             completed.add_metric(labels, group.completed)
-            behind.add_metric(labels, front[group_label] - group.enqueued)
+            behind.add_metric(labels, fastest[group_label] - group.enqueued)
             if group.in_flight_s is not None:
                 in_flight.add_metric(labels, group.in_flight_s)
         for group_label, ranks in sizes.items():
@@ -95,7 +97,7 @@ def _rows(job: JobMetrics) -> list[_Row]:
 
 
 def _labelled(groups: tuple[GroupMetrics, ...]) -> Iterator[tuple[str, GroupMetrics]]:
-    """Each group with a label of its own: Prometheus refuses a whole scrape in which a series comes twice."""
+    """Each group with a unique label: Prometheus rejects a scrape that contains a series twice."""
     taken: dict[str, int] = {}
     for group in groups:
         text = label(group.label)
@@ -104,7 +106,7 @@ def _labelled(groups: tuple[GroupMetrics, ...]) -> Iterator[tuple[str, GroupMetr
 
 
 def _bounded(rows: list[_Row]) -> list[_Row]:
-    """The rows of as many groups as may be shown: those that wait for long first, then the largest."""
+    """The rows of as many groups as fit: longest in flight first, then the largest."""
     if len(rows) <= PAIRS_LIMIT:
         return rows
     by_group: dict[str, list[_Row]] = {}

@@ -1,4 +1,4 @@
-"""What a scrape shows, as frozen values. May import the model and the version."""
+"""The values behind one scrape, frozen. May import the model and the version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hangwatch.model.telemetry import TrainingSeries
 class GroupMetrics(msgspec.Struct, frozen=True):
     """A rank in a group: its last sequence numbers, and for how long its oldest operation has been in flight (None: none is).
 
-    ``label`` must tell the groups of one job apart (torch's names alone do not), and be the same on every node.
+    ``label`` must be unique within a job (torch's names are not) and the same on every node.
     """
 
     label: str
@@ -33,9 +33,9 @@ class RankMetrics(msgspec.Struct, frozen=True):
 
 
 class IncidentMetrics(msgspec.Struct, frozen=True):
-    """An incident that is open now. ``cause`` is the cause's id, ``unknown`` where there is none.
+    """An open incident. ``cause`` is the id of the cause, ``unknown`` if there is none.
 
-    ``summary``, ``title`` (of the cause) and ``remedy`` (its steps) are what alerts quote.
+    ``summary``, ``title`` (of the cause) and ``remedy`` (its steps) are for use in alerts.
     """
 
     id: str
@@ -50,10 +50,10 @@ class IncidentMetrics(msgspec.Struct, frozen=True):
 
 
 class JobMetrics(msgspec.Struct, frozen=True):
-    """One job under watch. ``id`` is unique among those of a view; ``incidents`` are at most one a kind.
+    """One watched job. ``id`` is unique within a view; ``incidents`` has at most one per kind.
 
-    ``patience_s``: how long what cannot be proven may stand still now; ``world_size`` counts the ranks of all nodes;
-    ``training``: what it logs of itself, None where that is not followed.
+    ``patience_s``: how long an unproven hang must last before it is reported; ``world_size`` counts the ranks of all nodes;
+    ``training``: the values it logs, None if they are not read.
     """
 
     id: str
@@ -66,7 +66,7 @@ class JobMetrics(msgspec.Struct, frozen=True):
 
 
 class SourceMetrics(msgspec.Struct, frozen=True):
-    """A source's health: whether its last look saw anything, how long that took, reads and failures since the agent's start."""
+    """Health of a source: whether its last read returned data, its duration, reads and failures since the agent started."""
 
     name: str
     up: bool
@@ -76,7 +76,7 @@ class SourceMetrics(msgspec.Struct, frozen=True):
 
 
 class ReceiverMetrics(msgspec.Struct, frozen=True):
-    """Somebody who is told of incidents: messages delivered, attempts that failed, incidents not told yet."""
+    """A receiver of notifications: deliveries, failed attempts, incidents not delivered yet."""
 
     name: str
     sent_total: int = 0
@@ -85,7 +85,7 @@ class ReceiverMetrics(msgspec.Struct, frozen=True):
 
 
 class AgentMetrics(msgspec.Struct, frozen=True):
-    """The agent itself, since its start. Durations are added up."""
+    """The agent since its start. Durations are sums."""
 
     ticks_total: int = 0
     tick_duration_sum_s: float = 0.0
@@ -95,7 +95,7 @@ class AgentMetrics(msgspec.Struct, frozen=True):
 
 
 class MetricsView(msgspec.Struct, frozen=True):
-    """All that a scrape shows. ``incidents_total`` counts by kind."""
+    """Everything that a scrape returns. ``incidents_total`` counts by kind."""
 
     jobs: tuple[JobMetrics, ...] = ()
     incidents_total: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""What was done about an incident: who was told, and which actions were taken. May import msgspec and the outputs.
+"""The audit record of an incident: which receivers were notified and which actions were taken.
 
-Kept in the bundle, ``handling.json``, so that an agent that is started again tells nobody twice, takes no action twice, and
-whoever reads the bundle in the morning sees what happened at night. A bundle that could not be written remembers nothing.
+It is stored in the bundle (``audit.json``), so that a restarted agent does not notify or act twice, and an engineer can see
+later what was done. Nothing is recorded for an incident whose bundle could not be written. May import msgspec and the outputs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Literal
 import msgspec
 
 from hangwatch.outputs.bundle.files import encode, write_files
-from hangwatch.outputs.push.notices import Notice
+from hangwatch.outputs.push.notifications import Notification
 
 log = logging.getLogger("hangwatch")
 
-FILE = "handling.json"
-SCHEMA = "hangwatch.handling/1"
+FILE = "audit.json"
+SCHEMA = "hangwatch.audit/1"
 
 
 class ActionTaken(msgspec.Struct, frozen=True):
-    """One action: when it was begun (seconds since the epoch), which, whether it was only rehearsed, and how it ended."""
+    """One action: start (seconds since the epoch), kind, whether it was a dry run, and its outcome."""
 
     at_s: float
     action: Literal["stop", "exec"]
@@ -31,48 +31,53 @@ class ActionTaken(msgspec.Struct, frozen=True):
     outcome: str
 
 
-class Handling(msgspec.Struct, frozen=True):
-    """``told`` maps a receiver (as it may be shown) to a digest of the last thing it has taken in."""
+class AuditRecord(msgspec.Struct, frozen=True):
+    """``notified`` maps a receiver (without the secret part of its URL) to a digest of the last notification it accepted."""
 
     schema: str = SCHEMA
-    told: dict[str, str] = {}
+    notified: dict[str, str] = {}
     actions: tuple[ActionTaken, ...] = ()
 
 
-def read_handling(bundle: Path) -> Handling:
-    """What was done so far; nothing where there is no such file or none that can be read."""
+def read_audit(bundle: Path) -> AuditRecord:
+    """The record so far; empty if the file is missing or unreadable."""
     try:
-        return msgspec.json.decode((bundle / FILE).read_bytes(), type=Handling)
+        return msgspec.json.decode((bundle / FILE).read_bytes(), type=AuditRecord)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return Handling()
+        return AuditRecord()
 
 
-def _write(bundle: Path, handling: Handling) -> None:
+def _write(bundle: Path, record: AuditRecord) -> None:
     try:
-        write_files(bundle, [(FILE, [encode(handling)])])
+        write_files(bundle, [(FILE, [encode(record)])])
     except OSError as error:
         log.warning("cannot write %s to %s: %s", FILE, bundle, error.strerror or error)
 
 
-def note_action(bundle: Path, taken: ActionTaken) -> None:
-    """Remember an action; one that was begun at the same moment is replaced by how it ended."""
-    before = read_handling(bundle)
+def record_action(bundle: Path, taken: ActionTaken) -> None:
+    """Record an action, replacing an entry with the same start time: an action is recorded before and after it ran."""
+    before = read_audit(bundle)
     others = tuple(one for one in before.actions if one.at_s != taken.at_s)
     _write(bundle, msgspec.structs.replace(before, actions=(*others, taken)))
 
 
-def was_told(notice: Notice, receiver: str) -> bool:
-    """Whether the receiver has taken in this very notice, from whichever agent."""
-    return notice.bundle is not None and read_handling(Path(notice.bundle)).told.get(receiver) == _digest(notice)
+def was_notified(notification: Notification, receiver: str) -> bool:
+    """Whether the receiver has accepted this notification, from this or an earlier agent."""
+    return notification.bundle is not None and read_audit(Path(notification.bundle)).notified.get(receiver) == _digest(
+        notification
+    )
 
 
-def note_told(notice: Notice, receiver: str) -> None:
-    """Remember that the receiver has taken the notice in."""
-    if notice.bundle is None or not Path(notice.bundle).is_dir():
+def record_notified(notification: Notification, receiver: str) -> None:
+    """Record that the receiver has accepted the notification."""
+    if notification.bundle is None or not Path(notification.bundle).is_dir():
         return
-    before = read_handling(Path(notice.bundle))
-    _write(Path(notice.bundle), msgspec.structs.replace(before, told={**before.told, receiver: _digest(notice)}))
+    before = read_audit(Path(notification.bundle))
+    _write(
+        Path(notification.bundle),
+        msgspec.structs.replace(before, notified={**before.notified, receiver: _digest(notification)}),
+    )
 
 
-def _digest(notice: Notice) -> str:
-    return hashlib.sha256(repr(notice.key).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+def _digest(notification: Notification) -> str:
+    return hashlib.sha256(repr(notification.key).encode("utf-8", "backslashreplace")).hexdigest()[:16]

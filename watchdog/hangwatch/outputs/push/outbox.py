@@ -1,34 +1,34 @@
-"""What one receiver has not been told yet, and when to try again. Pure: the clock is the caller's."""
+"""Undelivered notifications of one receiver, and when to retry. Pure: the caller passes the time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hangwatch.outputs.push.notices import Notice
+from hangwatch.outputs.push.notifications import Notification
 
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 60.0
-#: Incidents kept for a receiver that does not answer; beyond it the oldest are given up.
+#: Incidents kept for a receiver that does not answer; beyond this the oldest are dropped.
 _LIMIT = 100
 
 
 @dataclass
 class _Entry:
-    notice: Notice
-    told: Notice | None = None
+    notification: Notification
+    sent: Notification | None = None
     due_s: float = 0.0
 
     @property
-    def untold(self) -> bool:
-        return self.told is None or self.told.key != self.notice.key
+    def undelivered(self) -> bool:
+        return self.sent is None or self.sent.key != self.notification.key
 
 
 @dataclass
 class Outbox:
-    """The latest notice of each incident for one receiver; only the latest is ever sent.
+    """The latest notification of each incident for one receiver; only the latest is ever sent.
 
-    A receiver that was away learns what holds now, and not what held meanwhile. While it does not answer, tries come
-    1, 2, 4 .. 60 s apart, for all incidents together. ``repeat_s``: tell open incidents again that often.
+    A receiver that was unreachable gets the current state, not the states in between. While it does not answer, retries are
+    1, 2, 4 .. 60 s apart, for all incidents together. ``repeat_s``: interval at which open incidents are sent again.
     """
 
     repeat_s: float | None = None
@@ -40,67 +40,71 @@ class Outbox:
 
     @property
     def pending(self) -> int:
-        """How many incidents the receiver does not know in their present state."""
-        return sum(entry.untold for entry in self._entries.values())
+        """How many incidents have a state that was not delivered."""
+        return sum(entry.undelivered for entry in self._entries.values())
 
-    def knows(self, notice: Notice) -> bool:
-        """Whether a notice of this incident was taken in before, and its end not yet delivered."""
-        return notice.incident.id in self._entries
+    def knows(self, notification: Notification) -> bool:
+        """Whether the outbox has a notification of this incident, whose end is not yet delivered."""
+        return notification.incident.id in self._entries
 
-    def put(self, notice: Notice, now_s: float, *, told: bool = False) -> bool:
-        """Take in a notice. ``told``: this receiver knows it, from another agent. Returns whether there is anything to tell."""
-        entry = self._entries.get(notice.incident.id)
+    def put(self, notification: Notification, now_s: float, *, delivered: bool = False) -> bool:
+        """Add a notification. ``delivered``: an earlier agent has delivered it. Returns whether there is anything to send."""
+        entry = self._entries.get(notification.incident.id)
         if entry is None:
-            if told and notice.over:
+            if delivered and notification.over:
                 return False
-            self._entries[notice.incident.id] = entry = _Entry(notice, notice if told else None, now_s)
+            self._entries[notification.incident.id] = entry = _Entry(
+                notification, notification if delivered else None, now_s
+            )
             while len(self._entries) > _LIMIT:
                 del self._entries[next(iter(self._entries))]
                 self.failures += 1
-        entry.notice = notice
-        if entry.untold:
+        entry.notification = notification
+        if entry.undelivered:
             entry.due_s = now_s
-        return entry.untold or (told and self.repeat_s is not None)
+        return entry.undelivered or (delivered and self.repeat_s is not None)
 
     def next_due_s(self) -> float | None:
-        """When to try next, None where there is nothing to tell."""
-        soonest = min((e.due_s for e in self._entries.values() if e.untold or self.repeat_s is not None), default=None)
+        """When to try next, None if there is nothing to send."""
+        soonest = min(
+            (e.due_s for e in self._entries.values() if e.undelivered or self.repeat_s is not None), default=None
+        )
         return None if soonest is None else max(soonest, self._blocked_until_s)
 
-    def take(self, now_s: float) -> tuple[Notice, Notice | None] | None:
-        """The notice to tell now with the one told before, None where none is due."""
+    def take(self, now_s: float) -> tuple[Notification, Notification | None] | None:
+        """The notification to send now and the one sent before, None if none is due."""
         if now_s < self._blocked_until_s:
             return None
         for entry in self._entries.values():
-            if entry.due_s <= now_s and (entry.untold or self.repeat_s is not None):
-                return entry.notice, entry.told
+            if entry.due_s <= now_s and (entry.undelivered or self.repeat_s is not None):
+                return entry.notification, entry.sent
         return None
 
-    def delivered(self, notice: Notice, now_s: float) -> None:
-        """The receiver has taken it."""
+    def delivered(self, notification: Notification, now_s: float) -> None:
+        """The receiver has accepted it."""
         self.sent += 1
         self._retry_s, self._blocked_until_s = FIRST_RETRY_S, 0.0
-        self._settle(notice, now_s)
+        self._settle(notification, now_s)
 
-    def refused(self, notice: Notice, now_s: float) -> None:
-        """The receiver will never take it (a client error): it is not sent again."""
+    def refused(self, notification: Notification, now_s: float) -> None:
+        """The receiver has rejected it (a client error): it is not sent again."""
         self.failures += 1
-        self._settle(notice, now_s)
+        self._settle(notification, now_s)
 
     def failed(self, now_s: float, wait_s: float | None = None) -> None:
-        """The receiver could not be reached, or asked for ``wait_s`` of patience."""
+        """The receiver could not be reached, or asked to wait ``wait_s`` (Retry-After)."""
         self.failures += 1
         self._blocked_until_s = now_s + max(self._retry_s, min(wait_s or 0.0, 10 * LONGEST_RETRY_S))
         self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
 
-    def _settle(self, notice: Notice, now_s: float) -> None:
-        entry = self._entries.get(notice.incident.id)
+    def _settle(self, notification: Notification, now_s: float) -> None:
+        entry = self._entries.get(notification.incident.id)
         if entry is None:
             return
-        entry.told = notice
-        if entry.untold:  # it has changed while it was on its way
+        entry.sent = notification
+        if entry.undelivered:  # it has changed while it was being sent
             return
-        if notice.over:
-            del self._entries[notice.incident.id]
+        if notification.over:
+            del self._entries[notification.incident.id]
         elif self.repeat_s is not None:
             entry.due_s = now_s + self.repeat_s

@@ -1,8 +1,8 @@
-"""Tells Alertmanager, webhooks and Slack of incidents, for sites that have no rules on our metrics.
+"""Sends incidents to Alertmanager, webhooks and Slack, for sites without alert rules on our metrics.
 
-May import the other outputs and aiohttp. ``tell`` only puts a notice into an outbox a receiver; tasks of their own send
-them, so no tick ever waits for a network. Addresses are secrets (a webhook's path is its password): of them, no more
-than scheme and host is ever logged.
+May import the other outputs and aiohttp. ``notify`` only adds a notification to the outbox of each receiver; separate tasks
+send them, so no tick ever waits for a network. URLs are secrets (a webhook's path is its password): only scheme and host
+are ever logged.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from hangwatch import __version__
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics.view import ReceiverMetrics
-from hangwatch.outputs.push.audit import note_told, was_told
-from hangwatch.outputs.push.notices import RECEIVERS, Notice, Receiver, utc_now
+from hangwatch.outputs.push.audit import record_notified, was_notified
+from hangwatch.outputs.push.notifications import RECEIVERS, Notification, Receiver, utc_now
 from hangwatch.outputs.push.outbox import Outbox
 
 log = logging.getLogger("hangwatch")
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
-#: At the end of a job the last messages are waited for this long.
+#: Grace period for undelivered notifications at the end of a job.
 CLOSE_GRACE_S = 5.0
-#: Statuses after which the same message may be taken later.
+#: HTTP statuses after which the same message may be accepted later.
 _TRY_AGAIN = frozenset({408, 425, 429})
 
 
 class PushError(PlainError):
-    """An address that cannot be used; the message is one line with the repair, and does not hold the address."""
+    """An unusable URL; the message is one line with the repair, and does not contain the URL."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A receiver's kind (a key of ``RECEIVERS``) and its address, which is a secret: ``repr`` does not show it."""
+    """A receiver's kind (a key of ``RECEIVERS``) and its URL, which is a secret: ``repr`` does not show it."""
 
     kind: str
     url: str
@@ -54,16 +54,16 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """What may be logged of the address: scheme, host and port."""
+        """The part of the URL that may be logged: scheme, host and port."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def parse_target(kind: str, url: str) -> Target:
-    """An address as a user gives it; Alertmanager's with or without the path of its API.
+    """Parse a URL given by the user; Alertmanager's with or without the path of its API.
 
     Raises:
-        PushError: it is no http or https URL.
+        PushError: it is not an http or https URL.
     """
     try:
         parts = urlsplit(url.strip())
@@ -71,9 +71,7 @@ def parse_target(kind: str, url: str) -> Target:
     except ValueError:
         usable = False
     if not usable:
-        raise PushError(
-            f"--{kind}: the address given is no http:// or https:// URL; write for example {_EXAMPLES[kind]}"
-        )
+        raise PushError(f"--{kind}: not an http:// or https:// URL; for example {_EXAMPLES[kind]}")
     path = RECEIVERS[kind].path
     return Target(kind, url.strip().rstrip("/").removesuffix(path) if path else url.strip())
 
@@ -86,7 +84,7 @@ _EXAMPLES = {
 
 
 class Push:
-    """Tells every target of every incident, until closed. All methods belong to one event loop."""
+    """Notifies every target of every incident, until closed. All methods must be called in one event loop."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._node = socket.gethostname()
@@ -95,24 +93,24 @@ class Push:
             same = sum(name.partition("#")[0] == target.kind for name in self._couriers)
             self._couriers[f"{target.kind}#{same + 1}" if same else target.kind] = _Courier(target)
 
-    def tell(self, incident: Incident, bundle: Path | None) -> None:
-        """Have it told; returns at once. What was told already is not told again, also where an agent before us did."""
-        notice = Notice(incident, str(bundle) if bundle is not None else None, self._node)
+    def notify(self, incident: Incident, bundle: Path | None) -> None:
+        """Queue a notification; returns at once. What this or an earlier agent has delivered already is not sent again."""
+        notification = Notification(incident, str(bundle) if bundle is not None else None, self._node)
         for courier in self._couriers.values():
-            courier.put(notice)
+            courier.put(notification)
 
     def metrics(self) -> tuple[ReceiverMetrics, ...]:
-        """How the receivers fare."""
+        """Delivery statistics of each receiver."""
         boxes = ((name, courier.box) for name, courier in self._couriers.items())
         return tuple(ReceiverMetrics(name, box.sent, box.failures, box.pending) for name, box in boxes)
 
     async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
-        """Wait for what has not been told yet, but not for long; what is still untold then is logged."""
+        """Wait up to ``grace_s`` for undelivered notifications; log those that are left."""
         await asyncio.gather(*(courier.close(grace_s) for courier in self._couriers.values()))
 
 
 class _Courier:
-    """One target, its outbox, and the task that empties it."""
+    """One target, its outbox, and the task that sends from it."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -123,9 +121,9 @@ class _Courier:
         self._task: asyncio.Task[None] | None = None
         self._complained = ""
 
-    def put(self, notice: Notice) -> None:
-        told = not self.box.knows(notice) and was_told(notice, self._name)
-        if self.box.put(notice, time.monotonic(), told=told):
+    def put(self, notification: Notification) -> None:
+        delivered = not self.box.knows(notification) and was_notified(notification, self._name)
+        if self.box.put(notification, time.monotonic(), delivered=delivered):
             self._idle.clear()
             self._news.set()
             if self._task is None:
@@ -137,7 +135,7 @@ class _Courier:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace_s)
         if self.box.pending:
-            log.warning("%s was not told of %d incident(s)", self._name, self.box.pending)
+            log.warning("%s: %d notification(s) not delivered", self._name, self.box.pending)
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -158,49 +156,51 @@ class _Courier:
                 if not self.box.pending:
                     self._idle.set()
                 due_s = self.box.next_due_s()
-                # Agents of many nodes must not come at the same moment to a receiver that is back.
+                # Agents of many nodes must not all retry at the same moment.
                 spread = random.uniform(1.0, 1.2)  # noqa: S311  # no secret
                 pause_s = None if due_s is None else spread * max(0.01, due_s - time.monotonic())
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._news.wait(), pause_s)
 
-    async def _send(self, session: aiohttp.ClientSession, notice: Notice, before: Notice | None) -> None:
-        body = self.receiver.render(notice, before, utc_now())
+    async def _send(
+        self, session: aiohttp.ClientSession, notification: Notification, before: Notification | None
+    ) -> None:
+        body = self.receiver.render(notification, before, utc_now())
         try:
             async with session.post(self.target.url + self.receiver.path, data=body, allow_redirects=False) as answer:
                 status, wait_s = answer.status, _retry_after_s(answer.headers.get("Retry-After"))
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
             self.box.failed(time.monotonic())
-            self._complain(f"cannot be reached ({_reason(error)}); it is tried again")
+            self._complain(f"is unreachable ({_reason(error)}); retrying")
             return
         if 200 <= status < 300:
-            self.box.delivered(notice, time.monotonic())
+            self.box.delivered(notification, time.monotonic())
             self._complained = ""
-            if before is None or before.key != notice.key:
-                note_told(notice, self._name)
+            if before is None or before.key != notification.key:
+                record_notified(notification, self._name)
         elif status >= 500 or status in _TRY_AGAIN:
             self.box.failed(time.monotonic(), wait_s)
-            self._complain(f"answers {status}; it is tried again")
+            self._complain(f"answered with status {status}; retrying")
         else:
-            self.box.refused(notice, time.monotonic())
-            self._complain(f"refuses the message with {status}; check the address and its token")
+            self.box.refused(notification, time.monotonic())
+            self._complain(f"rejected the notification with status {status}; check the URL and its token")
 
     def _complain(self, what: str) -> None:
-        """Once for each new reason, not once for each try."""
+        """Log each new reason once, not once per attempt."""
         if what != self._complained:
             self._complained = what
             log.warning("%s %s", self._name, what)
 
 
 def _reason(error: Exception) -> str:
-    """Why a request failed, without the address that aiohttp's own texts may hold."""
+    """Why a request failed, without the URL that aiohttp's messages may contain."""
     if isinstance(error, asyncio.TimeoutError):
-        return "no answer in time"
+        return "timed out"
     cause = getattr(error, "os_error", error)
     number = getattr(cause, "errno", None)
     return os.strerror(number) if number is not None and number > 0 else type(cause).__name__
 
 
 def _retry_after_s(value: str | None) -> float | None:
-    """The seconds of a ``Retry-After`` header; its other form, a date, is not worth parsing."""
+    """The seconds of a ``Retry-After`` header; its other form, a date, is ignored."""
     return float(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 6 else None

@@ -1,1 +1,1 @@
-"""What a terminal shows: the verdict, the table of ranks. May import the model and rich."""
+"""Terminal output: the verdict, the table of ranks. May import the model and rich."""

@@ -1,7 +1,7 @@
 """Lines of styled text: hanging indents and two columns, without trailing blanks. May import rich and ``sanitize``.
 
-rich's own tables fill every line up to the console's width, which is noise in a log file and breaks when copied.
-Everything here returns lines that are no wider than asked; text is never read as markup.
+rich's own tables pad every line to the width of the console, which is noise in a log file and breaks when copied.
+All functions return lines no wider than requested; text is never interpreted as markup.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from rich.text import Text
 
 from hangwatch.outputs.sanitize import excerpt
 
-#: Columns narrower than this break every path.
+#: Minimum width of a column: in narrower ones every path is broken.
 _MIN_WIDTH = 16
 
 
 def say(text: str, style: str = "") -> Text:
-    """Foreign or own text as one harmless styled line."""
+    """Trusted or untrusted text as one sanitized, styled line."""
     return Text(excerpt(text), style=style)
 
 
 def hang(console: Console, text: Text, width: int, *, indent: int = 0, mark: str = "") -> list[Text]:
-    """``text`` wrapped to ``width`` with all lines indented; ``mark`` (``- ``, ``1. ``) stands before the first."""
+    """``text`` wrapped to ``width`` with all lines indented; ``mark`` (``- ``, ``1. ``) precedes the first."""
     left = indent + len(mark)
     room = max(width - left, _MIN_WIDTH)
     wrapped = _break_paths(text, room).wrap(console, room, overflow="fold") or [Text()]
@@ -37,7 +37,7 @@ def hang(console: Console, text: Text, width: int, *, indent: int = 0, mark: str
 
 
 def _break_paths(text: Text, room: int) -> Text:
-    """Paths that do not fit a line are broken after a slash, where they can still be read."""
+    """Break paths that do not fit a line after a slash."""
     at = 0
     while (word := re.compile(rf"\S{{{room + 1},}}").search(text.plain, at)) is not None:
         slash = text.plain.rfind("/", word.start() + 1, word.start() + room)
@@ -58,7 +58,7 @@ def beside(left: list[Text], right: list[Text], column: int, *, indent: int = 0)
 
 
 def emit(console: Console, lines: list[Text]) -> None:
-    """Print the lines as they are; what the stream's encoding cannot say is written as its escape."""
+    """Print the lines; characters that the stream cannot encode are escaped."""
     encoding = console.encoding
     for line in lines:
         try:

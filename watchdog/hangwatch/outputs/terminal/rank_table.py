@@ -1,4 +1,4 @@
-"""The table of ranks for a terminal, as ``hangwatch status`` shows it. May import the model, rich and ``sanitize``."""
+"""The table of ranks for ``hangwatch status``. May import the model, rich and ``sanitize``."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hangwatch.model.live import LiveJob, LiveRank, LiveView, RankProgress
 from hangwatch.model.text import format_ranks
 from hangwatch.outputs.sanitize import excerpt
 
-#: Longer than an ordinary step of an ordinary job; only coloured, never judged by.
+#: Longer than a typical step; used for colour only, never for a verdict.
 _LONG_S = 5.0
 _STYLES = {"lost": "bold red", "stopped": "magenta", "in_flight": "cyan", "unprobed": "dim"}
 _NAME_CHARACTERS = 60
-#: The columns, and whether they are numbers, which stand on the right.
+#: The columns, and whether they hold numbers, which are right-aligned.
 _COLUMNS = (
     ("RANK", True), ("PID", True), ("STATE", False), ("GROUP", False), ("SEQ", True), ("DONE", True), ("BEHIND", True),
     ("IN FLIGHT", True), ("TOP FRAME", False),
 )  # fmt: skip
 _PID, _GROUP, _FRAME = 1, 3, 8
-#: Narrower than this, names and frames say nothing.
+#: Minimum widths of group names and frames.
 _LEAST_NAME, _LEAST_FRAME = 10, 16
 _WIDE = 100
 _Row = tuple[LiveRank, RankProgress | None]
@@ -30,12 +30,15 @@ _Row = tuple[LiveRank, RankProgress | None]
 def render_view(
     view: LiveView, notes: Sequence[str] = (), *, height: int | None = None, width: int | None = None
 ) -> Lines | Text:
-    """Every job with a row for each rank and group. ``height``: the lines there are (None: no end of them); the ranks that
-    are furthest behind, then those that are longest in flight, are shown then, and how many are not. ``width``: the
-    characters of a line (None: as many as it takes); half a number would mislead, so names and frames give way."""
+    """Every job with a row per rank and group.
+
+    ``height``: available lines (None: unlimited); if they do not suffice, the rows furthest behind and longest in flight
+    are shown, and the number of the others. ``width``: characters per line (None: unlimited); only names and frames are
+    truncated, never numbers.
+    """
     if not view.jobs:
         return Text("No ranks of a distributed job found on this node." + "".join(f"\n{excerpt(n)}" for n in notes))
-    # Each job takes a line for itself, two for who is behind, its heads, what was left out, and a blank one.
+    # Lines per job besides its rows: heading, two for ranks behind, column heads, number of hidden rows, blank line.
     room = None if height is None else max((height - len(notes)) // len(view.jobs) - 6, 3)
     lines: list[Text] = []
     for job in view.jobs:
@@ -57,7 +60,7 @@ def _rows(job: LiveJob) -> Iterator[_Row]:
 
 
 def _worst(rows: list[_Row], room: int) -> list[_Row]:
-    """The rows to look at, in their usual order."""
+    """The most important rows, in their usual order."""
 
     def weight(numbered: tuple[int, _Row]) -> tuple[bool, float, float, int]:
         number, (rank, progress) = numbered
@@ -96,14 +99,14 @@ def _table(rows: Sequence[_Row], width: int | None) -> Iterator[Text]:
 
 
 def _fit(widths: list[int], width: int | None, gap: int) -> list[int]:
-    """The columns there is room for; the widths of names and frames are cut to it."""
+    """The columns that fit; shrinks the widths of names and frames."""
     shown = list(range(len(_COLUMNS)))
     if width is None:
         return shown
     least = min(widths[_GROUP], _LEAST_NAME)
 
     def room() -> int:
-        """What is left for names and frames beside the numbers."""
+        """Width left for names and frames."""
         return width - sum(widths[c] for c in shown if c not in {_GROUP, _FRAME}) - gap * (len(shown) - 1)
 
     for column, needed in ((_PID, least + _LEAST_FRAME), (_FRAME, least)):

@@ -1,6 +1,6 @@
-"""The verdict for a terminal at three in the morning. May import the model, rich and the other outputs' helpers.
+"""The verdict for a terminal. May import the model, rich and the other outputs' helpers.
 
-Reads from the incident document alone, so a live incident, a stored one and one of another machine look the same.
+It is rendered from the incident document only, so live and stored incidents look the same on every machine.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from hangwatch.model.incident import Cause, Collective, Divergence, Incident, So
 from hangwatch.model.text import format_ranks, short_path
 from hangwatch.outputs.terminal.layout import beside, emit, hang, say
 
-#: Below this width two columns of code are harder to read than one after the other.
+#: Minimum width for two columns of code side by side.
 _SIDE_BY_SIDE_WIDTH = 76
-#: Wider than this, prose is hard to read.
+#: Longer lines of prose are hard to read.
 _MAX_WIDTH = 120
 _KIND_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold green"}
 _INDENT = 2
-#: A list longer than this scrolls the verdict away; the document has all of it.
+#: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 12
 
 
 def print_verdict(incident: Incident, console: Console, *, bundle: Path | None = None) -> None:
     """Print the verdict to ``console``; ``bundle`` is the incident's directory, named at the end.
 
-    Colour follows the console (none where it is no terminal or NO_COLOR is set). Text from the job is shown without
-    control characters and never read as markup.
+    The console decides about colour (none if it is no terminal or NO_COLOR is set). Text from the job is shown without
+    control characters and never interpreted as markup.
     """
-    emit(console, _Page(console, bundle).lines(incident))
+    emit(console, _VerdictText(console, bundle).lines(incident))
 
 
-class _Page:
-    """One rendering: the console's width and the lines so far. ``bundle``: where the whole document is, None if nowhere."""
+class _VerdictText:
+    """Renders one verdict for the width of a console. ``bundle``: the directory of the incident, None if it is not stored."""
 
     def __init__(self, console: Console, bundle: Path | None) -> None:
         self.console = console
@@ -56,7 +56,7 @@ class _Page:
         if verdict.cause is not None:
             self.cause(verdict.cause)
         self.alternatives(verdict.alternatives)
-        self.listing("Not seen", list(incident.missing))
+        self.listing("Missing data", list(incident.missing))
         if self.bundle is not None:
             self.page += [Text(), Text.assemble(("Bundle ", "bold"), say(str(self.bundle)))]
         return self.page
@@ -94,7 +94,7 @@ class _Page:
             self.add(say(item), mark=mark)
         if len(items) > _MAX_ITEMS:
             where = "in incident.json" if self.bundle is not None else "with --format json"
-            self.add(say(f"and {len(items) - _MAX_ITEMS} more, {where}"), mark=mark)
+            self.add(say(f"and {len(items) - _MAX_ITEMS} more {where}"), mark=mark)
 
     def operation(self, collective: Collective) -> None:
         number = f", sequence number {collective.seq}" if collective.seq is not None else ""
@@ -107,18 +107,18 @@ class _Page:
 
     def divergence(self, divergence: Divergence, verdict: Verdict) -> None:
         if not verdict.culprit_ranks:
-            # Nobody is named, so nobody has parted: one of those who wait is all there is to show.
-            self.title("Where they wait")
+            # Without a culprit there is no divergence to show, only where the ranks wait.
+            self.title("Where the ranks wait")
             shown = divergence.others or divergence.culprit
-            who = _side("one of them", shown.ranks if shown is not None else ())
+            who = _side("waiting", shown.ranks if shown is not None else ())
             side = self.side(who, shown, divergence.others_op, "bold cyan", width=self.width - _INDENT)
             self.page += [Text(" " * _INDENT) + line for line in side]
             return
         where = f" in {divergence.group}" if divergence.group is not None else ""
         number = f", first at sequence number {divergence.seq}" if divergence.seq is not None else ""
-        self.title(f"Where the ranks parted{where}{number}")
+        self.title(f"Where the ranks diverged{where}{number}")
         others = set(verdict.waiting_ranks) - set(verdict.culprit_ranks)
-        # In a tie or a cycle all ranks are named, and calling one side the culprit would be a guess.
+        # In a tie or a cycle all ranks are culprits: calling one side the culprit would be a guess.
         names = ("one side", "other side") if verdict.culprit_ranks and not others else ("culprit", "others")
         left_ranks = divergence.culprit.ranks if divergence.culprit is not None else ()
         right_ranks = divergence.others.ranks if divergence.others is not None else ()
@@ -143,7 +143,7 @@ class _Page:
         if op is not None:
             lines += hang(self.console, say(f"in {op}"), width)
         if line is None:
-            return lines + hang(self.console, say("line not seen", "dim"), width)
+            return lines + hang(self.console, say("source line not captured", "dim"), width)
         lines += hang(self.console, say(f"{short_path(line.file)}:{line.line}"), width)
         lines += hang(self.console, say(f"in {line.function}"), width)
         if line.source is not None:
@@ -170,7 +170,7 @@ class _Page:
     def alternatives(self, causes: tuple[Cause, ...]) -> None:
         named = (f"{cause.title} ({cause.id}, {_percent(cause.confidence)})" for cause in causes)
         items = [f"{name}. {c.explanation}" if c.explanation else name for name, c in zip(named, causes, strict=True)]
-        self.listing("Less likely", items)
+        self.listing("Other possible causes", items)
 
 
 def _side(name: str, ranks: Collection[int]) -> str:

@@ -1,1 +1,1 @@
-"""The HTTP server of the agent: the page, its live events, who may see it."""
+"""The HTTP server of the agent: the page, its live events, access control."""

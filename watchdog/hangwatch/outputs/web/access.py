@@ -1,8 +1,8 @@
-"""Who may see the agent's pages: they show lines of code and stacks. May import aiohttp and ``outputs.html``.
+"""Access control for the agent's pages, which show source lines and stacks. May import aiohttp and ``outputs.html``.
 
-``/metrics`` and ``/healthz`` are open. Everything else needs the token where there is one; where there is none it is open on
-a loopback address and closed on any other. Without a token a request must also name a loopback host, so that a web site
-whose name has been pointed at 127.0.0.1 (DNS rebinding) reads nothing, and no other site may embed or fetch anything.
+``/metrics`` and ``/healthz`` are open. Everything else needs the token if one is set; otherwise it is open on a loopback
+address and closed on any other. Without a token a request must also name a loopback host, so that a web site whose name
+resolves to 127.0.0.1 (DNS rebinding) can read nothing, and no other site may embed or fetch anything.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from hangwatch.outputs.web.rates import Rate
 
 OPEN_PATHS = frozenset({"/metrics", "/healthz"})
 TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE")
-#: What the page to sign in is made of.
+#: The resources of the sign-in page.
 _SIGN_IN = frozenset({"/login", "/static/style.css", "/static/icon.svg"})
 _LEAST_CHARACTERS = 16
-#: A page and all its parts are some ten requests; Prometheus asks every second at the most; a token is typed by hand.
+#: A page and its resources are about ten requests; Prometheus scrapes at most once per second; a token is typed by hand.
 _REQUESTS_PER_S, _REQUESTS_AT_ONCE = 50.0, 300.0
 _SIGN_INS_PER_S, _SIGN_INS_AT_ONCE = 0.2, 10.0
 _HEADERS = {
@@ -47,31 +47,31 @@ class TokenError(PlainError):
 
 
 def read_token(environ: Mapping[str, str] = os.environ) -> str | None:
-    """``$HANGWATCH_TOKEN``, else the content of the file ``$HANGWATCH_TOKEN_FILE``; None where neither is set.
+    """``$HANGWATCH_TOKEN``, else the content of the file ``$HANGWATCH_TOKEN_FILE``; None if neither is set.
 
     Raises:
-        TokenError: the file cannot be read, or the token is too short to protect anything.
+        TokenError: the file cannot be read, or the token is too short.
     """
-    told, file = environ.get("HANGWATCH_TOKEN", ""), environ.get("HANGWATCH_TOKEN_FILE", "")
-    if not told and file:
+    token, file = environ.get("HANGWATCH_TOKEN", ""), environ.get("HANGWATCH_TOKEN_FILE", "")
+    if not token and file:
         try:
-            told = Path(file).read_text(encoding="utf-8").strip()
+            token = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
             raise TokenError(
                 f"cannot read the token in HANGWATCH_TOKEN_FILE={file}: {why}; name a readable file"
             ) from error
-    elif not told:
+    elif not token:
         return None
-    if len(told) < _LEAST_CHARACTERS or not told.isascii() or not told.isprintable():
+    if len(token) < _LEAST_CHARACTERS or not token.isascii() or not token.isprintable():
         raise TokenError(
-            f"the token has to be {_LEAST_CHARACTERS} printable ASCII characters at least; make one with: openssl rand -hex 16"
+            f"the token must be at least {_LEAST_CHARACTERS} printable ASCII characters; create one with: openssl rand -hex 16"
         )
-    return told
+    return token
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name, as it stands in a URL, is this machine's loopback."""
+    """Whether the host of a URL is a loopback address."""
     name = host.strip("[]").lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -89,7 +89,7 @@ class Access:
         self._local = is_loopback(host)
         self._requests = Rate(_REQUESTS_PER_S, _REQUESTS_AT_ONCE)
         self._sign_ins = Rate(_SIGN_INS_PER_S, _SIGN_INS_AT_ONCE)
-        # Not the token itself: a cookie that leaks signs nobody in elsewhere, and holds over a restart of the agent.
+        # Derived from the token: a leaked cookie does not reveal it, and stays valid after a restart of the agent.
         self._cookie = hmac.new((token or "").encode(), b"hangwatch page 1", hashlib.sha256).hexdigest()
 
     def attach(self, application: web.Application) -> None:
@@ -107,7 +107,7 @@ class Access:
 
     def _refuse(self, request: web.Request) -> web.Response | None:
         if _from_elsewhere(request):
-            return _say(403, "This request came from another site. Open the page itself.")
+            return _say(403, "Cross-site request refused. Open the page directly.")
         if self._token is None:
             if not self._local:
                 return _say(403, "No token is set, so only /metrics and /healthz are served on this address. "
@@ -115,7 +115,7 @@ class Access:
             if not is_loopback(_host_of(request)):
                 return _say(
                     403,
-                    "Without a token the page answers to localhost only. Set HANGWATCH_TOKEN, or open it by 127.0.0.1.",
+                    "Without a token the page is served to localhost only. Set HANGWATCH_TOKEN, or open it at 127.0.0.1.",
                 )
             return None
         if self._allowed(request, self._token) or request.path in _SIGN_IN:
@@ -133,7 +133,7 @@ class Access:
             return _say(429, "Too many tries. Wait a minute.")
         form = await request.post()
         if self._token is None or not _same(str(form.get("token", "")), self._token):
-            return _sign_in_page(403, Markup('<p role="alert">That is not the token.</p>'))
+            return _sign_in_page(403, Markup('<p role="alert">Wrong token.</p>'))
         answer = web.Response(status=303, headers={"Location": "./"})
         answer.set_cookie(
             _cookie_name(request), self._cookie, httponly=True, samesite="Lax", secure=request.secure, path="/"
@@ -142,7 +142,7 @@ class Access:
 
 
 async def _protect(_: web.Request, answer: web.StreamResponse) -> None:
-    """What every answer bears unless its handler has said otherwise."""
+    """Add the default security headers to every response."""
     for name, value in _HEADERS.items():
         answer.headers.setdefault(name, value)
 
@@ -152,7 +152,7 @@ def _same(said: str, wanted: str) -> bool:
 
 
 def _cookie_name(request: web.Request) -> str:
-    """One for each port: a browser keeps cookies by host alone, and a machine may have several agents."""
+    """One cookie per port: browsers do not separate cookies by port, and a machine may have several agents."""
     return f"hangwatch_{request.url.port or 0}"
 
 
@@ -162,7 +162,7 @@ def _host_of(request: web.Request) -> str:
 
 
 def _from_elsewhere(request: web.Request) -> bool:
-    """Whether another site's page makes this request: following a link to us is fine, embedding or fetching is not."""
+    """Whether another site makes this request: following a link is allowed, embedding or fetching is not."""
     site = request.headers.get("Sec-Fetch-Site", "none")
     navigates = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
     framed = request.headers.get("Sec-Fetch-Dest") in {"iframe", "frame", "embed", "object"}
@@ -178,7 +178,7 @@ def _say(status: int, words: str) -> web.Response:
 
 def _sign_in_page(status: int, said: Markup) -> web.Response:
     body = Markup(
-        "<section><h1>Sign in</h1>{}<form method=post action=login><label for=token>The token of this agent (HANGWATCH_TOKEN)"
+        "<section><h1>Sign in</h1>{}<form method=post action=login><label for=token>Token of this agent (HANGWATCH_TOKEN)"
         '</label><input id=token name=token type=password autocomplete="current-password" required autofocus>'
         " <button>Sign in</button></form></section>"
     ).format(said)

@@ -1,7 +1,7 @@
 """Server-sent events: parts of a page, sent to each client when they have changed. May import aiohttp and msgspec.
 
-A client that is slow is sent the latest of each part, never a queue of all of them; there are never more than a few dozen
-clients, and what they cost is bounded by that.
+A slow client gets the latest version of each part, never a queue of versions; the number of clients is limited, which
+bounds their cost.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 from aiohttp import web
 
 _MAX_CLIENTS = 32
-#: Proxies end connections that are silent for a minute.
+#: Proxies close connections that are idle for a minute.
 _ALIVE_S = 15.0
-#: What a client waits before it asks again, in milliseconds.
+#: Reconnect delay of clients, in milliseconds.
 _RETRY_MS = 2000
 
 
@@ -37,11 +37,11 @@ class Events:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody is looking."""
+        """Whether there are clients."""
         return bool(self._clients)
 
     def publish(self, parts: Mapping[str, str]) -> None:
-        """Show these parts from now on; clients are sent those that differ."""
+        """Replace the parts; clients are sent those that differ."""
         changed = {id: html for id, html in parts.items() if self.parts.get(id) != html}
         moved = list(parts) != list(self.parts)
         self.parts = dict(parts)
@@ -52,15 +52,15 @@ class Events:
                 client.wake.set()
 
     def close(self) -> None:
-        """Let every client go."""
+        """Disconnect every client."""
         self._closed = True
         for client in self._clients:
             client.wake.set()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Serve one client until it or we go."""
+        """Serve one client until it disconnects or the server stops."""
         if len(self._clients) >= _MAX_CLIENTS or self._closed:
-            return web.Response(status=503, text="too many pages are open\n", headers={"Retry-After": "10"})
+            return web.Response(status=503, text="too many open pages\n", headers={"Retry-After": "10"})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         client = _Client(self.parts)
         self._clients.add(client)
@@ -70,7 +70,7 @@ class Events:
             while not self._closed:
                 await self._serve(client, response)
         except ConnectionResetError:
-            pass  # whoever looked has gone, as everybody does at last
+            pass  # the client has disconnected
         finally:
             self._clients.discard(client)
         return response

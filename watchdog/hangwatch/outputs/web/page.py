@@ -1,6 +1,6 @@
-"""The agent's page: what stands now, live; and every stored incident. May import the model, the other outputs and aiohttp.
+"""The agent's page: the live view and every stored incident. May import the model, the other outputs and aiohttp.
 
-All work that grows with the job is done in a thread: the agent's tick shares our event loop.
+Work that grows with the size of the job runs in a thread, because the agent's tick shares the event loop.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from hangwatch.outputs.html.live import lay_out, render_parts
 from hangwatch.outputs.html.report import title_of
 from hangwatch.outputs.html.shell import read_asset, render_page
 from hangwatch.outputs.web.events import Events
-from hangwatch.outputs.web.history import History
+from hangwatch.outputs.web.history import ProgressHistory
 
 log = logging.getLogger("hangwatch")
 
 _PERIOD_S = 1.0
 _ASSETS = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-#: Files of a bundle that are handed out, and as what.
+#: Files of a bundle that are served, with their content types.
 _FILES = {
     "report.html": "text/html",
     "incident.json": "application/json",
     "stacks.txt": "text/plain",
     "stacks.speedscope.json": "application/json",
 }
-#: A bundle may have come from anywhere: whatever its report holds may not run, nor speak for this address.
+#: A bundle is untrusted: its report must not run scripts or act with the origin of this server.
 _FILE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-popups; frame-ancestors 'none'"
 )
 
 
-class Page:
-    """One agent's page. ``live`` tells how things stand; it is called about once a second and must not block.
+class WebPage:
+    """The page of one agent. ``live`` returns the current state; it is called about once per second and must not block.
 
-    ``history``: what has been seen already, where there is such.
+    ``history``: progress recorded earlier, if any.
     """
 
-    def __init__(self, state_dir: Path, live: Callable[[], LiveView], history: History | None = None) -> None:
+    def __init__(self, state_dir: Path, live: Callable[[], LiveView], history: ProgressHistory | None = None) -> None:
         self._state_dir = state_dir
         self._live = live
         self._archive = Archive(state_dir)
         self._events = Events()
-        self._history = history or History()
+        self._history = history or ProgressHistory()
         self._rendering = asyncio.Lock()
 
     def attach(self, application: web.Application) -> None:
-        """Add the routes, and the task that keeps the page current while the application runs."""
+        """Add the routes, and the task that keeps the page up to date while the application runs."""
         application.router.add_get("/", self._index)
         application.router.add_get("/events", self._events.answer)
         application.router.add_get("/static/{name}", _asset)
@@ -73,9 +73,9 @@ class Page:
         await asyncio.gather(task, return_exceptions=True)
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
-        """Nothing but our own end may stop the task; if something has, a page that stands still must not look alive."""
+        """If the task has failed, close the connections: a frozen page must not look live."""
         if not task.cancelled() and task.exception() is not None:
-            log.error("the page is not kept current any more", exc_info=task.exception())
+            log.error("the page has stopped updating", exc_info=task.exception())
             self._events.close()
 
     async def _close(self, _: web.Application) -> None:
@@ -96,7 +96,7 @@ class Page:
         def render() -> dict[str, Markup]:
             return render_parts(view, points, self._archive.list())
 
-        async with self._rendering:  # the archive is for one at a time
+        async with self._rendering:  # the archive is not thread-safe
             return await asyncio.to_thread(render)
 
     async def _index(self, _: web.Request) -> web.Response:
@@ -109,10 +109,10 @@ class Page:
         def render() -> Markup:
             incident, capture = read_bundle(folder)
             if incident is None:
-                raise web.HTTPNotFound(text="this incident's document cannot be read\n")
-            there = [name for name in _FILES if (folder / name).is_file()]
+                raise web.HTTPNotFound(text="cannot read incident.json of this incident\n")
+            available = [name for name in _FILES if (folder / name).is_file()]
             files = listing(
-                (Markup('<a href="{0}/{1}">{1}</a>').format(incident.id, name) for name in there), css="files"
+                (Markup('<a href="{0}/{1}">{1}</a>').format(incident.id, name) for name in available), css="files"
             )
             body = render_incident(incident, capture) + Markup("<section><h2>Files</h2>{}</section>").format(files)
             return render_page(title_of(incident), body, root="../")
@@ -123,7 +123,7 @@ class Page:
             raise web.HTTPNotFound(text=f"{error}\n") from error
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        name = request.match_info["name"]  # decoded: it may hold a slash, and is none of ours then
+        name = request.match_info["name"]  # decoded, so it may contain a slash: then it matches no known file
         kind = _FILES.get(name)
         file = self._folder(request) / name
         if kind is None or not file.is_file():

@@ -1,7 +1,7 @@
 """The agent's HTTP server: ``/metrics``, ``/healthz`` and the page. May import the other outputs and aiohttp.
 
-The first two are open to whoever reaches the address, so they show nothing but numbers and names; who may see the page is
-said in ``access``. The address is loopback unless the user says otherwise.
+The first two are open to everyone who can reach the address, so they show only numbers and names; ``access`` controls
+the rest. The address is loopback unless the user sets another.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from aiohttp import web
 from hangwatch.model.errors import PlainError
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.access import Access
-from hangwatch.outputs.web.page import Page
+from hangwatch.outputs.web.page import WebPage
 
 _LOOPBACK = "127.0.0.1"
-#: Nobody has reason to send more: a token is all there is to send.
+#: A token is the only thing a client ever sends.
 _MAX_BODY_BYTES = 1024
 _MAX_LINE_BYTES = 4096
-#: Browsers send the cookies of everything else on this host along.
+#: Browsers send the cookies of all other services on this host too.
 _MAX_HEADER_BYTES = 32768
 _SHUTDOWN_S = 1.0
 _LISTEN = re.compile(r"(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s]*):(?P<port>[0-9]{1,5})", re.ASCII)
 
 
 class ServerError(PlainError):
-    """An address that cannot be understood or listened on; the message is one line with the repair."""
+    """An address that is malformed or cannot be listened on; the message is one line with the repair."""
 
 
 class RunningServer:
-    """A server that answers. ``url`` has no path and no trailing slash."""
+    """A running server. ``url`` has no path and no trailing slash."""
 
     def __init__(self, runner: web.AppRunner, url: str) -> None:
         self._runner = runner
         self.url = url
 
     async def stop(self) -> None:
-        """Close the port and end open connections within a second. May be called twice."""
+        """Close the port and all connections within a second. May be called twice."""
         await self._runner.cleanup()
 
 
@@ -53,15 +53,13 @@ def parse_listen(text: str) -> tuple[str, int]:
     """
     match = _LISTEN.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
-        raise ServerError(f"--listen {text!r} is not HOST:PORT; write for example {_LOOPBACK}:9753 or [::1]:9753")
+        raise ServerError(f"--listen {text!r} is not HOST:PORT; for example {_LOOPBACK}:9753 or [::1]:9753")
     host = match["host"].strip("[]") or _LOOPBACK
     if match["host"].startswith("["):
         try:
             ipaddress.IPv6Address(host.partition("%")[0])
         except ValueError:
-            raise ServerError(
-                f"--listen {text!r}: {host!r} is not an IPv6 address; write for example [::1]:9753"
-            ) from None
+            raise ServerError(f"--listen {text!r}: {host!r} is not an IPv6 address; for example [::1]:9753") from None
     return host, int(match["port"])
 
 
@@ -70,16 +68,16 @@ async def start_server(
     port: int,
     metrics: Metrics,
     health: Callable[[], dict[str, object]],
-    page: Page | None = None,
+    page: WebPage | None = None,
     token: str | None = None,
 ) -> RunningServer:
     """Listen on ``host`` and ``port`` (0: any free one) and answer until stopped.
 
-    ``health`` is what ``/healthz`` answers as JSON, with status 503 where its ``ok`` is False and 200 otherwise. ``token`` is
-    asked for by everything but ``/metrics`` and ``/healthz``; see ``access`` for what None means.
+    ``health`` returns the JSON body of ``/healthz``; the status is 503 if its ``ok`` is False, else 200. Everything but
+    ``/metrics`` and ``/healthz`` requires ``token``; see ``access`` for None.
 
     Raises:
-        ServerError: the address is in use, not allowed or not this machine's.
+        ServerError: the address is in use, not permitted or not an address of this machine.
     """
     application = web.Application(client_max_size=_MAX_BODY_BYTES)
     application.router.add_get("/metrics", _metrics_handler(metrics))
@@ -106,17 +104,17 @@ async def start_server(
 
 
 def _why(error: Exception, host: str, port: int) -> str:
-    repair = f"choose another with --listen {_LOOPBACK}:0"
+    repair = f"choose another address with --listen {_LOOPBACK}:0"
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
         return f"port {port} on {host} is in use; {repair}"
     if number in {errno.EACCES, errno.EPERM}:
-        return f"port {port} on {host} is not allowed to this user; {repair}"
+        return f"port {port} on {host} is not permitted for this user; {repair}"
     return f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}; {repair}"
 
 
 def _url_host(host: str) -> str:
-    """What a browser on this machine can open, also where all addresses are listened on."""
+    """A host that a browser on this machine can open, also for a server that listens on all addresses."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -136,8 +134,8 @@ def _metrics_handler(metrics: Metrics) -> Callable[[web.Request], Awaitable[web.
 
 def _health_handler(health: Callable[[], dict[str, object]]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(_: web.Request) -> web.Response:
-        said = health()
-        status = 503 if said.get("ok") is False else 200
-        return web.Response(body=msgspec.json.encode(said), status=status, content_type="application/json")
+        answered = health()
+        status = 503 if answered.get("ok") is False else 200
+        return web.Response(body=msgspec.json.encode(answered), status=status, content_type="application/json")
 
     return answer

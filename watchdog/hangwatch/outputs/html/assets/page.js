@@ -1,4 +1,4 @@
-// Keeps the page current: puts the parts that the agent sends into their places. The page is complete without it, but still.
+// Updates the page with the parts that the agent sends. Without this script the page is complete but static.
 "use strict";
 
 const connection = document.getElementById("connection");
@@ -29,8 +29,8 @@ function tick() {
   }
 }
 
-// The verdict is read aloud once, and is what the tab says.
-function tell() {
+// Announce a changed verdict to screen readers once, and show its kind in the tab title.
+function announce() {
   const summary = document.querySelector(".banner .summary");
   const kind = document.querySelector(".banner .kind strong");
   if (!summary || !kind) return;
@@ -52,13 +52,13 @@ function layOut(ids) {
   }
 }
 
-// What a reader has unfolded stays unfolded, and the focus stays where it was.
+// Replace a part; keep what the reader has unfolded, and the focus.
 function put(id, html) {
   const place = document.getElementById(id);
   if (!place) return;
   const opened = new Map([...place.querySelectorAll("details[id]")].map((part) => [part.id, part.open]));
   const focused = place.contains(document.activeElement) ? document.activeElement.closest("[id]") : null;
-  place.innerHTML = html; // made and escaped by the agent, of this same address
+  place.innerHTML = html; // rendered and escaped by the agent, same origin
   for (const [part, open] of opened) {
     const found = document.getElementById(part);
     if (found) found.open = open;
@@ -74,10 +74,10 @@ function listen() {
     const { id, html } = JSON.parse(event.data);
     put(id, html);
     tick();
-    tell();
+    announce();
   });
   events.addEventListener("error", () => {
-    if (!connection.classList.contains("lost")) say("lost", `not connected; as of ${new Date().toLocaleTimeString()}`);
+    if (!connection.classList.contains("lost")) say("lost", `disconnected; last update ${new Date().toLocaleTimeString()}`);
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, RETRY_MS);
   });
 }
@@ -85,6 +85,6 @@ function listen() {
 tick();
 setInterval(tick, 1000);
 if (document.body.dataset.events) {
-  tell();
+  announce();
   listen();
 }

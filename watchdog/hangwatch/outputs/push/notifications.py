@@ -1,10 +1,10 @@
-"""What is told of an incident outside this node: one notice, in the words of each kind of receiver. Pure.
+"""Notifications of an incident, in the format of each kind of receiver. Pure.
 
 May import the model, msgspec and ``outputs.sanitize``. Formats: Alertmanager's API v2, ``postableAlerts``
 (api/v2/openapi.yaml, Alertmanager 0.25 to 0.28); Slack's incoming webhooks (``text`` alone, which Mattermost, Rocket.Chat
-and others take as well); for anything else our own ``hangwatch.notice/1``.
+and others take as well); for other receivers our own ``hangwatch.notification/1``.
 
-A new kind of receiver is a function here and a line in ``RECEIVERS``.
+To add a kind of receiver, add a function here and a line in ``RECEIVERS``.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from hangwatch.model.incident import Incident
 from hangwatch.model.text import format_ranks
 from hangwatch.outputs.sanitize import clean
 
-SCHEMA = "hangwatch.notice/1"
-#: Alertmanager is told again this often while an incident is open, and forgets it after its ``resolve_timeout`` (5 min, unless
-#: set) of silence.
+SCHEMA = "hangwatch.notification/1"
+#: An open incident is sent to Alertmanager this often; Alertmanager resolves an alert that is not repeated within its
+#: ``resolve_timeout`` (5 min by default).
 REPEAT_S = 60.0
-#: An alert lasts at least this long: one that ends within Alertmanager's ``group_wait`` (30 s, unless set) is told nobody, and
+#: Minimum duration of an alert: one that ends within Alertmanager's ``group_wait`` (30 s by default) is never sent, and
 #: ``--on-hang stop`` ends a hang within seconds.
 SHORTEST_S = 60.0
 _TEXT_LIMIT_CHARS = 2000
 _SLACK_LIMIT_CHARS = 3500
-#: The alerts' names, as in deploy/prometheus/rules: one route serves both ways.
+#: The alert names of deploy/prometheus/rules, so that one Alertmanager route matches both.
 _ALERT_NAMES = {
     "deadlock": "HangwatchDeadlock",
     "stall": "HangwatchStall",
@@ -39,8 +39,8 @@ _ALERT_NAMES = {
 _SIGNS = {"critical": ":red_circle:", "warning": ":large_orange_circle:"}
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """An incident as it is now, where its bundle lies, and on which node."""
+class Notification(msgspec.Struct, frozen=True):
+    """The current state of an incident, the path of its bundle, and the node."""
 
     incident: Incident
     bundle: str | None
@@ -53,48 +53,48 @@ class Notice(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes it worth telling again: an equal one is not."""
+        """A notification is sent only if its key differs from the last one sent."""
         verdict = self.incident.verdict
         return (self.incident.id, verdict.kind, self.cause_id, verdict.culprit_ranks, self.bundle, self.over)
 
     @property
     def cause_id(self) -> str:
-        """The cause's id, ``unknown`` where there is none."""
+        """The id of the cause, ``unknown`` if there is none."""
         return self.incident.verdict.cause.id if self.incident.verdict.cause else "unknown"
 
 
-#: The body for a notice, the one told before of the same incident (None: none), and the time now.
-Render = Callable[[Notice, "Notice | None", datetime], bytes]
+#: Renders the body from a notification, the previous one sent for the same incident (None: none), and the current time.
+Render = Callable[[Notification, "Notification | None", datetime], bytes]
 
 
 class Receiver(msgspec.Struct, frozen=True):
-    """A kind of receiver. ``path`` is added to the address, ``repeat_s`` is None where one message is enough."""
+    """A kind of receiver. ``path`` is appended to the URL; ``repeat_s`` is None if a message need not be repeated."""
 
     render: Render
     path: str = ""
     repeat_s: float | None = None
 
 
-def alertmanager_body(notice: Notice, before: Notice | None, now: datetime) -> bytes:
-    """The alert of a notice; where its labels have changed since ``before``, the old one is ended with it."""
-    alerts = [_alert(notice, _end(notice.incident))]
-    if before is not None and _labels(before) != _labels(notice):
+def alertmanager_body(notification: Notification, before: Notification | None, now: datetime) -> bytes:
+    """The alert of a notification; if its labels differ from ``before``, that alert is resolved."""
+    alerts = [_alert(notification, _end(notification.incident))]
+    if before is not None and _labels(before) != _labels(notification):
         alerts.append(_alert(before, now))
     return msgspec.json.encode(alerts)
 
 
-def webhook_body(notice: Notice, before: Notice | None, now: datetime) -> bytes:
-    """The verdict without stacks and command line: those are in the bundle, and stay on the node."""
+def webhook_body(notification: Notification, before: Notification | None, now: datetime) -> bytes:
+    """The verdict without stacks and command line, which stay in the bundle on the node."""
     del before, now
-    incident, verdict = notice.incident, notice.incident.verdict
+    incident, verdict = notification.incident, notification.incident.verdict
     cause = verdict.cause
     return msgspec.json.encode(
         {
             "schema": SCHEMA,
-            "status": "resolved" if notice.over else "firing",
+            "status": "resolved" if notification.over else "firing",
             "incident_id": incident.id,
             "job_id": clean(incident.job.id),
-            "node": clean(notice.node),
+            "node": clean(notification.node),
             "kind": verdict.kind,
             "proven": verdict.proven,
             "severity": verdict.severity,
@@ -111,8 +111,8 @@ def webhook_body(notice: Notice, before: Notice | None, now: datetime) -> bytes:
                 "remedy": cause.remedy,
                 "references": cause.references,
             },
-            "runbook": _runbook(notice),
-            "bundle": None if notice.bundle is None else clean(notice.bundle),
+            "runbook": _runbook(notification),
+            "bundle": None if notification.bundle is None else clean(notification.bundle),
             "onset_at": incident.onset_at,
             "confirmed_at": incident.confirmed_at,
             "ended_at": incident.ended_at,
@@ -120,20 +120,20 @@ def webhook_body(notice: Notice, before: Notice | None, now: datetime) -> bytes:
     )
 
 
-def slack_body(notice: Notice, before: Notice | None, now: datetime) -> bytes:
-    """A message of a few lines; everything that came from the job is escaped. The end of what was told before is one line."""
+def slack_body(notification: Notification, before: Notification | None, now: datetime) -> bytes:
+    """A message of a few lines with untrusted text escaped; one line for the end of an incident that was sent before."""
     del now
-    incident, verdict = notice.incident, notice.incident.verdict
+    incident, verdict = notification.incident, notification.incident.verdict
     job = _escape(incident.job.id)
-    over = f":large_green_circle: *Over: {verdict.kind} of {job}*, {incident.onset_at} to {incident.ended_at}"
-    if notice.over and before is not None:
-        return _slack_text([over])
+    ended = f":large_green_circle: *Resolved: {verdict.kind} in {job}*, {incident.onset_at} to {incident.ended_at}"
+    if notification.over and before is not None:
+        return _slack_text([ended])
     proven = ", proven" if verdict.proven else ""
     sign = _SIGNS.get(verdict.severity, ":white_circle:")
     lines = [
-        over if notice.over else f"{sign} *{verdict.kind}{proven}: {job}* on {_escape(notice.node)}",
+        ended if notification.over else f"{sign} *{verdict.kind}{proven}: {job}* on {_escape(notification.node)}",
         _escape(verdict.summary),
-        f"*Ranks to blame:* {format_ranks(verdict.culprit_ranks)}  *waiting:* {format_ranks(verdict.waiting_ranks)}",
+        f"*Culprit ranks:* {format_ranks(verdict.culprit_ranks)}  *waiting ranks:* {format_ranks(verdict.waiting_ranks)}",
     ]
     if verdict.cause is not None:
         lines.append(
@@ -141,8 +141,8 @@ def slack_body(notice: Notice, before: Notice | None, now: datetime) -> bytes:
         )
         lines += [f"{number}. {_escape(step)}" for number, step in enumerate(verdict.cause.remedy, 1)]
     lines.append(f"*Since* {incident.onset_at}")
-    if notice.bundle is not None:
-        lines.append(f"*Bundle* `{_escape(notice.bundle)}`")
+    if notification.bundle is not None:
+        lines.append(f"*Bundle* `{_escape(notification.bundle)}`")
     return _slack_text(lines)
 
 
@@ -155,13 +155,13 @@ RECEIVERS: Mapping[str, Receiver] = MappingProxyType(
 )
 
 
-def _alert(notice: Notice, ends: datetime | None) -> dict[str, object]:
+def _alert(notification: Notification, ends: datetime | None) -> dict[str, object]:
     alert: dict[str, object] = {
-        "labels": _labels(notice),
-        "annotations": _annotations(notice),
-        "startsAt": notice.incident.onset_at,
+        "labels": _labels(notification),
+        "annotations": _annotations(notification),
+        "startsAt": notification.incident.onset_at,
     }
-    # An open one has no end of ours: Alertmanager would keep it to that end, though we say an earlier one later (Alert.Merge).
+    # No endsAt for an open incident: Alertmanager would keep that end even if an earlier one is sent later (Alert.Merge).
     return alert if ends is None else {**alert, "endsAt": ends.isoformat()}
 
 
@@ -176,44 +176,44 @@ def _parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _labels(notice: Notice) -> dict[str, str]:
-    """What identifies the alert, as the rules have it."""
-    verdict = notice.incident.verdict
+def _labels(notification: Notification) -> dict[str, str]:
+    """The labels that identify the alert, as in the alert rules."""
+    verdict = notification.incident.verdict
     return {
         "alertname": _ALERT_NAMES.get(verdict.kind, "HangwatchIncident"),
         "scope": "job",
-        "job_id": clean(notice.incident.job.id),
+        "job_id": clean(notification.incident.job.id),
         "kind": verdict.kind,
-        "cause": notice.cause_id,
+        "cause": notification.cause_id,
         "severity": verdict.severity,
-        "instance": clean(notice.node),
+        "instance": clean(notification.node),
     }
 
 
-def _annotations(notice: Notice) -> dict[str, str]:
-    verdict = notice.incident.verdict
+def _annotations(notification: Notification) -> dict[str, str]:
+    verdict = notification.incident.verdict
     cause = verdict.cause
     steps = [f"{number}. {step}" for number, step in enumerate(cause.remedy, 1)] if cause is not None else []
-    said = {
+    annotations = {
         "summary": clean(verdict.summary),
         "cause": cause.title if cause is not None else "",
         "description": clean(cause.explanation) if cause is not None else "",
         "remedy": " ".join(steps),
-        "runbook_url": _runbook(notice),
+        "runbook_url": _runbook(notification),
         "culprit_ranks": format_ranks(verdict.culprit_ranks),
         "waiting_ranks": format_ranks(verdict.waiting_ranks),
-        "incident": notice.incident.id,
-        "bundle": clean(notice.bundle or ""),
+        "incident": notification.incident.id,
+        "bundle": clean(notification.bundle or ""),
     }
-    return {name: text[:_TEXT_LIMIT_CHARS] for name, text in said.items() if text}
+    return {name: text[:_TEXT_LIMIT_CHARS] for name, text in annotations.items() if text}
 
 
-def _runbook(notice: Notice) -> str:
-    return f"docs/causes/{notice.cause_id}.md"
+def _runbook(notification: Notification) -> str:
+    return f"docs/causes/{notification.cause_id}.md"
 
 
 def _escape(text: str) -> str:
-    """What Slack would read as markup: https://docs.slack.dev/messaging/formatting-message-text#escaping."""
+    """Escape what Slack interprets as markup: https://docs.slack.dev/messaging/formatting-message-text#escaping."""
     plain = clean(text).replace("`", "'").replace("*", "∗")
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -224,5 +224,5 @@ def _slack_text(lines: list[str]) -> bytes:
 
 
 def utc_now() -> datetime:
-    """The wall clock, with its zone."""
+    """The current time, timezone-aware."""
     return datetime.now(timezone.utc)

@@ -1,4 +1,4 @@
-"""What receivers are told, in the form each of them takes."""
+"""Notifications, in the format of each kind of receiver."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.push.notices import RECEIVERS, SHORTEST_S, Notice, alertmanager_body, slack_body, webhook_body
+from hangwatch.outputs.push.notifications import (
+    RECEIVERS,
+    SHORTEST_S,
+    Notification,
+    alertmanager_body,
+    slack_body,
+    webhook_body,
+)
 
 NOW = datetime(2026, 5, 28, 20, 27, tzinfo=timezone.utc)
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "rules" / "hangwatch.rules.yml"
 BUNDLE = "/var/lib/hangwatch/incidents/20260528-202637-7c1f"
 
 
-def notice(ended_at: str | None = None) -> Notice:
-    """A deadlock of two ranks, told of on gpu-17."""
-    return Notice(hang_incident(ended_at), BUNDLE, "gpu-17")
+def notification(ended_at: str | None = None) -> Notification:
+    """A deadlock of two ranks, reported on gpu-17."""
+    return Notification(hang_incident(ended_at), BUNDLE, "gpu-17")
 
 
 def changed(incident: Incident, **verdict: object) -> Incident:
@@ -31,9 +38,9 @@ def changed(incident: Incident, **verdict: object) -> Incident:
     return msgspec.structs.replace(incident, verdict=msgspec.structs.replace(incident.verdict, **verdict))
 
 
-def test_alertmanager_is_told_cause_remedy_and_bundle() -> None:
-    """The labels are those of the rules, the annotations all that a person needs; its end is not foretold."""
-    (alert,) = msgspec.json.decode(alertmanager_body(notice(), None, NOW))
+def test_alertmanager_gets_cause_remedy_and_bundle() -> None:
+    """The labels are those of the rules, the annotations contain what an engineer needs; an open alert has no end."""
+    (alert,) = msgspec.json.decode(alertmanager_body(notification(), None, NOW))
     assert alert["labels"] == {
         "alertname": "HangwatchDeadlock",
         "scope": "job",
@@ -59,7 +66,7 @@ def test_pushed_alerts_are_named_and_routed_like_those_of_the_rules() -> None:
     assert len(rules) == 5
     for rule in rules:
         (kind,) = re.findall(r'kind="(\w+)"', rule["expr"])
-        pushed = Notice(changed(hang_incident(), kind=kind), None, "gpu-17")
+        pushed = Notification(changed(hang_incident(), kind=kind), None, "gpu-17")
         (alert,) = msgspec.json.decode(alertmanager_body(pushed, None, NOW))
         assert (alert["labels"]["alertname"], alert["labels"]["scope"]) == (rule["alert"], "job")
 
@@ -72,44 +79,47 @@ def test_pushed_alerts_are_named_and_routed_like_those_of_the_rules() -> None:
     ],
     ids=["at once", "later"],
 )
-def test_an_alert_lasts_long_enough_to_be_told(ended_at: str, ends: str) -> None:
+def test_an_alert_lasts_long_enough_to_be_sent(ended_at: str, ends: str) -> None:
     """A hang that was ended within seconds stays an alert for a minute: Alertmanager waits before it tells anyone."""
     assert SHORTEST_S == 60
-    (alert,) = msgspec.json.decode(alertmanager_body(notice(ended_at), notice(), NOW))
+    (alert,) = msgspec.json.decode(alertmanager_body(notification(ended_at), notification(), NOW))
     assert alert["endsAt"] == ends
 
 
 def test_another_kind_ends_the_alert_before() -> None:
     """A straggler that became a stall is one alert at a time, not two."""
-    before = Notice(changed(hang_incident(), kind="straggler", severity="warning"), BUNDLE, "gpu-17")
-    now, old = msgspec.json.decode(alertmanager_body(notice(), before, NOW))
+    before = Notification(changed(hang_incident(), kind="straggler", severity="warning"), BUNDLE, "gpu-17")
+    now, old = msgspec.json.decode(alertmanager_body(notification(), before, NOW))
     assert (now["labels"]["alertname"], old["labels"]["alertname"]) == ("HangwatchDeadlock", "HangwatchStraggler")
     assert old["endsAt"] == NOW.isoformat()
 
 
-def test_a_webhook_is_told_the_verdict_and_nothing_of_the_jobs_command() -> None:
+def test_a_webhook_gets_the_verdict_without_the_jobs_command() -> None:
     """Everything to act on is there; stacks and command line stay in the bundle."""
-    told = msgspec.json.decode(webhook_body(notice(), None, NOW))
-    assert (told["schema"], told["status"], told["kind"]) == ("hangwatch.notice/1", "firing", "deadlock")
-    assert told["cause"]["remedy"][0].startswith("Keep labels one tensor")
-    assert told["bundle"] == BUNDLE
-    assert b"train.py" not in webhook_body(notice(), None, NOW)
-    assert msgspec.json.decode(webhook_body(notice(ended_at="2026-05-28T21:00:00Z"), None, NOW))["status"] == "resolved"
+    body = msgspec.json.decode(webhook_body(notification(), None, NOW))
+    assert (body["schema"], body["status"], body["kind"]) == ("hangwatch.notification/1", "firing", "deadlock")
+    assert body["cause"]["remedy"][0].startswith("Keep labels one tensor")
+    assert body["bundle"] == BUNDLE
+    assert b"train.py" not in webhook_body(notification(), None, NOW)
+    assert (
+        msgspec.json.decode(webhook_body(notification(ended_at="2026-05-28T21:00:00Z"), None, NOW))["status"]
+        == "resolved"
+    )
 
 
 def test_slack_markup_of_a_job_is_escaped() -> None:
     """Names from a job can neither mention a channel nor make a link."""
     hostile = changed(hang_incident(), summary="<!channel> *urgent* <https://evil.example|click> & `rm`")
-    text = msgspec.json.decode(slack_body(Notice(hostile, BUNDLE, "gpu-17"), None, NOW))["text"]
+    text = msgspec.json.decode(slack_body(Notification(hostile, BUNDLE, "gpu-17"), None, NOW))["text"]
     assert "&lt;!channel&gt;" in text
     assert "<" not in text
     assert "`rm`" not in text
 
 
 def test_slack_hears_of_the_end_in_one_line_and_of_a_missed_hang_in_full() -> None:
-    """Whoever was told before needs no repetition; whoever was away when it began still learns what it was."""
-    over = notice(ended_at="2026-05-28T21:00:00.000Z")
-    short = msgspec.json.decode(slack_body(over, notice(), NOW))["text"]
+    """A receiver that got the start gets one line; one that was unreachable at the start still gets the whole incident."""
+    over = notification(ended_at="2026-05-28T21:00:00.000Z")
+    short = msgspec.json.decode(slack_body(over, notification(), NOW))["text"]
     full = msgspec.json.decode(slack_body(over, None, NOW))["text"]
     assert len(short.splitlines()) == 1
     assert full.startswith(short)
@@ -121,6 +131,6 @@ def test_no_text_of_a_job_breaks_a_message(text: str, kind: str) -> None:
     """Broken text, escapes and the longest names make a valid message of bounded size for every receiver."""
     job = msgspec.structs.replace(hang_incident().job, id=text)
     incident = msgspec.structs.replace(changed(hang_incident(), summary=text * 50), job=job)
-    body = RECEIVERS[kind].render(Notice(incident, text, text), None, NOW)
+    body = RECEIVERS[kind].render(Notification(incident, text, text), None, NOW)
     msgspec.json.decode(body)
     assert b"\\u001b" not in body
