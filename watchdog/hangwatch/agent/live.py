@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from hangwatch.agent.job.watch import JobWatch
-from hangwatch.agent.published import rank_state
-from hangwatch.analysis.progress import live_job
+from hangwatch.agent.published import watched_job
 from hangwatch.model.beats import Beat
 from hangwatch.model.live import LiveJob, LiveView
 
@@ -19,9 +18,7 @@ def live_view(watches: Mapping[str, JobWatch], beats: Mapping[int, Beat], at_ns:
 
 
 def _job(watch: JobWatch, beats: Mapping[int, Beat], at_ns: int) -> LiveJob:
-    ranks = [watch.ranks[rank] for rank in sorted(watch.ranks)]
-    states = {identity.rank: rank_state(watch, identity.rank, beats.get(identity.pid)) for identity in ranks}
-    job = live_job(watch.job, ranks, beats, states, at_ns)
+    job = watched_job(watch, beats, at_ns)
     told = watch.standing or watch.silence.standing
     if told is None:
         return job

@@ -7,16 +7,17 @@ from datetime import datetime
 
 from hangwatch.agent.incidents.record import Told
 from hangwatch.agent.job.watch import JobWatch
-from hangwatch.analysis.progress import group_label, word_state
+from hangwatch.analysis.progress import live_job, word_state
 from hangwatch.model.beats import Beat
-from hangwatch.outputs.metrics.view import GroupMetrics, IncidentMetrics, JobMetrics, RankMetrics
+from hangwatch.model.live import LiveJob
+from hangwatch.outputs.metrics.view import IncidentMetrics, JobMetrics
 
 
 def job_metrics(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> JobMetrics:
     """One job as the metrics show it."""
     return JobMetrics(
         id=watch.job.id,
-        ranks=tuple(_rank_metrics(watch, rank, beats, now_ns) for rank in sorted(watch.ranks)),
+        ranks=watched_job(watch, beats, now_ns).ranks,
         incidents=tuple(
             _incident_metrics(t) for t in (watch.standing, watch.silence.standing) if t is not None and not t.heard
         ),
@@ -43,28 +44,11 @@ def _incident_metrics(told: Told) -> IncidentMetrics:
     )
 
 
-def _rank_metrics(watch: JobWatch, rank: int, beats: Mapping[int, Beat], now_ns: int) -> RankMetrics:
-    identity = watch.ranks[rank]
-    beat = beats.get(identity.pid)
-    age_s = beat.age_s(now_ns) if beat is not None else None
-    groups = tuple(
-        GroupMetrics(
-            label=group_label(g, watch.job.world_size),
-            size=len(g.ranks),
-            enqueued=max(g.enqueued, 0),
-            completed=max(g.completed, 0),
-            in_flight_s=g.unmoved_s + (age_s or 0.0) if g.in_flight else None,
-        )
-        for g in (beat.groups if beat is not None else ())
-    )
-    return RankMetrics(
-        rank=rank,
-        node=identity.node,
-        pid=identity.pid,
-        state=rank_state(watch, rank, beat),
-        beat_age_s=age_s,
-        groups=groups,
-    )
+def watched_job(watch: JobWatch, beats: Mapping[int, Beat], now_ns: int) -> LiveJob:
+    """The ranks of one job and their progress, as metrics and page show them."""
+    ranks = [watch.ranks[rank] for rank in sorted(watch.ranks)]
+    states = {identity.rank: rank_state(watch, identity.rank, beats.get(identity.pid)) for identity in ranks}
+    return live_job(watch.job, ranks, beats, states, now_ns)
 
 
 def rank_state(watch: JobWatch, rank: int, beat: Beat | None) -> str:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.model.collectives import label_group
-
 BEAT_VERSION = 1
 BEAT_PERIOD_S = 0.5
 
@@ -26,16 +24,6 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     started: int = -1
     completed: int = -1
     unmoved_s: float = 0.0
-
-    @property
-    def label(self) -> str:
-        """The name for people, as ``Group.label``."""
-        return label_group(self.name, self.description)
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether an operation has been enqueued that has not completed."""
-        return self.enqueued > max(self.completed, 0)
 
 
 class BeatTelemetry(msgspec.Struct, frozen=True, omit_defaults=True):

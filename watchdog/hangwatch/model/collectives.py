@@ -13,11 +13,6 @@ import msgspec
 from hangwatch.model.stacks import Frame
 
 
-def label_group(name: str, description: str) -> str:
-    """A group's description, or its number where nobody gave it one (torch writes ``undefined`` then)."""
-    return description if description and description != "undefined" else f"group {name}"
-
-
 class Group(msgspec.Struct, frozen=True, order=True, dict=True):
     """A process group as it is the same for all its members: torch's name for it and its *global* ranks.
 
@@ -37,8 +32,9 @@ class Group(msgspec.Struct, frozen=True, order=True, dict=True):
 
     @property
     def label(self) -> str:
-        """The name for people: ``default_pg``, ``dp``, or ``group 3`` where nobody gave one."""
-        return label_group(self.name, self.description)
+        """The name for people: ``default_pg``, ``dp``, or ``group 3`` without a description (torch writes ``undefined`` then)."""
+        named = self.description and self.description != "undefined"
+        return self.description if named else f"group {self.name}"
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):

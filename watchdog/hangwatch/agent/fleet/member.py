@@ -26,13 +26,13 @@ from hangwatch.agent.fleet.peers import Member
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.shared_incident import NOTICE_S, SharedIncident
 from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, Notice, Question, encode
-from hangwatch.agent.job.suspicion import Pulse
 from hangwatch.exchange.opening import own_address
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.digest import DigestRank, encode_digest
 from hangwatch.model.packing import pack
+from hangwatch.model.progress import RankProgress
 from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.proc.samples import is_supervised
 
@@ -126,16 +126,16 @@ class JobFleet:
             self._gone_since_s = self.link.clock()
         return not self._left and self.link.clock() - self._gone_since_s < LINGER_S
 
-    def look_around(self) -> tuple[list[Pulse], bool, bool]:
-        """The pulses of the ranks elsewhere; whether one of them has no probe; whether one is gone, with its node or without."""
+    def look_around(self) -> tuple[list[RankProgress], bool, bool]:
+        """The progress of other nodes' ranks; whether one of them has no probe; whether one is gone, alone or with its node."""
         now_s = self.link.clock()
         ages = self._ages()
         self._elsewhere = self.link.members.ranks(now_s, ages)
-        pulses = self.link.members.pulses(self._elsewhere, now_s)
+        progress = self.link.members.progress(self._elsewhere, now_s)
         entries = self._elsewhere.values()
         unprobed = any(r.state == "unprobed" and not m.is_silent(now_s) for m, r in entries)
         lost = any(r.state == "lost" or m.is_lost(now_s) for m, r in entries)
-        return pulses, unprobed, lost
+        return progress, unprobed, lost
 
     async def lead(self) -> None:
         """Take up the incident that the one before has left, and keep it known."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hangwatch.agent.incidents.record import Told
-from hangwatch.agent.job.suspicion import Pulse
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankIdentity
 from hangwatch.model.incident import Incident
+from hangwatch.model.progress import RankProgress
 from hangwatch.outputs.archive import Archive
 from hangwatch.outputs.bundle.bundle import BundleError, read_bundle
 from hangwatch.sources.proc.files import is_same_start, node_name, read_stat
@@ -65,11 +65,11 @@ class Hold:
     """
 
     until_s: float
-    _marks: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
+    _counters: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
 
-    def lasts(self, pulses: Iterable[Pulse], now_s: float) -> bool:
+    def lasts(self, ranks: Iterable[RankProgress], now_s: float) -> bool:
         """Whether the incident is still to be taken on trust."""
-        moved = any(self._marks.setdefault(pulse.rank, pulse.marks) != pulse.marks for pulse in pulses)
+        moved = any(self._counters.setdefault(one.rank, one.counters) != one.counters for one in ranks)
         return not moved and now_s < self.until_s
 
 

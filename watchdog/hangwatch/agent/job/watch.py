@@ -22,13 +22,14 @@ from hangwatch.agent.incidents.record import Announce, Told, keep, tell_nobody
 from hangwatch.agent.incidents.reopen import Hold, LeftOpen, is_same_process
 from hangwatch.agent.job.diagnose import judge, look, with_call_sites, with_hardware
 from hangwatch.agent.job.silent_failure import SilenceWatch
-from hangwatch.agent.job.suspicion import Suspector, read_pulse
+from hangwatch.agent.job.suspicion import Suspector
 from hangwatch.agent.job.telemetry import TrainingTelemetry
 from hangwatch.analysis.patience import Patience, fixed_patience
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, Job, RankIdentity
 from hangwatch.model.incident import Incident
+from hangwatch.model.progress import read_progress
 from hangwatch.sources.discovery.found_jobs import FoundJob
 from hangwatch.sources.hardware.registry import NodeWatch
 from hangwatch.sources.redaction import hide_values
@@ -159,21 +160,23 @@ class JobWatch:
             await self.silence.update(self.job, self.training.series, self.ranks, self.reader, now_ns)
         alone = {pid for pid, beat in beats.items() if beat.alone}  # they wait for nobody, and may rest as they like
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s and i.pid not in alone]
-        pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in alive if i.pid in beats]
+        progress = [read_progress(i.rank, beats[i.pid], now_ns, self.job.world_size) for i in alive if i.pid in beats]
         lost = any(now_s - since >= LOST_GRACE_S for since in self.lost_since_s.values())
-        unprobed = len(pulses) < len(alive)
+        unprobed = len(progress) < len(alive)
         leads = self.fleet is not None and self.fleet.leads
         self.suspector.skew_s = DIGEST_SKEW_S if leads else 0.0
         if self.fleet is not None and leads:
             await self.fleet.lead()
             there, some_unprobed, some_lost = self.fleet.look_around()
-            pulses, unprobed, lost = [*pulses, *there], unprobed or some_unprobed, lost or some_lost
-        suspicion = self.suspector.update(pulses, unprobed=unprobed, lost=lost, now_s=now_s, limit_s=self.stall_after_s)
+            progress, unprobed, lost = [*progress, *there], unprobed or some_unprobed, lost or some_lost
+        suspicion = self.suspector.update(
+            progress, unprobed=unprobed, lost=lost, now_s=now_s, limit_s=self.stall_after_s
+        )
         if self.fleet is not None and self.fleet.follows:
             # What its own ranks teach is kept for when it has to lead.
             await self.fleet.follow()
             return None
-        if self._hold is not None and not self._hold.lasts(pulses, now_s):
+        if self._hold is not None and not self._hold.lasts(progress, now_s):
             self._hold = None
         if suspicion is None:
             self.trail = Trail()
