@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.fleet.member import JobFleet, name_channel
-from hangwatch.agent.fleet.merge import shift
 from hangwatch.agent.job.watch import JobWatch
 from hangwatch.exchange.protocol import Exchange
 from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, RankCapture
+from hangwatch.model.clocks import shift
 from hangwatch.model.incident import Incident
 from hangwatch.sources.discovery.found_jobs import FoundJob
 

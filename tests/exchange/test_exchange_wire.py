@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch.agent.fleet.merge import shift
 from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, Notice, WireError, decode, encode
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
+from hangwatch.model.clocks import shift
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.packing import Commons, Packed, pack, unpack
 

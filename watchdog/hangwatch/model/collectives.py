@@ -207,6 +207,14 @@ def in_flight(operations: Operations) -> tuple[Operation, ...]:
     return operations.in_flight() if isinstance(operations, Ledger) else tuple(o for o in operations if not o.completed)
 
 
+class Completion(msgspec.Struct, frozen=True, array_like=True):
+    """When a collective was found completed, by its group's key and its sequence number."""
+
+    group: str
+    seq: int
+    at_ns: int
+
+
 class FlightRecord(msgspec.Struct, frozen=True):
     """What one rank's flight recorder holds: operations in order of record id (a ring: the oldest may be gone).
 
@@ -214,7 +222,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     (the beat: progress only), ``file`` (a dump found on disk). ``version`` is the dump's own. ``dropped`` counts entries
     that could not be read. ``whole``: a group that it does not have was never used; else the ring may have lost it.
     ``newest_ns``: the last moment that an entry bears (enqueued, found started or found completed), None where not known.
-    ``completions``: of dumps, when the last collectives that take every member were found completed (group's key, number, time).
+    ``completions``: of dumps, when the last collectives that take every member were found completed.
     """
 
     at_ns: int
@@ -225,4 +233,4 @@ class FlightRecord(msgspec.Struct, frozen=True):
     dropped: int = 0
     whole: bool = True
     newest_ns: int | None = None
-    completions: tuple[tuple[str, int, int], ...] = ()
+    completions: tuple[Completion, ...] = ()

@@ -21,7 +21,7 @@ import msgspec
 
 from hangwatch.agent.fleet.digests import Looked, Writer, make_digest, note_look
 from hangwatch.agent.fleet.link import EXPIRY_S, Link
-from hangwatch.agent.fleet.merge import merge, shift, shorten
+from hangwatch.agent.fleet.merge import merge, shorten
 from hangwatch.agent.fleet.peers import Member
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.shared_incident import NOTICE_S, SharedIncident
@@ -30,6 +30,7 @@ from hangwatch.exchange.opening import own_address
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture, Gap
+from hangwatch.model.clocks import shift
 from hangwatch.model.digest import DigestRank, encode_digest
 from hangwatch.model.packing import pack
 from hangwatch.model.progress import RankProgress

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.capturing.capture import Beats, capture_job
+from hangwatch.agent.capturing.redact import hide_secrets
 from hangwatch.agent.incidents.record import Announce, Told, keep
 from hangwatch.analysis.training.case import has_recovered
 from hangwatch.diagnosis.document import make_incident
@@ -115,7 +116,7 @@ class SilenceWatch:
         self, job: Job, series: TrainingSeries, ranks: list[RankIdentity], reader: Beats | None, detected_ns: int
     ) -> None:
         capture = await capture_job(job, ranks, reader=reader, samples=1, gaps=self._gaps)
-        capture = msgspec.structs.replace(capture, training=series)
+        capture = hide_secrets(msgspec.structs.replace(capture, training=series))
         standing = self.standing
         incident = make_incident(
             diagnosis := diagnose(capture),

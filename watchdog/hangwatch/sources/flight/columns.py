@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import cast
 
 from hangwatch.analysis.operations.histories import condense, make_ledger
-from hangwatch.model.collectives import Group, Ledger, Operation
+from hangwatch.model.collectives import Completion, Group, Ledger, Operation
 from hangwatch.sources.flight.coalescing import COALESCED, settle_batches
 from hangwatch.sources.flight.entries import (
     FRAMES_LIMIT,
@@ -61,8 +61,8 @@ class Entries:
     newest_ns: int | None
     ended_ns: Sequence[int]
 
-    def completions(self) -> tuple[tuple[str, int, int], ...]:
-        """When the last collectives that take every member were found completed: group's key, number, time."""
+    def completions(self) -> tuple[Completion, ...]:
+        """When the last collectives that take every member were found completed."""
         found = []
         for lane in self.ledger.lanes if len(self.ended_ns) == len(self.ledger) else ():
             last = lane.segments[-1]
@@ -70,7 +70,7 @@ class Entries:
             kinds = memoryview(self.ledger.kind).cast("I")
             for seq, place in enumerate(places, last.stop - len(places)):
                 if self.ended_ns[place] > 0 and self.ledger.kinds[kinds[place]].op in TAKES_ALL:
-                    found.append((lane.group.key, seq, self.ended_ns[place]))
+                    found.append(Completion(lane.group.key, seq, self.ended_ns[place]))
         return tuple(found)
 
     def settle(self, completed: Mapping[str, int]) -> Ledger:
