@@ -26,13 +26,13 @@ HELD_CEILING_S = 600.0
 class Patience:
     """Seconds: ``stall_s`` for a culprit that does not move, ``busy_s`` for one that does.
 
-    ``held_s``: where all ranks stand behind files and nobody waits for anybody. Storage may be slow for all, and another job
+    ``blocked_s``: where all ranks stand behind files and nobody waits for anybody. Storage may be slow for all, and another job
     may rightly hold a lock.
     """
 
     stall_s: float
     busy_s: float
-    held_s: float
+    blocked_s: float
 
     @property
     def motion_window_s(self) -> float:

@@ -96,7 +96,7 @@ class Segment(msgspec.Struct, frozen=True):
         return self.start + len(self.marks) // 8
 
 
-class Lane(msgspec.Struct, frozen=True):
+class GroupHistory(msgspec.Struct, frozen=True):
     """All collectives that one rank has a record of in one group, by sequence number: segments in ascending order."""
 
     group: Group
@@ -115,7 +115,7 @@ class Lane(msgspec.Struct, frozen=True):
         return None
 
 
-class Ledger(msgspec.Struct, frozen=True):
+class OperationColumns(msgspec.Struct, frozen=True):
     """A rank's operations as columns: about 30 bytes each, and they are what it yields where it is iterated or indexed.
 
     A job calls the same few operations again and again. ``kinds`` holds each of them once, with everything that does not change
@@ -129,7 +129,8 @@ class Ledger(msgspec.Struct, frozen=True):
     seqs: bytes
     created_ns: bytes
     states: bytes
-    lanes: tuple[Lane, ...]
+    #: Named as bundles have it.
+    histories: tuple[GroupHistory, ...] = msgspec.field(name="lanes")
 
     def __len__(self) -> int:
         """How many operations there are."""
@@ -192,19 +193,23 @@ def _called(kind: Operation, record_id: int, seq: int, created_ns: int, state: i
 
 
 #: A rank's operations in order of record id: one by one, or as columns where there are the records of a large job.
-Operations = tuple[Operation, ...] | Ledger
+Operations = tuple[Operation, ...] | OperationColumns
 
 
 def first_record_id(operations: Operations) -> int | None:
     """The record id of the oldest operation on record; None where there is none."""
-    if isinstance(operations, Ledger):
+    if isinstance(operations, OperationColumns):
         return int(memoryview(operations.records).cast("q")[0]) if operations.records else None
     return operations[0].record_id if operations else None
 
 
 def in_flight(operations: Operations) -> tuple[Operation, ...]:
     """The operations that have not completed."""
-    return operations.in_flight() if isinstance(operations, Ledger) else tuple(o for o in operations if not o.completed)
+    return (
+        operations.in_flight()
+        if isinstance(operations, OperationColumns)
+        else tuple(o for o in operations if not o.completed)
+    )
 
 
 class Completion(msgspec.Struct, frozen=True, array_like=True):

@@ -28,7 +28,7 @@ from hangwatch.model.devices import (
 )
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.rewrite import Rewrite, compile_rewrite
-from hangwatch.model.stacks import Block, Frame, Turns
+from hangwatch.model.stacks import Block, Frame, Iterations
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
 from hangwatch.sources.proc.files import read_whole
 from hangwatch.sources.redaction import find_secret_values, hide_values
@@ -48,7 +48,7 @@ KEPT: tuple[tuple[tuple[type, ...], str, str], ...] = (
     ((ProcessSample,), "syscall", "the kernel's name of a call"),
     ((Frame,), "function file", "names of code, compared between ranks that have other secrets or none"),
     ((Block,), "kind", "one of our own words"),
-    ((Turns,), "counter", "the name of a variable, under which its value is looked up"),
+    ((Iterations,), "counter", "the name of a variable, under which its value is looked up"),
     ((Group,), "name description", "what a group is called, compared between ranks that have other secrets or none"),
     ((Operation,), "op backend input_dtypes output_dtypes", "torch's own words, compared between ranks"),
     ((FlightRecord,), "source version", "one of our own words, and the number of torch's format"),

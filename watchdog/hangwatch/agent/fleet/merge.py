@@ -10,7 +10,7 @@ from hangwatch.agent.fleet.peers import Member
 from hangwatch.analysis.operations.histories import condense
 from hangwatch.model.capture import Capture, Gap, RankCapture, SilentNode
 from hangwatch.model.clocks import shift
-from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Ledger
+from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, OperationColumns
 from hangwatch.model.digest import Digest, DigestRank
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.text import format_ranks
@@ -29,7 +29,7 @@ def shorten(capture: Capture, operations: int | None) -> Capture:
 
 def _shorten_flight(flight: FlightRecord, most: int | None) -> FlightRecord:
     operations = flight.operations
-    if isinstance(operations, Ledger):
+    if isinstance(operations, OperationColumns):
         return flight
     # What has not completed is never left out, however old it is.
     start = len(operations) - most if most is not None else 0

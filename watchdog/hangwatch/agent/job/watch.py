@@ -190,7 +190,7 @@ class JobWatch:
     async def _look(self, detected_ns: int) -> None:
         self.looks += 1
         patience = self.patience
-        self.trail.trim(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.held_s) * 1e9))
+        self.trail.trim(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.blocked_s) * 1e9))
         alive = [i for r, i in self.ranks.items() if r not in self.lost_since_s]
         capture, _ = await asyncio.gather(look(self), self.node.begin(alive))
         diagnosis = await judge(capture, patience)

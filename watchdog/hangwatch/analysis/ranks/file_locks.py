@@ -44,7 +44,7 @@ def is_terminal(path: str) -> bool:
     return path.startswith(_TERMINALS)
 
 
-def is_held(view: RankView) -> bool:
+def is_blocked_by_file(view: RankView) -> bool:
     """Whether a rank stands still behind a file: in state D in its last samples, at a lock file, or in a call on a path."""
     if view.motion.state != "stuck" or view.wait is not None or view.frontier is not None or not view.capture.processes:
         return False
@@ -56,6 +56,6 @@ def is_held(view: RankView) -> bool:
     return all(s.state == "D" for s in samples) or (on_file and samples[-1].syscall in FILE_CALLS)
 
 
-def all_held(views: Mapping[int, RankView], world: Sequence[int]) -> bool:
+def all_blocked_by_files(views: Mapping[int, RankView], world: Sequence[int]) -> bool:
     """Whether every rank of the job was seen, and each is held. Of a job of one rank nobody says so: it has no others."""
-    return len(world) > 1 and views.keys() == set(world) and all(is_held(view) for view in views.values())
+    return len(world) > 1 and views.keys() == set(world) and all(is_blocked_by_file(view) for view in views.values())

@@ -29,7 +29,7 @@ _BEGINNINGS = frozenset(
 )
 
 
-def ending(frames: Sequence[Frame]) -> Frame | None:
+def shutdown_frame(frames: Sequence[Frame]) -> Frame | None:
     """The frame that shows a main thread ending: the outermost one is the interpreter's own exit, and no program is on it."""
     child = calls(frames, "multiprocessing/process.py", "_bootstrap")
     if child is not None:
@@ -61,7 +61,7 @@ def outlived(views: Mapping[int, RankView], world: Sequence[int]) -> tuple[int, 
     if views.keys() != set(world):
         return ()
     staying = [v for v in views.values() if not v.gone]
-    if not staying or any(v.motion.state != "stuck" or ending(v.frames) is None for v in staying):
+    if not staying or any(v.motion.state != "stuck" or shutdown_frame(v.frames) is None for v in staying):
         return ()
     all_failed = all(v.capture.log_error or v.capture.handled_error for v in staying)
     gone = {r: exit_of(v) for r, v in views.items() if v.gone}

@@ -52,7 +52,7 @@ class RankView:
         return self.gone and self.capture.processes[-1].supervised
 
     @property
-    def elsewhere(self) -> bool:
+    def waits_for_no_rank(self) -> bool:
         """Whether it surely waits for no rank, whatever it has in flight: gone, stopped, at work, or asleep elsewhere.
 
         A thread without a known wait that hangs on a futex may be in a wait we do not recognise, and is not elsewhere.

@@ -50,7 +50,7 @@ def merge(one: LoggedStep, other: LoggedStep) -> LoggedStep:
     )
 
 
-class Ledger:
+class SeriesBuilder:
     """The steps of one rank (or of output that names none), added one by one and kept within bounds.
 
     A step number of the best source that goes back begins a new run: what was before is forgotten, and so is what other
@@ -194,25 +194,25 @@ class Pace:
 
 def make_series(
     at_ns: int,
-    ledgers: dict[int | None, Ledger],
+    builders: dict[int | None, SeriesBuilder],
     setups: dict[int, TrainingSetup],
     paces: dict[int, Pace],
 ) -> TrainingSeries:
-    """Everything known as one value. ``ledgers`` by rank; what names no rank completes the job's own series."""
-    ranked = sorted(rank for rank in ledgers if rank is not None)
+    """Everything known as one value. ``builders`` by rank; what names no rank completes the job's own series."""
+    ranked = sorted(rank for rank in builders if rank is not None)
     main = ranked[0] if ranked else None
-    own = ledgers[main].steps() if main is not None else ()
-    unranked = ledgers[None].steps() if None in ledgers else ()
+    own = builders[main].steps() if main is not None else ()
+    unranked = builders[None].steps() if None in builders else ()
     return TrainingSeries(
         at_ns=at_ns,
         steps=_join(own, unranked),
-        ranks=tuple(RankSteps(rank, steps) for rank in ranked[1:] if (steps := ledgers[rank].steps())),
+        ranks=tuple(RankSteps(rank, steps) for rank in ranked[1:] if (steps := builders[rank].steps())),
         setups=tuple(setups[rank] for rank in sorted(setups)),
         reached={rank: pace.step for rank, pace in sorted(paces.items()) if pace.step is not None},
         steps_per_s={rank: speed for rank, pace in sorted(paces.items()) if (speed := pace.per_s(at_ns)) is not None},
-        sources=tuple(dict.fromkeys(source for ledger in ledgers.values() for source in ledger.sources)),
-        left_out=sum(ledger.left_out for rank, ledger in ledgers.items() if rank in {main, None}),
-        runs=max((ledger.runs for rank, ledger in ledgers.items() if rank in {main, None}), default=1),
+        sources=tuple(dict.fromkeys(source for builder in builders.values() for source in builder.sources)),
+        left_out=sum(builder.left_out for rank, builder in builders.items() if rank in {main, None}),
+        runs=max((builder.runs for rank, builder in builders.items() if rank in {main, None}), default=1),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from hangwatch.analysis.operations.alignment import History, Parting
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.places import bare
-from hangwatch.analysis.ranks.file_locks import all_held
+from hangwatch.analysis.ranks.file_locks import all_blocked_by_files
 from hangwatch.analysis.ranks.shutdown import outlived
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, WaitGraph
@@ -213,7 +213,7 @@ def assign_blame(
     if not waiting:
         if failed := outlived(views, world):
             return Blame("outlived", culprits=failed)
-        return Blame("held", culprits=tuple(sorted(world))) if all_held(views, world) else Blame("nothing")
+        return Blame("held", culprits=tuple(sorted(world))) if all_blocked_by_files(views, world) else Blame("nothing")
     if not graph.edges:
         return _blame_together(views, history, waiting)
     sinks = _seen_sinks(views, graph)

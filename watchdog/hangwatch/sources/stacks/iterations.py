@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from hangwatch.model.stacks import Turns
+from hangwatch.model.stacks import Iterations
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _FOR = (ast.For, ast.AsyncFor)
@@ -19,7 +19,7 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 _BARS = ("tqdm", "trange", "progress", "track")
 
 
-def find_counters(body: Sequence[ast.stmt]) -> dict[int, Turns]:
+def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
     """What counts the turns of the loops in the body of a function, by the line of the loop.
 
     That is the header itself of ``enumerate``, ``range`` without a step, ``count`` and bars around them; or a ``step += 1`` that
@@ -37,12 +37,12 @@ def find_counters(body: Sequence[ast.stmt]) -> dict[int, Turns]:
         name = _counted(loop.target, loop.iter) if isinstance(loop, _FOR) else None
         if isinstance(name, ast.Name):
             if len(bound[name.id]) == 1:
-                found[loop.lineno] = Turns(name.id, loop.lineno, _breaks(loop, name.id))
+                found[loop.lineno] = Iterations(name.id, loop.lineno, _breaks(loop, name.id))
         elif (step := _step_of(loop)) is not None:
             # It has been set to begin with, and nothing else is done to it.
             others = [line for line in bound[step[0]] if line != step[1]]
             if others and all(line < loop.lineno for line in others):
-                found[loop.lineno] = Turns(*step, _breaks(loop, step[0]))
+                found[loop.lineno] = Iterations(*step, _breaks(loop, step[0]))
     return found
 
 
