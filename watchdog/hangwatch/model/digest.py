@@ -1,4 +1,4 @@
-"""The digest: what a node tells the others of its ranks of one job, each second, in about a hundred bytes a rank.
+"""The digest: what a node reports to the others of its ranks of one job, each second, in about a hundred bytes a rank.
 
 MessagePack, every struct an array (names would be most of it); a field is only ever added at the end. No time of day is compared
 between nodes: ages are in seconds, and how old a digest is, its reader has observed. Lists of members are left out, a
@@ -39,7 +39,7 @@ class DigestProgress(msgspec.Struct, frozen=True, array_like=True):
 class DigestRank(msgspec.Struct, frozen=True, array_like=True):
     """One rank. ``age_s``: for how long its process has been there. ``state``: running, in_flight, unprobed, alone or lost.
 
-    ``motion`` and ``stack`` (8 bytes, equal for equal main-thread stacks) are of the last close look, empty before the first;
+    ``motion`` and ``stack`` (8 bytes, equal for equal main-thread stacks) are of the last capture, empty before the first;
     ``in_op`` is the operation that its oldest pending one was then, ``all_gather``. ``supervised``: it is lost, and who may start
     it anew lives.
     """

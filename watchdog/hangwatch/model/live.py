@@ -1,4 +1,4 @@
-"""How the ranks of a job stand at this moment: what the page, the metrics and the table of ranks show."""
+"""The state of a job's ranks at this moment: what the page, the metrics and the table of ranks show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LiveRank(msgspec.Struct, frozen=True):
 
 
 class LiveJob(msgspec.Struct, frozen=True):
-    """One job, with the incident that is open and the capture it rests on."""
+    """One job, with the incident that is open and the capture it is based on."""
 
     id: str
     world_size: int | None = None

@@ -85,7 +85,7 @@ class TrainingTelemetry:
             rank=identity.rank,
             pid=identity.pid,
             start_time=identity.start_time,
-            told=(trainer.output_dir, trainer.logging_dir) if trainer is not None else (),
+            configured=(trainer.output_dir, trainer.logging_dir) if trainer is not None else (),
             probed=trainer is not None,
         )
 

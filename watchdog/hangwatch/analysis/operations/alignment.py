@@ -182,7 +182,7 @@ class History:
         known[rank] = max(known.get(rank, 0), enqueued)
 
     def of(self, rank: int) -> tuple[Operation, ...]:
-        """All recorded operations of a rank, in order; none where nobody recorded them."""
+        """All recorded operations of a rank, in order; none where they are not recorded."""
         if rank not in self._in_full:
             self._in_full[rank] = tuple(self._operations.get(rank, ()))
         return self._in_full[rank]
@@ -192,7 +192,7 @@ class History:
         return Moment(self._lanes.get(key, {}), self._operations, seq)
 
     def enqueued(self, rank: int, key: GroupKey) -> int | None:
-        """The last sequence number the rank has enqueued in the group; 0 for none yet, None where nobody recorded."""
+        """The last sequence number the rank has enqueued in the group; 0 for none yet, None where not recorded."""
         known = self._enqueued[key].get(rank) if key in self._enqueued else None
         if known is not None:
             return max(known, 0)

@@ -48,10 +48,10 @@ class Run:
     others: tuple[str, ...]
 
 
-def choose_run(told: Sequence[OutputSeries]) -> Run:
-    """The run that was written last, of everything that is told. ``told`` must not be empty."""
-    newest = max(told, key=lambda one: (one.modified_ns, len(one.steps), one.name))
-    own = [one for one in told if one.family == newest.family]
+def choose_run(outputs: Sequence[OutputSeries]) -> Run:
+    """The run that was written last, of all that was written. ``outputs`` must not be empty."""
+    newest = max(outputs, key=lambda one: (one.modified_ns, len(one.steps), one.name))
+    own = [one for one in outputs if one.family == newest.family]
     builders: dict[int | None, SeriesBuilder] = {}
     for one in own:
         builder = builders.setdefault(one.rank, SeriesBuilder(last_kept=_KEPT))
@@ -59,7 +59,7 @@ def choose_run(told: Sequence[OutputSeries]) -> Run:
             builder.add(step)
     main = None if None in builders else min(rank for rank in builders if rank is not None)
     others = []
-    for one in told:
+    for one in outputs:
         if one.family == newest.family:
             continue
         if one.rank is not None:
@@ -113,6 +113,6 @@ def _same(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return False
     finite = math.isfinite(one), math.isfinite(other)
-    if not all(finite):  # one of them may have been told by a filter that puts 0 for it
+    if not all(finite):  # one of them may have been reported by a filter that puts 0 for it
         return not any(finite) or one == 0 or other == 0
     return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)

@@ -66,7 +66,7 @@ class SeriesBuilder:
         self._sorted = True
         self._last: dict[str, int] = {}
         self._stale: dict[str, int] = {}
-        #: How far sources were counted that name no steps; empty once one that does has told a loss.
+        #: How far sources were counted that name no steps; empty once one that does has reported a loss.
         self._counts: dict[str, int] = {}
         self._epochs: dict[str, float] = {}
         self._loss_numbered = False
@@ -75,20 +75,20 @@ class SeriesBuilder:
         """Take in what one source says of one step.
 
         Numbers and mere counts of lines do not go together: whoever names both step and loss is kept to, and while there
-        is only output that names no steps, what is told without a loss has nothing it belongs to.
+        is only output that names no steps, what is reported without a loss has nothing it belongs to.
         """
-        told: LoggedStep | None = entry
+        found: LoggedStep | None = entry
         if entry.step is None:
-            told = self._count(entry)
+            found = self._count(entry)
         elif entry.loss is not None:
             self._loss_numbered = True
             if self._counts:
                 self._begin_again()
         elif self._counts:
             return
-        if told is None or told.step is None or not self._is_current(told.source, told.step):
+        if found is None or found.step is None or not self._is_current(found.source, found.step):
             return
-        self._put(told, told.step)
+        self._put(found, found.step)
 
     def _count(self, entry: LoggedStep) -> LoggedStep | None:
         """A step that has no number, with one; None where it tells nothing that is not known better."""

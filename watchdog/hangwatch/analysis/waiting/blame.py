@@ -17,7 +17,7 @@ from hangwatch.analysis.waiting.graph import Edge, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
 from hangwatch.model.text import format_ranks
 
-#: Of a larger circle nobody is singled out: looking for that one costs the square of its size.
+#: Of a larger circle no rank is singled out: looking for that one costs the square of its size.
 _HUB_LIMIT = 64
 
 Shape = Literal["nothing", "root", "cycle", "together", "held", "outlived"]
@@ -42,7 +42,7 @@ class Blame:
 
 
 def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
-    """The smaller side by what the stacks show, for ranks whose operations nobody recorded; all of them on a tie."""
+    """The smaller side by what the stacks show, for ranks without recorded operations; all of them on a tie."""
     sides: dict[tuple[str, str, int | None, int | None], list[int]] = defaultdict(list)
     for rank in component:
         wait = views[rank].wait if rank in views else None
@@ -169,7 +169,7 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
     """A cycle is a proof if every rank in it is seen blocked, and no other thread of it could still join."""
     if not all(r in views and views[r].blocked and views[r].alone for r in component):
         return None
-    # Where nobody recorded the operations, the group is known only when the stack shows the default one.
+    # Where no operations are recorded, the group is known only when the stack shows the default one.
     for rank in component:
         view = views[rank]
         wait = view.wait
@@ -236,20 +236,20 @@ def assign_blame(
 
 
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
-    """The sinks to be blamed: of a rank that nobody saw it is not known whom it waits for, so those that were seen come first,
+    """The sinks to be blamed: of a rank that was not seen it is not known whom it waits for, so those that were seen come first,
     and then a circle of such, which cannot resolve whatever the unseen do."""
     seen = tuple(sink for sink in graph.sinks if any(r in views for r in sink))
     return seen or _seen_circles(views, graph) or graph.sinks
 
 
 def _seen_circles(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
-    """The circles of ranks that were seen, each held up by what another one was seen to do."""
+    """The circles of ranks that were seen, each blocked by what another one was seen to do."""
     known = [e for e in graph.within(views) if e.reason in {"absent", "mismatch", "sizes", "creation"} and not e.weak]
     return tuple(sink for sink in find_sinks([(e.waiters, e.awaited) for e in known]) if len(sink) > 1)
 
 
 def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:
-    """Nobody waits for anybody who could still come: a rank whose partners are done hangs itself, else it is no rank."""
+    """No rank waits for one that could still come: a rank whose partners are done hangs itself, else it is no rank."""
     fronts = [(r, o) for r in waiting if (o := views[r].frontier) is not None and not o.p2p]
     done: dict[tuple[str, int], frozenset[int]] = {}
     for key, seq in {(o.group.key, o.seq) for _, o in fronts}:

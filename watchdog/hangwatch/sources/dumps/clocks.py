@@ -19,7 +19,7 @@ Completions = Mapping[int, Mapping[tuple[str, int], int]]
 
 #: A rank looks for completed operations ten times a second, and every second or so on older versions: less is no skew.
 MIN_SKEW_NS = 3_000_000_000
-#: One operation may have been found completed late: its rank was stopped, or its watchdog was held up.
+#: One operation may have been found completed late: its rank was stopped, or its watchdog was delayed.
 _MIN_SHARED = 3
 
 
@@ -66,11 +66,11 @@ def correct_clocks(flights: Mapping[int, FlightRecord]) -> tuple[dict[int, Fligh
     for rank, skew in sorted(skews.items()):
         near = next((known for known in alike if abs(known - skew) < MIN_SKEW_NS), skew)
         alike.setdefault(near, []).append(rank)
-    told = (
+    corrections = (
         f"of rank {format_ranks(ranks)} by {abs(skew) / 1e9:.0f} s {'ahead' if skew > 0 else 'behind'}"
         for skew, ranks in alike.items()
     )
     hint = "keep the clocks of all hosts in step (NTP, chrony)"
     return corrected, (
-        Gap("flight recorder", f"clocks differ, and times were corrected: {', '.join(told)}", hint=hint),
+        Gap("flight recorder", f"clocks differ, and times were corrected: {', '.join(corrections)}", hint=hint),
     )

@@ -172,7 +172,7 @@ def _map_progress(
     entries: Mapping[int, Group],
     beat_groups: Sequence[BeatGroup],
 ) -> list[GroupProgress]:
-    """Progress by group. Status of a group nobody can name is left out: it could be compared with nothing."""
+    """Progress by group. Status of a group without a known name is left out: it could be compared with nothing."""
     progress = [
         GroupProgress(group, max(0, status[pg_id][0]), status[pg_id][1], max(0, status[pg_id][2]))
         for pg_id, group in groups.match_status(status, entries).items()

@@ -25,7 +25,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _PLAIN = frozenset({"range", "enumerate", "zip", "len", "sorted", "reversed", "items", "keys", "values"})
 #: What goes through all that it is given.
 _EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sorted", "frozenset"})
-#: What is given all that a comprehension has made, and waits for nobody itself.
+#: What is given all that a comprehension has made, and waits for no rank itself.
 _COLLECT = frozenset(
     {"stack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "mean", "extend", "append", "update"}
 )
@@ -52,8 +52,8 @@ class SourceTree:
         return tuple(_with_counter(b, counters) for b in self._descend(self._tree.body, line))
 
     def counters_at(self, line: int) -> frozenset[str]:
-        """The variables that count turns of loops in the function around a line; none outside of any."""
-        return frozenset(turns.counter for turns in self._counters(line).values())
+        """The variables that count iterations of loops in the function around a line; none outside of any."""
+        return frozenset(counted.counter for counted in self._counters(line).values())
 
     def _counters(self, line: int) -> Mapping[int, Iterations]:
         """They by the line of the loop."""
@@ -183,7 +183,7 @@ def _function_at(node: ast.AST, line: int) -> ast.FunctionDef | ast.AsyncFunctio
 
 
 def _with_counter(block: Block, counters: Mapping[int, Iterations]) -> Block:
-    """A loop with what counts its turns."""
+    """A loop with what counts its iterations."""
     if block.kind not in {"for", "while"} or block.line not in counters:
         return block
     return msgspec.structs.replace(block, iterations=counters[block.line])
