@@ -27,7 +27,7 @@ async def add_hardware(capture: Capture, watch: NodeWatch, only: Collection[str]
         return capture
     # What is read here may say of the ranks here what their environments call secret; no other's can be asked here.
     values = secret_values(r.identity for r in capture.ranks if r.identity.node == facts.node)
-    facts, gaps = hide_in(facts, tuple(values)), tuple(hide_in(gap, tuple(values)) for gap in gaps)
+    facts, gaps = hide_in(facts, values), tuple(hide_in(gap, values) for gap in gaps)
     others = tuple(n for n in capture.nodes if n.node != facts.node)
     ranks = mark_killed(capture.ranks, facts)
     return msgspec.structs.replace(

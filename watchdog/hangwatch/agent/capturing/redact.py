@@ -7,7 +7,7 @@ May import the model, the sources and msgspec. What is secret by its shape or it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from functools import cache, lru_cache
 from typing import TypeVar
 
@@ -94,14 +94,14 @@ def secret_values(ranks: Iterable[RankIdentity]) -> frozenset[str]:
 
 def hide_secrets(capture: Capture) -> Capture:
     """The capture without the secret values of its ranks."""
-    values = sorted(secret_values(rank.identity for rank in capture.ranks), key=len, reverse=True)
-    return hide_in(capture, values) if values else capture
+    return hide_in(capture, secret_values(rank.identity for rank in capture.ranks))
 
 
-def hide_in(value: _T, values: Sequence[str]) -> _T:
+def hide_in(value: _T, values: Collection[str]) -> _T:
     """A capture, or a part of one, without these values in any text that is not ``KEPT``. Pure."""
+    longest_first = sorted(values, key=len, reverse=True)  # one may be a part of another
     shape: type = type(value)
-    hidden: _T = _hiding(shape)(value, cache(lambda text: hide_values(text, values)))
+    hidden: _T = _hiding(shape)(value, cache(lambda text: hide_values(text, longest_first))) if values else value
     return hidden
 
 
