@@ -15,8 +15,8 @@ from hangwatch.agent.job.watch import JobWatch
 from hangwatch.exchange.protocol import Exchange
 from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, RankCapture
-from hangwatch.model.clocks import shift
 from hangwatch.model.incident import Incident
+from hangwatch.model.transforms.clocks import shift
 from hangwatch.sources.discovery.found_jobs import FoundJob
 
 #: The beat of the tests: ticks come as often.

@@ -15,8 +15,8 @@ import pytest
 
 from hangwatch.agent.capturing.redact import KEPT, hide_in
 from hangwatch.model.capture import Capture, RankCapture
-from hangwatch.model.clocks import shift
-from hangwatch.model.rewrite import compile_rewrite
+from hangwatch.model.transforms.clocks import shift
+from hangwatch.model.transforms.rewrite import compile_rewrite
 
 WORD = "correct-horse"
 SECOND_NS = 1_000_000_000
@@ -198,7 +198,7 @@ def structs_of_the_rooms() -> list[type]:
     """Every struct that these rooms define and a capture has not."""
     for room in ROOMS:
         module = importlib.import_module(room)
-        for found in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{room}."):
+        for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{room}."):
             importlib.import_module(found.name)
 
     def below(shape: type) -> Iterator[type]:

@@ -27,9 +27,9 @@ from hangwatch.model.devices import (
     RasReport,
 )
 from hangwatch.model.processes import ChildProcess, ProcessSample
-from hangwatch.model.rewrite import Rewrite, compile_rewrite
 from hangwatch.model.stacks import Block, Frame, Iterations
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
+from hangwatch.model.transforms.rewrite import Rewrite, compile_rewrite
 from hangwatch.sources.proc.files import read_whole
 from hangwatch.sources.redaction import find_secret_values, hide_values
 

@@ -30,10 +30,10 @@ from hangwatch.exchange.opening import own_address
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture, Gap
-from hangwatch.model.clocks import shift
 from hangwatch.model.digest import DigestRank, encode_digest
-from hangwatch.model.packing import pack
 from hangwatch.model.progress import RankProgress
+from hangwatch.model.transforms.clocks import shift
+from hangwatch.model.transforms.packing import pack
 from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.proc.samples import is_supervised
 

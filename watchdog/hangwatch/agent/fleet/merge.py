@@ -9,11 +9,11 @@ import msgspec
 from hangwatch.agent.fleet.peers import Member
 from hangwatch.analysis.operations.histories import condense
 from hangwatch.model.capture import Capture, Gap, RankCapture, SilentNode
-from hangwatch.model.clocks import shift
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, OperationColumns
 from hangwatch.model.digest import Digest, DigestRank
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.text import format_ranks
+from hangwatch.model.transforms.clocks import shift
 
 _replace = msgspec.structs.replace
 

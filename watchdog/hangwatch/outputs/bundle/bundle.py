@@ -13,7 +13,7 @@ May import the model and the other outputs. Layout, JSON of the model's own stru
                           /training.json           what training said of itself, where that is the matter
 
 Ranks of one program stand in the same few stacks, and every operation names a group that may have thousands of members: each
-stack and group is there once, and a line of a rank has its place in the table (``model.packing``; a group's name is its place).
+stack and group is there once, and a line of a rank has its place in the table (``model.transforms.packing``).
 Lines and tables bear the time of their capture: a writer that was killed half-way leaves files of two captures side by side,
 and what was seen at different times must never be compared.
 """
@@ -35,8 +35,16 @@ from hangwatch.model.collectives import Group
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
-from hangwatch.model.packing import Frames, PackedGroup, PackedRank, PackedStack, Packer, unpack_groups, unpack_rank
 from hangwatch.model.telemetry import TrainingSeries, to_plain
+from hangwatch.model.transforms.packing import (
+    Frames,
+    PackedGroup,
+    PackedRank,
+    PackedStack,
+    Packer,
+    unpack_groups,
+    unpack_rank,
+)
 from hangwatch.outputs.bundle.files import encode, encode_line, write_files
 from hangwatch.outputs.bundle.speedscope import encode_speedscope
 from hangwatch.outputs.html.report import render_report

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from statistics import median, median_low
 
 from hangwatch.model.capture import Gap
-from hangwatch.model.clocks import shift
 from hangwatch.model.collectives import FlightRecord
 from hangwatch.model.text import format_ranks
+from hangwatch.model.transforms.clocks import shift
 
 #: By rank: when it completed collectives that take every member, by the group's key and the sequence number.
 Completions = Mapping[int, Mapping[tuple[str, int], int]]

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec import inspect
 
-from hangwatch.model.rewrite import Rewrite, compile_rewrite
+from hangwatch.model.transforms.rewrite import Rewrite, compile_rewrite
 
 _T = TypeVar("_T")
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
