@@ -39,7 +39,7 @@ from hangwatch.exchange.redis import RedisExchange  # noqa: E402
 from hangwatch.model.capture import Capture, Job, RankCapture  # noqa: E402
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation  # noqa: E402
 from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank, encode_digest  # noqa: E402  # noqa: E402
-from hangwatch.model.packing import Packed, pack  # noqa: E402
+from hangwatch.model.transforms.packing import Packed, pack  # noqa: E402
 from recorded import load  # noqa: E402
 
 RANKS = 8

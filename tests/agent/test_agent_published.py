@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch.agent.capturing.source_health import SourceHealth
-from hangwatch.agent.published import group_label
-from hangwatch.model.beats import BeatGroup
+from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.progress import read_progress
 from hangwatch.model.text import format_members
 from hangwatch.sources.stacks import permission
 from hangwatch.sources.stacks.permission import check_stacks
@@ -32,7 +32,8 @@ from hangwatch.sources.stacks.permission import check_stacks
 )
 def test_groups_of_one_name_are_told_apart_by_their_ranks(group: BeatGroup, label: str) -> None:
     """A group of every rank keeps its bare name; others carry their ranks, so that no front is taken over two groups."""
-    assert group_label(group, 4) == label
+    progress = read_progress(0, Beat(1, 5, 1, 1, 0, groups=(group,)), 0, 4)
+    assert [one.label for one in progress.groups] == [label]
 
 
 @given(st.sets(st.integers(0, 5000), min_size=1, max_size=200), st.sets(st.integers(0, 5000), min_size=1, max_size=200))

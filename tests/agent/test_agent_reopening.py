@@ -16,12 +16,13 @@ from bundles_on_disk import make_bundle, recorded_capture
 from rich.console import Console
 
 from hangwatch.agent.incidents.reopen import find_left_open
-from hangwatch.agent.job.suspicion import Hold, Pulse
+from hangwatch.agent.job.suspicion import Hold
 from hangwatch.agent.service import Service
 from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.document import rfc3339
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankIdentity
+from hangwatch.model.progress import LiveProgress, RankProgress
 from hangwatch.outputs.bundle.bundle import read_bundle
 
 NODE = os.uname().nodename
@@ -94,15 +95,15 @@ def test_a_damaged_bundle_is_left_alone(tmp_path: Path) -> None:
 def test_trust_ends_with_the_first_move() -> None:
     """An incident that was taken up is not closed because nothing was seen yet, but because a rank moves or time is up."""
 
-    def pulse(completed: int) -> Pulse:
-        return Pulse(0, {}, (("default_pg", 5, completed),))
+    def progress(completed: int) -> RankProgress:
+        return RankProgress(0, (LiveProgress("0@", "default_pg", (0, 1), 5, completed),))
 
     hold = Hold(10.0)
     assert hold.lasts([], 0.0)
-    assert hold.lasts([pulse(4)], 1.0)
-    assert hold.lasts(iter([pulse(4)]), 9.0)
-    assert not hold.lasts([pulse(4)], 10.0)
-    assert not hold.lasts([pulse(5)], 2.0)
+    assert hold.lasts([progress(4)], 1.0)
+    assert hold.lasts(iter([progress(4)]), 9.0)
+    assert not hold.lasts([progress(4)], 10.0)
+    assert not hold.lasts([progress(5)], 2.0)
 
 
 @pytest.mark.asyncio

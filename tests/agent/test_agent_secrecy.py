@@ -12,7 +12,7 @@ import pytest
 from bundles_on_disk import recorded_capture
 
 from hangwatch.agent.capturing import redact as secrecy
-from hangwatch.agent.capturing.redact import hide_in_capture, hide_secrets, secret_values
+from hangwatch.agent.capturing.redact import hide_in, hide_secrets, secret_values
 from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
@@ -50,10 +50,10 @@ def test_no_field_keeps_the_word() -> None:
     """Stacks, call sites, locals, blocks, errors, children, gaps and the command: none; everything else is as it was."""
     capture = planted()
     before = msgspec.json.encode(capture)
-    hidden = msgspec.json.encode(hide_in_capture(capture, (WORD,)))
+    hidden = msgspec.json.encode(hide_in(capture, (WORD,)))
     assert before.count(WORD.encode()) >= 12
     assert hidden == before.replace(WORD.encode(), REDACTED.encode())
-    assert hide_in_capture(capture, ("another-word",)) == capture
+    assert hide_in(capture, ("another-word",)) == capture
 
 
 @pytest.mark.usefixtures("real")

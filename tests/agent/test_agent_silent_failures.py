@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from hangwatch.agent.capturing import redact
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
@@ -14,7 +16,7 @@ from hangwatch.agent.job.silent_failure import SilentFailureWatch
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Job
 from hangwatch.model.incident import Incident
-from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainingSeries, TrainingSetup
+from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
 from hangwatch.outputs.bundle.bundle import read_bundle
 
 NAN = math.nan
@@ -113,3 +115,20 @@ async def test_the_bundle_gives_the_same_verdict_again(tmp_path: Path) -> None:
     assert any("deepspeed 0.14.4" in e.says for e in again.cause.evidence)
     assert capture.training is not None
     assert math.isnan(capture.training.steps[-1].grad_norm or 0.0)
+
+
+@pytest.mark.asyncio
+async def test_what_a_training_says_of_itself_is_redacted_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secret of a rank's environment in a setting of its trainer is in no file of the bundle."""
+    monkeypatch.setattr(redact, "secret_values", lambda _: frozenset({"correct-horse"}))
+    series = said(*[GOOD] * 4, *[BAD] * 6)
+    setup = msgspec.structs.replace(SETUP, trainer=TrainerSettings("transformers", output_dir="/runs/correct-horse"))
+    reports = Reports(tmp_path)
+    await reports.read(msgspec.structs.replace(series, setups=(setup,)))
+    (path,) = reports.paths
+    assert path is not None
+    files = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+    assert b"/runs/***" in files["training.json"]
+    assert not [name for name, data in files.items() if b"correct-horse" in data]

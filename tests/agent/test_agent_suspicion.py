@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hangwatch.agent.job.suspicion import FIRST_SPACING_S, SPARE_CAPTURE_S, Suspector, read_pulse
+from hangwatch.agent.job.suspicion import FIRST_SPACING_S, SPARE_CAPTURE_S, Suspector
 from hangwatch.analysis.patience import Cadence
 from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.progress import RankProgress, read_progress
 
 SECOND_NS = 1_000_000_000
 
@@ -15,31 +16,31 @@ def beat(at_s: float, enqueued: int, completed: int, unmoved_s: float) -> Beat:
     return Beat(1, 100, 1, 1, int(at_s * SECOND_NS), 0, 2, 0, True, groups=(group,))
 
 
-def pulses(at_s: float, *states: tuple[int, int, float]) -> list:  # type: ignore[type-arg]
-    """The pulses of several ranks now, each from (enqueued, completed, seconds unmoved)."""
-    return [read_pulse(r, beat(at_s, *state), int(at_s * SECOND_NS)) for r, state in enumerate(states)]
+def progress(at_s: float, *states: tuple[int, int, float]) -> list[RankProgress]:
+    """The progress of several ranks now, each from (enqueued, completed, seconds unmoved)."""
+    return [read_progress(r, beat(at_s, *state), int(at_s * SECOND_NS)) for r, state in enumerate(states)]
 
 
 def test_an_operation_in_flight_is_suspicious_after_a_moment() -> None:
     """Not at once, but before a second is over; and no longer once it has completed."""
     suspector = Suspector()
-    assert suspector.update(pulses(10.0, (5, 4, 0.2), (4, 4, 0.2)), unprobed=False, lost=False, now_s=10.0) is None
-    found = suspector.update(pulses(10.7, (5, 4, 0.9), (4, 4, 0.9)), unprobed=False, lost=False, now_s=10.7)
+    assert suspector.update(progress(10.0, (5, 4, 0.2), (4, 4, 0.2)), unprobed=False, lost=False, now_s=10.0) is None
+    found = suspector.update(progress(10.7, (5, 4, 0.9), (4, 4, 0.9)), unprobed=False, lost=False, now_s=10.7)
     assert found is not None
     assert found.since_s == 10.7 - 0.9
-    assert suspector.update(pulses(11.0, (6, 6, 0.0), (6, 6, 0.0)), unprobed=False, lost=False, now_s=11.0) is None
+    assert suspector.update(progress(11.0, (6, 6, 0.0), (6, 6, 0.0)), unprobed=False, lost=False, now_s=11.0) is None
 
 
 def slow_steps(suspector: Suspector, now_s: float, count: int) -> tuple[float, int]:
     """Steps in which every rank but one waits 1.5 s, each captured once where it is suspicious: then, and how many were."""
     captures = 0
     for step in range(1, count):
-        waits = pulses(now_s, (step, step - 1, 1.5), (step - 1, step - 1, 0.1))
+        waits = progress(now_s, (step, step - 1, 1.5), (step - 1, step - 1, 0.1))
         if suspector.update(waits, unprobed=False, lost=False, now_s=now_s) is not None:
             suspector.captured(now_s, 30.0)
             captures += 1
         now_s += 0.5
-        suspector.update(pulses(now_s, (step, step, 0.0), (step, step, 0.0)), unprobed=False, lost=False, now_s=now_s)
+        suspector.update(progress(now_s, (step, step, 0.0), (step, step, 0.0)), unprobed=False, lost=False, now_s=now_s)
         now_s += 1.0
     return now_s, captures
 
@@ -48,9 +49,9 @@ def test_a_slow_job_teaches_longer_waits() -> None:
     """Once some captures have been in vain, only a wait beyond the ordinary 1.5 s is worth another."""
     suspector = Suspector()
     now_s, _ = slow_steps(suspector, 100.0, 30)
-    now = pulses(now_s, (31, 30, 1.6), (30, 30, 0.1))
+    now = progress(now_s, (31, 30, 1.6), (30, 30, 0.1))
     assert suspector.update(now, unprobed=False, lost=False, now_s=now_s) is None
-    now = pulses(now_s, (31, 30, 4.0), (30, 30, 0.1))
+    now = progress(now_s, (31, 30, 4.0), (30, 30, 0.1))
     assert suspector.update(now, unprobed=False, lost=False, now_s=now_s) is not None
 
 
@@ -66,8 +67,8 @@ def test_a_job_that_never_waited_for_long_is_captured_soon() -> None:
     suspector = Suspector()
     now_s, _ = slow_steps(suspector, 100.0, 30)
     now_s += 10 * SPARE_CAPTURE_S
-    suspector.update(pulses(now_s, (31, 31, 0.0), (31, 31, 0.0)), unprobed=False, lost=False, now_s=now_s)
-    now = pulses(now_s, (32, 31, 0.8), (31, 31, 0.8))
+    suspector.update(progress(now_s, (31, 31, 0.0), (31, 31, 0.0)), unprobed=False, lost=False, now_s=now_s)
+    now = progress(now_s, (32, 31, 0.8), (31, 31, 0.8))
     assert suspector.update(now, unprobed=False, lost=False, now_s=now_s) is not None
 
 
@@ -78,7 +79,7 @@ def test_a_wait_beyond_the_users_patience_is_captured_however_ordinary() -> None
         suspector.captured(5.0, 30.0)
     for step in range(10):
         suspector.cadence.learn(0.6 + 0.45 * step)
-    now = pulses(5.0, (7, 6, 4.0), (6, 6, 0.1))
+    now = progress(5.0, (7, 6, 4.0), (6, 6, 0.1))
     assert suspector.update(now, unprobed=False, lost=False, now_s=5.0) is None
     assert suspector.update(now, unprobed=False, lost=False, now_s=5.0, limit_s=5.0) is None
     assert suspector.soonest_s() == 1.0
@@ -91,8 +92,8 @@ def test_ranks_in_flight_in_different_places_are_captured_whatever_the_cadence()
     for _ in range(20):
         suspector.captured(5.0, 30.0)
         suspector.cadence.learn(20.0)
-    same = suspector.update(pulses(5.0, (7, 6, 1.0), (7, 6, 1.0)), unprobed=False, lost=False, now_s=5.0)
-    apart = suspector.update(pulses(5.0, (7, 6, 1.0), (8, 7, 1.0)), unprobed=False, lost=False, now_s=5.0)
+    same = suspector.update(progress(5.0, (7, 6, 1.0), (7, 6, 1.0)), unprobed=False, lost=False, now_s=5.0)
+    apart = suspector.update(progress(5.0, (7, 6, 1.0), (8, 7, 1.0)), unprobed=False, lost=False, now_s=5.0)
     assert same is None
     assert apart is not None
 
@@ -100,14 +101,14 @@ def test_ranks_in_flight_in_different_places_are_captured_whatever_the_cadence()
 def test_quiet_without_anything_in_flight_is_captured() -> None:
     """Point-to-point waits are in no recorder: if nothing moves at all, the stacks are read."""
     suspector = Suspector()
-    assert suspector.update(pulses(1.0, (3, 3, 9.0), (3, 3, 9.0)), unprobed=False, lost=False, now_s=1.0) is None
-    assert suspector.update(pulses(2.5, (3, 3, 9.0), (3, 3, 9.0)), unprobed=False, lost=False, now_s=2.5) is not None
+    assert suspector.update(progress(1.0, (3, 3, 9.0), (3, 3, 9.0)), unprobed=False, lost=False, now_s=1.0) is None
+    assert suspector.update(progress(2.5, (3, 3, 9.0), (3, 3, 9.0)), unprobed=False, lost=False, now_s=2.5) is not None
 
 
 def test_captures_come_further_apart_but_one_when_the_patience_ends() -> None:
     """1, 2, 4 .. seconds apart, and a capture right after the patience is over."""
     suspector = Suspector()
-    suspicion = suspector.update(pulses(0.0, (1, 0, 1.0), (0, 0, 1.0)), unprobed=False, lost=False, now_s=1.0)
+    suspicion = suspector.update(progress(0.0, (1, 0, 1.0), (0, 0, 1.0)), unprobed=False, lost=False, now_s=1.0)
     assert suspicion is not None
     captures, now_s = [], 1.0
     while now_s < 60:
@@ -133,13 +134,13 @@ def test_another_reason_is_captured_soon() -> None:
     now_s = 50.0
     for _ in range(40):  # nothing in flight, nothing moves
         found = suspector.update(
-            pulses(now_s, (5, 5, now_s - 40), (5, 5, now_s - 40)), unprobed=False, lost=False, now_s=now_s
+            progress(now_s, (5, 5, now_s - 40), (5, 5, now_s - 40)), unprobed=False, lost=False, now_s=now_s
         )
         if found is not None and now_s >= found.next_capture_s:
             suspector.captured(now_s, 60.0)
         now_s += 1.0
     assert found is not None
     assert found.next_capture_s > now_s + FIRST_SPACING_S
-    stuck = suspector.update(pulses(now_s, (6, 5, 0.9), (5, 5, 3.0)), unprobed=False, lost=False, now_s=now_s)
+    stuck = suspector.update(progress(now_s, (6, 5, 0.9), (5, 5, 3.0)), unprobed=False, lost=False, now_s=now_s)
     assert stuck is found
     assert stuck.next_capture_s <= now_s + FIRST_SPACING_S

@@ -126,7 +126,7 @@ def test_print_blocked_in_its_write_is_no_wait_for_the_device() -> None:
     pending = (operation(0, Group("0", (0, 1), "default_pg"), 1, done=False),)
     views = build_case(world(rank(0, pending, WAITING), msgspec.structs.replace(stuck, processes=writing))).views
     assert views[1].wait is None
-    assert views[1].elsewhere
+    assert views[1].waits_for_no_rank
 
 
 def test_a_recorder_that_is_off_says_nothing_of_the_counts() -> None:

@@ -86,7 +86,7 @@ def test_a_rank_that_nobody_sees_may_be_at_work() -> None:
 
 def test_it_takes_a_longer_patience_unless_the_user_gave_one() -> None:
     """Slow storage is slow for all ranks alike."""
-    assert Cadence().patience().held_s == 120.0
-    assert fixed_patience(7.0).held_s == 7.0
+    assert Cadence().patience().blocked_s == 120.0
+    assert fixed_patience(7.0).blocked_s == 7.0
     assert diagnose(_at_a_lock(2), patience=fixed_patience(0.5)).verdict.kind == "stall"
     assert diagnose(_at_a_lock(2), patience=fixed_patience(60.0)).verdict.kind == "healthy"

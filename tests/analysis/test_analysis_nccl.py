@@ -68,7 +68,7 @@ def captured(records: Sequence[tuple[FlightRecord, tuple[Frame, ...]]]) -> Captu
 def test_a_rank_that_spins_for_its_gpu_waits(frames: tuple[Frame, ...], state: str) -> None:
     """At a read of a value, in an optimizer, at an operator that finds the queue full: with NCCL in flight it waits."""
     view = view_rank(spinning(0, flight(0, *history(pending(state=state))), frames))
-    assert (view.state, view.motion.state, view.elsewhere) == ("waiting", "stuck", False)
+    assert (view.state, view.motion.state, view.waits_for_no_rank) == ("waiting", "stuck", False)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_rank_that_spins_for_its_gpu_waits(frames: tuple[Frame, ...], state: s
 def test_a_rank_that_computes_is_busy(record: FlightRecord, frames: tuple[Frame, ...], owns_gil: bool) -> None:
     """With nothing in flight, in code of its own, or with the interpreter's lock in hand: CPU time is work."""
     view = view_rank(spinning(0, record, frames, owns_gil=owns_gil))
-    assert (view.wait, view.motion.state, view.elsewhere) == (None, "busy", True)
+    assert (view.wait, view.motion.state, view.waits_for_no_rank) == (None, "busy", True)
 
 
 def test_the_verdict_names_the_collective_and_not_the_line_of_the_wait() -> None:

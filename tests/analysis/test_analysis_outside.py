@@ -10,8 +10,8 @@ from hangwatch.analysis.ranks.waits import read_wait
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Group, GroupProgress
-from hangwatch.model.packing import pack, unpack
 from hangwatch.model.stacks import Frame
+from hangwatch.model.transforms.packing import pack, unpack
 from worlds import TORCH, collective_frames, operation, rank, world
 
 WORLD = Group("0", (0, 1), "default_pg")

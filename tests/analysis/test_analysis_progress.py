@@ -40,7 +40,7 @@ def test_the_front_is_the_furthest_member() -> None:
     (front,) = job.groups
     assert (front.label, front.ranks, front.front, front.slowest, front.completed) == ("dp", (0, 1), 9, 7, 7)
     assert (front.behind, front.in_flight_s) == ((1,), 3.0)
-    assert [(p.behind, p.in_flight_s) for rank in job.ranks for p in rank.groups] == [(0, 3.0), (2, None)]
+    assert [(front.behind_by(p), p.in_flight_s) for rank in job.ranks for p in rank.groups] == [(0, 3.0), (2, None)]
 
 
 def test_groups_of_one_name_are_told_apart() -> None:
@@ -50,6 +50,14 @@ def test_groups_of_one_name_are_told_apart() -> None:
     assert all(front.behind == () for front in view(halves).groups)
     twins = {0: beat(0, group(5, 5, (0,), "1"), group(5, 5, (0,), "2"))}
     assert {front.label for front in view(twins).groups} == {"dp (group 1)", "dp (group 2)"}
+
+
+def test_a_group_of_two_backends_is_there_twice() -> None:
+    """``cpu:gloo,cuda:nccl`` counts in each backend by itself: two fronts of one name, so that neither number is compared with
+    the other's."""
+    both = {rank: beat(rank, group(9, 9), group(7 - rank, 5)) for rank in (0, 1)}
+    fronts = {front.label: front for front in view(both).groups}
+    assert {label: (front.front, front.behind) for label, front in fronts.items()} == {"dp": (9, ()), "dp#2": (7, (1,))}
 
 
 def test_a_rank_without_a_beat_is_there_without_numbers() -> None:

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.analysis.training.runs import Told, choose_run, join
+from hangwatch.analysis.training.runs import OutputSeries, choose_run, join
 from hangwatch.model.telemetry import LoggedStep
 
 
@@ -18,14 +18,16 @@ def _steps(losses: list[float], *, named: bool = True, source: str = "a", **more
     )
 
 
-def _told(name: str, at_ns: int, steps: tuple[LoggedStep, ...], rank: int | None = None, family: str = "") -> Told:
-    return Told(family or name, name, at_ns, rank, steps)
+def _told(
+    name: str, at_ns: int, steps: tuple[LoggedStep, ...], rank: int | None = None, family: str = ""
+) -> OutputSeries:
+    return OutputSeries(family or name, name, at_ns, rank, steps)
 
 
 def test_the_newest_run_is_taken_and_others_are_named() -> None:
     """A file with other losses at the same steps is of another run."""
     run = choose_run([_told("new", 2, _steps([3.0, 2.0])), _told("old", 1, _steps([9.0, 8.0]))])
-    assert [step.loss for step in run.ledgers[None].steps()] == [3.0, 2.0]
+    assert [step.loss for step in run.builders[None].steps()] == [3.0, 2.0]
     assert run.others == ("old",)
 
 
@@ -34,7 +36,7 @@ def test_files_of_one_run_complete_each_other() -> None:
     state = _steps([3.12345, 2.5, math.nan], source="state")
     events = _steps([3.1234, 2.5, 0.0], source="events", grad_norm=1.5)
     run = choose_run([_told("state", 2, state), _told("events", 1, events)])
-    steps = run.ledgers[None].steps()
+    steps = run.builders[None].steps()
     assert run.others == ()
     assert [step.grad_norm for step in steps] == [1.5, 1.5, 1.5]
 
@@ -44,7 +46,7 @@ def test_lines_that_name_no_step_get_the_numbers_of_a_file_that_does() -> None:
     lines, state = _steps([3.0, 2.0, 1.0], named=False, grad_norm=2.0), _steps([3.0, 2.0, 1.0], source="state")
     for at_ns in (1, 3):
         run = choose_run([_told("log", at_ns, lines), _told("state", 2, state)])
-        steps = run.ledgers[None].steps()
+        steps = run.builders[None].steps()
         assert [(step.step, step.grad_norm, step.texts) for step in steps] == [(n, 2.0, {}) for n in (1, 2, 3)]
     assert choose_run([_told("log", 3, lines), _told("state", 2, state[:2])]).others == ("state",)
 
@@ -56,14 +58,14 @@ def test_ranks_of_one_run_stay_apart() -> None:
         _told("old/0", 1, _steps([7.0]), 0, "old"),
     ]  # fmt: skip
     run = choose_run(told)
-    assert {rank: ledger.steps()[0].loss for rank, ledger in run.ledgers.items()} == {0: 1.0, 1: 5.0}
+    assert {rank: builder.steps()[0].loss for rank, builder in run.builders.items()} == {0: 1.0, 1: 5.0}
     assert run.others == ("old",)
 
 
 def test_a_long_run_is_kept_whole() -> None:
     """The step that began it lies thousands of lines before the end, and is there."""
     run = choose_run([_told("log", 1, _steps([1.0] * 3000))])
-    assert len(run.ledgers[None].steps()) == 3000
+    assert len(run.builders[None].steps()) == 3000
 
 
 @given(st.lists(st.floats(allow_infinity=True, allow_nan=True), min_size=1, max_size=8))

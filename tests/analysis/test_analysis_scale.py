@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.operations.alignment import History
-from hangwatch.analysis.operations.histories import condense, first_after, first_difference, lanes_of
+from hangwatch.analysis.operations.histories import condense, first_after, first_difference, histories_of
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.waiting.sinks import find_sinks
-from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operation, in_flight
+from hangwatch.model.collectives import FlightRecord, Group, Operation, OperationColumns, in_flight
 from worlds import NOW_NS, operation, rank, world
 
 SETTINGS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -48,15 +48,15 @@ def operations(draw: st.DrawFn) -> tuple[Operation, ...]:
 @SETTINGS
 @given(operations())
 def test_columns_hold_what_was_put_into_them(record: tuple[Operation, ...]) -> None:
-    """Every operation comes back whole; those in flight and the lanes are the same for both forms."""
-    ledger = condense(record)
-    assert tuple(ledger) == record
-    assert [ledger[i] for i in range(len(ledger))] == list(ledger)
-    assert in_flight(ledger) == tuple(o for o in ledger if not o.completed)
-    assert sorted(lanes_of(ledger), key=lambda lane: lane.group) == sorted(
-        lanes_of(record), key=lambda lane: lane.group
+    """Every operation comes back whole; those in flight and the histories are the same for both forms."""
+    columns = condense(record)
+    assert tuple(columns) == record
+    assert [columns[i] for i in range(len(columns))] == list(columns)
+    assert in_flight(columns) == tuple(o for o in columns if not o.completed)
+    assert sorted(histories_of(columns), key=lambda history: history.group) == sorted(
+        histories_of(record), key=lambda history: history.group
     )
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(ledger), type=Ledger) == ledger
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(columns), type=OperationColumns) == columns
 
 
 @SETTINGS
@@ -66,7 +66,9 @@ def test_the_first_difference_is_the_one_that_a_search_number_by_number_finds(
 ) -> None:
     """Whole histories compared at once give the number that comparing every operation gives."""
     for group in GROUPS:
-        lanes = [lane for record in records for lane in lanes_of(condense(record)) if lane.group == group]
+        histories = [
+            history for record in records for history in histories_of(condense(record)) if history.group == group
+        ]
         here: dict[int, set[object]] = defaultdict(set)
         for record in records:
             seen: set[int] = set()
@@ -74,8 +76,8 @@ def test_the_first_difference_is_the_one_that_a_search_number_by_number_finds(
                 if one.group == group and not one.p2p and one.seq not in seen:
                     seen.add(one.seq)
                     here[one.seq].add(signature(one))
-        assert first_difference(lanes) == min((seq for seq, kinds in here.items() if len(kinds) > 1), default=None)
-        assert first_after(lanes, 2) == min((seq for seq in here if seq > 2), default=None)
+        assert first_difference(histories) == min((seq for seq, kinds in here.items() if len(kinds) > 1), default=None)
+        assert first_after(histories, 2) == min((seq for seq in here if seq > 2), default=None)
 
 
 @SETTINGS
@@ -137,9 +139,9 @@ def test_alike_histories_are_kept_and_compared_once() -> None:
     """A thousand ranks with one history are one history to whoever compares them."""
     group = Group("0", tuple(range(1000)), "default_pg")
     record = condense([operation(number, group, number + 1) for number in range(50)])
-    lanes = [lane for _ in range(1000) for lane in record.lanes]
-    assert len({(s.start, s.marks) for lane in lanes for s in lane.segments}) == 1
-    assert first_difference(lanes) is None
+    histories = [history for _ in range(1000) for history in record.histories]
+    assert len({(s.start, s.marks) for history in histories for s in history.segments}) == 1
+    assert first_difference(histories) is None
 
 
 def test_a_group_is_known_by_a_short_key() -> None:

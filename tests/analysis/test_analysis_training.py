@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.analysis.training.series import FIRST_KEPT, LAST_KEPT, Ledger, Pace, make_series
+from hangwatch.analysis.training.series import FIRST_KEPT, LAST_KEPT, Pace, SeriesBuilder, make_series
 from hangwatch.model.telemetry import LoggedStep
 
 
@@ -13,11 +13,11 @@ def _step(source: str, number: int | None, **values: object) -> LoggedStep:
     return LoggedStep(source=source, at_ns=1, step=number, **values)  # type: ignore[arg-type]
 
 
-def _ledger(*steps: LoggedStep) -> Ledger:
-    ledger = Ledger()
+def _ledger(*steps: LoggedStep) -> SeriesBuilder:
+    builder = SeriesBuilder()
     for step in steps:
-        ledger.add(step)
-    return ledger
+        builder.add(step)
+    return builder
 
 
 def test_sources_complete_each_other_and_are_named() -> None:
@@ -41,43 +41,43 @@ def test_sources_complete_each_other_and_are_named() -> None:
 
 def test_a_step_that_goes_back_begins_a_new_run() -> None:
     """What the last run logged is forgotten, also what a slower source still says of it."""
-    ledger = _ledger(*(_step("transformers", n, loss=1.0) for n in (1, 2, 3)), _step("/log", 2, loss=1.0))
-    ledger.add(_step("transformers", 1, loss=5.0))
-    ledger.add(_step("/log", 3, loss=1.0))
-    assert [(step.step, step.loss) for step in ledger.steps()] == [(1, 5.0)]
-    ledger.add(_step("/log", 1, loss=4.0, epoch=0.5))
-    assert [(step.step, step.loss, step.epoch) for step in ledger.steps()] == [(1, 5.0, 0.5)]
-    assert ledger.runs == 2
+    builder = _ledger(*(_step("transformers", n, loss=1.0) for n in (1, 2, 3)), _step("/log", 2, loss=1.0))
+    builder.add(_step("transformers", 1, loss=5.0))
+    builder.add(_step("/log", 3, loss=1.0))
+    assert [(step.step, step.loss) for step in builder.steps()] == [(1, 5.0)]
+    builder.add(_step("/log", 1, loss=4.0, epoch=0.5))
+    assert [(step.step, step.loss, step.epoch) for step in builder.steps()] == [(1, 5.0, 0.5)]
+    assert builder.runs == 2
 
 
 def test_lines_without_a_step_are_counted_until_somebody_names_one() -> None:
     """Counts stand for steps only as long as no source tells both step and loss; DeepSpeed's bare numbers are none of them."""
-    ledger = _ledger(
+    builder = _ledger(
         _step("deepspeed", 10, skipped_steps=2), _step("/log", None, loss=3.0), _step("/log", None, loss=2.0),
         _step("deepspeed", 20, skipped_steps=3),
     )  # fmt: skip
-    assert [(step.step, step.loss, step.texts) for step in ledger.steps()] == [
+    assert [(step.step, step.loss, step.texts) for step in builder.steps()] == [
         (1, 3.0, {"step": "counted"}),
         (2, 2.0, {"step": "counted"}),
     ]
-    ledger.add(_step("transformers", 30, loss=1.0))
-    ledger.add(_step("/log", None, loss=1.0))
-    assert [(step.step, step.loss) for step in ledger.steps()] == [(30, 1.0)]
+    builder.add(_step("transformers", 30, loss=1.0))
+    builder.add(_step("/log", None, loss=1.0))
+    assert [(step.step, step.loss) for step in builder.steps()] == [(30, 1.0)]
 
 
 @given(st.lists(st.integers(1, 5000), unique=True, max_size=200))
 def test_order_of_arrival_does_not_matter(numbers: list[int]) -> None:
     """Late and early entries of a lesser source end up in ascending order, each once."""
-    ledger = _ledger(_step("report", 5001, loss=1.0), *(_step("/log", number, loss=1.0) for number in numbers))
-    assert [step.step for step in ledger.steps()] == sorted([*numbers, 5001])
+    builder = _ledger(_step("report", 5001, loss=1.0), *(_step("/log", number, loss=1.0) for number in numbers))
+    assert [step.step for step in builder.steps()] == sorted([*numbers, 5001])
 
 
 def test_a_long_series_keeps_its_ends() -> None:
     """Memory is bounded: the first and the last steps stay, and how many are missing is known."""
-    ledger = _ledger(*(_step("report", number, loss=1.0) for number in range(10_000)))
-    numbers = [step.step for step in ledger.steps()]
+    builder = _ledger(*(_step("report", number, loss=1.0) for number in range(10_000)))
+    numbers = [step.step for step in builder.steps()]
     assert numbers == [*range(FIRST_KEPT), *range(10_000 - LAST_KEPT, 10_000)]
-    assert ledger.left_out == 10_000 - FIRST_KEPT - LAST_KEPT
+    assert builder.left_out == 10_000 - FIRST_KEPT - LAST_KEPT
 
 
 def test_pace_falls_while_no_step_follows() -> None:

@@ -17,7 +17,8 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Incident
-from hangwatch.model.live import GroupFront, LiveView
+from hangwatch.model.live import LiveView
+from hangwatch.model.progress import GroupFront
 from hangwatch.outputs.web.history import ProgressHistory
 from recorded import load
 from replicas import enlarged

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.fleet.member import JobFleet, name_channel
-from hangwatch.agent.fleet.merge import shift
 from hangwatch.agent.job.watch import JobWatch, watch_job
 from hangwatch.config.settings import Settings
 from hangwatch.exchange.protocol import Exchange
@@ -19,6 +18,7 @@ from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, RankCapture
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident
+from hangwatch.model.transforms.clocks import shift
 from hangwatch.sources.discovery.found_jobs import FoundJob
 
 #: The beat of the tests: ticks come as often.

@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hangwatch.agent.fleet.digests import Writer, digest_progress, make_digest
+from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.capture import RankIdentity
+from hangwatch.model.collectives import Group
 from hangwatch.model.digest import (
     DIGEST_VERSION,
     Digest,
@@ -15,9 +19,9 @@ from hangwatch.model.digest import (
     DigestProgress,
     DigestRank,
     encode_digest,
-    group_key,
     parse_digest,
 )
+from hangwatch.model.progress import read_progress
 
 _TEXT = st.text(max_size=40)
 _COUNT = st.integers(-1, 2**62)
@@ -88,7 +92,7 @@ def test_fields_of_a_later_version_are_no_hindrance() -> None:
 def test_eight_ranks_are_a_few_kilobytes() -> None:
     """A node of 8 ranks in 6 groups each, in a world of 8,192, with everything that a look adds."""
     world = tuple(range(8192))
-    keys = [group_key(str(number), world[: 8192 >> number]) for number in range(6)]
+    keys = [Group(str(number), world[: 8192 >> number]).key for number in range(6)]
     progress = tuple(DigestProgress(number, 1_234_567, 1_234_566, 123.4) for number in range(6))
     ranks = tuple(
         DigestRank(8184 + local, 1_234_567 + local, 12345.6, "in_flight", progress, local, 3, "stuck",
@@ -100,3 +104,23 @@ def test_eight_ranks_are_a_few_kilobytes() -> None:
         DIGEST_VERSION, "gpu-node-1023.example", "0123456789abcdef", 99999, 2**60, "10.0.255.254", 8192, ranks, groups
     )
     assert len(encode_digest(digest)) < 3000
+
+
+@given(st.lists(st.tuples(_COUNT, _COUNT, st.integers(0, 10**6)), max_size=4))
+def test_another_node_knows_the_same_progress(numbers: list[tuple[int, int, int]]) -> None:
+    """What a beat says of a rank, and what its digest does elsewhere: the same numbers, in flight for as long."""
+    groups = tuple(
+        BeatGroup(str(n), (0, 1), n, f"g{n}", "nccl", enqueued, -1, completed, unmoved_s)
+        for n, (enqueued, completed, unmoved_s) in enumerate(numbers)
+    )
+    beat = Beat(1, 7, 1, 1, 10**9, rank=0, world_size=2, groups=groups)
+    here = read_progress(0, beat, 3 * 10**9, 2)
+    ranks = {0: RankIdentity(0, 7, 0.0)}
+    digest = make_digest(
+        Writer("a", "x"), count=1, world_size=2, ranks=ranks, lost=(), beats={7: beat}, captured={}, now_ns=3 * 10**9
+    )
+    there = digest_progress(digest, digest.ranks[0])
+    assert there.in_flight == here.in_flight
+    assert there.counters == here.counters
+    assert [one.label for one in there.groups] == [one.label for one in here.groups]
+    assert there.age_s == here.age_s == 2.0

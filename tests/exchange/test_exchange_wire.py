@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch.agent.fleet.merge import shift
 from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, WireError, decode, encode
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import Group, GroupProgress
-from hangwatch.model.packing import Commons, Packed, pack, unpack
+from hangwatch.model.transforms.clocks import shift
+from hangwatch.model.transforms.packing import Commons, Packed, pack, unpack
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "causes"))
 from recorded import NAMES, load

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hangwatch.model.live import GroupFront, LiveJob, LiveView
+from hangwatch.model.live import LiveJob, LiveView
+from hangwatch.model.progress import GroupFront
 from hangwatch.outputs.web.history import ProgressHistory
 
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
+from hangwatch.model.live import LiveJob, LiveRank, LiveView
+from hangwatch.model.progress import GroupFront, LiveProgress
 from hangwatch.outputs.bundle.speedscope import encode_speedscope
 from hangwatch.outputs.html.live import lay_out, render_parts
 from hangwatch.outputs.html.report import render_report
 from hangwatch.outputs.metrics.exposition import Metrics
-from hangwatch.outputs.metrics.view import GroupMetrics, IncidentMetrics, JobMetrics, MetricsView, RankMetrics
+from hangwatch.outputs.metrics.view import IncidentMetrics, JobMetrics, MetricsView
 from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
 from hangwatch.outputs.terminal.rank_table import render_view
 from hangwatch.outputs.terminal.verdict import print_verdict
@@ -30,7 +31,7 @@ _KEPT = frozenset("\u200c\u200d\n")
 
 def _live(text: str) -> LiveView:
     incident, capture = with_text(text)
-    progress = RankProgress(text, 7, 6, 1, 3.0)
+    progress = LiveProgress(text, text, (0, 1), 7, 6, 3.0)
     ranks = tuple(LiveRank(rank, text, 1, text, 0.1, (progress,), text) for rank in (0, 1))
     front = GroupFront(text, (0, 1), 7, 6, 5, (1,), 9.0)
     return LiveView(5, (LiveJob(text, 2, text, text, ranks, (front,), incident, capture),))
@@ -46,8 +47,8 @@ def _terminal(text: str) -> str:
 
 
 def _labels(text: str) -> str:
-    group = GroupMetrics(text, 2, 1, 1, 3.0)
-    rank = RankMetrics(0, text, 1, text, None, (group,))
+    group = LiveProgress(text, text, (0, 1), 1, 1, 3.0)
+    rank = LiveRank(0, text, 1, text, None, (group,))
     incident = IncidentMetrics(text, "deadlock", text, "critical", 1.0, (0,), text, text, (text,))
     body = Metrics(MetricsView((JobMetrics(text, (rank,), (incident,), text),))).render()[0].decode()
     families = list(text_string_to_metric_families(body))

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from hangwatch.model.live import LiveRank
+from hangwatch.model.progress import LiveProgress
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.ranks import PAIRS_LIMIT, RANKS_LIMIT
 from hangwatch.outputs.metrics.view import (
     AgentMetrics,
-    GroupMetrics,
     IncidentMetrics,
     JobMetrics,
     MetricsView,
-    RankMetrics,
     ReceiverMetrics,
     SourceMetrics,
 )
@@ -30,10 +30,10 @@ EVIL = 'a"b\\c\nd\x1b[0m\udcff'
 
 def example_view() -> MetricsView:
     """A job of two ranks in a deadlock, beside another that trains."""
-    groups = (GroupMetrics("default_pg", 2, 12, 11, 2.5), GroupMetrics("dp", 2, 3, 3))
+    groups = (LiveProgress("0@", "default_pg", (0, 1), 12, 11, 2.5), LiveProgress("1@", "dp", (0, 1), 3, 3))
     ranks = (
-        RankMetrics(0, "gpu-17", 4100, "waiting", 0.25, groups),
-        RankMetrics(1, "gpu-17", 4101, "waiting", None, (GroupMetrics("default_pg", 2, 14, 11),)),
+        LiveRank(0, "gpu-17", 4100, "waiting", 0.25, groups),
+        LiveRank(1, "gpu-17", 4101, "waiting", None, (LiveProgress("0@", "default_pg", (0, 1), 14, 11),)),
     )
     incident = IncidentMetrics(
         "20260528-7c1f", "deadlock", "tuple-labels-gather", "critical", 1.78e9, (0,),
@@ -42,7 +42,7 @@ def example_view() -> MetricsView:
     return MetricsView(
         jobs=(
             JobMetrics("torchrun-7c1f", ranks, (incident,), "torchrun", 16, 30.0),
-            JobMetrics("deepspeed-02", (RankMetrics(0, "gpu-17", 5200, "running", 0.1),)),
+            JobMetrics("deepspeed-02", (LiveRank(0, "gpu-17", 5200, "running", 0.1),)),
         ),
         incidents_total={"deadlock": 1},
         sources=(SourceMetrics("stacks", True, 0.03, 8, 0), SourceMetrics("gpu", False, 0.0, 4, 4)),
@@ -132,8 +132,8 @@ def test_series_of_an_ended_job_are_gone() -> None:
 
 def test_names_of_the_job_cannot_break_the_exposition() -> None:
     """Quotes, line breaks, escapes and broken text in labels are carried, and two groups of one label stay two series."""
-    group = GroupMetrics(EVIL, 2, 1, 1)
-    rank = RankMetrics(0, EVIL, 1, EVIL, None, (group, group))
+    group = LiveProgress(EVIL, EVIL, (0, 1), 1, 1)
+    rank = LiveRank(0, EVIL, 1, EVIL, None, (group, group))
     found = samples(Metrics(msgspec.structs.replace(example_view(), jobs=(JobMetrics(EVIL, (rank,)),))))
     shown = 'a"b\\c d\\x1b[0m\\udcff'
     assert found[series("collective_enqueued", job_id=shown, rank="0", group=shown)] == 1
@@ -143,8 +143,8 @@ def test_names_of_the_job_cannot_break_the_exposition() -> None:
 def test_series_are_bounded_and_what_is_left_out_is_counted() -> None:
     """Groups are left out whole, a group that waits is never the first to go, and no rank beyond the limit is shown."""
     ranks = tuple(
-        RankMetrics(r, "node", r, "running", 0.1, tuple(
-            GroupMetrics(f"group {g}", 8, 5, 4, 60.0 if g == 299 else None) for g in range(300)
+        LiveRank(r, "node", r, "running", 0.1, tuple(
+            LiveProgress(f"{g}@", f"group {g}", tuple(range(8)), 5, 4, 60.0 if g == 299 else None) for g in range(300)
         )) for r in range(8)
     )  # fmt: skip
     found = samples(Metrics(MetricsView(jobs=(JobMetrics("many groups", ranks),))))
@@ -154,7 +154,7 @@ def test_series_are_bounded_and_what_is_left_out_is_counted() -> None:
     assert all(len(members) == 8 for members in by_group.values())
     assert "group 299" in by_group
     assert found[series("job_series_left_out", job_id="many groups")] == 8 * 300 - len(shown)
-    crowd = tuple(RankMetrics(r, "node", r, "running") for r in range(RANKS_LIMIT + 3))
+    crowd = tuple(LiveRank(r, "node", r, "running") for r in range(RANKS_LIMIT + 3))
     found = samples(Metrics(MetricsView(jobs=(JobMetrics("many ranks", crowd),))))
     assert sum(name == "hangwatch_rank_info" for name, _ in found) == RANKS_LIMIT
     assert found[series("job_series_left_out", job_id="many ranks")] == 3
@@ -165,7 +165,7 @@ def test_labels_are_of_bounded_length() -> None:
     incident = IncidentMetrics(
         "i" * 10**5, "stall", "unknown", "critical", 1.0, (), *("ß" * 10**5,) * 2, ("r" * 10**5,)
     )
-    rank = RankMetrics(0, "n" * 10**5, 1, "running", None, (GroupMetrics("\U0001f525" * 10**5, 1, 1, 1),))
+    rank = LiveRank(0, "n" * 10**5, 1, "running", None, (LiveProgress("0@", "\U0001f525" * 10**5, (0,), 1, 1),))
     found = samples(Metrics(MetricsView(jobs=(JobMetrics("j" * 10**5, (rank,), (incident,)),))))
     assert max(len(value.encode()) for _, labels in found for _, value in labels) < 2048
 

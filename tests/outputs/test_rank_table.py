@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
+from hangwatch.model.live import LiveJob, LiveRank, LiveView
+from hangwatch.model.progress import GroupFront, LiveProgress
 from hangwatch.outputs.terminal.rank_table import render_view
 
 
@@ -27,7 +28,7 @@ def view_of(count: int, late: int, name: str = "dp") -> LiveView:
     """A job of ``count`` ranks of which one is three operations behind."""
     ranks = tuple(
         LiveRank(r, "n", 100 + r, "running" if r == late else "in_flight", 0.1,
-                 (RankProgress(name, 9 - 3 * (r == late), 6, 3 * (r == late), None if r == late else 7.5),), f"f{r} (a.py:{r})")
+                 (LiveProgress(name, name, (), 9 - 3 * (r == late), 6, None if r == late else 7.5),), f"f{r} (a.py:{r})")
         for r in range(count)
     )  # fmt: skip
     front = GroupFront(name, tuple(range(count)), 9, 6, 6, (late,), 7.5)

@@ -12,7 +12,8 @@ from examples import hang_capture, hang_incident, rank_capture, with_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.model.live import GroupFront, LiveJob, LiveRank, LiveView, RankProgress
+from hangwatch.model.live import LiveJob, LiveRank, LiveView
+from hangwatch.model.progress import GroupFront, LiveProgress
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.bundle.bundle import write_bundle
@@ -68,7 +69,7 @@ class _Structure(HTMLParser):
 
 def _live(text: str) -> str:
     incident, capture = with_text(text)
-    progress = RankProgress(text, 7, 6, 1, 3.0)
+    progress = LiveProgress(text, text, (0, 1), 7, 6, 3.0)
     job = LiveJob(
         text, 2, text, text, tuple(LiveRank(r, text, 1, "waiting", 0.1, (progress,), text) for r in (0, 1)),
         (GroupFront(text, (0, 1), 7, 6, 5, (1,), 9.0),), incident, capture,

@@ -21,7 +21,7 @@ def _loop(header: str, *body: str, before: str = "pass") -> tuple[str | None, bo
     (block,) = (
         b for b in SourceTree("\n".join(lines)).blocks_at(len(lines)) if b.kind in {"for", "while"} and b.line == 3
     )
-    return (block.turns.counter, block.turns.breaks) if block.turns is not None else (None, False)
+    return (block.iterations.counter, block.iterations.breaks) if block.iterations is not None else (None, False)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch.analysis.training.series import Ledger
+from hangwatch.analysis.training.series import SeriesBuilder
 from hangwatch.model.telemetry import VALUES, DeepSpeedSettings, LoggedStep
 from hangwatch.sources.training.follow import Follower
 from hangwatch.sources.training.lines.deepspeed_config import parse_deepspeed_words
@@ -308,10 +308,10 @@ _EVENT_FILES = {
 def test_event_files_of_real_runs_are_read(name: str) -> None:
     """What torch, Lightning and transformers wrote: every step with its values, and no summary taken for a step's loss."""
     count, values, bad_from = _EVENT_FILES[name]
-    ledger = Ledger()
+    builder = SeriesBuilder()
     for step in EventStream("events").feed((FIXTURES / f"{name}.tfevents").read_bytes(), 7):
-        ledger.add(step)
-    steps = ledger.steps()
+        builder.add(step)
+    steps = builder.steps()
     assert len(steps) == count
     told = {field for step in steps for field in VALUES if getattr(step, field) is not None}
     assert told == values

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from hangwatch.agent.job.state import JobState
-from hangwatch.agent.published import rank_state
-from hangwatch.analysis.progress import live_job
+from hangwatch.agent.published import watched_job
 from hangwatch.model.beats import Beat
 from hangwatch.model.live import LiveJob, LiveView
 
@@ -19,9 +18,7 @@ def live_view(jobs: Iterable[JobState], beats: Mapping[int, Beat], at_ns: int) -
 
 
 def _job(state: JobState, beats: Mapping[int, Beat], at_ns: int) -> LiveJob:
-    ranks = [state.ranks[rank] for rank in sorted(state.ranks)]
-    states = {identity.rank: rank_state(state, identity.rank, beats.get(identity.pid)) for identity in ranks}
-    job = live_job(state.job, ranks, beats, states, at_ns)
+    job = watched_job(state, beats, at_ns)
     record = state.hang or state.silent_failure
     if record is None:
         return job

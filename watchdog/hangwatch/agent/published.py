@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.agent.job.state import JobState
-from hangwatch.analysis.progress import group_label, word_state
+from hangwatch.analysis.progress import live_job, word_state
 from hangwatch.model.beats import Beat
-from hangwatch.outputs.metrics.view import GroupMetrics, IncidentMetrics, JobMetrics, RankMetrics
+from hangwatch.model.live import LiveJob
+from hangwatch.outputs.metrics.view import IncidentMetrics, JobMetrics
 
 
 def job_metrics(state: JobState, beats: Mapping[int, Beat], now_ns: int) -> JobMetrics:
@@ -16,7 +17,7 @@ def job_metrics(state: JobState, beats: Mapping[int, Beat], now_ns: int) -> JobM
     records = (state.hang, state.silent_failure)
     return JobMetrics(
         id=state.job.id,
-        ranks=tuple(_rank_metrics(state, rank, beats, now_ns) for rank in sorted(state.ranks)),
+        ranks=watched_job(state, beats, now_ns).ranks,
         incidents=tuple(_incident_metrics(r) for r in records if r is not None and not r.owned_by_peer),
         launcher=state.job.launcher,
         world_size=state.job.world_size,
@@ -41,28 +42,11 @@ def _incident_metrics(record: IncidentRecord) -> IncidentMetrics:
     )
 
 
-def _rank_metrics(state: JobState, rank: int, beats: Mapping[int, Beat], now_ns: int) -> RankMetrics:
-    identity = state.ranks[rank]
-    beat = beats.get(identity.pid)
-    age_s = beat.age_s(now_ns) if beat is not None else None
-    groups = tuple(
-        GroupMetrics(
-            label=group_label(g, state.job.world_size),
-            size=len(g.ranks),
-            enqueued=max(g.enqueued, 0),
-            completed=max(g.completed, 0),
-            in_flight_s=g.unmoved_s + (age_s or 0.0) if g.in_flight else None,
-        )
-        for g in (beat.groups if beat is not None else ())
-    )
-    return RankMetrics(
-        rank=rank,
-        node=identity.node,
-        pid=identity.pid,
-        state=rank_state(state, rank, beat),
-        beat_age_s=age_s,
-        groups=groups,
-    )
+def watched_job(state: JobState, beats: Mapping[int, Beat], now_ns: int) -> LiveJob:
+    """The ranks of one job and their progress, as metrics and page show them."""
+    ranks = [state.ranks[rank] for rank in sorted(state.ranks)]
+    states = {identity.rank: rank_state(state, identity.rank, beats.get(identity.pid)) for identity in ranks}
+    return live_job(state.job, ranks, beats, states, now_ns)
 
 
 def rank_state(state: JobState, rank: int, beat: Beat | None) -> str:

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.places import source_lines
-from hangwatch.analysis.ranks.file_locks import is_held
+from hangwatch.analysis.ranks.file_locks import is_blocked_by_file
 from hangwatch.analysis.ranks.motion import still_since_ns
 from hangwatch.analysis.ranks.views import RankView, view_ranks
 from hangwatch.analysis.waiting.blame import Blame, assign_blame
@@ -137,7 +137,7 @@ class Case:
 def _still_since_ns(view: RankView) -> int | None:
     # Rank 0 looks every 10 ms whether all have come to its store, and sleeps in between; so does who wants a lock file.
     polls = view.wait is not None and view.wait.kind == "initialization"
-    return still_since_ns(view.capture, polls=polls or is_held(view))
+    return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view))
 
 
 def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]:
@@ -162,7 +162,7 @@ def build_case(
     world = world_of(capture, views)
 
     def waits(view: RankView) -> bool:
-        if view.elsewhere:
+        if view.waits_for_no_rank:
             return False
         if view.frontier is not None:
             return _seen_at_ns(capture, view) - view.frontier.created_ns >= min_wait_s * 1e9

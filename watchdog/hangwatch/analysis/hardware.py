@@ -1,7 +1,7 @@
 """What the facts of the nodes say against the hardware under certain ranks. Pure: facts in, findings out.
 
 Xid numbers are those of NVIDIA's "XID Errors" (r570): here are the ones that come from the GPU, its memory, its links or its
-firmware. The others mostly follow from what a program did (13, 31, 43) or from its end (45), and accuse nobody.
+firmware. The others mostly follow from what a program did (13, 31, 43) or from its end (45), and accuse no rank.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ MOTION_WINDOW_FLOOR_S = 2.0
 #: A culprit that still moves gets this many times the patience before it is called stuck.
 BUSY_FACTOR = 10.0
 BUSY_FLOOR_S = 300.0
-#: So many times the patience, where no rank waits for another and all are held by files, unless the user gave a patience.
+#: So many times the patience, where no rank waits for another and all are blocked by files, unless the user gave a patience.
 HELD_FACTOR = 4.0
 HELD_CEILING_S = 600.0
 #: What nobody here can see is given this long at the least before it is called stuck: an engine may load, or answer, for long.
@@ -28,13 +28,13 @@ OUTSIDE_FLOOR_S = 1800.0
 class Patience:
     """Seconds: ``stall_s`` for a culprit that does not move, ``busy_s`` for one that does.
 
-    ``held_s``: where all ranks stand behind files and nobody waits for anybody. Storage may be slow for all, and another job
+    ``blocked_s``: where all ranks are blocked by files and none waits for another. Storage may be slow for all, and another job
     may rightly hold a lock.
     """
 
     stall_s: float
     busy_s: float
-    held_s: float
+    blocked_s: float
 
     @property
     def outside_s(self) -> float:

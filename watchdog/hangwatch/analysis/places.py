@@ -91,7 +91,7 @@ def source_lines(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Source
     """The line of user code on each side, and the library line it went through where the user's own is the same.
 
     The deepest user frame is the one that issued the operation. If both sides are in the same line (a helper both call,
-    a trainer's ``train()``), the place where the paths parted says more: the user's own if they parted there.
+    a trainer's ``train()``), the place where the paths diverged says more: the user's own if they diverged there.
     """
     mine, other = user_frame(ours), user_frame(theirs)
     forked, forked_other = part(ours, theirs)

@@ -1,19 +1,14 @@
-"""The live view of a job: each rank's progress beside the front of its groups. Pure.
-
-Groups are told apart by torch's name *and* their members: names come from a counter in each process.
-"""
+"""The live view of a job: each rank's progress beside the front of its groups. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Job, RankIdentity
-from hangwatch.model.live import GroupFront, LiveJob, LiveRank, RankProgress
-from hangwatch.model.text import format_members
+from hangwatch.model.live import LiveJob, LiveRank
+from hangwatch.model.progress import GroupFront, LiveProgress, find_front, in_flight_s, read_progress
 
-_Key = tuple[str, tuple[int, ...]]
 #: Letters of ``/proc/PID/stat`` that say more than a beat does.
 _PROCESS_STATES = {"T": "stopped", "t": "stopped", "Z": "lost", "X": "lost", "gone": "lost"}
 
@@ -24,7 +19,8 @@ def word_state(beat: Beat | None, process_state: str | None = None) -> str:
         return _PROCESS_STATES[process_state]
     if beat is None:
         return "unprobed"
-    return "in_flight" if any(g.in_flight for g in beat.groups) else "running"
+    waits = (in_flight_s(g.enqueued, g.completed, g.unmoved_s) for g in beat.groups)
+    return "running" if all(wait is None for wait in waits) else "in_flight"
 
 
 def live_job(
@@ -36,85 +32,32 @@ def live_job(
     frames: Mapping[int, str] | None = None,
 ) -> LiveJob:
     """The view of one job. ``beats`` and ``frames`` (a rank's top frame) are by pid, ``states`` (a word each) by rank."""
-    groups: dict[_Key, dict[int, tuple[BeatGroup, float]]] = {}
+    groups: dict[str, dict[int, LiveProgress]] = {}
+    shown = []
     for identity in ranks:
         beat = beats.get(identity.pid)
-        for group in beat.groups if beat is not None else ():
-            members = groups.setdefault((group.name, group.ranks), {})
-            members[identity.rank] = (group, beat.age_s(now_ns) if beat is not None else 0.0)
-    labels = _labels(groups, job.world_size)
-    fronts = {key: _front(labels[key], key[1], members) for key, members in groups.items()}
-    return LiveJob(
-        id=job.id,
-        world_size=job.world_size,
-        launcher=job.launcher,
-        command=job.command,
-        ranks=tuple(
+        progress = read_progress(identity.rank, beat, now_ns, job.world_size) if beat is not None else None
+        for one in progress.groups if progress is not None else ():
+            groups.setdefault(one.label, {})[identity.rank] = one
+        shown.append(
             LiveRank(
                 rank=identity.rank,
                 node=identity.node,
                 pid=identity.pid,
                 state=states.get(identity.rank, "unknown"),
-                beat_age_s=beats[identity.pid].age_s(now_ns) if identity.pid in beats else None,
-                groups=tuple(
-                    _progress(fronts[key], *members[identity.rank])
-                    for key, members in groups.items()
-                    if identity.rank in members
-                ),
+                beat_age_s=progress.age_s if progress is not None else None,
+                groups=progress.groups if progress is not None else (),
                 frame=(frames or {}).get(identity.pid),
             )
-            for identity in ranks
-        ),
-        groups=tuple(sorted(fronts.values(), key=_by_interest)),
+        )
+    return LiveJob(
+        id=job.id,
+        world_size=job.world_size,
+        launcher=job.launcher,
+        command=job.command,
+        ranks=tuple(shown),
+        groups=tuple(sorted(map(find_front, groups.values()), key=_by_interest)),
     )
-
-
-def group_label(group: BeatGroup, world_size: int | None) -> str:
-    """A group among all groups of its job: its label alone if it holds every rank, else with its ranks.
-
-    A job has as many groups called ``mesh_tp`` as it has model replicas, and their numbers must not be compared.
-    It depends on nothing but the group, so agents of several nodes say the same.
-    """
-    whole = not group.ranks or len(group.ranks) == world_size or group.description == "default_pg"
-    return group.label if whole else f"{group.label} [{format_members(group.ranks)}]"
-
-
-def _labels(groups: Mapping[_Key, Mapping[int, tuple[BeatGroup, float]]], world_size: int | None) -> dict[_Key, str]:
-    """Each group's name for people; torch's own is added where two groups of the same members bear one name."""
-    labels = {key: group_label(next(iter(known.values()))[0], world_size) for key, known in groups.items()}
-    taken = Counter(labels.values())
-    return {key: label if taken[label] == 1 else f"{label} (group {key[0]})" for key, label in labels.items()}
-
-
-def _front(label: str, ranks: tuple[int, ...], members: Mapping[int, tuple[BeatGroup, float]]) -> GroupFront:
-    enqueued = {rank: max(group.enqueued, 0) for rank, (group, _) in members.items()}
-    front = max(enqueued.values())
-    waits = [_in_flight_s(group, age_s) for group, age_s in members.values()]
-    return GroupFront(
-        label=label,
-        ranks=ranks or tuple(sorted(members)),
-        front=front,
-        slowest=min(enqueued.values()),
-        completed=min(max(group.completed, 0) for group, _ in members.values()),
-        behind=tuple(sorted(rank for rank, number in enqueued.items() if number < front)),
-        in_flight_s=max((wait for wait in waits if wait is not None), default=None),
-    )
-
-
-def _progress(front: GroupFront, group: BeatGroup, age_s: float) -> RankProgress:
-    enqueued = max(group.enqueued, 0)
-    return RankProgress(
-        group=front.label,
-        enqueued=enqueued,
-        completed=max(group.completed, 0),
-        behind=front.front - enqueued,
-        in_flight_s=_in_flight_s(group, age_s),
-    )
-
-
-def _in_flight_s(group: BeatGroup, age_s: float) -> float | None:
-    """For how long it has stood; a beat's age counts, as nothing newer is known."""
-    return group.unmoved_s + age_s if group.in_flight else None
 
 
 def _by_interest(front: GroupFront) -> tuple[float, int, str]:

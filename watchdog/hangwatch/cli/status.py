@@ -117,16 +117,17 @@ def _status_rows(view: LiveView) -> list[StatusRow]:
             rank=rank.rank,
             pid=rank.pid,
             state=rank.state,
-            group=progress.group if progress is not None else "",
+            group=progress.label if progress is not None else "",
             enqueued=progress.enqueued if progress is not None else None,
             completed=progress.completed if progress is not None else None,
-            behind=progress.behind if progress is not None else None,
+            behind=fronts[progress.label].behind_by(progress) if progress is not None else None,
             in_flight_s=round(progress.in_flight_s, 1)
             if progress is not None and progress.in_flight_s is not None
             else None,
             frame=rank.frame,
         )
         for job in view.jobs
+        for fronts in ({front.label: front for front in job.groups},)
         for rank in job.ranks
         for progress in rank.groups or (None,)
     ]

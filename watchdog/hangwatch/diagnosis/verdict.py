@@ -80,7 +80,7 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     if blame.shape == "nothing":
         return "healthy"
     if blame.shape in {"held", "outlived"}:
-        long = patience is None or (waited_s is not None and waited_s >= patience.held_s)
+        long = patience is None or (waited_s is not None and waited_s >= patience.blocked_s)
         found: Kind = "stall" if blame.shape == "held" else "rank_lost"
         return found if long else "healthy"
     if blame.shape == "outside":

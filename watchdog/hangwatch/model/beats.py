@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.model.collectives import label_group
-
 BEAT_VERSION = 1
 BEAT_PERIOD_S = 0.5
 
@@ -37,16 +35,6 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     store: str = ""
     foreign: bool = False
     outside: tuple[int, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """The name for people, as ``Group.label``."""
-        return label_group(self.name, self.description)
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether an operation has been enqueued that has not completed."""
-        return self.enqueued > max(self.completed, 0)
 
 
 class BeatTelemetry(msgspec.Struct, frozen=True, omit_defaults=True):

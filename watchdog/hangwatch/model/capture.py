@@ -1,4 +1,4 @@
-"""A capture: everything seen of a job at a moment it was looked at closely. The one input of the diagnosis."""
+"""A capture: everything seen of a job at one moment. The one input of the diagnosis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which process a rank is. ``start_time`` (seconds since the epoch) guards against reused pids.
 
-    ``meeting_port``: the port that it was told to meet the others at (``MASTER_PORT``). The host may go by several names.
+    ``meeting_port``: the port at which it meets the others (``MASTER_PORT``). The host may go by several names.
     ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends.
     """
 
@@ -97,8 +97,8 @@ class Capture(msgspec.Struct, frozen=True):
 
     Ranks that were there and are gone are still in ``ranks``, with a last process sample of state ``gone``; ranks that
     never appeared are absent (compare ``job.world_size``). ``nodes``: what the nodes say of their hardware, where they were
-    asked; empty where nothing called for it. ``training`` is what training has said of itself; it is there where the look
-    was for its sake, because the job runs and learns nothing. ``silent``: nodes that are lost; their ranks
+    asked; empty where nothing called for it. ``training`` is what training has said of itself; it is there where the capture
+    was taken for its sake, because of a silent failure. ``silent``: nodes that are lost; their ranks
     are in ``ranks``, as they were known last.
     """
 

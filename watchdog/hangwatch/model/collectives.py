@@ -13,11 +13,6 @@ import msgspec
 from hangwatch.model.stacks import Frame
 
 
-def label_group(name: str, description: str) -> str:
-    """A group's description, or its number where nobody gave it one (torch writes ``undefined`` then)."""
-    return description if description and description != "undefined" else f"group {name}"
-
-
 class Group(msgspec.Struct, frozen=True, order=True, dict=True):
     """A process group as it is the same for all its members: torch's name for it and its *global* ranks.
 
@@ -46,8 +41,9 @@ class Group(msgspec.Struct, frozen=True, order=True, dict=True):
 
     @property
     def label(self) -> str:
-        """The name for people: ``default_pg``, ``dp``, or ``group 3`` where nobody gave one."""
-        return label_group(self.name, self.description)
+        """The name for people: ``default_pg``, ``dp``, or ``group 3`` without a description (torch writes ``undefined`` then)."""
+        named = self.description and self.description != "undefined"
+        return self.description if named else f"group {self.name}"
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,7 +105,7 @@ class Segment(msgspec.Struct, frozen=True):
         return self.start + len(self.marks) // 8
 
 
-class Lane(msgspec.Struct, frozen=True):
+class GroupHistory(msgspec.Struct, frozen=True):
     """All collectives that one rank has a record of in one group, by sequence number: segments in ascending order."""
 
     group: Group
@@ -128,7 +124,7 @@ class Lane(msgspec.Struct, frozen=True):
         return None
 
 
-class Ledger(msgspec.Struct, frozen=True):
+class OperationColumns(msgspec.Struct, frozen=True):
     """A rank's operations as columns: about 30 bytes each, and they are what it yields where it is iterated or indexed.
 
     A job calls the same few operations again and again. ``kinds`` holds each of them once, with everything that does not change
@@ -142,7 +138,8 @@ class Ledger(msgspec.Struct, frozen=True):
     seqs: bytes
     created_ns: bytes
     states: bytes
-    lanes: tuple[Lane, ...]
+    #: Named as bundles have it.
+    histories: tuple[GroupHistory, ...] = msgspec.field(name="lanes")
 
     def __len__(self) -> int:
         """How many operations there are."""
@@ -205,19 +202,31 @@ def _called(kind: Operation, record_id: int, seq: int, created_ns: int, state: i
 
 
 #: A rank's operations in order of record id: one by one, or as columns where there are the records of a large job.
-Operations = tuple[Operation, ...] | Ledger
+Operations = tuple[Operation, ...] | OperationColumns
 
 
 def first_record_id(operations: Operations) -> int | None:
     """The record id of the oldest operation on record; None where there is none."""
-    if isinstance(operations, Ledger):
+    if isinstance(operations, OperationColumns):
         return int(memoryview(operations.records).cast("q")[0]) if operations.records else None
     return operations[0].record_id if operations else None
 
 
 def in_flight(operations: Operations) -> tuple[Operation, ...]:
     """The operations that have not completed."""
-    return operations.in_flight() if isinstance(operations, Ledger) else tuple(o for o in operations if not o.completed)
+    return (
+        operations.in_flight()
+        if isinstance(operations, OperationColumns)
+        else tuple(o for o in operations if not o.completed)
+    )
+
+
+class Completion(msgspec.Struct, frozen=True, array_like=True):
+    """When a collective was found completed, by its group's key and its sequence number."""
+
+    group: str
+    seq: int
+    at_ns: int
 
 
 class FlightRecord(msgspec.Struct, frozen=True):
@@ -227,7 +236,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     (the beat: progress only), ``file`` (a dump found on disk). ``version`` is the dump's own. ``dropped`` counts entries
     that could not be read. ``whole``: a group that it does not have was never used; else the ring may have lost it.
     ``newest_ns``: the last moment that an entry bears (enqueued, found started or found completed), None where not known.
-    ``completions``: of dumps, when the last collectives that take every member were found completed (group's key, number, time).
+    ``completions``: of dumps, when the last collectives that take every member were found completed.
     """
 
     at_ns: int
@@ -238,4 +247,4 @@ class FlightRecord(msgspec.Struct, frozen=True):
     dropped: int = 0
     whole: bool = True
     newest_ns: int | None = None
-    completions: tuple[tuple[str, int, int], ...] = ()
+    completions: tuple[Completion, ...] = ()

@@ -19,7 +19,7 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``ranks`` are the global ranks that use it; ``mapped_by`` says how that is known: ``pid`` (the driver lists the process),
     or ``environment`` (CUDA_VISIBLE_DEVICES and the local rank: what it should be). ``links_down`` are NVLinks that were up
-    at the first look; ``link_errors`` what their error counters have grown by since, ``xids`` the Xid events the driver has
+    at the first reading; ``link_errors`` what their error counters have grown by since, ``xids`` the Xid events the driver has
     reported since. ``lost`` is NVML's own word for why it cannot be read.
     """
 
@@ -61,7 +61,7 @@ class KernelEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 class Port(msgspec.Struct, frozen=True, omit_defaults=True):
     """One port of an InfiniBand or RoCE card. ``grown``: error counters that grew over ``window_s`` seconds, and by how much.
 
-    ``state`` and ``physical_state`` are the kernel's words (``ACTIVE``, ``LinkUp``); ``was_up``: it was so at the first look.
+    ``state`` and ``physical_state`` are the kernel's words (``ACTIVE``, ``LinkUp``); ``was_up``: it was so at the first reading.
     ``moved_bytes`` is what went through it in the window, both ways.
     """
 
@@ -133,7 +133,7 @@ class Absence(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All of it, of one node. ``looked`` names the sources that answered, also where they had nothing to tell."""
+    """All of it, of one node. ``looked`` names the sources that answered, also where they had nothing to report."""
 
     node: str
     at_ns: int

@@ -1,4 +1,4 @@
-"""The digest: what a node tells the others of its ranks of one job, each second, in about a hundred bytes a rank.
+"""The digest: what a node reports to the others of its ranks of one job, each second, in about a hundred bytes a rank.
 
 MessagePack, every struct an array (names would be most of it); a field is only ever added at the end. No time of day is compared
 between nodes: ages are in seconds, and how old a digest is, its reader has observed. Lists of members are left out, a
@@ -7,12 +7,9 @@ group's key stands for them.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import msgspec
 
 from hangwatch.model.capture import RankIdentity
-from hangwatch.model.collectives import Group
 
 DIGEST_VERSION = 1
 #: Larger than any that is written; what is larger is not read.
@@ -31,23 +28,18 @@ class DigestGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DigestProgress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a rank is in ``groups[group]``. In flight is what is enqueued and not completed, unmoved for so long."""
+    """How far a rank is in ``groups[group]``. ``unmoved_s``: for how long what is in flight has been so, 0 where nothing is."""
 
     group: int
     enqueued: int
     completed: int
     unmoved_s: float = 0.0
 
-    @property
-    def in_flight(self) -> bool:
-        """Whether an operation has been enqueued that has not completed."""
-        return self.enqueued > max(self.completed, 0)
-
 
 class DigestRank(msgspec.Struct, frozen=True, array_like=True):
     """One rank. ``age_s``: for how long its process has been there. ``state``: running, in_flight, unprobed, alone or lost.
 
-    ``motion`` and ``stack`` (8 bytes, equal for equal main-thread stacks) are of the last close look, empty before the first;
+    ``motion`` and ``stack`` (8 bytes, equal for equal main-thread stacks) are of the last capture, empty before the first;
     ``in_op`` is the operation that its oldest pending one was then, ``all_gather``. ``supervised``: it is lost, and who may start
     it anew lives.
     """
@@ -120,9 +112,3 @@ def parse_digest(data: bytes) -> Digest:
     if any(not 0 <= p.group < len(digest.groups) for rank in digest.ranks for p in rank.groups):
         raise DigestError("is broken: it has progress in a group that it does not name")
     return digest
-
-
-@lru_cache(maxsize=1 << 12)
-def group_key(name: str, ranks: tuple[int, ...]) -> str:
-    """``Group.key`` of a group that is known by name and members."""
-    return Group(name, ranks).key

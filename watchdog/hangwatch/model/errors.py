@@ -1,4 +1,4 @@
-"""What ends a command, told to whoever gave it. Standard library only, so that catching it imports nothing else of ours."""
+"""What ends a command, reported to whoever gave it. Standard library only, so that catching it imports nothing else of ours."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Severity = Literal["critical", "warning", "info"]
 
 #: Kinds that ``--on-hang stop`` acts on and that ``diagnose`` and ``dump`` call a hang.
 HANG_KINDS: frozenset[str] = frozenset({"deadlock", "stall", "rank_lost"})
-#: How the id of an incident ends that ``hangwatch dump`` has written: a picture of a moment, which nobody ever ends.
+#: How the id of an incident ends that ``hangwatch dump`` has written: a picture of a moment, which is never ended.
 DUMP_SUFFIX = "-dump"
 
 
@@ -40,7 +40,7 @@ class Cause(msgspec.Struct, frozen=True):
 class SourceLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """A place in code. ``source`` is the line's text; ``via`` the library line it went through, where that says more.
 
-    ``ranks`` are those seen on this side of the parting.
+    ``ranks`` are those seen on this side of the divergence.
     """
 
     file: str
@@ -52,7 +52,7 @@ class SourceLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Divergence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the ranks parted: the user's line on the culprits' side and on the others'.
+    """Where the ranks diverged: the user's line on the culprits' side and on the others'.
 
     ``group`` and ``seq`` name the first operation at which they differ, which may come before the pending one.
     """
@@ -66,7 +66,7 @@ class Divergence(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def same_line(self) -> bool:
-        """Whether both sides stand at one line of the user's: what tells them apart then is the library's line, ``via``."""
+        """Whether both sides are at one line of the user's: what distinguishes them then is the library's line, ``via``."""
         one, other = self.culprit, self.others
         return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
 

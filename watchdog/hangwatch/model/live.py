@@ -1,4 +1,4 @@
-"""How the ranks of a job stand at this moment: what a page or a table of ranks shows. Imports nothing else of ours."""
+"""The state of a job's ranks at this moment: what the page, the metrics and the table of ranks show."""
 
 from __future__ import annotations
 
@@ -6,16 +6,7 @@ import msgspec
 
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
-
-
-class RankProgress(msgspec.Struct, frozen=True):
-    """One rank in one group. ``behind``: operations behind the group's front; ``in_flight_s`` None where nothing is."""
-
-    group: str
-    enqueued: int
-    completed: int
-    behind: int
-    in_flight_s: float | None = None
+from hangwatch.model.progress import GroupFront, LiveProgress
 
 
 class LiveRank(msgspec.Struct, frozen=True):
@@ -26,28 +17,12 @@ class LiveRank(msgspec.Struct, frozen=True):
     pid: int
     state: str
     beat_age_s: float | None = None
-    groups: tuple[RankProgress, ...] = ()
+    groups: tuple[LiveProgress, ...] = ()
     frame: str | None = None
 
 
-class GroupFront(msgspec.Struct, frozen=True):
-    """How far a group has come, over the members that can be seen.
-
-    ``label`` tells the groups of a job apart. ``front`` is the highest sequence number any member has enqueued, ``slowest``
-    the lowest, ``completed`` the lowest that has completed; ``behind`` the ranks that are not at the front.
-    """
-
-    label: str
-    ranks: tuple[int, ...]
-    front: int
-    slowest: int
-    completed: int
-    behind: tuple[int, ...] = ()
-    in_flight_s: float | None = None
-
-
 class LiveJob(msgspec.Struct, frozen=True):
-    """One job, with the incident that is open and the capture it rests on."""
+    """One job, with the incident that is open and the capture it is based on."""
 
     id: str
     world_size: int | None = None

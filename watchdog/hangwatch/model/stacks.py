@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 
-class Turns(msgspec.Struct, frozen=True):
-    """What counts the turns of a loop.
+class Iterations(msgspec.Struct, frozen=True):
+    """What counts the iterations of a loop.
 
     ``counter``: a variable that has no other meaning in its function: ``step`` of ``for step, batch in enumerate(loader):``.
-    ``line``: where it is made one more: the loop's header, or a ``step += 1`` that every turn comes by. ``breaks``: whether a
-    ``break`` or ``return`` may end the loop, by anything but which turn it is.
+    ``line``: where it is made one more: the loop's header, or a ``step += 1`` that every iteration comes by. ``breaks``: whether
+    a ``break`` or ``return`` may end the loop, by anything but the number of the iteration.
     """
 
     counter: str
@@ -23,15 +23,16 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``kind``: ``if``, ``else`` (of the ``if`` in ``text``), ``for``, ``while``, ``with``, ``try`` (one that catches; one that
     only cleans up is a ``with``), ``except``, ``finally``, ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``:
-    an ``if ..: return`` (or continue, break, raise) that comes before. ``line`` is where its header stands, ``text`` the header
-    as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``. ``turns``: how the
-    turns of a loop are counted, where they are.
+    an ``if ..: return`` (or continue, break, raise) that comes before. ``line`` is where its header is, ``text`` the header
+    as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``. ``iterations``: how
+    those of a loop are counted, where they are.
     """
 
     kind: str
     line: int
     text: str
-    turns: Turns | None = None
+    #: Named as bundles have it.
+    iterations: Iterations | None = msgspec.field(default=None, name="turns")
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,7 +40,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``locals`` maps a name to a *description* of its value, never to the value itself: ``int``, ``Tensor``,
     ``tuple[Tensor, Tensor]``, ``None``, ``list[3]``, ``str(12)``. Only integers of torch's own frames
-    (``src``, ``dst``), multiprocessing's ``exitcode``, what counts the turns of a loop (``Turns``) and booleans of the
+    (``src``, ``dst``), multiprocessing's ``exitcode``, what counts the iterations of a loop (``Iterations``) and booleans of the
     training libraries' (``async_op``, ``has_labels``) keep their value, written ``int=3``, ``bool=True``. ``source`` is the text
     of the line, stripped; ``blocks`` are the blocks around it within its function, outermost first, empty where the source was
     not read. ``values`` are the locals as py-spy shows them, cut and without known secrets; they are there only where the user

@@ -25,8 +25,8 @@ class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     source does not tell. ``at_ns`` is the wall clock when it was said, as near as we know it.
 
     ``skipped_steps`` counts since the start of the run; ``overflow`` says that this very step was skipped. ``texts`` holds the
-    words of a value as they stood, by its name, where they tell more than the number: ``'0'`` in quotes (transformers 5),
-    ``nan``, ``OVERFLOW!``; besides ``step`` (``counted``: it is a mere count of lines), ``bar`` (where a progress bar stood,
+    words of a value as they were written, by its name, where they say more than the number: ``'0'`` in quotes (transformers 5),
+    ``nan``, ``OVERFLOW!``; besides ``step`` (``counted``: it is a mere count of lines), ``bar`` (where a progress bar was,
     ``12/100``) and ``reward`` (what a trainer that learns from rewards or preferences said of them).
     """
 
@@ -75,7 +75,7 @@ class DeepSpeedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a trainer (transformers', Lightning's) was told that bears on its log.
+    """What a trainer (transformers', Lightning's) was configured with that bears on its log.
 
     ``source`` is ``transformers`` or ``lightning``; ``name`` the class in use. ``nan_filter``: a NaN or infinite loss is
     left out of the logged mean (``logging_nan_inf_filter``), so that it is printed as 0. ``dtype`` is fp32, fp16 or bf16.
@@ -115,7 +115,7 @@ class TrainingSeries(msgspec.Struct, frozen=True):
     """Everything training has said of itself, as of ``at_ns`` (wall clock).
 
     ``steps`` is the job's own series, ascending by step, one entry a step: what rank 0 says of itself, completed by what
-    the job's output and files say. ``ranks`` are the other ranks that told values of their own. Long series keep their
+    the job's output and files say. ``ranks`` are the other ranks that reported values of their own. Long series keep their
     beginning and their end; ``left_out`` counts what was dropped between. A step number that goes back begins a new
     series: ``runs`` counts them. ``reached`` is the step each rank is at, logged or not, ``steps_per_s`` its pace over the last
     minute; ``sources`` are all that have spoken. ``texts['step']`` is ``counted`` where lines name no step.
@@ -132,7 +132,7 @@ class TrainingSeries(msgspec.Struct, frozen=True):
     runs: int = 1
 
     def of_rank(self, rank: int) -> tuple[LoggedStep, ...]:
-        """The steps a rank other than 0 told of itself; the job's own for 0."""
+        """The steps a rank other than 0 reported of itself; the job's own for 0."""
         if rank == 0:
             return self.steps
         return next((found.steps for found in self.ranks if found.rank == rank), ())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hangwatch.analysis.training.learning import read_learning
-from hangwatch.analysis.training.runs import Told, choose_run
+from hangwatch.analysis.training.runs import OutputSeries, choose_run
 from hangwatch.analysis.training.series import make_series
 from hangwatch.model.capture import Capture, Gap, Job
 from hangwatch.model.telemetry import DeepSpeedSettings, TrainingSetup
@@ -35,7 +35,7 @@ def read_training(path: Path, job: str, progress: Progress) -> Capture | None:
     if len(run.others) > _NAMED:
         gaps.append(Gap("file", f"and {len(run.others) - _NAMED} more files are of other runs"))
     setup, world_size = _setup(path, remains)
-    series = make_series(run.modified_ns, run.ledgers, {0: setup}, {})
+    series = make_series(run.modified_ns, run.builders, {0: setup}, {})
     fault = read_learning(series, world_size=world_size).fault
     if fault is not None and fault.first.at_ns == run.modified_ns:
         gaps.append(Gap("time", "the lines hold no time: that of the file's last change is taken for when it began"))
@@ -54,12 +54,12 @@ def _last_attempts(remains: Iterable[Remains]) -> list[Remains]:
     return [one for one in found if one.attempt == last[one.family]]
 
 
-def _runs_of(one: Remains) -> Iterator[Told]:
+def _runs_of(one: Remains) -> Iterator[OutputSeries]:
     """A series for each rank that the file names, as a launcher's prefix does; a rank's own file is that rank's."""
     ranks = dict.fromkeys(step.rank for step in one.steps)
     for rank in ranks:
         steps = tuple(step for step in one.steps if step.rank == rank)
-        yield Told(one.family or one.name, one.name, one.modified_ns, rank, steps)
+        yield OutputSeries(one.family or one.name, one.name, one.modified_ns, rank, steps)
 
 
 def _setup(path: Path, remains: Iterable[Remains]) -> tuple[TrainingSetup, int | None]:

@@ -18,7 +18,7 @@ _LONGEST_PAUSE_S = 30.0
 
 
 class _Doubt(NamedTuple):
-    """One status as it stands; ``completed`` is what the entries said of it, None before they were asked."""
+    """One status as it is; ``completed`` is what the entries said of it, None before they were asked."""
 
     status: Progress
     check_at: float
@@ -33,7 +33,7 @@ class Completion:
         self._doubts: dict[int, _Doubt] = {}
 
     def wants_entries(self, statuses: dict[int, Progress], now: float) -> bool:
-        """Whether a status has stood still in flight for long enough to be looked into (``now``: monotonic)."""
+        """Whether a status has not moved in flight for long enough to be checked (``now``: monotonic)."""
         before, self._doubts = self._doubts, {}
         for pg_id, status in statuses.items():
             if status.completed < status.enqueued:
@@ -44,7 +44,7 @@ class Completion:
         return self.is_due(now)
 
     def is_due(self, now: float) -> bool:
-        """Whether a status that was in doubt is to be looked into now."""
+        """Whether a status that was in doubt is to be checked now."""
         return any(doubt.check_at <= now for doubt in self._doubts.values())
 
     def settle(self, dump: bytes, now: float) -> None:
@@ -67,7 +67,7 @@ class Completion:
 def parse_unfinished(dump: bytes) -> dict[int, int]:
     """The lowest collective sequence number that is not retired, by ``pg_id``; point-to-point left out.
 
-    Reads only the entries that are not retired: torch sorts an entry's keys, and all that is needed stands before
+    Reads only the entries that are not retired: torch sorts an entry's keys, and all that is needed comes before
     ``retired``. Anything else than that is decoded as a whole. Raises ValueError for what is no JSON dump.
     """
     found: dict[int, int] = {}

@@ -15,7 +15,7 @@ _TEXT_LIMIT = 400
 _ENDINGS = (SystemExit, GeneratorExit, StopIteration, StopAsyncIteration)
 
 
-#: Threads that failed, the last ones: a program may start any number that nobody misses.
+#: Threads that failed, the last ones: a program may start any number that it does not wait for.
 _THREADS_KEPT = 3
 
 

@@ -213,7 +213,7 @@ class GroupTable:
         candidate = newest in status and newest != known and newest > group.floors[backend]
         if candidate and self._sequence(group, backend) >= status[newest].enqueued:
             group.ids[backend] = known = newest
-            self._postponed = True  # from the next beat on its numbers are looked after, whether they move or not
+            self._postponed = True  # from the next beat on its numbers are checked, whether they move or not
         return known if known in status else None
 
     def _sequence(self, group: _Group, backend: str) -> int:

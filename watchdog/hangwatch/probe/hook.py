@@ -56,7 +56,7 @@ def _is_imported(name: str) -> bool:
 
 
 class _Finder:
-    """Finds each target as everybody else would, and has its handler told once it is executed."""
+    """Finds each target as any other finder would, and calls its handler once it is executed."""
 
     def __init__(self, waiting: dict[str, Callable[[Any], None]]) -> None:
         self._waiting = waiting
@@ -150,7 +150,7 @@ def _trains() -> None:
 
 
 def _watch_default_group(c10d: Any) -> None:
-    """Be told whenever the default group is set or removed: the property stays as it is in every other respect."""
+    """Be notified whenever the default group is set or removed: the property stays as it is in every other respect."""
     world = c10d._World
     plain = world.__dict__["default_pg"]
 

@@ -25,7 +25,7 @@ from .server import ask_server, block_signals, start_server
 THREAD_NAME = "hangwatch-probe"
 _STOP_TIME_S = 1.0
 _PROBLEM_LIMIT = 8
-#: From how long without a move in any group on it is looked what the main thread is handling.
+#: From how long without a move in any group on the exception that the main thread is handling is read.
 _STANDING_S = 1.0
 
 

@@ -33,7 +33,7 @@ class Progress(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The status part of one recorder. ``recording``: it is on and has been told of a group."""
+    """The status part of one recorder. ``recording``: it is on and has seen a group."""
 
     recording: bool
     progress: dict[int, Progress]

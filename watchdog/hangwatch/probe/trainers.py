@@ -33,8 +33,8 @@ _LIVING = 8
 born: Deque[tuple[str, Callable[[], Any]]] = deque(maxlen=_LIVING)
 
 
-def watch_class(module: Any, told: Callable[[], None]) -> None:
-    """Have every new object of the module's trainer class noted, and ``told`` called: both without a failure."""
+def watch_class(module: Any, notify: Callable[[], None]) -> None:
+    """Have every new object of the module's trainer class noted, and ``notify`` called: both without a failure."""
     name, source = TARGETS[module.__name__]
     owner = getattr(module, name)
     plain = owner.__init__
@@ -43,7 +43,7 @@ def watch_class(module: Any, told: Callable[[], None]) -> None:
     def __init__(self: Any, *arguments: Any, **options: Any) -> None:
         try:
             born.append((source, weakref.ref(self)))
-            told()
+            notify()
         except Exception:
             pass
         plain(self, *arguments, **options)
@@ -70,7 +70,7 @@ def read_versions() -> dict[str, str]:
 
 
 def number(value: Any, on_cpu: bool = False) -> float | int | None:
-    """A plain number, also NumPy's; a tensor of one element only if told that it lies in ordinary memory."""
+    """A plain number, also NumPy's; a tensor of one element only where the caller knows that it lies in ordinary memory."""
     if isinstance(value, (bool, int, float)):
         return value
     kind = type(value)

@@ -1,4 +1,4 @@
-"""What is observed: one file a source. Sources look and normalise; they never interpret.
+"""What is observed: one file a source. Sources read and normalise; they never interpret.
 
 May import ``hangwatch.model``, psutil, msgspec and the standard library; never analysis, agent, torch or the probe.
 

@@ -26,7 +26,7 @@ _SECRET_NAME = re.compile(
 _COUNTS = re.compile(
     r"(?:num|max|min|n|eos|bos|pad|unk|mask|special|add|image|video|per|new)[-_.](?:\w+[-_.])*tokens?$", re.IGNORECASE
 )
-#: Values that are secrets by their own shape, wherever they stand. Forty hexadecimal digits are a key of Weights & Biases, and
+#: Values that are secrets by their own shape, wherever they are. Forty hexadecimal digits are a key of Weights & Biases, and
 #: a revision where they are part of a path.
 _SECRET_VALUE = re.compile(
     r"(?:\bhf_[A-Za-z0-9]{8,}|\bapi_org_[A-Za-z0-9]{16,}"
@@ -103,7 +103,7 @@ def hide_named(name: str, value: str) -> str:
 
 
 def hide_values(text: str, values: Collection[str]) -> str:
-    """The text without these values, wherever they stand."""
+    """The text without these values, wherever they are."""
     for value in values:
         if value in text:
             text = text.replace(value, REDACTED)

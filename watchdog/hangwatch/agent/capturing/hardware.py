@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from hangwatch.agent.capturing.redact import hide_in, secret_values
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.devices import KernelEvent, NodeFacts
 from hangwatch.model.processes import ExitStatus
@@ -27,6 +28,9 @@ async def add_hardware(capture: Capture, watch: NodeWatch, only: Collection[str]
     facts, gaps = await watch.look([r.identity for r in capture.ranks], only)
     if facts is None:
         return capture
+    # What is read here may say of the ranks here what their environments call secret; no other's can be asked here.
+    values = secret_values(r.identity for r in capture.ranks if r.identity.node == facts.node)
+    facts, gaps = hide_in(facts, values), tuple(hide_in(gap, values) for gap in gaps)
     others = tuple(n for n in capture.nodes if n.node != facts.node)
     ranks = mark_killed(capture.ranks, facts)
     return msgspec.structs.replace(

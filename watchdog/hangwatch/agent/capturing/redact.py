@@ -7,20 +7,66 @@ May import the model, the sources and msgspec. What is secret by its shape or it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from functools import cache, lru_cache
+from typing import TypeVar
 
-import msgspec
+from msgspec import inspect
 
-from hangwatch.model.capture import Capture, RankCapture, RankIdentity
-from hangwatch.model.collectives import FlightRecord
+from hangwatch.model.capture import Capture, Gap, Job, RankIdentity, SilentNode
+from hangwatch.model.collectives import Completion, FlightRecord, Group, Operation
+from hangwatch.model.devices import (
+    Absence,
+    Communicator,
+    CommunicatorRank,
+    Gpu,
+    KernelEvent,
+    NodeFacts,
+    Port,
+    RasProblem,
+    RasReport,
+)
 from hangwatch.model.processes import ChildProcess, ProcessSample
-from hangwatch.model.stacks import Frame, StackSample
+from hangwatch.model.stacks import Block, Frame, Iterations
+from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
+from hangwatch.model.transforms.rewrite import Rewrite, compile_rewrite
 from hangwatch.sources.proc.files import read_whole
 from hangwatch.sources.redaction import find_secret_values, hide_values
 
 _ENVIRON_LIMIT_BYTES = 1 << 20
-_Hide = Callable[[str], str]
+_T = TypeVar("_T")
+
+#: Text of a capture that is left as it is: structs, their fields, and why. All other text goes through the net, and so does
+#: every field that is added to a capture later, until it is named here.
+KEPT: tuple[tuple[tuple[type, ...], str, str], ...] = (
+    ((Job,), "id nodes launcher", "names of the job and of hosts, under which an incident is filed and found"),
+    ((RankIdentity, SilentNode, NodeFacts), "node", "names of hosts, by which the captures of several nodes are put together"),
+    ((SilentNode, RasReport), "address", "an address that the agent itself has found out"),
+    ((Gap, Absence), "source", "one of our own names of sources"),
+    ((NodeFacts,), "looked", "our own names of sources"),
+    ((ProcessSample, ChildProcess), "state wait_channel", "the kernel's letter of a state, and its own function"),
+    ((ProcessSample,), "syscall", "the kernel's name of a call"),
+    ((Frame,), "function file", "names of code, compared between ranks that have other secrets or none"),
+    ((Block,), "kind", "one of our own words"),
+    ((Iterations,), "counter", "the name of a variable, under which its value is looked up"),
+    ((Group,), "name description", "what a group is called, compared between ranks that have other secrets or none"),
+    ((Operation,), "op backend input_dtypes output_dtypes", "torch's own words, compared between ranks"),
+    ((FlightRecord,), "source version", "one of our own words, and the number of torch's format"),
+    ((Completion,), "group", "the key of a group: its name and a checksum"),
+    ((Gpu,), "uuid bus_id name mapped_by lost", "the driver's words for a device, and one of our own"),
+    ((KernelEvent,), "bus_id", "the address of a device"),
+    ((Port,), "device state physical_state link_layer rate", "the kernel's words for a device"),
+    ((CommunicatorRank,), "host state error", "NCCL's words, told apart by the rules"),
+    ((Communicator,), "id", "a checksum of NCCL's"),
+    ((RasReport,), "nccl_version", "a version"),
+    ((RasProblem,), "kind communicator processes", "one of our own words, a checksum of NCCL's, names of hosts"),
+    ((LoggedStep, DeepSpeedSettings, TrainerSettings), "source", "who said it, told apart by the rules"),
+    ((LoggedStep,), "others", "the same, by the name of a value"),
+    ((TrainingSeries,), "sources", "the same"),
+    ((TrainingSetup,), "versions", "versions of distributions"),
+    ((DeepSpeedSettings, TrainerSettings), "dtype", "one of our own words"),
+    ((DeepSpeedSettings,), "communication_data_type offload_optimizer offload_param", "words of DeepSpeed's own"),
+)  # fmt: skip
 
 
 class _UnreadError(Exception):
@@ -48,78 +94,22 @@ def secret_values(ranks: Iterable[RankIdentity]) -> frozenset[str]:
 
 def hide_secrets(capture: Capture) -> Capture:
     """The capture without the secret values of its ranks."""
-    values = sorted(secret_values(rank.identity for rank in capture.ranks), key=len, reverse=True)
-    return hide_in_capture(capture, values) if values else capture
+    return hide_in(capture, secret_values(rank.identity for rank in capture.ranks))
 
 
-def hide_in_capture(capture: Capture, values: Sequence[str]) -> Capture:
-    """The capture without these values in any text that is the job's own. Pure."""
-
-    @cache
-    def hide(text: str) -> str:
-        return hide_values(text, values)
-
-    @cache
-    def plain(lines: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(hide(line) for line in lines)
-
-    replace = msgspec.structs.replace
-    return replace(
-        capture,
-        job=replace(capture.job, command=hide(capture.job.command)),
-        gaps=tuple(replace(gap, reason=hide(gap.reason)) for gap in capture.gaps),
-        ranks=tuple(_in_rank(rank, hide, plain) for rank in capture.ranks),
-    )
+def hide_in(value: _T, values: Collection[str]) -> _T:
+    """A capture, or a part of one, without these values in any text that is not ``KEPT``. Pure."""
+    longest_first = sorted(values, key=len, reverse=True)  # one may be a part of another
+    shape: type = type(value)
+    hidden: _T = _hiding(shape)(value, cache(lambda text: hide_values(text, longest_first))) if values else value
+    return hidden
 
 
-def _in_rank(rank: RankCapture, hide: _Hide, plain: Callable[[tuple[str, ...]], tuple[str, ...]]) -> RankCapture:
-    return msgspec.structs.replace(
-        rank,
-        stacks=tuple(_in_stack(stack, hide) for stack in rank.stacks),
-        processes=tuple(_in_process(process, plain, hide) for process in rank.processes),
-        flight=_in_flight(rank.flight, hide) if rank.flight is not None else None,
-        log_error=plain(rank.log_error),
-        thread_error=plain(rank.thread_error),
-        handled_error=plain(rank.handled_error),
-    )
+@cache
+def _hiding(shape: type) -> Rewrite:
+    kept = {(owner, field) for owners, fields, _ in KEPT for owner in owners for field in fields.split()}
 
+    def is_text(owner: type, field: str, leaf: inspect.Type) -> bool:
+        return isinstance(leaf, inspect.StrType) and (owner, field) not in kept
 
-def _in_process(
-    process: ProcessSample, plain: Callable[[tuple[str, ...]], tuple[str, ...]], hide: _Hide
-) -> ProcessSample:
-    def child(one: ChildProcess) -> ChildProcess:
-        return msgspec.structs.replace(one, stack=plain(one.stack), side_threads=plain(one.side_threads))
-
-    blocked = hide(process.blocked_on) if process.blocked_on is not None else None
-    return msgspec.structs.replace(process, children=tuple(map(child, process.children)), blocked_on=blocked)
-
-
-def _in_stack(stack: StackSample, hide: _Hide) -> StackSample:
-    threads = (
-        msgspec.structs.replace(thread, frames=tuple(_in_frame(frame, hide) for frame in thread.frames))
-        for thread in stack.threads
-    )
-    return msgspec.structs.replace(stack, threads=tuple(threads))
-
-
-def _in_flight(record: FlightRecord, hide: _Hide) -> FlightRecord:
-    operations = (
-        msgspec.structs.replace(one, frames=tuple(_in_frame(frame, hide) for frame in one.frames))
-        if one.frames
-        else one
-        for one in record.operations
-    )
-    return msgspec.structs.replace(record, operations=tuple(operations))
-
-
-def _in_frame(frame: Frame, hide: _Hide) -> Frame:
-    """The frame itself where nothing is hidden in it: there are thousands."""
-    if frame.source is None and not frame.blocks and not frame.locals and not frame.values:
-        return frame
-    source = hide(frame.source) if frame.source is not None else None
-    blocks = tuple(msgspec.structs.replace(one, text=hide(one.text)) for one in frame.blocks)
-    held = {name: hide(text) for name, text in frame.locals.items()} if frame.locals is not None else None
-    values = {name: hide(text) for name, text in frame.values.items()} if frame.values is not None else None
-    if (source, blocks, held, values) == (frame.source, frame.blocks, frame.locals, frame.values):
-        return frame
-    return msgspec.structs.replace(frame, source=source, blocks=blocks, locals=held, values=values)
+    return compile_rewrite(shape, is_text)

@@ -1,7 +1,4 @@
-"""Between beats, digests and pulses: what a node says of its ranks, and what a reader makes of it. Pure.
-
-May import the model, the analysis and ``job.suspicion``.
-"""
+"""From beats to digests, and what a reader makes of one: what a node says of the progress of its ranks. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from hangwatch.agent.job.suspicion import Pulse
 from hangwatch.analysis.progress import word_state
 from hangwatch.analysis.ranks.views import view_ranks
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, RankIdentity
-from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank, group_key
+from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank
+from hangwatch.model.progress import LiveProgress, RankProgress, in_flight_s, read_progress
 from hangwatch.model.stacks import Frame
 
 
@@ -79,15 +76,15 @@ def make_digest(
     for rank in sorted(ranks):
         identity = ranks[rank]
         beat = beats.get(identity.pid)
-        age_s = beat.age_s(now_ns) if beat is not None else 0.0
+        now = read_progress(rank, beat, now_ns, world_size) if beat is not None else RankProgress(rank)
         progress = []
-        for group in beat.groups if beat is not None else ():
-            key = group_key(group.name, group.ranks)
-            if key not in groups:
-                groups[key] = len(labels)
-                labels.append(DigestGroup(key, group.label))
-            unmoved_s = round(group.unmoved_s + age_s, 2)
-            progress.append(DigestProgress(groups[key], group.enqueued, group.completed, unmoved_s))
+        for one in now.groups:
+            if one.key not in groups:
+                groups[one.key] = len(labels)
+                labels.append(DigestGroup(one.key, one.label))
+            progress.append(
+                DigestProgress(groups[one.key], one.enqueued, one.completed, round(one.in_flight_s or 0.0, 2))
+            )
         known = captured.get(rank, NO_CAPTURE)
         alone = beat is not None and beat.alone
         entries.append(
@@ -102,7 +99,7 @@ def make_digest(
                 motion=known.motion,
                 stack=known.stack,
                 in_op=known.in_op,
-                beat_age_s=round(age_s, 2) if beat is not None else None,
+                beat_age_s=round(now.age_s, 2) if beat is not None else None,
                 supervised=rank in supervised,
             )
         )
@@ -121,8 +118,14 @@ def make_digest(
     )
 
 
-def pulse_of(digest: Digest, rank: DigestRank) -> Pulse:
-    """The pulse of a rank elsewhere as it was when its digest was written: whether it has moved since is not known."""
-    keys = [group.key for group in digest.groups]
-    in_flight = {keys[p.group]: (p.enqueued, p.unmoved_s) for p in rank.groups if p.in_flight}
-    return Pulse(rank.rank, in_flight, tuple((keys[p.group], p.enqueued, p.completed) for p in rank.groups))
+def digest_progress(digest: Digest, rank: DigestRank) -> RankProgress:
+    """The progress of a rank of another node as it was when its digest was written: whether it has moved since is not known."""
+    groups = ((digest.groups[one.group], one) for one in rank.groups)
+    return RankProgress(
+        rank.rank,
+        tuple(
+            LiveProgress(g.key, g.label, (), o.enqueued, o.completed, in_flight_s(o.enqueued, o.completed, o.unmoved_s))
+            for g, o in groups
+        ),
+        rank.beat_age_s or 0.0,
+    )

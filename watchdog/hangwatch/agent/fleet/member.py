@@ -34,7 +34,7 @@ from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Gap
 from hangwatch.model.digest import encode_digest
-from hangwatch.model.packing import pack
+from hangwatch.model.transforms.packing import pack
 from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.proc.samples import is_supervised
 
@@ -132,7 +132,7 @@ class JobFleet:
         now_s = self.link.clock()
         ranks = self.scope.elsewhere = self.link.members.ranks(now_s, self.ranks.ages_s())
         return Elsewhere(
-            pulses=self.link.members.pulses(ranks, now_s),
+            progress=self.link.members.progress(ranks, now_s),
             unprobed=any(r.state == "unprobed" and not m.is_silent(now_s) for m, r in ranks.values()),
             lost=any(r.state == "lost" or m.is_lost(now_s) for m, r in ranks.values()),
         )

@@ -5,7 +5,6 @@ May import the model, the analysis and ``fleet.peers``.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -13,52 +12,13 @@ import msgspec
 from hangwatch.agent.fleet.peers import Member
 from hangwatch.analysis.operations.histories import condense
 from hangwatch.model.capture import Capture, Gap, RankCapture, SilentNode
-from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Ledger, Operations
+from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, OperationColumns
 from hangwatch.model.digest import Digest, DigestRank
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import StackSample
 from hangwatch.model.text import format_ranks
+from hangwatch.model.transforms.clocks import shift
 
 _replace = msgspec.structs.replace
-
-
-def shift(capture: Capture, by_ns: int) -> Capture:
-    """The capture as another clock has it, that is ahead by so much."""
-    if not by_ns:
-        return capture
-    ranks = tuple(
-        _replace(
-            rank,
-            identity=_replace(rank.identity, start_time=rank.identity.start_time + by_ns / 1e9),
-            processes=tuple(_shift_process(p, by_ns) for p in rank.processes),
-            stacks=tuple(StackSample(s.at_ns + by_ns, s.threads) for s in rank.stacks),
-            flight=_shift_flight(rank.flight, by_ns) if rank.flight is not None else None,
-        )
-        for rank in capture.ranks
-    )
-    nodes = tuple(
-        _replace(n, at_ns=n.at_ns + by_ns, events=tuple(_replace(e, at_ns=e.at_ns + by_ns) for e in n.events))
-        for n in capture.nodes
-    )
-    return _replace(capture, at_ns=capture.at_ns + by_ns, ranks=ranks, nodes=nodes)
-
-
-def _shift_process(sample: ProcessSample, by_ns: int) -> ProcessSample:
-    end = sample.exit
-    if end is not None and end.seen_at_ns is not None:
-        end = _replace(end, seen_at_ns=end.seen_at_ns + by_ns)
-    return _replace(sample, at_ns=sample.at_ns + by_ns, exit=end)
-
-
-def _shift_flight(flight: FlightRecord, by_ns: int) -> FlightRecord:
-    newest = flight.newest_ns + by_ns if flight.newest_ns is not None else None
-    operations: Operations
-    if isinstance(flight.operations, Ledger):
-        created = array("q", (at_ns + by_ns for at_ns in memoryview(flight.operations.created_ns).cast("q")))
-        operations = _replace(flight.operations, created_ns=created.tobytes())
-    else:
-        operations = tuple(_replace(o, created_ns=o.created_ns + by_ns) for o in flight.operations)
-    return _replace(flight, at_ns=flight.at_ns + by_ns, newest_ns=newest, operations=operations)
 
 
 def shorten(capture: Capture, operations: int | None) -> Capture:
@@ -72,7 +32,7 @@ def shorten(capture: Capture, operations: int | None) -> Capture:
 
 def _shorten_flight(flight: FlightRecord, most: int | None) -> FlightRecord:
     operations = flight.operations
-    if isinstance(operations, Ledger):
+    if isinstance(operations, OperationColumns):
         return flight
     # What has not completed is never left out, however old it is.
     start = len(operations) - most if most is not None else 0

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hangwatch.agent.fleet.digests import pulse_of
-from hangwatch.agent.job.suspicion import Pulse
+from hangwatch.agent.fleet.digests import digest_progress
 from hangwatch.model.capture import Gap
 from hangwatch.model.digest import Digest, DigestError, DigestRank, parse_digest
+from hangwatch.model.progress import RankProgress
 
 #: A digest comes each second; one that has not changed for this long is of an agent that is gone, or cannot be reached.
 SILENT_S = 8.0
@@ -139,10 +139,10 @@ class Members:
                     found[rank.rank] = (order, member, rank)
         return {number: (member, rank) for number, (_, member, rank) in found.items()}
 
-    def pulses(self, ranks: Mapping[int, tuple[Member, DigestRank]], now_s: float) -> list[Pulse]:
+    def progress(self, ranks: Mapping[int, tuple[Member, DigestRank]], now_s: float) -> list[RankProgress]:
         """How far the ranks of the other nodes are; of those that are gone or silent nothing new is known."""
         return [
-            pulse_of(member.digest, rank)
+            digest_progress(member.digest, rank)
             for member, rank in ranks.values()
             if rank.groups and rank.state not in {"lost", "alone"} and not member.is_silent(now_s)
         ]

@@ -16,7 +16,7 @@ from hangwatch.agent.fleet.wire import Answer, Question, QuestionKind, decode
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture
-from hangwatch.model.packing import Commons, unpack
+from hangwatch.model.transforms.packing import Commons, unpack
 
 log = logging.getLogger("hangwatch")
 

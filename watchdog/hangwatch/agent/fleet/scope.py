@@ -16,11 +16,12 @@ from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import CaptureScope
 from hangwatch.agent.fleet.digests import LastCapture, summarize
 from hangwatch.agent.fleet.link import Link
-from hangwatch.agent.fleet.merge import merge, shift
+from hangwatch.agent.fleet.merge import merge
 from hangwatch.agent.fleet.peers import RanksElsewhere
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.wire import Question
 from hangwatch.model.capture import Capture
+from hangwatch.model.transforms.clocks import shift
 
 #: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
 OPERATIONS_IN_ALL = 200_000

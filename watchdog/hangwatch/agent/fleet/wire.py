@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from hangwatch.model.incident import Incident
-from hangwatch.model.packing import Packed
+from hangwatch.model.transforms.packing import Packed
 
 WIRE_VERSION = 1
 #: What one node may send: some ten times what its ranks ever had to tell.

@@ -11,15 +11,15 @@ from typing import Protocol
 
 from hangwatch.agent.capturing.scope import CaptureScope
 from hangwatch.agent.incidents.sharing import Sharing
-from hangwatch.agent.job.suspicion import Pulse
 from hangwatch.model.capture import Gap
+from hangwatch.model.progress import RankProgress
 
 
 @dataclass(frozen=True)
 class Elsewhere:
     """The ranks of the other nodes. ``unprobed``: one of them has no probe; ``lost``: one is gone, with its node or without."""
 
-    pulses: Sequence[Pulse] = ()
+    progress: Sequence[RankProgress] = ()
     unprobed: bool = False
     lost: bool = False
 

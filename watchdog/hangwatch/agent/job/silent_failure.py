@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from hangwatch.agent.capturing.redact import hide_secrets
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import IncidentRecord
@@ -94,7 +95,8 @@ class SilentFailureWatch:
 
     async def _report(self, series: TrainingSeries, detected_ns: int) -> None:
         capture = await self.local.capture_once(self._gaps)
-        diagnosis = diagnose(msgspec.structs.replace(capture, training=series))
+        # What training logged is the job's text as well.
+        diagnosis = diagnose(hide_secrets(msgspec.structs.replace(capture, training=series)))
         if self.incidents.open_record is not None:
             await self.incidents.change(diagnosis, detected_ns=detected_ns)
         else:

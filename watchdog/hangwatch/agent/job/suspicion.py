@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangwatch.analysis.patience import SUSPECT_FLOOR_S, Cadence
-from hangwatch.model.beats import Beat
-from hangwatch.model.digest import group_key
+from hangwatch.model.progress import RankProgress
 
 #: Captures of one suspicion come at 1, 2, 4 .. times this, up to the longest: each costs the node some milliseconds.
 FIRST_SPACING_S = 1.0
@@ -21,26 +20,6 @@ SPARE_CAPTURE_S = 20.0
 QUIET_S = 1.0
 
 
-@dataclass(frozen=True)
-class Pulse:
-    """What one rank's beat says now: how far it is in each group, and what it has in flight.
-
-    ``in_flight`` maps a group (``Group.key``) to (sequence number enqueued, seconds unmoved). ``marks`` are all its counters.
-    """
-
-    rank: int
-    in_flight: Mapping[str, tuple[int, float]]
-    marks: tuple[tuple[str, int, int], ...]
-
-
-def read_pulse(rank: int, beat: Beat, now_ns: int) -> Pulse:
-    """The pulse of one rank. A beat's age counts as unmoved: nothing newer is known."""
-    age_s = beat.age_s(now_ns)
-    in_flight = {group_key(g.name, g.ranks): (g.enqueued, g.unmoved_s + age_s) for g in beat.groups if g.in_flight}
-    marks = tuple((g.name, g.enqueued, g.completed) for g in beat.groups)
-    return Pulse(rank, in_flight, marks)
-
-
 @dataclass
 class Hold:
     """Keeps a resumed incident open: an agent that has just begun has not yet seen anything hang.
@@ -49,11 +28,11 @@ class Hold:
     """
 
     until_s: float
-    _marks: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
+    _counters: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
 
-    def lasts(self, pulses: Iterable[Pulse], now_s: float) -> bool:
+    def lasts(self, ranks: Iterable[RankProgress], now_s: float) -> bool:
         """Whether the incident is still to be taken on trust."""
-        moved = any(self._marks.setdefault(pulse.rank, pulse.marks) != pulse.marks for pulse in pulses)
+        moved = any(self._counters.setdefault(one.rank, one.counters) != one.counters for one in ranks)
         return not moved and now_s < self.until_s
 
 
@@ -91,16 +70,16 @@ class Suspicion:
 
 @dataclass
 class Suspector:
-    """Turns pulses into suspicions, and learns the job's cadence from waits that end by themselves.
+    """Iterations the ranks' progress into suspicions, and learns the job's cadence from waits that end by themselves.
 
-    ``skew_s``: pulses of one update may be of moments so far apart.
+    ``skew_s``: the progress of one update may be of moments so far apart.
     """
 
     cadence: Cadence = field(default_factory=Cadence)
     quiet: Cadence = field(default_factory=Cadence)
     current: Suspicion | None = None
     skew_s: float = 0.0
-    _last: dict[int, Pulse] = field(default_factory=dict)
+    _last: dict[int, RankProgress] = field(default_factory=dict)
     _quiet_s: float = 0.0
     _limit_s: float | None = None
     _spare: float = SPARE_CAPTURES
@@ -108,23 +87,23 @@ class Suspector:
     _marks: dict[int, tuple[tuple[tuple[str, int, int], ...], float]] = field(default_factory=dict)
 
     def update(
-        self, pulses: Iterable[Pulse], *, unprobed: bool, lost: bool, now_s: float, limit_s: float | None = None
+        self, ranks: Iterable[RankProgress], *, unprobed: bool, lost: bool, now_s: float, limit_s: float | None = None
     ) -> Suspicion | None:
-        """Take in one tick's pulses. ``unprobed``: some rank has no beat. ``lost``: some rank's process is gone.
+        """Take in one tick's progress. ``unprobed``: some rank has no beat. ``lost``: some rank's process is gone.
 
         ``limit_s``: a wait this long is suspicious, however ordinary such waits are in this job.
         """
-        pulses = list(pulses)
+        ranks = list(ranks)
         self._limit_s = limit_s
         self._earn(now_s)
-        for pulse in pulses:
-            self._learn(pulse)
-        quiet_s = self._unmoved_s(pulses, now_s)
+        for one in ranks:
+            self._learn(one)
+        quiet_s = self._unmoved_s(ranks, now_s)
         if quiet_s < self._quiet_s:
             self.quiet.learn(self._quiet_s)
         self._quiet_s = quiet_s
-        self._last = {p.rank: p for p in pulses}
-        reason, still_s = self._reason(pulses, unprobed, lost)
+        self._last = {p.rank: p for p in ranks}
+        reason, still_s = self._reason(ranks, unprobed, lost)
         if not reason:
             self.current = None
         elif self.current is None:
@@ -145,36 +124,36 @@ class Suspector:
             self._spare = min(self._spare + (now_s - self._spare_at_s) / SPARE_CAPTURE_S, SPARE_CAPTURES)
         self._spare_at_s = now_s
 
-    def _unmoved_s(self, pulses: list[Pulse], now_s: float) -> float:
+    def _unmoved_s(self, ranks: list[RankProgress], now_s: float) -> float:
         """For how long no rank has moved in any group, as far as we have watched."""
-        for pulse in pulses:
-            if pulse.rank not in self._marks or self._marks[pulse.rank][0] != pulse.marks:
-                self._marks[pulse.rank] = (pulse.marks, now_s)
-        return min((now_s - self._marks[p.rank][1] for p in pulses), default=0.0)
+        for one in ranks:
+            if one.rank not in self._marks or self._marks[one.rank][0] != one.counters:
+                self._marks[one.rank] = (one.counters, now_s)
+        return min((now_s - self._marks[p.rank][1] for p in ranks), default=0.0)
 
-    def _learn(self, pulse: Pulse) -> None:
-        before = self._last.get(pulse.rank)
+    def _learn(self, one: RankProgress) -> None:
+        before = self._last.get(one.rank)
         if before is None:
             return
         for key, (seq, unmoved_s) in before.in_flight.items():
-            now = pulse.in_flight.get(key)
+            now = one.in_flight.get(key)
             if now is None or now[0] != seq or now[1] < unmoved_s:
                 self.cadence.learn(unmoved_s)
 
-    def _reason(self, pulses: list[Pulse], unprobed: bool, lost: bool) -> tuple[str, float]:
+    def _reason(self, ranks: list[RankProgress], unprobed: bool, lost: bool) -> tuple[str, float]:
         if lost:
             return "a rank's process is gone", 0.0
-        waits = [unmoved_s for p in pulses for _, unmoved_s in p.in_flight.values()]
+        waits = [unmoved_s for p in ranks for _, unmoved_s in p.in_flight.values()]
         longest = max(waits, default=0.0)
         threshold_s = self._threshold_s()
-        if pulses and all(p.in_flight for p in pulses):
+        if ranks and all(p.in_flight for p in ranks):
             # All in flight and unmoved: if they are not in the same place, it is a deadlock whatever the cadence.
-            places = {tuple(sorted((k, v[0]) for k, v in p.in_flight.items())) for p in pulses}
-            if len(places) > 1 and min(max(s for _, s in p.in_flight.values()) for p in pulses) >= self.skew_s:
+            places = {tuple(sorted((k, v[0]) for k, v in p.in_flight.items())) for p in ranks}
+            if len(places) > 1 and min(max(s for _, s in p.in_flight.values()) for p in ranks) >= self.skew_s:
                 threshold_s = SUSPECT_FLOOR_S
         if longest >= threshold_s:
             return "an operation is in flight and does not move", longest
-        if pulses and not waits and self._quiet_s >= max(QUIET_S, self.quiet.suspicion_s()):
+        if ranks and not waits and self._quiet_s >= max(QUIET_S, self.quiet.suspicion_s()):
             return "no operation is in flight and nothing moves", self._quiet_s
         if unprobed:
             return "ranks without the probe are watched by their stacks", 0.0

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hangwatch.agent.job.output_reader import OutputReader
-from hangwatch.analysis.training.series import Ledger, Pace, make_series
+from hangwatch.analysis.training.series import Pace, SeriesBuilder, make_series
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.telemetry import TrainingSeries, TrainingSetup
@@ -27,7 +27,7 @@ class TrainingTelemetry:
     logs: tuple[str, ...] = ()
     series: TrainingSeries | None = None
     gaps: tuple[Gap, ...] = ()
-    _ledgers: dict[int | None, Ledger] = field(default_factory=dict)
+    _builders: dict[int | None, SeriesBuilder] = field(default_factory=dict)
     _setups: dict[int, TrainingSetup] = field(default_factory=dict)
     _paces: dict[int, Pace] = field(default_factory=dict)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -59,12 +59,12 @@ class TrainingTelemetry:
         for step in self._reader.take():
             if step.rank is not None and step.rank not in self._known:
                 continue  # a launcher counts the ranks of its own node, and these are another's
-            self._ledgers.setdefault(step.rank, Ledger()).add(step)
+            self._builders.setdefault(step.rank, SeriesBuilder()).add(step)
             if step.step is not None:
                 self._pace(step.rank or 0, step.step, step.at_ns)
         self.gaps = (*gaps, *self._reader.gaps)
-        if self._ledgers or self._setups:
-            self.series = make_series(now_ns, self._ledgers, self._setups, self._paces)
+        if self._builders or self._setups:
+            self.series = make_series(now_ns, self._builders, self._setups, self._paces)
 
     def _take_beat(self, rank: int, beat: Beat) -> list[Gap]:
         key = (beat.pid, beat.start_ticks)
@@ -73,7 +73,7 @@ class TrainingTelemetry:
             return [found]
         self._counts[key], steps = found
         for step in steps:
-            self._ledgers.setdefault(rank, Ledger()).add(step)
+            self._builders.setdefault(rank, SeriesBuilder()).add(step)
         setup = parse_setup(beat, rank)
         if setup is not None:
             self._setups[rank] = setup
@@ -88,7 +88,7 @@ class TrainingTelemetry:
             rank=identity.rank,
             pid=identity.pid,
             start_time=identity.start_time,
-            told=(trainer.output_dir, trainer.logging_dir) if trainer is not None else (),
+            configured=(trainer.output_dir, trainer.logging_dir) if trainer is not None else (),
             probed=trainer is not None,
         )
 

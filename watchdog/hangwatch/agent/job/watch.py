@@ -26,12 +26,13 @@ from hangwatch.agent.job.other_nodes import Elsewhere, Fleet, NoOtherNodes, Othe
 from hangwatch.agent.job.patience import JobPatience
 from hangwatch.agent.job.silent_failure import SilentFailureWatch
 from hangwatch.agent.job.state import JobState
-from hangwatch.agent.job.suspicion import Hold, Pulse, Suspector, read_pulse
+from hangwatch.agent.job.suspicion import Hold, Suspector
 from hangwatch.agent.job.telemetry import TrainingTelemetry
 from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job
+from hangwatch.model.progress import RankProgress, read_progress
 from hangwatch.sources.discovery.found_jobs import FoundJob
 
 log = logging.getLogger("hangwatch")
@@ -142,11 +143,11 @@ class JobWatch:
             await self.silent_failures.update(self.training.series, now_ns)
         leads = self.fleet.leads
         elsewhere = await self.fleet.lead() if leads else Elsewhere()
-        pulses, unprobed = self._observe(beats, now_ns)
-        pulses += elsewhere.pulses
+        progress, unprobed = self._observe(beats, now_ns)
+        progress += elsewhere.progress
         self.suspector.skew_s = DIGEST_SKEW_S if leads else 0.0
         suspicion = self.suspector.update(
-            pulses,
+            progress,
             unprobed=unprobed or elsewhere.unprobed,
             lost=self.ranks.is_lost(now_s, LOST_GRACE_S) or elsewhere.lost,
             now_s=now_s,
@@ -156,7 +157,7 @@ class JobWatch:
             # What its own ranks teach is kept for when it has to lead.
             await self.fleet.follow()
             return None
-        if self._hold is not None and not self._hold.lasts(pulses, now_s):
+        if self._hold is not None and not self._hold.lasts(progress, now_s):
             self._hold = None
         if suspicion is None:
             self.local.forget_samples()
@@ -167,20 +168,22 @@ class JobWatch:
             self.suspector.captured(time.monotonic(), self.patience.current.stall_s)
         return max(0.05, suspicion.next_capture_s - time.monotonic())
 
-    def _observe(self, beats: Mapping[int, Beat], now_ns: int) -> tuple[list[Pulse], bool]:
-        """The pulses of this node's ranks, and whether one of them has no probe."""
+    def _observe(self, beats: Mapping[int, Beat], now_ns: int) -> tuple[list[RankProgress], bool]:
+        """The progress of this node's ranks, and whether one of them has no probe."""
         alone = {
             pid for pid, beat in beats.items() if beat.alone
         }  # they wait for no other rank, and may idle as they like
         watched = [identity for identity in self.ranks.living if identity.pid not in alone]
-        pulses = [read_pulse(i.rank, beats[i.pid], now_ns) for i in watched if i.pid in beats]
-        return pulses, len(pulses) < len(watched)
+        progress = [
+            read_progress(i.rank, beats[i.pid], now_ns, self.ranks.job.world_size) for i in watched if i.pid in beats
+        ]
+        return progress, len(progress) < len(watched)
 
     async def _capture(self, detected_ns: int) -> None:
         """Capture the job and report what that shows, if it is news."""
         self.captures += 1
         patience = self.patience.current
-        self.local.trim_samples(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.held_s) * 1e9))
+        self.local.trim_samples(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.blocked_s) * 1e9))
         capture, _ = await asyncio.gather(self.scope.capture(), self.local.begin_hardware())
         diagnosis = await judge(capture, patience)
         known = self.incidents.open_record

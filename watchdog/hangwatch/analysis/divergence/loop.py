@@ -176,12 +176,12 @@ class Loop:
         """How many turns the side past the loop has begun, against the other, in the same round of what is around it; None
         where nothing counts them."""
         theirs = self.past_frame
-        if self.block.turns is None or theirs is None or self.rounds_ahead:
+        if self.block.iterations is None or theirs is None or self.rounds_ahead:
             return None
-        mine, last = count_turns(self.frame, self.block), count_turns(theirs, self.block)
+        mine, last = count_iterations(self.frame, self.block), count_iterations(theirs, self.block)
         if mine is None or last is None:
             return None
-        return Counted(self.block.turns.counter, mine - last, self.block.turns.breaks)
+        return Counted(self.block.iterations.counter, mine - last, self.block.iterations.breaks)
 
     @property
     def rounds_ahead(self) -> int | None:
@@ -193,8 +193,8 @@ class Loop:
         for mine in reversed(self.inside.path):
             for block in mine.blocks:
                 theirs = inside(self.past.path, mine, block)
-                own = count_turns(mine, block)
-                other = count_turns(theirs, block) if theirs is not None else None
+                own = count_iterations(mine, block)
+                other = count_iterations(theirs, block) if theirs is not None else None
                 if own is not None and other is not None:
                     counted = own - other
                     if counted:
@@ -239,14 +239,14 @@ def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
     return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
 
 
-def count_turns(frame: Frame, loop: Block) -> int | None:
+def count_iterations(frame: Frame, loop: Block) -> int | None:
     """The turn of a loop that a rank is in, or was last in."""
-    told = (frame.locals or {}).get(loop.turns.counter, "") if loop.turns is not None else ""
-    if loop.turns is None or not told.startswith("int="):
+    told = (frame.locals or {}).get(loop.iterations.counter, "") if loop.iterations is not None else ""
+    if loop.iterations is None or not told.startswith("int="):
         return None
     # A turn that is counted further down than the line in it is not counted yet.
     within = inside((frame,), frame, loop) is not None
-    uncounted = within and loop.line < loop.turns.line and frame.line < loop.turns.line
+    uncounted = within and loop.line < loop.iterations.line and frame.line < loop.iterations.line
     return int(told.removeprefix("int=")) + uncounted
 
 
@@ -257,11 +257,11 @@ def in_its_turn(case: Case, fork: Fork) -> bool:
     at = inside.at
     if fork.relation != "branch" or fork.block is None or at is None or not of_the_turn(fork.block, inside.path):
         return False
-    loops = [(b, turn) for b in at.blocks if (turn := count_turns(at, b)) is not None]
+    loops = [(b, turn) for b in at.blocks if (turn := count_iterations(at, b)) is not None]
     for rank in (*case.blame.culprits, *case.blame.waiting) if loops else ():
         path = case.views[rank].frames if rank in case.views else ()
         there = _same_function(path, at) if site(path) != site(inside.path) else None
-        turns = [(turn, count_turns(there, b)) for b, turn in loops] if there is not None else []
+        turns = [(turn, count_iterations(there, b)) for b, turn in loops] if there is not None else []
         if turns and all(theirs is not None and theirs <= mine for mine, theirs in turns):
             return True
     return False

@@ -239,7 +239,9 @@ def of_the_turn(block: Block, path: Sequence[Frame]) -> bool:
     """Whether a condition speaks only of variables of the loops a path is in, and constants: the same on every rank."""
     loops = [b for f in path for b in f.blocks if b.kind in LOOPS]
     headers = (b.text.removeprefix("for ").partition(" in ")[0] for b in loops if b.kind == "for")
-    turns = {name for text in headers for name in _NAME.findall(text)} | {b.turns.counter for b in loops if b.turns}
+    turns = {name for text in headers for name in _NAME.findall(text)} | {
+        b.iterations.counter for b in loops if b.iterations
+    }
     named = {name for name in _NAME.findall(_LEAVING.sub(":", block.text).partition(" ")[2]) if not name.isupper()}
     return bool(named) and turns.issuperset(named)
 

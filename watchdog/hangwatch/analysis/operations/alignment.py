@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hangwatch.analysis.operations.histories import first_after, first_difference, lanes_of
+from hangwatch.analysis.operations.histories import first_after, first_difference, histories_of
 from hangwatch.analysis.operations.signatures import Signature, signature
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import Group, Lane, Ledger, Operation, Operations, first_record_id
+from hangwatch.model.collectives import Group, GroupHistory, Operation, OperationColumns, Operations, first_record_id
 
 GroupKey = str
 
@@ -86,8 +86,8 @@ def _mixed_anywhere(captures: Iterable[RankCapture]) -> set[GroupKey]:
 
 def _newest(operations: Operations) -> Mapping[GroupKey, int]:
     """The last number on record of each group's collectives."""
-    if isinstance(operations, Ledger):
-        return {lane.group.key: lane.newest for lane in operations.lanes}
+    if isinstance(operations, OperationColumns):
+        return {history.group.key: history.newest for history in operations.histories}
     newest: dict[GroupKey, int] = {}
     for operation in operations:
         if not operation.p2p:
@@ -99,8 +99,8 @@ def _newest(operations: Operations) -> Mapping[GroupKey, int]:
 class Moment(Mapping[int, Operation]):
     """The operations that the ranks have at one sequence number of a group, by rank; each is built when it is asked for."""
 
-    def __init__(self, lanes: Mapping[int, Lane], operations: Mapping[int, Operations], seq: int) -> None:
-        self._lanes = lanes
+    def __init__(self, histories: Mapping[int, GroupHistory], operations: Mapping[int, Operations], seq: int) -> None:
+        self._lanes = histories
         self._operations = operations
         self._seq = seq
 
@@ -113,12 +113,12 @@ class Moment(Mapping[int, Operation]):
 
     def __contains__(self, rank: object) -> bool:
         """Whether the rank has one."""
-        lane = self._lanes.get(rank) if isinstance(rank, int) else None
-        return lane is not None and lane.place(self._seq) is not None
+        history = self._lanes.get(rank) if isinstance(rank, int) else None
+        return history is not None and history.place(self._seq) is not None
 
     def __iter__(self) -> Iterator[int]:
         """The ranks that have one."""
-        return (rank for rank, lane in self._lanes.items() if lane.place(self._seq) is not None)
+        return (rank for rank, history in self._lanes.items() if history.place(self._seq) is not None)
 
     def __len__(self) -> int:
         """How many have one."""
@@ -127,19 +127,19 @@ class Moment(Mapping[int, Operation]):
     def kinds(self) -> Iterator[tuple[int, Operation]]:
         """Each rank with a call of the same kind as its operation, which is found much faster than the operation."""
         for rank, operations, place in self._places():
-            yield rank, operations.kind_at(place) if isinstance(operations, Ledger) else operations[place]
+            yield rank, operations.kind_at(place) if isinstance(operations, OperationColumns) else operations[place]
 
     def created_ns(self) -> Iterator[tuple[int, int]]:
         """Each rank with when its operation was enqueued."""
         for rank, operations, place in self._places():
-            if isinstance(operations, Ledger):
+            if isinstance(operations, OperationColumns):
                 yield rank, operations.created_ns_at(place)
             else:
                 yield rank, operations[place].created_ns
 
     def _places(self) -> Iterator[tuple[int, Operations, int]]:
-        for rank, lane in self._lanes.items():
-            place = lane.place(self._seq)
+        for rank, history in self._lanes.items():
+            place = history.place(self._seq)
             if place is not None:
                 yield rank, self._operations[rank], place
 
@@ -153,7 +153,7 @@ class History:
         self.recorded: set[int] = set()
         self._operations: dict[int, Operations] = {}
         self._in_full: dict[int, tuple[Operation, ...]] = {}
-        self._lanes: dict[GroupKey, dict[int, Lane]] = defaultdict(dict)
+        self._lanes: dict[GroupKey, dict[int, GroupHistory]] = defaultdict(dict)
         self._enqueued: dict[GroupKey, dict[int, int]] = defaultdict(dict)
         self._completed: dict[GroupKey, dict[int, int]] = defaultdict(dict)
         self._lossy: set[int] = set()
@@ -164,11 +164,11 @@ class History:
                 self.recorded.add(rank)
                 self._lossy |= set() if capture.flight.whole else {rank}
                 self._operations[rank] = capture.flight.operations
-                for lane in lanes_of(capture.flight.operations):
-                    key = lane.group.key
-                    self.groups.setdefault(key, lane.group)
-                    self._lanes[key][rank] = lane
-                    self._note(rank, key, lane.newest)
+                for history in histories_of(capture.flight.operations):
+                    key = history.group.key
+                    self.groups.setdefault(key, history.group)
+                    self._lanes[key][rank] = history
+                    self._note(rank, key, history.newest)
             progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
             for progress in progresses:
                 key = progress.group.key
@@ -182,7 +182,7 @@ class History:
         known[rank] = max(known.get(rank, 0), enqueued)
 
     def of(self, rank: int) -> tuple[Operation, ...]:
-        """All recorded operations of a rank, in order; none where nobody recorded them."""
+        """All recorded operations of a rank, in order; none where they are not recorded."""
         if rank not in self._in_full:
             self._in_full[rank] = tuple(self._operations.get(rank, ()))
         return self._in_full[rank]
@@ -192,7 +192,7 @@ class History:
         return Moment(self._lanes.get(key, {}), self._operations, seq)
 
     def enqueued(self, rank: int, key: GroupKey) -> int | None:
-        """The last sequence number the rank has enqueued in the group; 0 for none yet, None where nobody recorded."""
+        """The last sequence number the rank has enqueued in the group; 0 for none yet, None where not recorded."""
         known = self._enqueued[key].get(rank) if key in self._enqueued else None
         if known is not None:
             return max(known, 0)
@@ -212,10 +212,10 @@ class History:
         yield from sorted((p for p in found if p is not None), key=lambda p: (p.at_ns, p.group.key))
 
     def _parting(self, key: GroupKey) -> Parting | None:
-        lanes, members = self._lanes[key], self.groups[key].ranks
+        histories, members = self._lanes[key], self.groups[key].ranks
         ends = {m: end for m in members if (end := self.enqueued(m, key)) is not None}
-        unlike = first_difference(lanes.values())
-        left = first_after(lanes.values(), min(ends.values())) if ends else None
+        unlike = first_difference(histories.values())
+        left = first_after(histories.values(), min(ends.values())) if ends else None
         seq = min((number for number in (unlike, left) if number is not None), default=None)
         if seq is None:
             return None

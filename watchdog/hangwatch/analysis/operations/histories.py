@@ -1,7 +1,7 @@
 """A rank's collectives by group and sequence number, in a form in which thousands of ranks are compared. Pure.
 
-A lane holds 8 bytes a collective, equal where two ranks agree. So ranks are compared a whole history at a time, at the speed of
-comparing memory; only where two differ the first number is searched for.
+A history holds 8 bytes a collective, equal where two ranks agree. So ranks are compared a whole history at a time, at the
+speed of comparing memory; only where two differ the first number is searched for.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from hangwatch.analysis.operations.signatures import mark
-from hangwatch.model.collectives import Group, Lane, Ledger, Operation, Operations, Segment
+from hangwatch.model.collectives import Group, GroupHistory, Operation, OperationColumns, Operations, Segment
 
 _MARK_BYTES = 8
 
 
-def lanes_of(operations: Operations) -> tuple[Lane, ...]:
-    """The lanes of a rank. Of several entries with one number (coalesced operations), the first counts."""
-    if isinstance(operations, Ledger):
-        return operations.lanes
+def histories_of(operations: Operations) -> tuple[GroupHistory, ...]:
+    """The histories of a rank. Of several entries with one number (coalesced operations), the first counts."""
+    if isinstance(operations, OperationColumns):
+        return operations.histories
     groups: dict[str, Group] = {}
     places: dict[str, dict[int, int]] = {}
     for place, operation in enumerate(operations):
@@ -29,7 +29,8 @@ def lanes_of(operations: Operations) -> tuple[Lane, ...]:
                 groups[key], places[key] = operation.group, {}
             places[key].setdefault(operation.seq, place)
     return tuple(
-        Lane(groups[key], cut_segments(found, lambda place: mark(operations[place]))) for key, found in places.items()
+        GroupHistory(groups[key], cut_segments(found, lambda place: mark(operations[place])))
+        for key, found in places.items()
     )
 
 
@@ -47,12 +48,12 @@ def cut_segments(places: Mapping[int, int], mark_at: Callable[[int], bytes]) -> 
     return tuple(segments)
 
 
-def first_difference(lanes: Iterable[Lane]) -> int | None:
+def first_difference(histories: Iterable[GroupHistory]) -> int | None:
     """The first sequence number of one group at which two ranks have operations that do not agree.
 
     Alike histories count once, so this grows with what differs and not with the number of ranks.
     """
-    distinct = {(s.start, s.marks) for lane in lanes for s in lane.segments}
+    distinct = {(s.start, s.marks) for history in histories for s in history.segments}
     # What has been seen so far, as disjoint stretches: only the last can meet the next, as they come in ascending order.
     start, seen = 0, b""
     first: int | None = None
@@ -84,24 +85,24 @@ def _first_unlike(ours: bytes, theirs: bytes) -> int | None:
     return low
 
 
-def first_after(lanes: Iterable[Lane], seq: int) -> int | None:
+def first_after(histories: Iterable[GroupHistory], seq: int) -> int | None:
     """The first number above ``seq`` of which any rank has a record."""
-    spans = {(s.start, s.stop) for lane in lanes for s in lane.segments}
+    spans = {(s.start, s.stop) for history in histories for s in history.segments}
     return min((max(start, seq + 1) for start, stop in spans if stop > seq + 1), default=None)
 
 
 _BITS = 1 << 63
 
 
-def make_ledger(
+def make_columns(
     kinds: Sequence[Operation],
     kind: Sequence[int],
     records: Sequence[int | None],
     seqs: Sequence[int | None],
     created_ns: Sequence[int],
     states: Sequence[int],
-) -> Ledger:
-    """A ledger from columns of equal length (see there), put in order of record id.
+) -> OperationColumns:
+    """Operations from columns of equal length (see ``OperationColumns``), put in order of record id.
 
     Rows without record id or sequence number, or with one beyond 64 bits, are left out.
     """
@@ -117,14 +118,14 @@ def make_ledger(
         order = sorted(range(len(ids)), key=ids.__getitem__)
         kind, states = [kind[i] for i in order], [states[i] for i in order]
         numbers = [array("q", map(column.__getitem__, order)) for column in numbers]
-    return Ledger(
+    return OperationColumns(
         kinds=tuple(kinds),
         kind=array("I", kind).tobytes(),
         records=numbers[0].tobytes(),
         seqs=numbers[1].tobytes(),
         created_ns=numbers[2].tobytes(),
         states=bytes(states),
-        lanes=_cut_lanes(kinds, kind, numbers[1]),
+        histories=_cut_histories(kinds, kind, numbers[1]),
     )
 
 
@@ -133,7 +134,7 @@ def _pack(column: Sequence[int | None]) -> array[int]:
     return array("q", cast("Sequence[int]", column))
 
 
-def _cut_lanes(kinds: Sequence[Operation], kind: Sequence[int], seqs: Sequence[int]) -> tuple[Lane, ...]:
+def _cut_histories(kinds: Sequence[Operation], kind: Sequence[int], seqs: Sequence[int]) -> tuple[GroupHistory, ...]:
     marks = [mark(one) for one in kinds]
     groups = {one.group.key: one.group for one in kinds if not one.p2p}
     places: dict[str, list[int]] = {key: [] for key in groups}
@@ -141,7 +142,7 @@ def _cut_lanes(kinds: Sequence[Operation], kind: Sequence[int], seqs: Sequence[i
     put = [(left_out if one.p2p else places[one.group.key]).append for one in kinds]
     for place, k in enumerate(kind):
         put[k](place)
-    lanes = []
+    histories = []
     for key, found in places.items():
         if not found:
             continue
@@ -152,12 +153,12 @@ def _cut_lanes(kinds: Sequence[Operation], kind: Sequence[int], seqs: Sequence[i
         else:
             first = dict(zip(reversed(own), reversed(found), strict=True))
             segments = cut_segments(first, lambda place: marks[kind[place]])
-        lanes.append(Lane(groups[key], segments))
-    return tuple(lanes)
+        histories.append(GroupHistory(groups[key], segments))
+    return tuple(histories)
 
 
-def condense(operations: Sequence[Operation]) -> Ledger:
-    """Operations, in order, as a ledger."""
+def condense(operations: Sequence[Operation]) -> OperationColumns:
+    """Operations, in order, as columns."""
     known: dict[object, int] = {}
     kinds: list[Operation] = []
     kind: list[int] = []
@@ -168,7 +169,7 @@ def condense(operations: Sequence[Operation]) -> Ledger:
             known[key] = len(kinds)
             kinds.append(one)
         kind.append(known[key])
-    return make_ledger(
+    return make_columns(
         kinds,
         kind,
         [one.record_id for one in operations],

@@ -1,7 +1,7 @@
-"""A job whose every rank stands still behind a file: nobody waits for anybody, and yet nothing goes on. Pure.
+"""A job whose every rank is blocked by a file: no rank waits for another, and yet nothing goes on. Pure.
 
 A lock file that a killed job has left behind, or a mount that answers no more, stops all ranks at once and outside any
-collective. Sleeping, or waiting for a connection or for input, is no sign of it: a job may rest between two phases.
+collective. Sleeping, or waiting for a connection or for input, is no sign of it: a job may be idle between two phases.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def is_terminal(path: str) -> bool:
     return path.startswith(_TERMINALS)
 
 
-def is_held(view: RankView) -> bool:
-    """Whether a rank stands still behind a file: in state D in its last samples, at a lock file, or in a call on a path."""
+def is_blocked_by_file(view: RankView) -> bool:
+    """Whether a rank is blocked by a file: in state D in its last samples, at a lock file, or in a call on a path."""
     if view.motion.state != "stuck" or view.wait is not None or view.frontier is not None or not view.capture.processes:
         return False
     if find_lock_file(view.frames) is not None:
@@ -56,6 +56,6 @@ def is_held(view: RankView) -> bool:
     return all(s.state == "D" for s in samples) or (on_file and samples[-1].syscall in FILE_CALLS)
 
 
-def all_held(views: Mapping[int, RankView], world: Sequence[int]) -> bool:
-    """Whether every rank of the job was seen, and each is held. Of a job of one rank nobody says so: it has no others."""
-    return len(world) > 1 and views.keys() == set(world) and all(is_held(view) for view in views.values())
+def all_blocked_by_files(views: Mapping[int, RankView], world: Sequence[int]) -> bool:
+    """Whether every rank of the job was seen, and each is blocked. Not of a job of one rank: it has no others."""
+    return len(world) > 1 and views.keys() == set(world) and all(is_blocked_by_file(view) for view in views.values())

@@ -1,7 +1,7 @@
 """How a rank ends: a main thread in the interpreter's shutdown, a process that is gone; a job that outlives its failure. Pure.
 
 Where nothing supervises the ranks (``srun`` without ``--kill-on-bad-exit``, a pod a rank), one may die, and the others fail for
-want of it and stay all the same, for a thread or a child of theirs. Nobody waits for anybody, and the job does not end.
+want of it and stay all the same, for a thread or a child of theirs. No rank waits for another, and the job does not end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hangwatch.model.processes import ExitStatus
 from hangwatch.model.stacks import Frame
 
 #: Functions in which an interpreter's main thread ends, and the files they are in.
-_ENDINGS = {
+_SHUTDOWN = {
     "threading.py": ("_shutdown",),
     "concurrent/futures/thread.py": ("_python_exit",),
     "concurrent/futures/process.py": ("_python_exit",),
@@ -29,8 +29,8 @@ _BEGINNINGS = frozenset(
 )
 
 
-def ending(frames: Sequence[Frame]) -> Frame | None:
-    """The frame that shows a main thread ending: the outermost one is the interpreter's own exit, and no program is on it."""
+def shutdown_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The frame that shows a main thread shutting down: the outermost is the interpreter's own exit, and no program is on it."""
     child = calls(frames, "multiprocessing/process.py", "_bootstrap")
     if child is not None:
         # Its program is what ``run`` calls; a module further out is how it was started, or its parent's.
@@ -39,7 +39,7 @@ def ending(frames: Sequence[Frame]) -> Frame | None:
             return None
     if not frames or any(bare(f) == "<module>" for f in frames):
         return None
-    for part, functions in _ENDINGS.items():
+    for part, functions in _SHUTDOWN.items():
         found = calls(frames, part, *functions)
         if found is not None:
             return found
@@ -53,15 +53,15 @@ def exit_of(view: RankView) -> ExitStatus | None:
 
 
 def outlived(views: Mapping[int, RankView], world: Sequence[int]) -> tuple[int, ...]:
-    """The ranks that have died of a failure, where all others have ended or stand still at their end; else none.
+    """The ranks that have died of a failure, where all others have ended or are stuck in their shutdown; else none.
 
-    Every rank has to have been seen: one that is still at work may end the job yet. Where nobody saw how a process ended, those
-    that stay have to have failed: a job may rest at its end while some rank still sends off what it has logged.
+    Every rank has to have been seen: one that is still at work may end the job yet. Where it was not seen how a process ended,
+    those that stay have to have failed: a job may be idle at its end while some rank still sends off what it has logged.
     """
     if views.keys() != set(world):
         return ()
     staying = [v for v in views.values() if not v.gone]
-    if not staying or any(v.motion.state != "stuck" or ending(v.frames) is None for v in staying):
+    if not staying or any(v.motion.state != "stuck" or shutdown_frame(v.frames) is None for v in staying):
         return ()
     all_failed = all(v.capture.log_error or v.capture.handled_error for v in staying)
     gone = {r: exit_of(v) for r, v in views.items() if v.gone}

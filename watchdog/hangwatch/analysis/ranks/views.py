@@ -52,10 +52,10 @@ class RankView:
         return self.gone and self.capture.processes[-1].supervised
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether it surely waits for no rank, whatever it has in flight: gone, stopped, at work, or asleep elsewhere.
+    def waits_for_no_rank(self) -> bool:
+        """Whether it surely waits for no rank, whatever it has in flight: gone, stopped, at work, or asleep in another call.
 
-        A thread without a known wait that hangs on a futex may be in a wait we do not recognise, and is not elsewhere.
+        A thread without a known wait that hangs on a futex may be in a wait we do not recognise, so it does not count.
         """
         if self.motion.state in {"lost", "stopped"} or self.silent:
             return True
@@ -125,7 +125,7 @@ def _completed_since(operation: Operation, capture: RankCapture, mixed: Containe
     return False
 
 
-#: Calls in which nobody waits for an accelerator: ``print(loss)`` may hang in its write and not in its copy.
+#: Calls in which no rank waits for an accelerator: ``print(loss)`` may hang in its write and not in its copy.
 _NOT_DEVICE_CALLS = frozenset(
     {"read", "readv", "pread64", "write", "writev", "pwrite64", "openat", "fsync", "flock", "fcntl", "recvfrom", "recvmsg",
      "sendto", "sendmsg", "connect", "accept", "accept4", "wait4", "waitid", "nanosleep", "clock_nanosleep"}
@@ -205,7 +205,7 @@ def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
     threads = capture.stacks[-1].threads if capture.stacks else ()
     frames = next((t.frames for t in threads if t.is_main), ())
     wait = _read_wait(capture, frames, pending)
-    # What it did before it came to the operation it is in says nothing about its wait; an operation that nobody recorded
+    # What it did before it came to the operation it is in says nothing about its wait; an operation without a record
     # began at the latest when the thread that waits for it ran for the last time.
     began_ns = pending[0].created_ns if pending else still_since_ns(capture) if wait is not None else None
     motion = read_motion(capture, max(since_ns, began_ns or 0), spins=_spins(pending, wait, threads))

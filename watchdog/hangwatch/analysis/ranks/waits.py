@@ -85,8 +85,8 @@ def in_torch_distributed(frame: Frame) -> bool:
 
 
 def _integer(frame: Frame, name: str) -> int | None:
-    told = (frame.locals or {}).get(name, "")
-    found = re.fullmatch(r"int=(-?\d+)", told)
+    described = (frame.locals or {}).get(name, "")
+    found = re.fullmatch(r"int=(-?\d+)", described)
     return int(found.group(1)) if found else None
 
 
@@ -112,38 +112,38 @@ def _point_to_point(frames: Sequence[Frame]) -> Wait:
 
 def _created(frame: Frame) -> tuple[tuple[int, ...], str]:
     """Members and name of the group that a frame is creating."""
-    told = frame.locals or {}
-    listed = told.get("global_ranks_in_group") or told.get("ranks") or ""
+    described = frame.locals or {}
+    listed = described.get("global_ranks_in_group") or described.get("ranks") or ""
     ranks = re.fullmatch(r"list\[int\]=\[(\d+(?:,\d+)*)\]", listed)
-    name = told.get("group_name", "")
+    name = described.get("group_name", "")
     members = tuple(int(r) for r in ranks.group(1).split(",")) if ranks is not None else ()
     return members, name.removeprefix("str=") if name.startswith("str=") else ""
 
 
 def _takes_everyone(frame: Frame, members: Sequence[int]) -> bool:
     """Whether this frame of a group's creation waits for every rank, and not only for the members."""
-    name, told = bare(frame), frame.locals or {}
+    name, described = bare(frame), frame.locals or {}
     if name == "_store_based_barrier":  # only with TORCH_DIST_INIT_BARRIER=1
         return _integer(frame, "rendezvous_count") != len(members)
     if name == "_new_group_with_tag":
         size = _integer(frame, "group_world_size")
         return size is not None and size == _integer(frame, "global_world_size")
-    split = told.get("split_from", "None") != "None"  # a split takes whoever is in the group that is split
-    return split or (name == "new_group" and told.get("ranks") == "None")
+    split = described.get("split_from", "None") != "None"  # a split takes whoever is in the group that is split
+    return split or (name == "new_group" and described.get("ranks") == "None")
 
 
 def _creation(frames: Sequence[Frame]) -> Wait | None:
     """The creation of a group, if these frames of torch.distributed (deepest first) are in one.
 
     It takes the members, where they make the connections among themselves. Which group it is, the innermost frame that
-    tells says; where the list is too long to be seen, nobody knows who is awaited.
+    tells says; where the list is too long to be seen, it is not known who is awaited.
     """
     made = [f for f in frames if bare(f) in _CREATION]
     if not made:
         return None
-    told = [_created(f) for f in made]
-    members = next((members for members, _ in told if members), ())
-    name = next((name for _, name in told if name), "")
+    groups = [_created(f) for f in made]
+    members = next((members for members, _ in groups if members), ())
+    name = next((name for _, name in groups if name), "")
     if any(f.function == "split_group" for f in made):
         return Wait("group_creation", "new_group", made[-1], group=name, exact=False)  # the parent's, whichever that is
     if all((f.locals or {}).get("global_ranks_in_group") == "list[]" for f in made):
@@ -178,11 +178,12 @@ def _pipelined(frames: Sequence[Frame]) -> Wait | None:
     frame, caller = next(pairs, (None, None))
     if frame is None or caller is None or "torch/distributed/pipelining/" not in caller.file:
         return None
-    told, line, kind = caller.locals or {}, caller.source or "", (caller.locals or {}).get("self")
+    line, kind = caller.source or "", (caller.locals or {}).get("self")
     described = _DESCRIBED.search(line)
     what = described.group(1) if described is not None else ""
     if kind == "Schedule1F1B" and not what and "send_work" in line:
-        what = "bwd_send" if "bwd_recvs" in told else "fwd_send"  # the first backward pass comes after the warm-up
+        first_backward = "bwd_recvs" in (caller.locals or {})  # it comes after the warm-up
+        what = "bwd_send" if first_backward else "fwd_send"
     elif kind == "ScheduleGPipe" and not what:
         texts = [b.text for b in caller.blocks]
         what = next((what for what, mark in _GPIPE.items() if any(mark in text for text in texts)), "")
@@ -246,7 +247,7 @@ def read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
     first = frames[0] if frames else None
     if first is None or any(part in first.file for part in _HOST_WORK):
         return None
-    tensors = any(kind in told for told in (first.locals or {}).values() for kind in ("Tensor", "Parameter"))
+    tensors = any(kind in described for described in (first.locals or {}).values() for kind in ("Tensor", "Parameter"))
     return Wait("device", "synchronize", first) if "/torch/" in first.file or (runs and tensors) else None
 
 
@@ -255,12 +256,12 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
     top = [f for f in frames if bare(f) not in _WRAPPERS or not in_torch_distributed(f)]
     if not top:
         return None
-    told = _wait_of_torch(list(dropwhile(lambda f: any(part in f.file for part in _DISPATCH), top)))
-    if told is not None:
+    wait = _wait_of_torch(list(dropwhile(lambda f: any(part in f.file for part in _DISPATCH), top)))
+    if wait is not None:
         # Group creation and initialisation may hold other frames (contextlib, device mesh) above the torch ones.
         outer = next((f for f in top if bare(f) == "init_process_group"), None)
         if outer is None:
-            return told
+            return wait
         return Wait("initialization", "init_process_group", outer, world_size=_world_size(top))
     first = top[0]
     if first.function.endswith("_engine_run_backward") or (
@@ -278,7 +279,7 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
         return Wait("collective", "monitored_barrier", first, default_group=True)
     if _STORE.search(line):
         return Wait("store", "store", first)
-    work = any("Work" in told for told in (first.locals or {}).values())
+    work = any("Work" in described for described in (first.locals or {}).values())
     if _WORK.search(line) and work:
         return Wait("work", "wait", first)
     if _DEVICE.search(line) and "Tensor" in " ".join((first.locals or {}).values()):

@@ -44,29 +44,29 @@ def build_training_case(series: TrainingSeries, world_size: int | None) -> Train
     if not faults:
         return None
     rank, fault = next(iter(faults.items()))
-    # Ranks differ where others that tell of themselves are well; rank 0 speaks for the job where no other tells.
+    # Ranks differ where others that report of themselves are well; rank 0 speaks for the job where no other reports.
     if rank == 0 or well:
         return _case(series, fault, rank, world_size, tuple(faults) if well else ())
     return None
 
 
 def _read_all(series: TrainingSeries, world_size: int | None) -> dict[int, Learning]:
-    """How the series of each rank stands, by rank; without those of a pipeline's stages that never compute a loss."""
+    """The state of each rank's series, by rank; without those of a pipeline's stages that never compute a loss."""
     ranks = dict.fromkeys((0, *(found.rank for found in series.ranks if found.rank)))
     readings = {rank: _read(series, rank, world_size) for rank in ranks}
     telling = {rank: learning for rank, learning in readings.items() if not _tells_nothing(learning)}
-    elsewhere = any(step.loss is not None and step.loss != 0 for rank in telling for step in series.of_rank(rank))
-    return telling if elsewhere else readings
+    others_learn = any(step.loss is not None and step.loss != 0 for rank in telling for step in series.of_rank(rank))
+    return telling if others_learn else readings
 
 
 def _tells_nothing(learning: Learning) -> bool:
-    """Whether a rank has never told anything but a loss of 0, without a gradient norm."""
+    """Whether a rank has never reported anything but a loss of 0, without a gradient norm."""
     fault = learning.fault
     return fault is not None and fault.kind == "zero" and not fault.before and fault.norm == "unknown"
 
 
 def _read(series: TrainingSeries, rank: int, world_size: int | None) -> Learning:
-    """How a rank's series stands; that a loss learnt from rewards is 0 while they are all equal is no fault."""
+    """The state of a rank's series; that a loss learnt from rewards is 0 while they are all equal is no fault."""
     learning = read_learning(series, rank, world_size)
     rewarded = any(setup.trainer is not None and _REWARDED.search(setup.trainer.name) for setup in series.setups)
     if rewarded and learning.fault is not None and learning.fault.kind == "zero":
@@ -75,7 +75,7 @@ def _read(series: TrainingSeries, rank: int, world_size: int | None) -> Learning
 
 
 def has_recovered(series: TrainingSeries, world_size: int | None) -> bool:
-    """Whether every series that tells a loss ends with good lines, ``EVIDENCE_STEPS`` of them at least."""
+    """Whether every series that reports a loss ends with good lines, ``EVIDENCE_STEPS`` of them at least."""
     return all(
         learning.recovered
         for rank, learning in _read_all(series, world_size).items()

@@ -14,7 +14,7 @@ from typing import Literal
 
 from hangwatch.model.telemetry import LoggedStep
 
-#: A norm that is a root of a whole number stands for parameter groups; more of them nobody has.
+#: A norm that is a root of a whole number stands for parameter groups; more of them do not occur.
 _MOST_GROUPS = 64
 #: So many lines before are what is usual.
 _USUAL_LINES = 5
@@ -25,9 +25,9 @@ _EXPLOSION = 10.0
 _LEAST_DRAWN = 4
 _ROUNDED = re.compile(r"[-+]?0?\.00+")
 
-#: What gradient norms show: not finite, -1, one root of a whole number, exactly 0, ordinary numbers, or not told.
+#: What gradient norms show: not finite, -1, one root of a whole number, exactly 0, ordinary numbers, or not reported.
 Norm = Literal["not finite", "negative", "constant", "zero", "ordinary", "unknown"]
-#: What a learning rate does: is 0, is some other number all the time, moves, or is not told.
+#: What a learning rate does: is 0, is some other number all the time, moves, or is not reported.
 Rate = Literal["zero", "frozen", "moves", "unknown"]
 
 
@@ -91,10 +91,10 @@ def read_rate(lines: Sequence[LoggedStep]) -> Rate:
 
 
 def all_skipped(lines: Sequence[LoggedStep]) -> bool | None:
-    """Whether DeepSpeed skipped every step from the first line to the last; None where it is not told."""
-    told = [(n, s.skipped_steps) for s in lines if (n := number_of(s)) is not None and s.skipped_steps is not None]
-    if len(told) >= 2:
-        return told[-1][0] - told[0][0] == told[-1][1] - told[0][1]
+    """Whether DeepSpeed skipped every step from the first line to the last; None where not reported."""
+    counts = [(n, s.skipped_steps) for s in lines if (n := number_of(s)) is not None and s.skipped_steps is not None]
+    if len(counts) >= 2:
+        return counts[-1][0] - counts[0][0] == counts[-1][1] - counts[0][1]
     overflows = [line.overflow for line in lines if line.overflow is not None]
     if len(overflows) < 2 or not all(overflows):
         return False if overflows else None
@@ -131,7 +131,7 @@ def bar_spacing(lines: Sequence[LoggedStep]) -> int | None:
 def is_start(lines: Sequence[LoggedStep]) -> bool | None:
     """Whether the first of all lines is the first of its run: no more steps (or epoch) before it than between lines.
 
-    None where that cannot be told: a run that was resumed, or joined late.
+    None where that is not known: a run that was resumed, or joined late.
     """
     first, second = lines[0], lines[1] if len(lines) > 1 else None
     number = number_of(first)

@@ -1,6 +1,6 @@
 """Whether a training learns, by what it says of its own steps: which lines are bad, since when, and what was bad first.
 
-Pure; may import ``hangwatch.model``. Everything rests on relations between loss, gradient norm, learning rate and skipped steps
+Pure; may import ``hangwatch.model``. It is all based on relations between loss, gradient norm, learning rate and skipped steps
 over at least ``EVIDENCE_STEPS`` logged steps in a row, never on how small a loss is. Two libraries hide what they mean:
 transformers leaves a NaN loss out of the logged mean, so that it is printed as 0 (``logging_nan_inf_filter``, in
 ``Trainer``, 4.57 and 5.x), and DeepSpeed puts -1 for a norm that is not finite, which over k groups is printed as
@@ -55,7 +55,7 @@ class Fault:
     ``from_start``: no line was ever good; None where the run's beginning was not seen. ``order``: what was bad first, the
     loss (a batch does that) or a gradient (of a batch whose loss was good), None where lines are too far apart to tell.
     ``printed_nan``: the loss is printed as NaN, and not as 0. ``skipped``: every one of these steps was skipped, not every
-    one, or not told. ``exploded``: loss or gradients had grown tenfold before.
+    one, or not reported. ``exploded``: loss or gradients had grown tenfold before.
     """
 
     kind: FaultKind
@@ -164,7 +164,7 @@ class _Reading:
         if len(bad) < EVIDENCE_STEPS:
             return None
         if "nan" in seen:
-            # The steps in between, of which nothing is told but a 0, were no better.
+            # The steps in between, of which nothing is reported but a 0, were no better.
             return "nan" if sum(mark in {"nan", "constant"} for mark in marks) >= EVIDENCE_STEPS else None
         if "gradient" in seen or fell_to_zero(before):
             return None
@@ -193,7 +193,7 @@ class _Reading:
             return None
         scales = [line.loss_scale for line in lines if line.loss_scale is not None]
         if scales and 1 < scales[-1] < scales[0]:
-            return None  # it is being searched for, from wherever it was told to begin
+            return None  # it is being searched for, from wherever it was configured to begin
         types = {s.dtype for setup in self.series.setups for s in (setup.deepspeed, setup.trainer) if s is not None}
         scaled = any(scale > 1 for scale in scales) if scales else not types & {"bf16", "fp32"}
         count = steps_between(lines[0], lines[-1])
@@ -221,8 +221,8 @@ class _Reading:
             return apart
         if (drawn := bar_spacing(self.lines)) is not None:
             return drawn
-        told = (s.logging_steps for setup in self.series.setups if (s := setup.trainer) is not None)
-        return next((int(n) for n in told if n is not None and n >= 1), None)
+        configured = (s.logging_steps for setup in self.series.setups if (s := setup.trainer) is not None)
+        return next((int(n) for n in configured if n is not None and n >= 1), None)
 
     @property
     def _filtered(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hangwatch.analysis.training.series import COUNTED, Ledger
+from hangwatch.analysis.training.series import COUNTED, SeriesBuilder
 from hangwatch.model.telemetry import LoggedStep
 
 #: Losses are printed with four digits, and event files hold them in 32 bits.
@@ -25,7 +25,7 @@ _KEPT = 200_000
 
 
 @dataclass(frozen=True)
-class Told:
+class OutputSeries:
     """The steps that one file tells of one rank (None where it names none).
 
     ``family`` is the same for series that are of one run for sure: those of one file, or of the files that its ranks wrote.
@@ -40,37 +40,37 @@ class Told:
 
 @dataclass(frozen=True)
 class Run:
-    """The newest run: a ledger for each rank, None for what names no rank; ``others`` names the files of other runs, or what
+    """The newest run: a builder for each rank, None for what names no rank; ``others`` names the files of other runs, or what
     those of their ranks have in common."""
 
-    ledgers: dict[int | None, Ledger]
+    builders: dict[int | None, SeriesBuilder]
     modified_ns: int
     others: tuple[str, ...]
 
 
-def choose_run(told: Sequence[Told]) -> Run:
-    """The run that was written last, of everything that is told. ``told`` must not be empty."""
-    newest = max(told, key=lambda one: (one.modified_ns, len(one.steps), one.name))
-    own = [one for one in told if one.family == newest.family]
-    ledgers: dict[int | None, Ledger] = {}
+def choose_run(outputs: Sequence[OutputSeries]) -> Run:
+    """The run that was written last, of all that was written. ``outputs`` must not be empty."""
+    newest = max(outputs, key=lambda one: (one.modified_ns, len(one.steps), one.name))
+    own = [one for one in outputs if one.family == newest.family]
+    builders: dict[int | None, SeriesBuilder] = {}
     for one in own:
-        ledger = ledgers.setdefault(one.rank, Ledger(last_kept=_KEPT))
+        builder = builders.setdefault(one.rank, SeriesBuilder(last_kept=_KEPT))
         for step in one.steps:
-            ledger.add(step)
-    main = None if None in ledgers else min(rank for rank in ledgers if rank is not None)
+            builder.add(step)
+    main = None if None in builders else min(rank for rank in builders if rank is not None)
     others = []
-    for one in told:
+    for one in outputs:
         if one.family == newest.family:
             continue
         if one.rank is not None:
             others.append(one.family)
             continue
-        joined = join(ledgers[main].steps(), _filled(one.steps).steps())
+        joined = join(builders[main].steps(), _filled(one.steps).steps())
         if joined is None:
             others.append(one.name)
         else:
-            ledgers[main] = _filled(joined)
-    return Run(ledgers, newest.modified_ns, tuple(dict.fromkeys(others)))
+            builders[main] = _filled(joined)
+    return Run(builders, newest.modified_ns, tuple(dict.fromkeys(others)))
 
 
 def join(one: tuple[LoggedStep, ...], other: tuple[LoggedStep, ...]) -> tuple[LoggedStep, ...] | None:
@@ -90,11 +90,11 @@ def join(one: tuple[LoggedStep, ...], other: tuple[LoggedStep, ...]) -> tuple[Lo
     return (*one, *other) if len(pairs) >= _LEAST_COMMON and _agree(pairs) else None
 
 
-def _filled(steps: Sequence[LoggedStep]) -> Ledger:
-    ledger = Ledger(last_kept=_KEPT)
+def _filled(steps: Sequence[LoggedStep]) -> SeriesBuilder:
+    builder = SeriesBuilder(last_kept=_KEPT)
     for step in steps:
-        ledger.add(step)
-    return ledger
+        builder.add(step)
+    return builder
 
 
 def _counted(steps: Sequence[LoggedStep]) -> bool:
@@ -113,6 +113,6 @@ def _same(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return False
     finite = math.isfinite(one), math.isfinite(other)
-    if not all(finite):  # one of them may have been told by a filter that puts 0 for it
+    if not all(finite):  # one of them may have been reported by a filter that puts 0 for it
         return not any(finite) or one == 0 or other == 0
     return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)

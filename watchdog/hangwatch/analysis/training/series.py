@@ -50,7 +50,7 @@ def merge(one: LoggedStep, other: LoggedStep) -> LoggedStep:
     )
 
 
-class Ledger:
+class SeriesBuilder:
     """The steps of one rank (or of output that names none), added one by one and kept within bounds.
 
     A step number of the best source that goes back begins a new run: what was before is forgotten, and so is what other
@@ -66,7 +66,7 @@ class Ledger:
         self._sorted = True
         self._last: dict[str, int] = {}
         self._stale: dict[str, int] = {}
-        #: How far sources were counted that name no steps; empty once one that does has told a loss.
+        #: How far sources were counted that name no steps; empty once one that does has reported a loss.
         self._counts: dict[str, int] = {}
         self._epochs: dict[str, float] = {}
         self._loss_numbered = False
@@ -75,20 +75,20 @@ class Ledger:
         """Take in what one source says of one step.
 
         Numbers and mere counts of lines do not go together: whoever names both step and loss is kept to, and while there
-        is only output that names no steps, what is told without a loss has nothing it belongs to.
+        is only output that names no steps, what is reported without a loss has nothing it belongs to.
         """
-        told: LoggedStep | None = entry
+        found: LoggedStep | None = entry
         if entry.step is None:
-            told = self._count(entry)
+            found = self._count(entry)
         elif entry.loss is not None:
             self._loss_numbered = True
             if self._counts:
                 self._begin_again()
         elif self._counts:
             return
-        if told is None or told.step is None or not self._is_current(told.source, told.step):
+        if found is None or found.step is None or not self._is_current(found.source, found.step):
             return
-        self._put(told, told.step)
+        self._put(found, found.step)
 
     def _count(self, entry: LoggedStep) -> LoggedStep | None:
         """A step that has no number, with one; None where it tells nothing that is not known better."""
@@ -194,25 +194,25 @@ class Pace:
 
 def make_series(
     at_ns: int,
-    ledgers: dict[int | None, Ledger],
+    builders: dict[int | None, SeriesBuilder],
     setups: dict[int, TrainingSetup],
     paces: dict[int, Pace],
 ) -> TrainingSeries:
-    """Everything known as one value. ``ledgers`` by rank; what names no rank completes the job's own series."""
-    ranked = sorted(rank for rank in ledgers if rank is not None)
+    """Everything known as one value. ``builders`` by rank; what names no rank completes the job's own series."""
+    ranked = sorted(rank for rank in builders if rank is not None)
     main = ranked[0] if ranked else None
-    own = ledgers[main].steps() if main is not None else ()
-    unranked = ledgers[None].steps() if None in ledgers else ()
+    own = builders[main].steps() if main is not None else ()
+    unranked = builders[None].steps() if None in builders else ()
     return TrainingSeries(
         at_ns=at_ns,
         steps=_join(own, unranked),
-        ranks=tuple(RankSteps(rank, steps) for rank in ranked[1:] if (steps := ledgers[rank].steps())),
+        ranks=tuple(RankSteps(rank, steps) for rank in ranked[1:] if (steps := builders[rank].steps())),
         setups=tuple(setups[rank] for rank in sorted(setups)),
         reached={rank: pace.step for rank, pace in sorted(paces.items()) if pace.step is not None},
         steps_per_s={rank: speed for rank, pace in sorted(paces.items()) if (speed := pace.per_s(at_ns)) is not None},
-        sources=tuple(dict.fromkeys(source for ledger in ledgers.values() for source in ledger.sources)),
-        left_out=sum(ledger.left_out for rank, ledger in ledgers.items() if rank in {main, None}),
-        runs=max((ledger.runs for rank, ledger in ledgers.items() if rank in {main, None}), default=1),
+        sources=tuple(dict.fromkeys(source for builder in builders.values() for source in builder.sources)),
+        left_out=sum(builder.left_out for rank, builder in builders.items() if rank in {main, None}),
+        runs=max((builder.runs for rank, builder in builders.items() if rank in {main, None}), default=1),
     )
 
 

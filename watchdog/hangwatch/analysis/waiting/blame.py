@@ -10,14 +10,14 @@ from typing import Literal
 from hangwatch.analysis.operations.alignment import History, Parting
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.places import bare
-from hangwatch.analysis.ranks.file_locks import all_held
+from hangwatch.analysis.ranks.file_locks import all_blocked_by_files
 from hangwatch.analysis.ranks.shutdown import outlived
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
 from hangwatch.model.text import format_ranks
 
-#: Of a larger circle nobody is singled out: looking for that one costs the square of its size.
+#: Of a larger circle no rank is singled out: looking for that one costs the square of its size.
 _HUB_LIMIT = 64
 
 Shape = Literal["nothing", "root", "cycle", "together", "outside", "held", "outlived"]
@@ -43,7 +43,7 @@ class Blame:
 
 
 def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
-    """The smaller side by what the stacks show, for ranks whose operations nobody recorded; all of them on a tie."""
+    """The smaller side by what the stacks show, for ranks without recorded operations; all of them on a tie."""
     sides: dict[tuple[str, str, int | None, int | None], list[int]] = defaultdict(list)
     for rank in component:
         wait = views[rank].wait if rank in views else None
@@ -172,7 +172,7 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
     """A cycle is a proof if every rank in it is seen blocked, and no other thread of it could still join."""
     if not all(r in views and views[r].blocked and views[r].alone for r in component):
         return None
-    # Where nobody recorded the operations, the group is known only when the stack shows the default one.
+    # Where no operations are recorded, the group is known only when the stack shows the default one.
     for rank in component:
         view = views[rank]
         wait = view.wait
@@ -216,7 +216,7 @@ def assign_blame(
     if not waiting:
         if failed := outlived(views, world):
             return Blame("outlived", culprits=failed)
-        return Blame("held", culprits=tuple(sorted(world))) if all_held(views, world) else Blame("nothing")
+        return Blame("held", culprits=tuple(sorted(world))) if all_blocked_by_files(views, world) else Blame("nothing")
     if not graph.edges:
         return _blame_together(views, history, waiting)
     sinks = _seen_sinks(views, graph)
@@ -241,7 +241,7 @@ def assign_blame(
 
 
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
-    """The sinks to be blamed: of a rank that nobody saw it is not known whom it waits for, so those that were seen come first,
+    """The sinks to be blamed: of a rank that was not seen it is not known whom it waits for, so those that were seen come first,
     and then a circle of such, which cannot resolve whatever the unseen do."""
     if not graph.sinks:
         return ()  # all leads to processes of which nothing is known: no circle on the way is blamed for that
@@ -250,13 +250,13 @@ def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[
 
 
 def _seen_circles(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
-    """The circles of ranks that were seen, each held up by what another one was seen to do."""
+    """The circles of ranks that were seen, each blocked by what another one was seen to do."""
     known = [e for e in graph.within(views) if e.reason in {"absent", "mismatch", "sizes", "creation"} and not e.weak]
     return tuple(sink for sink in find_sinks([(e.waiters, e.awaited) for e in known]) if len(sink) > 1)
 
 
 def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:
-    """Nobody waits for anybody who could still come: a rank whose partners are done hangs itself, else it is no rank."""
+    """No rank waits for one that could still come: a rank whose partners are done hangs itself, else it is no rank."""
     fronts = [(r, o) for r in waiting if (o := views[r].frontier) is not None and not o.p2p]
     done: dict[tuple[str, int], frozenset[int]] = {}
     for key, seq in {(o.group.key, o.seq) for _, o in fronts}:

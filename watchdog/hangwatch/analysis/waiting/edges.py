@@ -33,7 +33,7 @@ def _why_awaited(
         return "mismatch", theirs
     if other is None:
         return "unseen", None
-    if other.silent:  # also where it has joined: whether its half of the transfer has left it nobody can tell
+    if other.silent:  # also where it has joined: whether its half of the transfer has left it is not known
         return "silent", None
     if other.motion.state in {"lost", "stopped"} and (theirs is None or not theirs.completed):
         # Even if it had joined: its half of the transfer is not served any more.
@@ -96,7 +96,7 @@ def _edges(
         yield Edge(ranks, tuple(sorted(awaited)), key[0], operation, others[key])
 
 
-#: Of more kinds of tensors than this in one operation, nobody is told who brought which: everybody waits for everybody.
+#: Of more kinds of tensors than this in one operation, who brought which is not listed: every rank waits for every other.
 _SIZES_TOLD = 32
 
 
@@ -135,10 +135,10 @@ def _p2p_edges(
             return "unseen" if other is None else "silent", None
         recorded = next((o for o in other.pending if o.p2p and o.op == opposite and o.peer == view.rank), None)
         if recorded is not None:
-            return ("queued", recorded) if _held_back(recorded, other) else None
+            return ("queued", recorded) if _is_blocked_before(recorded, other) else None
         facing = other.wait is not None and (not other.wait.peers or view.rank in other.wait.peers)
         theirs = other.wait.op if other.wait is not None and facing else None
-        # A pipeline's stage may send and receive in one batch, of which nobody can say what is still to come.
+        # A pipeline's stage may send and receive in one batch, of which it is not known what is still to come.
         meets = theirs is not None and (theirs == opposite or {op, theirs} in _EXCHANGE)
         if meets and view.wait is not None and other.wait is not None and operation is None:
             tags = {view.wait.tag, other.wait.tag}
@@ -149,7 +149,7 @@ def _p2p_edges(
     yield from (replace(edge, weak=edge.reason == "queued") for edge in _edges([view], found, operation))
 
 
-def _held_back(theirs: Operation, other: RankView) -> bool:
+def _is_blocked_before(theirs: Operation, other: RankView) -> bool:
     """Whether the other half stands behind an operation that it is likely to wait for.
 
     A collective, or what is received: the program goes on with it. Sends to others are on their way by themselves.
@@ -239,7 +239,7 @@ def build_graph(
             edges += _stack_edges(waiters, views, world)
     graph = _make_graph(edges)
     if any(edge.weak for sink in graph.sinks if len(sink) > 1 for edge in graph.within(sink)):
-        graph = _make_graph([edge for edge in edges if not edge.weak])  # no circle rests on a likelihood
+        graph = _make_graph([edge for edge in edges if not edge.weak])  # no circle is based on a likelihood
     return graph
 
 

@@ -43,7 +43,8 @@ def parted(case: Case) -> bool:
         return True
     # A culprit in an operation of its own, that waits for no one else: it is in the wrong place, and not stuck elsewhere.
     return any(
-        r in case.views and case.views[r].state == "waiting" and not case.views[r].elsewhere for r in blame.culprits
+        r in case.views and case.views[r].state == "waiting" and not case.views[r].waits_for_no_rank
+        for r in blame.culprits
     )
 
 

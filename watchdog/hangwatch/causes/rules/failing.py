@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import bare, calls
-from hangwatch.analysis.ranks.shutdown import ending
+from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
 from hangwatch.causes.evidence import at_process, at_stack, standing
@@ -50,7 +50,7 @@ def failed_and_ending(case: Case) -> Hypothesis | None:
     """The main thread is at its end, with an exception on its way or a status that says so."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
-        last = ending(view.frames) if view is not None and not view.gone else None
+        last = shutdown_frame(view.frames) if view is not None and not view.gone else None
         if view is None or last is None:
             continue
         told = view.capture.handled_error

@@ -118,7 +118,7 @@ def creation(case: Case) -> Hypothesis | None:
     """Some ranks are inside ``new_group``, the others are in something else and not on their way there."""
     inside = [r for r, v in case.views.items() if v.wait is not None and v.wait.kind == "group_creation"]
     within = frozenset(inside)
-    outside = [r for r, v in case.views.items() if r not in within and v.wait is not None and not v.elsewhere]
+    outside = [r for r, v in case.views.items() if r not in within and v.wait is not None and not v.waits_for_no_rank]
     apart = [e for e in case.graph.edges if e.reason == "creation"]
     if inside and not outside and (apart or case.blame.culprits):
         return _creation_apart(case, inside)
@@ -185,7 +185,7 @@ def point_to_point(case: Case) -> Hypothesis | None:
     waits = {}
     for rank in concerned:
         view = case.views.get(rank)
-        if view is None or view.elsewhere or not in_point_to_point(view):
+        if view is None or view.waits_for_no_rank or not in_point_to_point(view):
             continue
         if view.wait is not None and view.wait.kind == "point_to_point":
             waits[rank] = (view.wait.op, view.wait.peers)
@@ -223,4 +223,4 @@ def point_to_point(case: Case) -> Hypothesis | None:
 
 def _waits(case: Case, rank: int) -> bool:
     view = case.views.get(rank)
-    return view is not None and not view.elsewhere and (view.wait is not None or view.frontier is not None)
+    return view is not None and not view.waits_for_no_rank and (view.wait is not None or view.frontier is not None)

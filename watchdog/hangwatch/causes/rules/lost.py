@@ -7,7 +7,7 @@ import re
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import bare
-from hangwatch.analysis.ranks.shutdown import ending, exit_of
+from hangwatch.analysis.ranks.shutdown import exit_of, shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_kernel, at_process, at_stack
 from hangwatch.causes.hypothesis import Hypothesis
@@ -63,7 +63,7 @@ def raised(case: Case) -> Hypothesis | None:
         failed = _traceback(view)
         end = exit_of(view)
         hook = next((f for f in view.frames if bare(f) in _HOOKS), None)
-        last = ending(view.frames)
+        last = shutdown_frame(view.frames)
         clean = end is not None and end.signal is None and end.code == 0
         killed = end is not None and end.signal is not None
         if hook is None and (failed is None or clean or killed or not (view.gone or last is not None)):
@@ -88,7 +88,7 @@ def early_exit(case: Case) -> Hypothesis | None:
         if view is None:
             continue
         end = exit_of(view)
-        last = ending(view.frames)
+        last = shutdown_frame(view.frames)
         if view.gone and end is not None and end.signal is None and end.code == 0:
             said = f"Rank {rank} has exited with status 0 while the others still train."
             return Hypothesis(EARLY_EXIT, 0.85, said, at_process(case, rank))

@@ -10,7 +10,7 @@ from itertools import pairwise
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import function_of, where
 from hangwatch.analysis.places import bare, calls
-from hangwatch.analysis.ranks.shutdown import ending
+from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack
 from hangwatch.causes.hypothesis import Hypothesis
@@ -79,7 +79,7 @@ def rank0_work(case: Case) -> Hypothesis | None:
         return None
     rank = case.blame.culprits[0]
     view = case.views.get(rank)
-    if view is None or view.state == "waiting" or view.frontier is not None or ending(view.frames):
+    if view is None or view.state == "waiting" or view.frontier is not None or shutdown_frame(view.frames):
         return None
     if view.motion.state != "busy":
         return None  # a rank that stands still does not work

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.places import bare, calls, is_interpreter, package_of
-from hangwatch.analysis.ranks.shutdown import ending
+from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
 from hangwatch.causes.evidence import at_process, at_stack, standing
@@ -199,7 +199,7 @@ def _attribute(lock: str) -> str:
 def waits_for_thread(view: RankView) -> Frame | None:
     """The frame in which the main thread waits for another thread of its process."""
     frames = view.frames
-    if not frames or not _on_futex(view) or ending(frames) is not None or waits_for_child(view) is not None:
+    if not frames or not _on_futex(view) or shutdown_frame(frames) is not None or waits_for_child(view) is not None:
         return None
     above = frames[: next((i for i, f in enumerate(frames) if not is_interpreter(f)), len(frames))]
     if calls(frames, "torch/utils/data/dataloader.py") is not None:

@@ -13,8 +13,8 @@ May import the model and the other outputs. Layout, JSON of the model's structs 
                           /training.json           what training logged, for silent failures
 
 Ranks of one program share a few stacks, and every operation names a group that may have thousands of members: each stack and
-group is stored once, and a rank's line has its index (``model.packing``). Lines and tables carry the time of their capture: a
-writer that was killed half-way leaves files of two captures, and data of different times must never be compared.
+group is stored once, and a rank's line has its index (``model.transforms.packing``). Lines and tables carry the time of their
+capture: a writer that was killed half-way leaves files of two captures, and data of different times must never be compared.
 """
 
 from __future__ import annotations
@@ -34,8 +34,16 @@ from hangwatch.model.collectives import Group
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
-from hangwatch.model.packing import Frames, PackedGroup, PackedRank, PackedStack, Packer, unpack_groups, unpack_rank
 from hangwatch.model.telemetry import TrainingSeries, to_plain
+from hangwatch.model.transforms.packing import (
+    Frames,
+    PackedGroup,
+    PackedRank,
+    PackedStack,
+    Packer,
+    unpack_groups,
+    unpack_rank,
+)
 from hangwatch.outputs.bundle.files import encode, encode_line, write_files
 from hangwatch.outputs.bundle.speedscope import encode_speedscope
 from hangwatch.outputs.html.report import render_report

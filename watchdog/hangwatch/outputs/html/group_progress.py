@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from markupsafe import Markup
 
-from hangwatch.model.live import GroupFront
+from hangwatch.model.progress import GroupFront
 from hangwatch.outputs.html.elements import NOTHING, code, duration, fold, join, number_ranks, plain, short_ranks
 from hangwatch.outputs.html.tables import table
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import Metric
 
+from hangwatch.model.live import LiveRank
+from hangwatch.model.progress import GroupFront, LiveProgress, find_front
 from hangwatch.outputs.metrics.families import gauge, label
-from hangwatch.outputs.metrics.view import GroupMetrics, JobMetrics, RankMetrics
+from hangwatch.outputs.metrics.view import JobMetrics
 
 #: Of a job on one node. A node with 8 GPUs and 50 groups a rank has 400 pairs.
 RANKS_LIMIT = 1000
@@ -22,7 +24,7 @@ PAIRS_LIMIT = 1000
 #: Groups with an operation in flight for longer than this are shown before all others.
 _SLOW_S = 5.0
 
-_Row = tuple[RankMetrics, str, GroupMetrics]
+_Row = tuple[LiveRank, str, LiveProgress]
 
 
 def rank_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
@@ -69,26 +71,21 @@ def _collective_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
     left_out = gauge("job_series_left_out", "Ranks, and pairs of rank and group, that are not exported.", ("job_id",))
     for job in jobs:
         name, rows = label(job.id), _rows(job)
-        shown = _bounded(rows)
-        fastest: dict[str, int] = {}
-        sizes: dict[str, int] = {}
-        for _, group_label, group in shown:
-            fastest[group_label] = max(fastest.get(group_label, 0), group.enqueued)
-            sizes[group_label] = max(sizes.get(group_label, 0), group.size)
+        shown, fronts = _bounded(rows)
         for one, group_label, group in shown:
             labels = [name, str(one.rank), group_label]
             enqueued.add_metric(labels, group.enqueued)
             completed.add_metric(labels, group.completed)
-            behind.add_metric(labels, fastest[group_label] - group.enqueued)
+            behind.add_metric(labels, fronts[group_label].behind_by(group))
             if group.in_flight_s is not None:
                 in_flight.add_metric(labels, group.in_flight_s)
-        for group_label, ranks in sizes.items():
-            size.add_metric([name, group_label], ranks)
+        for group_label, front in fronts.items():
+            size.add_metric([name, group_label], len(front.ranks))
         left_out.add_metric([name], len(rows) - len(shown) + max(0, len(job.ranks) - RANKS_LIMIT))
     yield from (enqueued, completed, behind, in_flight, size, left_out)
 
 
-def _shown_ranks(job: JobMetrics) -> tuple[RankMetrics, ...]:
+def _shown_ranks(job: JobMetrics) -> tuple[LiveRank, ...]:
     return job.ranks[:RANKS_LIMIT]
 
 
@@ -96,8 +93,8 @@ def _rows(job: JobMetrics) -> list[_Row]:
     return [(one, text, group) for one in _shown_ranks(job) for text, group in _labelled(one.groups)]
 
 
-def _labelled(groups: tuple[GroupMetrics, ...]) -> Iterator[tuple[str, GroupMetrics]]:
-    """Each group with a unique label: Prometheus rejects a scrape that contains a series twice."""
+def _labelled(groups: tuple[LiveProgress, ...]) -> Iterator[tuple[str, LiveProgress]]:
+    """Each group with a label of its own: Prometheus refuses a whole scrape in which a series comes twice."""
     taken: dict[str, int] = {}
     for group in groups:
         text = label(group.label)
@@ -105,22 +102,23 @@ def _labelled(groups: tuple[GroupMetrics, ...]) -> Iterator[tuple[str, GroupMetr
         yield (text if taken[text] == 1 else f"{text}#{taken[text]}"), group
 
 
-def _bounded(rows: list[_Row]) -> list[_Row]:
-    """The rows of as many groups as fit: longest in flight first, then the largest."""
+def _bounded(rows: list[_Row]) -> tuple[list[_Row], dict[str, GroupFront]]:
+    """The rows of as many groups as may be shown, and these groups: those that wait for long first, then the largest."""
+    members: dict[str, dict[int, LiveProgress]] = {}
+    for one, text, group in rows:
+        members.setdefault(text, {})[one.rank] = group
+    fronts = {text: find_front(found) for text, found in members.items()}
     if len(rows) <= PAIRS_LIMIT:
-        return rows
-    by_group: dict[str, list[_Row]] = {}
-    for row in rows:
-        by_group.setdefault(row[1], []).append(row)
+        return rows, fronts
 
     def order(text: str) -> tuple[float, int, str]:
-        waits_s = max((group.in_flight_s or 0.0 for _, _, group in by_group[text]), default=0.0)
-        return (-waits_s if waits_s >= _SLOW_S else 0.0, -len(by_group[text]), text)
+        waits_s = fronts[text].in_flight_s or 0.0
+        return (-waits_s if waits_s >= _SLOW_S else 0.0, -len(members[text]), text)
 
-    kept: set[str] = set()
+    kept: dict[str, GroupFront] = {}
     left = PAIRS_LIMIT
-    for text in sorted(by_group, key=order):
-        if len(by_group[text]) <= left:
-            kept.add(text)
-            left -= len(by_group[text])
-    return [row for row in rows if row[1] in kept]
+    for text in sorted(members, key=order):
+        if len(members[text]) <= left:
+            kept[text] = fronts[text]
+            left -= len(members[text])
+    return [row for row in rows if row[1] in kept], kept

@@ -5,31 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from hangwatch import __version__
+from hangwatch.model.live import LiveRank
 from hangwatch.model.telemetry import TrainingSeries
-
-
-class GroupMetrics(msgspec.Struct, frozen=True):
-    """A rank in a group: its last sequence numbers, and for how long its oldest operation has been in flight (None: none is).
-
-    ``label`` must be unique within a job (torch's names are not) and the same on every node.
-    """
-
-    label: str
-    size: int
-    enqueued: int
-    completed: int
-    in_flight_s: float | None = None
-
-
-class RankMetrics(msgspec.Struct, frozen=True):
-    """One rank. ``state`` is a word (``running``, ``waiting``, ``stuck``); ``beat_age_s`` is None without a probe."""
-
-    rank: int
-    node: str
-    pid: int
-    state: str
-    beat_age_s: float | None = None
-    groups: tuple[GroupMetrics, ...] = ()
 
 
 class IncidentMetrics(msgspec.Struct, frozen=True):
@@ -57,7 +34,7 @@ class JobMetrics(msgspec.Struct, frozen=True):
     """
 
     id: str
-    ranks: tuple[RankMetrics, ...] = ()
+    ranks: tuple[LiveRank, ...] = ()
     incidents: tuple[IncidentMetrics, ...] = ()
     launcher: str = "plain"
     world_size: int | None = None

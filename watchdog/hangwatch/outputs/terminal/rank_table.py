@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group as Lines
 from rich.text import Text
 
-from hangwatch.model.live import LiveJob, LiveRank, LiveView, RankProgress
+from hangwatch.model.live import LiveJob, LiveRank, LiveView
+from hangwatch.model.progress import LiveProgress
 from hangwatch.model.text import format_ranks
 from hangwatch.outputs.sanitize import excerpt
 
@@ -24,7 +25,8 @@ _PID, _GROUP, _FRAME = 1, 3, 8
 #: Minimum widths of group names and frames.
 _LEAST_NAME, _LEAST_FRAME = 10, 16
 _WIDE = 100
-_Row = tuple[LiveRank, RankProgress | None]
+#: A rank in a group, and how many operations behind the group's front it is there.
+_Row = tuple[LiveRank, LiveProgress | None, int]
 
 
 def render_view(
@@ -55,17 +57,18 @@ def render_view(
 
 
 def _rows(job: LiveJob) -> Iterator[_Row]:
+    fronts = {front.label: front for front in job.groups}
     for rank in job.ranks:
-        yield from ((rank, progress) for progress in rank.groups or (None,))
+        for progress in rank.groups or (None,):
+            yield rank, progress, fronts[progress.label].behind_by(progress) if progress is not None else 0
 
 
 def _worst(rows: list[_Row], room: int) -> list[_Row]:
     """The most important rows, in their usual order."""
 
     def weight(numbered: tuple[int, _Row]) -> tuple[bool, float, float, int]:
-        number, (rank, progress) = numbered
+        number, (rank, progress, behind) = numbered
         flying_s = progress.in_flight_s or 0.0 if progress is not None else 0.0
-        behind = progress.behind if progress is not None else 0
         return (rank.state not in {"lost", "stopped"}, -behind, -flying_s, number)
 
     chosen = sorted(sorted(enumerate(rows), key=weight)[:room])
@@ -118,7 +121,7 @@ def _fit(widths: list[int], width: int | None, gap: int) -> list[int]:
     return shown
 
 
-def _cells(rank: LiveRank, progress: RankProgress | None) -> Iterator[Text]:
+def _cells(rank: LiveRank, progress: LiveProgress | None, behind: int) -> Iterator[Text]:
     yield Text(str(rank.rank))
     yield Text(str(rank.pid))
     yield Text(excerpt(rank.state.replace("_", " "), 20), style=_STYLES.get(rank.state, ""))
@@ -126,10 +129,10 @@ def _cells(rank: LiveRank, progress: RankProgress | None) -> Iterator[Text]:
         yield from (Text("no group yet" if rank.beat_age_s is not None else "no probe", style="dim"), *[Text()] * 4)
     else:
         flying_s = progress.in_flight_s
-        yield Text(excerpt(progress.group, _NAME_CHARACTERS))
+        yield Text(excerpt(progress.label, _NAME_CHARACTERS))
         yield Text(str(progress.enqueued))
         yield Text(str(progress.completed))
-        yield Text(str(progress.behind), style="bold yellow" if progress.behind else "")
+        yield Text(str(behind), style="bold yellow" if behind else "")
         yield Text(
             "" if flying_s is None else f"{flying_s:.1f} s", style="yellow" if flying_s and flying_s >= _LONG_S else ""
         )

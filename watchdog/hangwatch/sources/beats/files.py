@@ -109,7 +109,7 @@ class BeatReader:
 def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:
     """Remove what processes that are gone have left in a run directory of ours; returns how many files. Never raises.
 
-    A killed rank cannot clean up. A process of another PID namespace may write here too, under a pid that nobody has in ours: so
+    A killed rank cannot clean up. A process of another PID namespace may write here too, under a pid that is free in ours: so
     what has a beat from within ``older_than_s`` stays, and everything of that pid with it.
     """
     by_pid: dict[int, list[os.DirEntry[str]]] = {}
@@ -132,7 +132,7 @@ def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether nobody has this pid, or a zombie that may stay for as long as its parent does."""
+    """Whether no process has this pid, or only a zombie that may stay for as long as its parent does."""
     process = read_stat(pid)
     return process is None or is_zombie(process)
 

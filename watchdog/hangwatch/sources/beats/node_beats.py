@@ -82,11 +82,11 @@ class _Place:
             )
         return beats, gaps
 
-    def _socket(self, told: str | None, uid: int) -> str | None:
+    def _socket(self, written: str | None, uid: int) -> str | None:
         """The path at which we reach a socket of the probe's; None for anything that is not the process's own."""
-        if told is None or self._folder is None:
+        if written is None or self._folder is None:
             return None
-        path = self._folder / "ranks" / told.rpartition("/")[2]
+        path = self._folder / "ranks" / written.rpartition("/")[2]
         try:
             found = path.lstat()
         except (OSError, ValueError):

@@ -10,7 +10,7 @@ from hangwatch.sources.proc.files import node_name
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not told."""
+    """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not known."""
 
     job: Job
     ranks: tuple[RankIdentity, ...]
@@ -41,7 +41,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def put_together(jobs: dict[str, list[Candidate]]) -> dict[str, list[Candidate]]:
-    """Parts of one job that were told different places to meet: one process started them all, and they make up one world.
+    """Parts of one job with different places to meet: one process started them all, and they make up one world.
 
     A leftover port on one rank makes it a job of its own by name, and nothing else.
     """

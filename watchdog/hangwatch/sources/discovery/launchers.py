@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-#: Ours: it stands above the launcher and is never a rank.
+#: Ours: it is an ancestor of the launcher and is never a rank.
 HANGWATCH = "hangwatch"
 
 _PROGRAMS = {

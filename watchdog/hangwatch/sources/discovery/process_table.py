@@ -1,4 +1,4 @@
-"""The processes of the node, remembered between looks, so that looking every second costs almost nothing.
+"""The processes of the node, remembered between readings, so that reading every second costs almost nothing.
 
 May import hangwatch.sources' own parts and the standard library. One listing of ``/proc`` gives pids with inode numbers;
 equal pid and inode is the same process, and only new ones are opened. What an exec may change (environment, command
@@ -52,7 +52,7 @@ class ProbedProcess(NamedTuple):
 
 @dataclass
 class KnownProcess:
-    """One process as last looked at. ``environ`` is None where it may not be read."""
+    """One process as last read. ``environ`` is None where it may not be read."""
 
     pid: int
     inode: int
@@ -81,7 +81,7 @@ class KnownProcess:
         return self.stat.parent
 
     def lives(self) -> bool:
-        """Whether it has not ended: in a container whose first process buries nobody, a zombie stays for as long as that does."""
+        """Whether it has not ended: in a container whose first process reaps no child, a zombie stays as long as that does."""
         stat = read_stat(self.pid)
         return stat is not None and not is_zombie(stat)
 
@@ -166,7 +166,7 @@ class ProcessTable:
         return {pid: known for pid, known in living.items() if known.under_root}
 
     def probed(self) -> list[ProbedProcess]:
-        """The processes at the last look that were started with the probe's environment."""
+        """The processes at the last reading that were started with the probe's environment."""
         return [known.probed for known in self._known.values() if known.under_root and known.probed is not None]
 
     def _is_below(self, process: KnownProcess, root: int) -> bool:

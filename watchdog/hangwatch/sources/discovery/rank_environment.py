@@ -31,7 +31,7 @@ class RankClaim(msgspec.Struct, frozen=True):
     """A process's claim to a rank. ``by`` is who gave it: env (RANK itself), mpirun or srun.
 
     ``job_id`` is None where the environment names no job. ``elastic`` says that torchrun's own variables are there. ``master`` is
-    where the ranks meet, ``HOST:PORT`` as they were told it.
+    where the ranks meet, ``HOST:PORT`` as configured.
     """
 
     rank: int
@@ -138,7 +138,7 @@ def _meeting(environ: Mapping[str, str], host: str) -> str | None:
 
 
 def _master(environ: Mapping[str, str]) -> str:
-    """Where the ranks meet, as they were told."""
+    """Where the ranks meet, as configured."""
     return _meeting(environ, "") or ""
 
 

@@ -68,7 +68,7 @@ class RankFinder:
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
 
     def probed(self) -> list[ProbedProcess]:
-        """The processes at the last look that were started with the probe's environment."""
+        """The processes at the last reading that were started with the probe's environment."""
         return self._table.probed()
 
     def _candidate(self, process: KnownProcess, beat: Beat | None) -> Candidate | None:
@@ -183,7 +183,7 @@ class RankFinder:
         return candidate.order > rival.order
 
     def _find_spawned(self, processes: Mapping[int, KnownProcess], chosen: Iterable[Candidate]) -> list[Candidate]:
-        """Ranks nobody named, among processes that have nothing to do with those already found."""
+        """Ranks that are not named anywhere, among processes that have nothing to do with those already found."""
         taken = {candidate.process.pid for candidate in chosen}
         now_s = time.monotonic()
         if now_s - self._spawn_looked_s >= _SPAWN_PERIOD_S or not self._spawned:

@@ -41,12 +41,12 @@ def _meet_at_first(ordered: Sequence[KnownProcess]) -> bool:
     ``mp.spawn`` starts rank 0 first, and rank 0 hosts the store: where the two disagree, the order proves nothing.
     """
     table: dict[int, TcpSocket] = {entry.inode: entry for entry in read_tcp_sockets(ordered[0].pid)}
-    held = [read_socket_inodes(member.pid) for member in ordered]
-    if any(held[i] & held[j] for i in range(len(held)) for j in range(i)):
+    sockets = [read_socket_inodes(member.pid) for member in ordered]
+    if any(sockets[i] & sockets[j] for i in range(len(sockets)) for j in range(i)):
         return False  # inherited by fork: workers of one parent, not ranks
-    listening = {table[inode].local_port for inode in held[0] if inode in table and table[inode].listening}
+    listening = {table[inode].local_port for inode in sockets[0] if inode in table and table[inode].listening}
     common: set[int] | None = None
-    for inodes in held:
+    for inodes in sockets:
         remote = {table[inode].remote_port for inode in inodes if inode in table and table[inode].established}
         common = remote if common is None else common & remote
     return bool(listening & (common or set()))

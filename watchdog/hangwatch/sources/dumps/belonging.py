@@ -48,9 +48,9 @@ def sort_out(found: Sequence[Found]) -> Belonging:
     early, disagreeing = _of_other_moments(by_rank)
     asides += [Aside(by_rank[rank].name, f"set aside as rank {rank}'s: {why}") for rank, why in sorted(early.items())]
     kept = {rank: one for rank, one in by_rank.items() if rank not in early}
-    told = {rank for one in kept.values() for rank in one.dump.world}
-    told |= {rank for one in kept.values() for group in one.dump.groups for rank in group.ranks}
-    world = range(max(by_rank, default=-1) + 1) if not told else sorted(told | set(by_rank))
+    named = {rank for one in kept.values() for rank in one.dump.world}
+    named |= {rank for one in kept.values() for group in one.dump.groups for rank in group.ranks}
+    world = range(max(by_rank, default=-1) + 1) if not named else sorted(named | set(by_rank))
     return Belonging(kept, tuple(world), tuple(asides), disagreeing)
 
 

@@ -6,22 +6,20 @@ moments, so what the hosts wrote of the same ones tells how far their clocks are
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping
 from statistics import median, median_low
 
-import msgspec
-
 from hangwatch.model.capture import Gap
-from hangwatch.model.collectives import FlightRecord, Ledger, Operations
+from hangwatch.model.collectives import FlightRecord
 from hangwatch.model.text import format_ranks
+from hangwatch.model.transforms.clocks import shift
 
 #: By rank: when it completed collectives that take every member, by the group's key and the sequence number.
 Completions = Mapping[int, Mapping[tuple[str, int], int]]
 
 #: A rank looks for completed operations ten times a second, and every second or so on older versions: less is no skew.
 MIN_SKEW_NS = 3_000_000_000
-#: One operation may have been found completed late: its rank was stopped, or its watchdog was held up.
+#: One operation may have been found completed late: its rank was stopped, or its watchdog was delayed.
 _MIN_SHARED = 3
 
 
@@ -59,38 +57,20 @@ def estimate_skews(completions: Completions) -> dict[int, int]:
 def correct_clocks(flights: Mapping[int, FlightRecord]) -> tuple[dict[int, FlightRecord], tuple[Gap, ...]]:
     """The records by one clock, that of most ranks, and what was corrected."""
     skews = estimate_skews(
-        {rank: {(key, seq): ns for key, seq, ns in flight.completions} for rank, flight in flights.items()}
+        {rank: {(c.group, c.seq): c.at_ns for c in flight.completions} for rank, flight in flights.items()}
     )
     if not skews:
         return dict(flights), ()
-    corrected = {rank: _shift(flight, -skews.get(rank, 0)) for rank, flight in flights.items()}
+    corrected = {rank: shift(flight, -skews.get(rank, 0)) for rank, flight in flights.items()}
     alike: dict[int, list[int]] = {}
     for rank, skew in sorted(skews.items()):
         near = next((known for known in alike if abs(known - skew) < MIN_SKEW_NS), skew)
         alike.setdefault(near, []).append(rank)
-    told = (
+    corrections = (
         f"of rank {format_ranks(ranks)} by {abs(skew) / 1e9:.0f} s {'ahead' if skew > 0 else 'behind'}"
         for skew, ranks in alike.items()
     )
     hint = "keep the clocks of all hosts in step (NTP, chrony)"
     return corrected, (
-        Gap("flight recorder", f"clocks differ, and times were corrected: {', '.join(told)}", hint=hint),
+        Gap("flight recorder", f"clocks differ, and times were corrected: {', '.join(corrections)}", hint=hint),
     )
-
-
-def _shift(flight: FlightRecord, by_ns: int) -> FlightRecord:
-    """A record with all its times moved."""
-    if not by_ns:
-        return flight
-    operations = flight.operations
-    if isinstance(operations, Ledger):
-        created = array("q", [_limit(ns + by_ns) for ns in memoryview(operations.created_ns).cast("q")])
-        changed: Operations = msgspec.structs.replace(operations, created_ns=created.tobytes())
-    else:
-        changed = tuple(msgspec.structs.replace(one, created_ns=one.created_ns + by_ns) for one in operations)
-    newest = None if flight.newest_ns is None else flight.newest_ns + by_ns
-    return msgspec.structs.replace(flight, operations=changed, at_ns=flight.at_ns + by_ns, newest_ns=newest)
-
-
-def _limit(value: int) -> int:
-    return max(-(1 << 63), min((1 << 63) - 1, value))

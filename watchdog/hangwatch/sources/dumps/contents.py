@@ -38,7 +38,7 @@ _PACKED = (".zip", ".tar", ".tgz", ".txz", ".tbz2", ".tar.gz", ".tar.xz", ".tar.
 
 
 class Content(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One file. ``name`` is its path below what was given, for people; ``modified_ns`` None where nobody knows it.
+    """One file. ``name`` is its path below what was given, for people; ``modified_ns`` None where not known.
 
     ``file`` is where it lies by itself (it may be compressed), ``data`` its bytes where it came out of an archive.
     ``packed_bytes``: the size of the file that it was packed in, None where it was not.
@@ -52,7 +52,7 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Aside(msgspec.Struct, frozen=True):
-    """A file that is not used, and why. ``foreign``: it was never meant to be, so that nobody misses it."""
+    """A file that is not used, and why. ``foreign``: it was never meant to be, so that it is not missed."""
 
     name: str
     reason: str

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from hangwatch.analysis.operations.histories import lanes_of
-from hangwatch.model.collectives import FlightRecord, Group, Ledger, Operations
+from hangwatch.analysis.operations.histories import histories_of
+from hangwatch.model.collectives import FlightRecord, Group, OperationColumns, Operations
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, is_python, parse_pyspy_text
 from hangwatch.sources.flight.entries import TAKES_ALL, parse_own_place
@@ -111,7 +111,7 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
     newest = flight.newest_ns
     flight = msgspec.structs.replace(flight, at_ns=max(newest or 0, flight.at_ns))
     operations = flight.operations
-    kinds = operations.kinds if isinstance(operations, Ledger) else operations
+    kinds = operations.kinds if isinstance(operations, OperationColumns) else operations
     return RankDump(
         flight=flight,
         ranks=_find_owners(dump, groups),
@@ -148,10 +148,10 @@ def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tupl
 def _synchronised(operations: Operations) -> tuple[tuple[Group, int], ...]:
     """The last number of each group that shows that everyone has come so far. Gloo's say nothing: one that failed looks done."""
     found = []
-    for lane in lanes_of(operations):
+    for history in histories_of(operations):
         shown = (
-            (lane.group, operation.seq)
-            for segment in reversed(lane.segments)
+            (history.group, operation.seq)
+            for segment in reversed(history.segments)
             for place in reversed(memoryview(segment.places).cast("I"))
             if (operation := operations[place]).completed and operation.op in TAKES_ALL and operation.backend != "gloo"
         )

@@ -24,7 +24,7 @@ from hangwatch.sources.dumps.workers import map_files
 from hangwatch.sources.flight.pickles import FlightFormatError
 from hangwatch.sources.stacks.samples import StackFormatError
 
-#: Told after every file: how many are done, and of how many, None where nobody knows that yet.
+#: Told after every file: how many are done, and of how many, None where that is not known yet.
 Progress = Callable[[int, "int | None"], None]
 #: Files that are named one by one in the document; the rest of them is counted.
 _NAMED = 40
@@ -109,7 +109,7 @@ def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Asi
     if assigned.assumed:
         hint = "call the files ..._rank_N"
         gaps += (Gap("stacks", "whose they are is not told: ranks are taken in order of process id", hint=hint),)
-    gaps += _told((*asides, *belonging.asides, *assigned.asides))
+    gaps += _describe_asides((*asides, *belonging.asides, *assigned.asides))
     times = [flight.at_ns for flight in flights.values()]
     times += [sample.at_ns for stacks in assigned.stacks.values() for sample in stacks.samples]
     timed = bool(belonging.dumps) and all(flight.at_ns > (flight.newest_ns or 0) for flight in flights.values())
@@ -119,7 +119,7 @@ def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Asi
     return Gathered(capture, timed, belonging.disagreeing)
 
 
-def _told(asides: Sequence[Aside]) -> tuple[Gap, ...]:
+def _describe_asides(asides: Sequence[Aside]) -> tuple[Gap, ...]:
     """A line for every file that is set aside; those that never were dumps in one."""
     named = [Gap("file", f"{one.name}: {one.reason}") for one in asides if not one.foreign]
     if len(named) > _NAMED:

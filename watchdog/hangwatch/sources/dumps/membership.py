@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hangwatch.model.capture import Gap
-from hangwatch.model.collectives import FlightRecord, Group, Lane, Ledger, Operation
+from hangwatch.model.collectives import FlightRecord, Group, GroupHistory, Operation, OperationColumns
 from hangwatch.model.text import format_ranks
 from hangwatch.sources.flight.groups import DEFAULT_GROUP
 
@@ -51,7 +51,7 @@ def complete_groups(
 def groups_of(flight: FlightRecord) -> list[Group]:
     """All groups that a record speaks of."""
     operations = flight.operations
-    if isinstance(operations, Ledger):
+    if isinstance(operations, OperationColumns):
         found = {kind.group.key: kind.group for kind in operations.kinds}
     else:
         found = {operation.group.key: operation.group for operation in operations}
@@ -72,10 +72,12 @@ def _regroup(flight: FlightRecord, members: Mapping[str, tuple[int, ...]]) -> Fl
         return operation if operation.group is group else msgspec.structs.replace(operation, group=group)
 
     operations = flight.operations
-    if isinstance(operations, Ledger):
-        lanes = tuple(Lane(complete(lane.group), lane.segments) for lane in operations.lanes)
+    if isinstance(operations, OperationColumns):
+        histories = tuple(GroupHistory(complete(history.group), history.segments) for history in operations.histories)
         kinds = tuple(regroup(kind) for kind in operations.kinds)
-        changed: tuple[Operation, ...] | Ledger = msgspec.structs.replace(operations, kinds=kinds, lanes=lanes)
+        changed: tuple[Operation, ...] | OperationColumns = msgspec.structs.replace(
+            operations, kinds=kinds, histories=histories
+        )
     else:
         changed = tuple(regroup(operation) for operation in operations)
     progress = tuple(msgspec.structs.replace(one, group=complete(one.group)) for one in flight.progress)

@@ -52,7 +52,7 @@ def _by_difference(
     """Ranks of names that differ in their numbers alone: ``words`` are what stands before, between and after those.
 
     It is the last number that is another one in each of them, else the last that varies: those before it tell several runs
-    apart. Where a number that varies counts nodes and another counts what is within a node, nobody can say.
+    apart. Where a number that varies counts nodes and another counts what is within a node, it cannot be known.
     """
     places = range(len(words) - 1)
     columns = [{name: numbers[place] for name, numbers in alike.items()} for place in places]

@@ -3,7 +3,7 @@
 Format: py-spy 0.4 (``src/dump.rs``, ``print_traces``), the same since 0.3: a line ``Process PID: COMMAND`` (the command may run
 over several lines), ``Python vX (PATH)``, then for each thread ``Thread ID (STATE): "NAME"`` and its frames, deepest first,
 ``    FUNCTION (FILE:LINE)``, each followed under ``--locals`` by ``Arguments:`` and ``Locals:`` with a line a variable. Files are
-relative to the module path. Under ``--native`` frames of native code stand between them, which are left out. Output of several
+relative to the module path. Under ``--native`` frames of native code are between them, which are left out. Output of several
 processes may follow each other in one file.
 """
 
@@ -69,7 +69,7 @@ def _read_threads(lines: Sequence[str], pid: int) -> Iterator[ThreadStack]:
 
 
 def is_python(file: str, line: int) -> bool:
-    """Whether a frame of this file is Python's: under ``--native`` those of libraries stand between them, with their names."""
+    """Whether a frame of this file is Python's: under ``--native`` those of libraries are between them, with their names."""
     return file.endswith((".py", ".pyc")) or file.startswith("<") or (line > 0 and "." not in file.rpartition("/")[2])
 
 
@@ -78,8 +78,8 @@ def _read_frames(lines: Sequence[str]) -> Iterator[Frame]:
     heads = [(at, head) for at, line in enumerate(lines) if (head := _FRAME.fullmatch(line.rstrip()))]
     ends = [at for at, _ in heads[1:]] + [len(lines)]
     for (at, head), end in cut_stack(list(zip(heads, ends, strict=False))):
-        held = [(local[1], local[2]) for line in lines[at + 1 : end] if (local := _LOCAL.fullmatch(line.rstrip()))]
+        shown = [(local[1], local[2]) for line in lines[at + 1 : end] if (local := _LOCAL.fullmatch(line.rstrip()))]
         file = head[2]
         if not is_python(file, int(head[3] or 0)):
             continue
-        yield Frame(head[1], file, int(head[3] or 0), locals=describe_locals(file, held) if held else None)
+        yield Frame(head[1], file, int(head[3] or 0), locals=describe_locals(file, shown) if shown else None)

@@ -25,7 +25,7 @@ def settle_batches(operations: Sequence[Operation], completed: Mapping[str, int]
 
     Point-to-point operations of a batch keep an entry each (their peers differ) and take the state of their launch, whose own
     entry is left out. Collectives of a batch become one operation with all their tensors. ``completed`` is the last completed
-    number of each group by name, as the dump's status has it: it tells of launches that are not in the dump.
+    number of each group by name, as the dump's status has it: it counts launches that are not in the dump.
     """
     launches: dict[tuple[str, bool, int], list[Operation]] = defaultdict(list)
     for operation in operations:

@@ -1,7 +1,7 @@
 """All entries of a dump at once, as columns: the way in for dumps of any size. Pure.
 
-May import hangwatch.model, hangwatch.analysis' lanes and hangwatch.sources' own parts. A job calls the same few operations again
-and again: what does not change from call to call is parsed once a kind (``flight_entries``), the rest a column at a time.
+May import hangwatch.model, hangwatch.analysis' histories and hangwatch.sources' own parts. A job calls the same few operations
+again and again: what does not change from call to call is parsed once a kind (``flight_entries``), the rest a column at a time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import cast
 
-from hangwatch.analysis.operations.histories import condense, make_ledger
-from hangwatch.model.collectives import Group, Ledger, Operation
+from hangwatch.analysis.operations.histories import condense, make_columns
+from hangwatch.model.collectives import Completion, Group, Operation, OperationColumns
 from hangwatch.sources.flight.coalescing import COALESCED, settle_batches
 from hangwatch.sources.flight.entries import (
     FRAMES_LIMIT,
@@ -54,28 +54,32 @@ class Entries:
     ``ended_ns``: when each operation was found completed, 0 where it has not been; empty where entries were not in order.
     """
 
-    ledger: Ledger
+    operations: OperationColumns
     dropped: int
     groups: dict[int, Group]
     mixed: frozenset[str]
     newest_ns: int | None
     ended_ns: Sequence[int]
 
-    def completions(self) -> tuple[tuple[str, int, int], ...]:
-        """When the last collectives that take every member were found completed: group's key, number, time."""
+    def completions(self) -> tuple[Completion, ...]:
+        """When the last collectives that take every member were found completed."""
         found = []
-        for lane in self.ledger.lanes if len(self.ended_ns) == len(self.ledger) else ():
-            last = lane.segments[-1]
+        for history in self.operations.histories if len(self.ended_ns) == len(self.operations) else ():
+            last = history.segments[-1]
             places = memoryview(last.places).cast("I")[-_COMPLETIONS:]
-            kinds = memoryview(self.ledger.kind).cast("I")
+            kinds = memoryview(self.operations.kind).cast("I")
             for seq, place in enumerate(places, last.stop - len(places)):
-                if self.ended_ns[place] > 0 and self.ledger.kinds[kinds[place]].op in TAKES_ALL:
-                    found.append((lane.group.key, seq, self.ended_ns[place]))
+                if self.ended_ns[place] > 0 and self.operations.kinds[kinds[place]].op in TAKES_ALL:
+                    found.append(Completion(history.group.key, seq, self.ended_ns[place]))
         return tuple(found)
 
-    def settle(self, completed: Mapping[str, int]) -> Ledger:
+    def settle(self, completed: Mapping[str, int]) -> OperationColumns:
         """The operations with what was launched as one settled (see ``flight_coalescing``)."""
-        return condense(settle_batches(tuple(self.ledger), completed)) if _has_batches(self.ledger) else self.ledger
+        return (
+            condense(settle_batches(tuple(self.operations), completed))
+            if _has_batches(self.operations)
+            else self.operations
+        )
 
 
 def parse_entries(entries: Sequence[object], groups: GroupTable) -> Entries:
@@ -104,14 +108,14 @@ def parse_entries(entries: Sequence[object], groups: GroupTable) -> Entries:
             elif began[at] > 0:
                 states[at] = _STATES["started"]
     records = _numbers(columns["record_id"], columns["id"])
-    ledger = make_ledger(kinds.known, kind, records, seqs, created, states)
+    operations = make_columns(kinds.known, kind, records, seqs, created, states)
     counted = {k for k, number in zip(kind, to_point, strict=True) if number} if any(to_point) else set()
     mixed = frozenset(one.group.name for k, one in enumerate(kinds.known) if one.p2p or k in counted)
     newest = max((max(times, default=0) for times in (created, began, ended)), default=0)
-    ordered = isinstance(records, array) and records.tobytes() == ledger.records
+    ordered = isinstance(records, array) and records.tobytes() == operations.records
     return Entries(
-        ledger,
-        len(entries) - len(ledger),
+        operations,
+        len(entries) - len(operations),
         kinds.groups,
         mixed,
         newest if newest > 0 else None,
@@ -253,12 +257,12 @@ def _states(column: Sequence[object]) -> bytearray:
         return bytearray(_STATES.get(state, 0) if isinstance(state, str) else 0 for state in column)
 
 
-def _has_batches(ledger: Ledger) -> bool:
+def _has_batches(operations: OperationColumns) -> bool:
     """Whether several entries have one number, or an entry stands for a launch."""
-    if any(kind.op == COALESCED for kind in ledger.kinds):
+    if any(kind.op == COALESCED for kind in operations.kinds):
         return True
-    slots = [(kind.group.name, kind.p2p) for kind in ledger.kinds]
+    slots = [(kind.group.name, kind.p2p) for kind in operations.kinds]
     numbers = {slot: n for n, slot in enumerate(dict.fromkeys(slots))}
     own = [numbers[slot] for slot in slots]
-    seqs = memoryview(ledger.seqs).cast("q")
-    return len(set(zip([own[k] for k in memoryview(ledger.kind).cast("I")], seqs, strict=True))) < len(ledger)
+    seqs = memoryview(operations.seqs).cast("q")
+    return len(set(zip([own[k] for k in memoryview(operations.kind).cast("I")], seqs, strict=True))) < len(operations)

@@ -70,8 +70,8 @@ class GroupTable:
         configured, ranks = self._config.get(name, ("", ())) if name else ("", ())
         if beat is not None:
             name, ranks = name or beat.name, beat.ranks or (() if beat.outside else ranks)
-        told = [beat.description if beat else "", description, configured]
-        description = next((text for text in told if text and text != _UNDEFINED), description)
+        descriptions = [beat.description if beat else "", description, configured]
+        description = next((text for text in descriptions if text and text != _UNDEFINED), description)
         if not ranks and description == DEFAULT_GROUP and self._world_size:
             ranks = tuple(range(self._world_size))
         return Group(name, ranks, description, beat.outside if beat is not None else ())

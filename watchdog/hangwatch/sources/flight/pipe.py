@@ -102,7 +102,7 @@ async def fetch_by_pipe(
 
 
 def ring(process: RankProcess, pipe: str) -> None:
-    """Write one byte into the rank's FIFO, never waiting. Raises OSError where it is none, not its own, or nobody reads it."""
+    """Write one byte into the rank's FIFO, never waiting. Raises OSError where it is none, not its own, or it has no reader."""
     descriptor = os.open(_inside(process, pipe), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)

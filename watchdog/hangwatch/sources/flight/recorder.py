@@ -41,7 +41,7 @@ def parse_flight(
 
     ``beat_groups`` are the groups as the rank itself knows them, for dumps that tell membership wrong or not at all;
     ``world_size`` gives the default group its members where nothing else does. Entries that cannot be used are left out
-    and counted in ``dropped``. A group the rank has never used has progress 0. ``columns``: keep the operations as a ledger.
+    and counted in ``dropped``. A group the rank has never used has progress 0. ``columns``: keep the operations as columns.
     """
     if not isinstance(dump, Mapping) or not dump.keys() & {"entries", "pg_status", "pg_config"}:
         raise FlightFormatError("this is no flight-recorder dump (no entries, no pg_status)")
@@ -52,19 +52,19 @@ def parse_flight(
     parsed = parse_entries(entries[-_ENTRIES_LIMIT:], groups)
     dropped = max(0, len(entries) - _ENTRIES_LIMIT) + parsed.dropped
     status = _parse_status(dump.get("pg_status"))
-    wrapped = dropped > 0 or (len(parsed.ledger) > 0 and parsed.ledger[0].record_id > 0)
+    wrapped = dropped > 0 or (len(parsed.operations) > 0 and parsed.operations[0].record_id > 0)
     if status is None:
-        progress = _derive_progress(tuple(parsed.ledger))
+        progress = _derive_progress(tuple(parsed.operations))
     else:
         progress = _map_progress(status, groups, parsed.groups, beat_groups)
-    ledger = parsed.settle({one.group.name: one.completed for one in progress if status is not None})
+    settled = parsed.settle({one.group.name: one.completed for one in progress if status is not None})
     progress = [_mark(one, one.group.name in parsed.mixed) for one in progress]
     version = dump.get("version")
     return FlightRecord(
         at_ns=at_ns,
         source=source,
         version=str(version)[:40] if version is not None else "",
-        operations=ledger if columns else tuple(ledger),
+        operations=settled if columns else tuple(settled),
         progress=tuple(sorted(progress, key=lambda one: (len(one.group.name), one.group.key))),
         dropped=dropped,
         whole=status is not None or not wrapped,
@@ -174,7 +174,7 @@ def _map_progress(
     entries: Mapping[int, Group],
     beat_groups: Sequence[BeatGroup],
 ) -> list[GroupProgress]:
-    """Progress by group. Status of a group nobody can name is left out: it could be compared with nothing."""
+    """Progress by group. Status of a group without a known name is left out: it could be compared with nothing."""
     progress = [
         GroupProgress(group, max(0, status[pg_id][0]), status[pg_id][1], max(0, status[pg_id][2]))
         for pg_id, group in groups.match_status(status, entries).items()

@@ -19,7 +19,7 @@ from hangwatch.sources.discovery.rank_processes import RankProcess
 
 NAME = "fabric ports"
 _ROOT = Path("/sys/class/infiniband")
-#: Counters that stand still on a healthy link. Congestion marks, waits and packets
+#: Counters that do not change on a healthy link. Congestion marks, waits and packets
 #: out of order (adaptive routing) are none of them.
 ERROR_COUNTERS = frozenset(
     {
@@ -52,7 +52,7 @@ class PortReading(msgspec.Struct, frozen=True):
 
 
 class FabricPorts:
-    """Remembers the first reading of a suspicion, and tells what has changed since."""
+    """Remembers the first reading of a suspicion, and finds what has changed since."""
 
     name = NAME
 

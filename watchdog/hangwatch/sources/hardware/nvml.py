@@ -223,8 +223,9 @@ def assign_ranks(
 
 def assumed_gpu(rank: RankProcess, readings: Sequence[GpuReading]) -> int | None:
     """The GPU a rank takes by convention: the one at its local rank among those it may see. None where that says nothing."""
-    told = rank.variables.get("LOCAL_RANK", "")
-    local = rank.identity.local_rank if rank.identity.local_rank is not None else int(told) if told.isdigit() else None
+    given, local = rank.variables.get("LOCAL_RANK", ""), rank.identity.local_rank
+    if local is None and given.isdigit():
+        local = int(given)
     visible = rank.variables.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return local

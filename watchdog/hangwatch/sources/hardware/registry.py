@@ -72,7 +72,7 @@ class NodeWatch:
     async def look(
         self, ranks: Sequence[RankIdentity], only: Collection[str] | None = None
     ) -> tuple[NodeFacts | None, tuple[Gap, ...]]:
-        """What the sources say now, and which could not: those named, or all where the ranks use NCCL; None: nobody was asked."""
+        """What the sources say now, and which could not: those named, or all where the ranks use NCCL; None: none was asked."""
         processes = [read_rank_process(r) for r in ranks]
         if only is None and not any(uses_nccl(p.pid) for p in processes if p.alive):
             return None, ()

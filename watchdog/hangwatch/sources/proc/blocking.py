@@ -54,7 +54,7 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
         on = _describe_descriptor(pid, as_descriptor(call.arguments[0]), relatives)
         return on + _describe_owner(pid) if on is not None and call.name in LOCKING else on
     if call.asleep:
-        return _describe_held_file(pid)
+        return _describe_locked_file(pid)
     if call.name in ON_POLL and len(call.arguments) > 1:
         descriptors = _polled_descriptors(pid, call.arguments[0], call.arguments[1])
         described = (_describe_descriptor(pid, descriptor, relatives) for descriptor in descriptors)
@@ -158,25 +158,25 @@ def _read_locks() -> list[list[str]]:
     return [line.split() for line in (read_whole("/proc/locks", _LOCKS_LIMIT_BYTES) or b"").decode().splitlines()]
 
 
-def _describe_held_file(pid: int) -> str | None:
+def _describe_locked_file(pid: int) -> str | None:
     """A file that the process has open and another one has locked for itself (proc_locks(5)), and who that is.
 
     The file itself is never asked for anything: its file system may be the one that does not answer.
     """
-    held: dict[tuple[str, str], str] = {}
+    locks: dict[tuple[str, str], str] = {}
     for fields in _read_locks():
         if len(fields) > 5 and fields[1] != "->" and fields[3] == "WRITE" and fields[4] not in {"0", "-1", str(pid)}:
             device, _, inode = fields[5].rpartition(":")
-            held[device, inode] = fields[4]
-    if not held:
+            locks[device, inode] = fields[4]
+    if not locks:
         return None
     devices = _devices_of_mounts(pid)
     for number, link in read_descriptors(pid):
-        told = dict(
+        fdinfo = dict(
             line.partition(b":")[::2] for line in (read_small(f"/proc/{pid}/fdinfo/{number}", 512) or b"").splitlines()
         )
-        device = devices.get(told.get(b"mnt_id", b"").strip().decode(), "")
-        owner = held.get((device, told.get(b"ino", b"").strip().decode()))
+        device = devices.get(fdinfo.get(b"mnt_id", b"").strip().decode(), "")
+        owner = locks.get((device, fdinfo.get(b"ino", b"").strip().decode()))
         if owner is not None and link.startswith("/"):
             stat = read_stat(int(owner)) if owner.isdigit() else None
             return f"{link} held by {owner} {stat.name}" if stat is not None else f"{link} held by {owner}"

@@ -98,7 +98,7 @@ def read_stat(pid: int) -> Stat | None:
 
 
 def is_zombie(stat: Stat) -> bool:
-    """Whether the process has ended and nobody has asked how. Its main thread alone may have ended, and others run."""
+    """Whether the process has ended and is not reaped. Its main thread alone may have ended, and others run."""
     return stat.state in {"Z", "X"} and stat.threads <= 1
 
 

@@ -135,7 +135,7 @@ def _read_report(connection: socket.socket) -> bytes:
 
 
 def speaks_for(report: RasReport, members: Sequence[RankProcess]) -> bool:
-    """Whether the report may be of the job of these ranks: it names one of them, or names nobody."""
+    """Whether the report may be of the job of these ranks: it names one of them, or names none."""
     named = {r.pid for c in report.communicators for r in c.ranks}
     named |= {pid for p in report.problems for _, pid in p.processes}
     return not named or bool(named & {m.namespace_pid for m in members})

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from hangwatch.model.stacks import Block, Turns
+from hangwatch.model.stacks import Block, Iterations
 from hangwatch.sources.stacks.iterations import find_counters
 
 _TEXT_LIMIT_CHARS = 200
@@ -25,7 +25,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _PLAIN = frozenset({"range", "enumerate", "zip", "len", "sorted", "reversed", "items", "keys", "values"})
 #: What goes through all that it is given.
 _EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sorted", "frozenset"})
-#: What is given all that a comprehension has made, and waits for nobody itself.
+#: What is given all that a comprehension has made, and waits for no rank itself.
 _COLLECT = frozenset(
     {"stack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "mean", "extend", "append", "update"}
 )
@@ -42,7 +42,7 @@ class SourceTree:
             self._tree: ast.Module | None = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
-        self._counted: dict[int, dict[int, Turns]] = {}
+        self._counted: dict[int, dict[int, Iterations]] = {}
 
     def blocks_at(self, line: int) -> tuple[Block, ...]:
         """The blocks around a line within its function, outermost first, and the guards that come before it."""
@@ -52,10 +52,10 @@ class SourceTree:
         return tuple(_with_counter(b, counters) for b in self._descend(self._tree.body, line))
 
     def counters_at(self, line: int) -> frozenset[str]:
-        """The variables that count turns of loops in the function around a line; none outside of any."""
-        return frozenset(turns.counter for turns in self._counters(line).values())
+        """The variables that count iterations of loops in the function around a line; none outside of any."""
+        return frozenset(counted.counter for counted in self._counters(line).values())
 
-    def _counters(self, line: int) -> Mapping[int, Turns]:
+    def _counters(self, line: int) -> Mapping[int, Iterations]:
         """They by the line of the loop."""
         function = _function_at(self._tree, line) if self._tree is not None else None
         if function is None:
@@ -182,11 +182,11 @@ def _function_at(node: ast.AST, line: int) -> ast.FunctionDef | ast.AsyncFunctio
     return None
 
 
-def _with_counter(block: Block, counters: Mapping[int, Turns]) -> Block:
-    """A loop with what counts its turns."""
+def _with_counter(block: Block, counters: Mapping[int, Iterations]) -> Block:
+    """A loop with what counts its iterations."""
     if block.kind not in {"for", "while"} or block.line not in counters:
         return block
-    return msgspec.structs.replace(block, turns=counters[block.line])
+    return msgspec.structs.replace(block, iterations=counters[block.line])
 
 
 def _spans(statement: ast.stmt, line: int) -> bool:

@@ -1,7 +1,7 @@
-"""Which variables of a function count the turns of its loops, and nothing else. Pure.
+"""Which variables of a function count the iterations of its loops, and nothing else. Pure.
 
-Where a rank is in a loop is what tells a turn that was left out from data that ended; such a number is a position, as a sequence
-number is, and no value of the program's.
+Where a rank is in a loop is what tells an iteration that was left out from data that ended; such a number is a position, as a
+sequence number is, and no value of the program's.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from hangwatch.model.stacks import Turns
+from hangwatch.model.stacks import Iterations
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _FOR = (ast.For, ast.AsyncFor)
@@ -19,11 +19,11 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 _BARS = ("tqdm", "trange", "progress", "track")
 
 
-def find_counters(body: Sequence[ast.stmt]) -> dict[int, Turns]:
-    """What counts the turns of the loops in the body of a function, by the line of the loop.
+def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
+    """What counts the iterations of the loops in the body of a function, by the line of the loop.
 
     That is the header itself of ``enumerate``, ``range`` without a step, ``count`` and bars around them; or a ``step += 1`` that
-    every turn comes by. What has another meaning in the function counts nothing.
+    every iteration comes by. What has another meaning in the function counts nothing.
     """
     loops: list[_Loop] = []
     bound: dict[str, list[int]] = {}
@@ -37,17 +37,17 @@ def find_counters(body: Sequence[ast.stmt]) -> dict[int, Turns]:
         name = _counted(loop.target, loop.iter) if isinstance(loop, _FOR) else None
         if isinstance(name, ast.Name):
             if len(bound[name.id]) == 1:
-                found[loop.lineno] = Turns(name.id, loop.lineno, _breaks(loop, name.id))
+                found[loop.lineno] = Iterations(name.id, loop.lineno, _breaks(loop, name.id))
         elif (step := _step_of(loop)) is not None:
             # It has been set to begin with, and nothing else is done to it.
             others = [line for line in bound[step[0]] if line != step[1]]
             if others and all(line < loop.lineno for line in others):
-                found[loop.lineno] = Turns(*step, _breaks(loop, step[0]))
+                found[loop.lineno] = Iterations(*step, _breaks(loop, step[0]))
     return found
 
 
 def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
-    """The part of a loop's target that is one more in each turn."""
+    """The part of a loop's target that is one more in each iteration."""
     if not isinstance(iterable, ast.Call):
         return None
     function = iterable.func.id if isinstance(iterable.func, ast.Name) else getattr(iterable.func, "attr", "")
@@ -67,7 +67,7 @@ def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
 
 
 def _step_of(loop: _Loop) -> tuple[str, int] | None:
-    """The variable that each turn of a loop makes one more, and where; nothing before it may go on to the next turn."""
+    """The variable that each iteration of a loop makes one more, and where; nothing before it may go on to the next iteration."""
     for statement in loop.body:
         match statement:
             case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=ast.Constant(value=1)):
@@ -78,7 +78,7 @@ def _step_of(loop: _Loop) -> tuple[str, int] | None:
 
 
 def _goes_on(statement: ast.stmt) -> bool:
-    """Whether a statement may end its turn of the loop around it: ``continue``."""
+    """Whether a statement may end its iteration of the loop around it: ``continue``."""
     if isinstance(statement, ast.Continue):
         return True
     if isinstance(statement, (*_SCOPES, *_LOOPS)):
@@ -87,7 +87,7 @@ def _goes_on(statement: ast.stmt) -> bool:
 
 
 def _breaks(loop: _Loop, counter: str) -> bool:
-    """Whether something in a loop may end it by anything but the number of the turn."""
+    """Whether something in a loop may end it by anything but the number of the iteration."""
 
     def ends(body: Sequence[ast.stmt], own: bool) -> bool:
         """``own``: whether a ``break`` here is this loop's."""

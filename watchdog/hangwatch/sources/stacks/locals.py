@@ -24,7 +24,7 @@ _KEY = re.compile(r'"([A-Za-z_]\w{0,38})": ')
 _STRING_END = re.compile(r'"(?=, |[)\]}]|: |$)')
 _BRACKETS = {"(": (")", "tuple"), "[": ("]", "list"), "{": ("}", "dict")}
 
-#: Beyond a string inside a container nothing can be told from the string's own text (quotes are not escaped), so from
+#: Beyond a string inside a container nothing can be concluded from the string's own text (quotes are not escaped), so from
 #: there on only words of ours are written.
 _PLAIN_TYPES = frozenset(
     {"Tensor", "Parameter", "ndarray", "Size", "dtype", "device", "set", "bytes", "module", "function"}
@@ -37,7 +37,7 @@ _PLAIN_KEYS = frozenset(
 )  # fmt: skip
 
 
-#: Before an integer of which it is not known yet whether it counts turns. No description begins so otherwise.
+#: Before an integer of which it is not known yet whether it counts iterations. No description begins so otherwise.
 _UNSETTLED = "int~"
 #: Variables of ``distributed_c10d`` that list the global ranks of a group.
 _RANK_LISTS = frozenset({"ranks", "global_ranks_in_group"})
@@ -72,19 +72,19 @@ def describe_local(text: str, *, keep_integers: bool = False, keep_booleans: boo
 
 
 def mark_integer(text: str) -> str | None:
-    """An integer that may yet turn out to count the turns of a loop: for ``settle_integers``. None for anything else."""
+    """An integer that may yet turn out to count the iterations of a loop: for ``settle_integers``. None for anything else."""
     return _UNSETTLED + text if re.fullmatch(r"\d{1,12}", text) else None
 
 
-def settle_integers(held: Mapping[str, str], counters: Container[str]) -> dict[str, str]:
-    """Descriptions of locals in which integers are left that count turns, and no others."""
+def settle_integers(described: Mapping[str, str], counters: Container[str]) -> dict[str, str]:
+    """Descriptions of locals in which integers are left that count iterations, and no others."""
     return {
-        name: told
-        if not told.startswith(_UNSETTLED)
-        else f"int={told[len(_UNSETTLED) :]}"
+        name: text
+        if not text.startswith(_UNSETTLED)
+        else f"int={text[len(_UNSETTLED) :]}"
         if name in counters
         else "int"
-        for name, told in held.items()
+        for name, text in described.items()
     }
 
 
@@ -169,7 +169,7 @@ class _Reader:
         return f"{key}: {self.read_value(depth + 1)}"
 
     def _read_string(self) -> str:
-        """A string inside a container: its length cannot be trusted, so it is not told."""
+        """A string inside a container: its length cannot be trusted, so it is not given."""
         match = _STRING_END.search(self._text, self._at + 1)
         self._at = match.end() if match is not None else len(self._text)
         self._after_string = True

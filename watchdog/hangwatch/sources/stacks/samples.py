@@ -219,7 +219,7 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: b
 
 
 def cut_stack(frames: Sequence[T]) -> Sequence[T]:
-    """A stack without the middle of a recursion: where it stands and what began it are kept."""
+    """A stack without the middle of a recursion: where it is and what began it are kept."""
     return frames if len(frames) <= _FRAMES_LIMIT else [*frames[: _FRAMES_LIMIT - _OUTERMOST], *frames[-_OUTERMOST:]]
 
 
@@ -227,8 +227,8 @@ def _describe(frame: _Frame, unsettled: bool) -> dict[str, str] | None:
     """The frame's locals as descriptions; None where py-spy was not asked for them."""
     if frame.locals is None:
         return None
-    held = [(one.name, one.repr) for one in frame.locals if one.repr is not None]
-    return describe_locals(frame.filename, held, unsettled=unsettled)
+    named = [(one.name, one.repr) for one in frame.locals if one.repr is not None]
+    return describe_locals(frame.filename, named, unsettled=unsettled)
 
 
 def _keep_values(frame: _Frame) -> dict[str, str] | None:
@@ -239,7 +239,7 @@ def _keep_values(frame: _Frame) -> dict[str, str] | None:
     return {name: hide_named(name, text)[:_VALUE_LIMIT_CHARS] for name, text in shown}
 
 
-def describe_locals(file: str, held: Sequence[tuple[str, str]], *, unsettled: bool = False) -> dict[str, str]:
+def describe_locals(file: str, named: Sequence[tuple[str, str]], *, unsettled: bool = False) -> dict[str, str]:
     """Descriptions of a frame's locals by name, from their names and what py-spy shows of them.
 
     ``unsettled``: integers are left for whoever reads the source to settle (``settle_integers``).
@@ -253,7 +253,7 @@ def describe_locals(file: str, held: Sequence[tuple[str, str]], *, unsettled: bo
             describe_group(name, shown) if integers else mark_integer(shown) if unsettled and name != status else None
         )
         or describe_local(shown, keep_integers=integers or name == status, keep_booleans=booleans)
-        for name, shown in held[:_LOCALS_LIMIT]
+        for name, shown in named[:_LOCALS_LIMIT]
     }
 
 

@@ -35,7 +35,7 @@ Place = tuple[str, int]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of source, stripped, the blocks around it (none in torch itself), and what counts turns in its function."""
+    """A line of source, stripped, the blocks around it (none in torch itself), and what counts iterations in its function."""
 
     text: str
     blocks: tuple[Block, ...] = ()
@@ -155,7 +155,7 @@ def _is_torch(file: str) -> bool:
 
 
 def _has_blocks(file: str) -> bool:
-    """Whether the blocks around its lines are told."""
+    """Whether the blocks around its lines are given."""
     return not _is_torch(file) or file.endswith("torch/distributed/pipelining/schedules.py")
 
 
@@ -212,6 +212,6 @@ def _with_line(frame: Frame, lines: Mapping[Place, Line]) -> Frame:
     """One frame of it."""
     line = lines.get((frame.file, frame.line))
     if frame.locals:
-        held = settle_integers(frame.locals, line.counters if line is not None else frozenset())
-        frame = msgspec.structs.replace(frame, locals=held)
+        settled = settle_integers(frame.locals, line.counters if line is not None else frozenset())
+        frame = msgspec.structs.replace(frame, locals=settled)
     return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks) if line is not None else frame

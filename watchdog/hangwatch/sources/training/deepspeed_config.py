@@ -28,7 +28,7 @@ _OPTIONS = frozenset({"deepspeed", "ds", "ds_config", "deepspeed_config", "deeps
 _NAMED_IN_FILE = re.compile(rb"""^\s*["']?deepspeed(?:_config)?["']?\s*:\s*["']?([^\s"',#{]+)""", re.MULTILINE)
 _VARIABLES = ("ACCELERATE_DEEPSPEED_CONFIG_FILE", "ACCELERATE_DEEPSPEED_ZERO_STAGE", "ACCELERATE_MIXED_PRECISION")
 _LARGEST_FILE_BYTES = 1 << 20
-#: Since when a bf16 step whose gradients are not finite is skipped unless told otherwise (DeepSpeed#8035, and #6976 before it).
+#: Since when a bf16 step whose gradients are not finite is skipped by default (DeepSpeed#8035, and #6976 before it).
 _CHECKED_BY_DEFAULT = (0, 19, 3)
 _DTYPES = {"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16"}
 
@@ -187,9 +187,9 @@ def _check(config: Mapping[str, object], dtype: str | None, version: tuple[int, 
     """Whether steps whose gradients are not finite are skipped; None where that depends on what is not known."""
     if dtype in {"fp16", "fp32"}:
         return dtype == "fp16"
-    told = _flag(_object(config, "bf16") or _object(config, "bfloat16"), "check_grad_overflow")
-    if told is not None or dtype is None or version is None:
-        return told
+    configured = _flag(_object(config, "bf16") or _object(config, "bfloat16"), "check_grad_overflow")
+    if configured is not None or dtype is None or version is None:
+        return configured
     return version >= _CHECKED_BY_DEFAULT
 
 

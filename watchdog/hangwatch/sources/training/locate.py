@@ -53,13 +53,13 @@ def find_open_files(pid: int) -> Iterator[WrittenFile]:
             yield WrittenFile(Path(path), (status.st_dev, status.st_ino), not flags & os.O_APPEND)
 
 
-def find_directories(pid: int, told: Iterable[str | None]) -> tuple[Path, ...]:
-    """Where a Trainer writes: as its settings say (``told``), as its command line does, or a YAML file named there."""
+def find_directories(pid: int, configured: Iterable[str | None]) -> tuple[Path, ...]:
+    """Where a Trainer writes: as its settings say (``configured``), as its command line does, or a YAML file named there."""
     try:
         home = Path(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115
     except OSError:
         return ()
-    found = [name for name in told if name]
+    found = [name for name in configured if name]
     command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
     arguments = [os.fsdecode(word) for word in command.split(b"\0")]
     for position, argument in enumerate(arguments):

@@ -38,7 +38,7 @@ _HEAD_BYTES = 8 << 20
 _STATE_LIMIT_BYTES = 64 << 20
 _CONFIG_LIMIT_BYTES = 1 << 18
 
-#: Told after every file: how many are done, and of how many.
+#: OutputSeries after every file: how many are done, and of how many.
 Progress = Callable[[int, "int | None"], None]
 
 

@@ -33,13 +33,13 @@ _EVENTS = "events.out.tfevents."
 
 
 class WatchedRank(NamedTuple):
-    """A rank as far as its files go. ``told``: directories its settings name; ``probed``: its trainer is read directly,
+    """A rank as far as its files go. ``configured``: directories its settings name; ``probed``: its trainer is read directly,
     so its checkpoints tell nothing new."""
 
     rank: int
     pid: int
     start_time: float
-    told: tuple[str | None, ...] = ()
+    configured: tuple[str | None, ...] = ()
     probed: bool = False
 
 
@@ -143,7 +143,7 @@ class WrittenFiles:
         for rank in ranks:
             if rank.probed:
                 continue
-            for folder in find_directories(rank.pid, rank.told):
+            for folder in find_directories(rank.pid, rank.configured):
                 yield folder / "trainer_log.jsonl"
                 yield from sorted(folder.glob(f"{_EVENTS}*"))[-4:]
                 yield from sorted(folder.glob(f"runs/*/{_EVENTS}*"))[-4:]
@@ -151,7 +151,7 @@ class WrittenFiles:
     def _read_states(self, rank: WatchedRank, at_ns: int) -> list[LoggedStep]:
         """The newest ``trainer_state.json``; steps that a checkpoint from before this run has too are none of its own."""
         states = []
-        for folder in find_directories(rank.pid, rank.told):
+        for folder in find_directories(rank.pid, rank.configured):
             for path in (*folder.glob(_STATE), *folder.glob(f"checkpoint-*/{_STATE}")):
                 try:
                     states.append((path.stat().st_mtime, path))

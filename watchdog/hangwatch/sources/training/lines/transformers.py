@@ -36,7 +36,7 @@ def parse_transformers_line(line: str) -> LoggedStep | None:
         texts |= keep_words(name, f"{quote}{word.strip()}{quote}")
     if "loss" not in values or len(values) < 2:
         return None
-    reward = next((told for form in _REWARDS if (told := form.search(found.group())) is not None), None)
+    reward = next((match for form in _REWARDS if (match := form.search(found.group())) is not None), None)
     if reward is not None:
         texts["reward"] = reward[1]
     step = _STEP.search(found.group())

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hangwatch.model.capture import Capture, RankCapture
-from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Ledger
+from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, OperationColumns
 from hangwatch.model.stacks import Frame, StackSample
 
 _replace = msgspec.structs.replace
@@ -191,10 +191,10 @@ def _with_groups(rank: RankCapture, change: Callable[[Group], Group]) -> RankCap
 
     def of_flight(flight: FlightRecord) -> FlightRecord:
         operations = flight.operations
-        if isinstance(operations, Ledger):
+        if isinstance(operations, OperationColumns):
             kinds = tuple(_replace(o, group=change(o.group)) for o in operations.kinds)
-            lanes = tuple(_replace(lane, group=change(lane.group)) for lane in operations.lanes)
-            changed: Ledger | tuple[object, ...] = _replace(operations, kinds=kinds, lanes=lanes)
+            histories = tuple(_replace(history, group=change(history.group)) for history in operations.histories)
+            changed: OperationColumns | tuple[object, ...] = _replace(operations, kinds=kinds, histories=histories)
         else:
             changed = tuple(_replace(o, group=change(o.group)) for o in operations)
         return _replace(flight, operations=changed, progress=of_progress(flight.progress))

@@ -1,0 +1,129 @@
+"""How far a rank is in its groups now: the one projection of a beat, for suspicion, digests, metrics, page and status. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+
+import msgspec
+
+from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.collectives import Group
+from hangwatch.model.text import format_members
+
+
+class LiveProgress(msgspec.Struct, frozen=True):
+    """One rank in one group, by its last beat or digest.
+
+    ``key`` is ``Group.key``; ``label`` tells the groups of a job apart; ``ranks`` are its members, empty where not known.
+    ``enqueued`` and ``completed`` are sequence numbers (0: none yet). ``in_flight_s``: for how long an operation has been in
+    flight without any progress, None where none is.
+    """
+
+    key: str
+    label: str
+    ranks: tuple[int, ...]
+    enqueued: int
+    completed: int
+    in_flight_s: float | None = None
+
+
+class RankProgress(msgspec.Struct, frozen=True, dict=True):
+    """One rank in all its groups. ``age_s``: how old the beat is."""
+
+    rank: int
+    groups: tuple[LiveProgress, ...] = ()
+    age_s: float = 0.0
+
+    @cached_property
+    def in_flight(self) -> dict[str, tuple[int, float]]:
+        """The groups in which an operation is in flight, by key: the last number enqueued, and for how many seconds."""
+        return {p.key: (p.enqueued, p.in_flight_s) for p in self.groups if p.in_flight_s is not None}
+
+    @cached_property
+    def counters(self) -> tuple[tuple[str, int, int], ...]:
+        """All its numbers: the rank has moved when they differ."""
+        return tuple((p.key, p.enqueued, p.completed) for p in self.groups)
+
+
+class GroupFront(msgspec.Struct, frozen=True):
+    """How far a group has come, over the members that can be seen.
+
+    ``front`` is the highest sequence number any member has enqueued, ``slowest`` the lowest, ``completed`` the lowest that has
+    completed; ``behind`` the ranks that are not at the front.
+    """
+
+    label: str
+    ranks: tuple[int, ...]
+    front: int
+    slowest: int
+    completed: int
+    behind: tuple[int, ...] = ()
+    in_flight_s: float | None = None
+
+    def behind_by(self, progress: LiveProgress) -> int:
+        """How many operations a member is behind the front."""
+        return self.front - progress.enqueued
+
+
+def read_progress(rank: int, beat: Beat, now_ns: int, world_size: int | None = None) -> RankProgress:
+    """The progress of a rank by its beat. The beat's age counts as time in flight: nothing newer is known.
+
+    ``world_size`` tells groups of all ranks apart from others, in labels.
+    """
+    age_s = beat.age_s(now_ns)
+    groups = []
+    for group, (key, label) in zip(beat.groups, _name_groups(beat.groups, world_size), strict=True):
+        enqueued, completed = max(group.enqueued, 0), max(group.completed, 0)
+        waited_s = in_flight_s(enqueued, completed, group.unmoved_s + age_s)
+        groups.append(LiveProgress(key, label, group.ranks, enqueued, completed, waited_s))
+    return RankProgress(rank, tuple(groups), age_s)
+
+
+def in_flight_s(enqueued: int, completed: int, unmoved_s: float) -> float | None:
+    """For how long an operation has been in flight: neither number has changed for ``unmoved_s``. None where none is."""
+    return unmoved_s if enqueued > max(completed, 0) else None
+
+
+def find_front(members: Mapping[int, LiveProgress]) -> GroupFront:
+    """How far a group has come by its members' progress, by rank. There has to be one."""
+    first = next(iter(members.values()))
+    enqueued = {rank: progress.enqueued for rank, progress in members.items()}
+    front = max(enqueued.values())
+    waits = (progress.in_flight_s for progress in members.values())
+    return GroupFront(
+        label=first.label,
+        ranks=first.ranks or tuple(sorted(members)),
+        front=front,
+        slowest=min(enqueued.values()),
+        completed=min(progress.completed for progress in members.values()),
+        behind=tuple(sorted(rank for rank, number in enqueued.items() if number < front)),
+        in_flight_s=max((wait for wait in waits if wait is not None), default=None),
+    )
+
+
+def _name_groups(groups: Sequence[BeatGroup], world_size: int | None) -> Iterator[tuple[str, str]]:
+    """The key of each group of a rank, and a label that no other of them has: torch's name is added where two have one label.
+
+    A group that two backends serve is there twice.
+    """
+    names = [_name_group(group.name, group.ranks, group.description, world_size) for group in groups]
+    taken = Counter(label for _, label in set(names))
+    rows = Counter[str]()
+    for group, (key, label) in zip(groups, names, strict=True):
+        rows[key] += 1
+        row = f"#{rows[key]}" if rows[key] > 1 else ""
+        yield key, (label if taken[label] == 1 else f"{label} (group {group.name})") + row
+
+
+@lru_cache(maxsize=1 << 12)
+def _name_group(name: str, ranks: tuple[int, ...], description: str, world_size: int | None) -> tuple[str, str]:
+    """``Group.key`` of a group, and its label among all groups of its job: with its ranks, unless it holds every rank.
+
+    A job has as many groups called ``mesh_tp`` as it has model replicas, and their numbers must not be compared.
+    It depends on nothing but the group, so agents of several nodes say the same.
+    """
+    group = Group(name, ranks, description)
+    whole = not ranks or len(ranks) == world_size or description == "default_pg"
+    return group.key, group.label if whole else f"{group.label} [{format_members(ranks)}]"
