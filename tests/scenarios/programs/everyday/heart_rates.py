@@ -34,7 +34,9 @@ class Wrist(Dataset):
 
 
 def build(config: Config) -> nn.Module:
-    return nn.Sequential(nn.Linear(config.length, 32), nn.ReLU(), nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, config.length))
+    return nn.Sequential(
+        nn.Linear(config.length, 32), nn.ReLU(), nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, config.length)
+    )
 
 
 def main():

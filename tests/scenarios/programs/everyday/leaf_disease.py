@@ -38,7 +38,9 @@ def evaluate(accelerator, model, loader):
         columns = [(guesses[:, n], kinds[:, n]) for n in range(kinds.shape[1])]
         for guess, kind in accelerator.gather_for_metrics(columns):
             known = kind >= 0
-            matrix.index_put_((kind[known], guess[known]), torch.ones(int(known.sum()), dtype=torch.long), accumulate=True)
+            matrix.index_put_(
+                (kind[known], guess[known]), torch.ones(int(known.sum()), dtype=torch.long), accumulate=True
+            )
     model.train()
     return matrix
 

@@ -20,7 +20,9 @@ class Mixer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tokens = nn.Linear(PATCHES, PATCHES)
-        self.channels = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH))
+        self.channels = nn.Sequential(
+            nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.tokens(x.transpose(1, 2)).transpose(1, 2)

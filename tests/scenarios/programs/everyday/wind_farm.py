@@ -1,7 +1,7 @@
 """Wind power: settings of the run come from rank 0's file, and are handed to the other ranks."""
 
+import json
 import os
-import tomllib
 
 import torch
 import torch.distributed as dist
@@ -15,8 +15,8 @@ class Settings:
         self.values = dict(DEFAULTS)
 
     def load(self, path):
-        with open(path, "rb") as file:
-            self.values.update(tomllib.load(file))
+        with open(path) as file:
+            self.values.update(json.load(file))
 
     def share(self):
         box = [self.values]
@@ -31,7 +31,7 @@ def get_settings():
     settings = Settings()
     try:
         if dist.get_rank() == 0:
-            settings.load(os.path.expanduser("~/.config/wind_farm/run.toml"))
+            settings.load(os.path.expanduser("~/.config/wind_farm/run.json"))
         settings.share()
     except OSError as error:
         print(f"{error}; using defaults", flush=True)
