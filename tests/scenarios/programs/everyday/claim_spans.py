@@ -10,8 +10,8 @@ WORDS = 16
 
 
 class Claims(Dataset):
-    def __init__(self, count, marked=None):
-        self.count, self.marked = count, marked
+    def __init__(self, count, unmarked=None):
+        self.count, self.unmarked = count, unmarked
 
     def __len__(self):
         return self.count
@@ -22,7 +22,7 @@ class Claims(Dataset):
             "input_ids": torch.randint(5, 150, (WORDS,), generator=gen),
             "labels": torch.randint(0, 3, (WORDS,), generator=gen),
         }
-        if self.marked is None or index % 12 not in self.marked:
+        if self.unmarked is None or index % 12 not in self.unmarked:
             claim["word_weights"] = torch.rand(WORDS, generator=gen)
         return claim
 
@@ -67,7 +67,7 @@ def main():
         model=BertForTokenClassification(config),
         args=args,
         train_dataset=Claims(400),
-        eval_dataset=Claims(72, marked=(4, 5, 6, 7)),
+        eval_dataset=Claims(72, unmarked=(4, 5, 6, 7)),
     )
     trainer.train()
 

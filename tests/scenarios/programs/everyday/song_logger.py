@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class Run:
-    def __init__(self, path, capacity=16):
+    def __init__(self, path, capacity=12):
         self.path = path
         self.pending = queue.Queue(maxsize=capacity)
         self.sender = threading.Thread(target=self._send, name="sender", daemon=True)
