@@ -2,6 +2,7 @@
 
 import os
 import pdb
+import sys
 import tempfile
 
 import torch
@@ -17,7 +18,7 @@ class FifoPdb(pdb.Pdb):
         self.path = os.path.join(tempfile.gettempdir(), f"pdb_{rank}_{os.getpid()}")
         os.mkfifo(self.path)
         self.file = open(self.path, "r+b", buffering=0)
-        super().__init__(stdin=open(self.file.fileno(), closefd=False))
+        super().__init__(stdin=open(self.file.fileno(), closefd=False), stdout=sys.stderr)
 
 
 def auctions(rank):
