@@ -16,7 +16,7 @@ import fcntl, sys, time
 file = open(sys.argv[1], "ab")
 fcntl.flock(file, fcntl.LOCK_EX)
 print("ready", flush=True)
-time.sleep(900)
+time.sleep(150)
 """
 
 

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 def write_thumbnails(inbox, folder):
     os.makedirs(folder, exist_ok=True)
     while True:
-        name, image = inbox.get()
+        name, image = inbox.get(timeout=150)
         with open(f"{folder}/{name}.pgm", "wb") as file:
             file.write(b"P5 8 8 255\n" + image)
 
