@@ -10,7 +10,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_
 from torch.distributed.fsdp import fully_shard
 
 
-def write_slowly(state, path, chunk=20_000, pause=0.25):
+def write_slowly(state, path, chunk=20_000, pause=0.5):
     torch.save(state, path + ".tmp")
     with open(path + ".tmp", "rb") as source, open(path, "wb") as target:
         while data := source.read(chunk):
