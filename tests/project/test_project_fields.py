@@ -32,11 +32,12 @@ _OURS = "our own words and names"
 #: Text that is not part of a capture, by struct: the fields, and why no secret is in them.
 OTHER_TEXT = {
     "Question": ("id only", _OURS),
-    "Notice": ("holder incident bundle node", _OURS),
+    "LeaseNotice": ("holder incident", _OURS),
     "Answer": ("question", _OURS),
-    "Record": ("node", _OF_A_JOB),
-    "Beat": ("failure thread_failure handled torch python server control problems", _OF_A_BEAT),
-    "BeatGroup": ("name description backend", _OF_A_BEAT),
+    "Notification": ("bundle node", _OURS),
+    "SharedRecord": ("node", _OF_A_JOB),
+    "Beat": ("failure thread_failure handled torch python server control problems store", _OF_A_BEAT),
+    "BeatGroup": ("name description backend store", _OF_A_BEAT),
     "BeatTelemetry": ("setup steps", _OF_A_BEAT),
     "Digest": ("node agent address", _OF_A_JOB),
     "DigestGroup": ("key label", _OF_A_JOB),
@@ -63,7 +64,7 @@ OTHER_TEXT = {
     "ReceiverMetrics": ("name", _OURS),
     "MetricsView": ("incidents_total version", _OURS),
     "ActionTaken": ("outcome", _OURS),
-    "Handling": ("schema told", _OURS),
+    "AuditRecord": ("schema notified", _OURS),
     "Receiver": ("path", _OURS),
 }
 #: Times that are not part of a capture, and why they stay as they are.
@@ -71,6 +72,7 @@ OTHER_TIMES = {
     "Beat.at_ns": "read on the node that wrote it",
     "Digest.at_ns": "the sender's clock is what offsets are found by",
     "LiveView.at_ns": "shown by the node that took it",
+    "SharedRecord.onset_ns": "on the clock of the node that reported it, as in the incident that travels with it",
     "_CaptureFile.at_ns": "kept on the clock that the whole capture is on",
     "_TrainingFile.capture_at_ns": "names the capture that the file belongs to",
     "_RankLine.capture_at_ns": "names the capture that the line belongs to",
