@@ -84,5 +84,5 @@ def test_the_wheel_runs_beside_the_other_watchdog(jobs: JobRunner, wheel: Path, 
     own = {"PYTHONPATH": None, "TMPDIR": str(tmp_path)}
     demo = jobs.start([home / "bin" / "hangwatch", "demo", "group-order"], env=own)
     assert demo.wait(LONG_S) == 0, demo.stdout() + demo.stderr()
-    kept = Path(demo.stdout().splitlines()[-1].rpartition("kept in ")[2])
+    kept = Path(demo.stdout().splitlines()[-1].rpartition("Incident bundle: ")[2])
     assert (kept / "incident.json").is_file()
