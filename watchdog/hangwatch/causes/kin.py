@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.find import find_fork
 from hangwatch.analysis.divergence.iterations import batch_loop
 from hangwatch.analysis.divergence.relate import Fork, condition_of
 from hangwatch.analysis.places import bare
@@ -47,7 +46,7 @@ def with_kin(case: Case, found: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
 
 def _parted_alike(case: Case, best: Hypothesis) -> list[Hypothesis]:
     """What the surest may be taken for where ranks diverged."""
-    fork = find_fork(case) if best.knowledge.id in _KIN and _open(case, best) and diverged.parted(case) else None
+    fork = case.fork if best.knowledge.id in _KIN and _open(case, best) and case.diverged else None
     if fork is None:
         return []
     evidence = at_fork(case, fork)

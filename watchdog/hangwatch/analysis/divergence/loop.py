@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, site
 from hangwatch.analysis.divergence.iterations import Steps, batch_loop, inside, steps_of
-from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, of_the_turn
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, depends_only_on_loop_variable
 from hangwatch.analysis.places import package_of
+from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
 
 _TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:")
@@ -38,7 +38,7 @@ class Loop:
     ``frame`` and ``block``: the innermost loop over batches that its path is in; the other side has left that too.
     """
 
-    case: Case
+    case: Situation
     inside: Side
     past: Side
     frame: Frame
@@ -107,8 +107,10 @@ class Loop:
     def unmet(self) -> Block | None:
         """A condition inside the loop under which the side past the loop has never called anything, though it has begun the very
         turn that the other is in: it was that condition, and not the turn, which it came by."""
-        done = [o.frames or () for o in self.case.history.of(self.past.rank)] if self.mid_turn else []
-        own = (b for b in self.around if b.kind in CONDITIONS and not of_the_turn(b, self.inside.path))
+        done = [o.frames or () for o in self.case.history.of(self.past.rank)] if self.mid_iteration else []
+        own = (
+            b for b in self.around if b.kind in CONDITIONS and not depends_only_on_loop_variable(b, self.inside.path)
+        )
         return next((b for b in own if done and all(inside(frames, self.frame, b) is None for frames in done)), None)
 
     @property
@@ -178,7 +180,7 @@ class Loop:
         theirs = self.past_frame
         if self.block.turns is None or theirs is None or self.rounds_ahead:
             return None
-        mine, last = count_turns(self.frame, self.block), count_turns(theirs, self.block)
+        mine, last = count_iterations(self.frame, self.block), count_iterations(theirs, self.block)
         if mine is None or last is None:
             return None
         return Counted(self.block.turns.counter, mine - last, self.block.turns.breaks)
@@ -193,8 +195,8 @@ class Loop:
         for mine in reversed(self.inside.path):
             for block in mine.blocks:
                 theirs = inside(self.past.path, mine, block)
-                own = count_turns(mine, block)
-                other = count_turns(theirs, block) if theirs is not None else None
+                own = count_iterations(mine, block)
+                other = count_iterations(theirs, block) if theirs is not None else None
                 if own is not None and other is not None:
                     counted = own - other
                     if counted:
@@ -207,12 +209,12 @@ class Loop:
         return _same_function(self.past.path, self.frame)
 
     @property
-    def mid_turn(self) -> bool:
+    def mid_iteration(self) -> bool:
         """Whether the side past the loop has begun the very turn that the other is in: it took part in what came before in it.
 
         Batches that run out end a loop between two turns.
         """
-        return self.steps.earlier_in_turn(self.frame, self.block)
+        return self.steps.earlier_in_iteration(self.frame, self.block)
 
     def _came_by_other_branch(self, block: Block) -> bool:
         other = {"if": "else", "else": "if"}.get(block.kind)
@@ -239,7 +241,7 @@ def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
     return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
 
 
-def count_turns(frame: Frame, loop: Block) -> int | None:
+def count_iterations(frame: Frame, loop: Block) -> int | None:
     """The turn of a loop that a rank is in, or was last in."""
     told = (frame.locals or {}).get(loop.turns.counter, "") if loop.turns is not None else ""
     if loop.turns is None or not told.startswith("int="):
@@ -250,24 +252,29 @@ def count_turns(frame: Frame, loop: Block) -> int | None:
     return int(told.removeprefix("int=")) + uncounted
 
 
-def in_its_turn(case: Case, fork: Fork) -> bool:
+def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
     """Whether a side is under a condition on the turn of a loop which somebody elsewhere has not come to yet: it holds for all
     in their turn, and is not what they parted by."""
     inside, _ = fork.sides
     at = inside.at
-    if fork.relation != "branch" or fork.block is None or at is None or not of_the_turn(fork.block, inside.path):
+    if (
+        fork.relation != "branch"
+        or fork.block is None
+        or at is None
+        or not depends_only_on_loop_variable(fork.block, inside.path)
+    ):
         return False
-    loops = [(b, turn) for b in at.blocks if (turn := count_turns(at, b)) is not None]
+    loops = [(b, turn) for b in at.blocks if (turn := count_iterations(at, b)) is not None]
     for rank in (*case.blame.culprits, *case.blame.waiting) if loops else ():
         path = case.views[rank].frames if rank in case.views else ()
         there = _same_function(path, at) if site(path) != site(inside.path) else None
-        turns = [(turn, count_turns(there, b)) for b, turn in loops] if there is not None else []
+        turns = [(turn, count_iterations(there, b)) for b, turn in loops] if there is not None else []
         if turns and all(theirs is not None and theirs <= mine for mine, theirs in turns):
             return True
     return False
 
 
-def loop_of(case: Case, fork: Fork) -> Loop | None:
+def loop_of(case: Situation, fork: Fork) -> Loop | None:
     """The loop that only one of the two sides is in."""
     if fork.relation != "loop" or fork.block is None:
         return None

@@ -10,10 +10,9 @@ from itertools import pairwise
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
-from hangwatch.analysis.divergence.find import find_fork
-from hangwatch.analysis.divergence.frames import by_rank, is_program, over_parameters, site, where
-from hangwatch.analysis.divergence.loop import Loop, in_its_turn, loop_of
-from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, condition_of, of_the_turn
+from hangwatch.analysis.divergence.frames import by_rank, is_parameter_loop, is_program, site, where
+from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, condition_of, depends_only_on_loop_variable
 from hangwatch.analysis.places import bare, calls
 from hangwatch.causes.evidence import at_fork, at_recorder, at_stack, named
 from hangwatch.causes.hypothesis import Hypothesis
@@ -34,25 +33,12 @@ _CHECKPOINTS = "torch/distributed/checkpoint/"
 _NOT_SAVES = ("torch/utils/checkpoint.py", "activation_checkpointing", "checkpoint_wrapper.py")
 
 
-def parted(case: Case) -> bool:
-    """Whether both sides are in, or have just gone through, operations that do not meet."""
-    blame = case.blame
-    if not blame.culprits:
-        return False
-    if blame.shape == "cycle" or (blame.parting is not None and blame.parting.mismatch):
-        return True
-    # A culprit in an operation of its own, that waits for no one else: it is in the wrong place, and not stuck elsewhere.
-    return any(
-        r in case.views and case.views[r].state == "waiting" and not case.views[r].elsewhere for r in blame.culprits
-    )
-
-
 def conditional(case: Case) -> Hypothesis | None:
     """One side is under a condition that does not hold on the other."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None:
         return None
-    loop, partly = loop_of(case, fork), _evaluated_in_part(fork)
+    loop, partly = case.loop, _evaluated_in_part(fork)
     ranked = partly is not None and by_rank(partly[1].source or "")
     if loop is not None and not ranked:
         return _conditional_in_loop(case, fork, loop)
@@ -82,7 +68,7 @@ def conditional(case: Case) -> Hypothesis | None:
     lies = "behind" if fork.block.kind == "guard" else "in"
     said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side {where_is}: {whose}, and a collective is {lies} it."
     deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
-    if in_its_turn(case, fork):
+    if holds_on_later_iterations(case, fork):
         confidence = min(confidence, 0.45)  # it holds for all in their turn
     if deeper is not None:
         said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
@@ -112,7 +98,7 @@ def _alone_in_a_place(case: Case, fork: Fork) -> bool:
 
 def _decisive_below(side: Side, block: Block) -> Block | None:
     """A condition further down, where this one speaks of nothing but the turn of a loop, which is the same on every rank."""
-    if not of_the_turn(block, side.path):
+    if not depends_only_on_loop_variable(block, side.path):
         return None
     below = (b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks)
     return next((b for b in below if b.kind in CONDITIONS or b.kind == "guard"), None)
@@ -191,10 +177,10 @@ def _saving(tail: Sequence[Frame]) -> Frame | None:
 
 def checkpoint(case: Case) -> Hypothesis | None:
     """One side is in a function that saves, the other is not."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None or fork.relation == "same":
         return None
-    loop = loop_of(case, fork)
+    loop = case.loop
     # One side has begun the next round of the loop: by what counts the rounds, or as it has as many turns everywhere.
     ahead = loop is not None and (loop.rounds_ahead or 0) > 0
     begun = ahead or (loop is not None and loop.fixed)
@@ -244,16 +230,16 @@ def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
 
 def uneven_inputs(case: Case) -> Hypothesis | None:
     """One side is still in a loop, the other past it."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None or fork.relation != "loop" or fork.block is None:
         return None
     confidence = 0.8 if fork.sure else 0.65
-    loop = loop_of(case, fork)
-    if over_parameters(fork.block.text):
+    loop = case.loop
+    if is_parameter_loop(fork.block.text):
         confidence = 0.35
     elif loop is not None and in_point_to_point(case.views[loop.inside.rank]):
         confidence = 0.4
-    elif loop is not None and (loop.ranked or loop.behind or loop.failed or loop.keyed or loop.mid_turn):
+    elif loop is not None and (loop.ranked or loop.behind or loop.failed or loop.keyed or loop.mid_iteration):
         confidence = 0.35  # it was not for want of data that they parted
     elif loop is not None and (loop.alone or loop.fixed):
         confidence = 0.5

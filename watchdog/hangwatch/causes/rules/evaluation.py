@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.find import find_fork
 from hangwatch.analysis.divergence.frames import site, where
 from hangwatch.analysis.divergence.iterations import steps_of
 from hangwatch.analysis.divergence.relate import Side
@@ -15,7 +14,6 @@ from hangwatch.analysis.places import bare, calls
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.rules.diverged import parted
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
@@ -55,7 +53,7 @@ def _nested(path: Sequence[Frame], loop: Frame) -> str | None:
 
 def tuple_labels(case: Case) -> Hypothesis | None:
     """One side gathers labels that are a container or that the other has none of, and the other is anywhere else."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None:
         return None
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):

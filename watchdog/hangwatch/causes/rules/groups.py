@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
-from hangwatch.analysis.divergence.find import find_fork, fork_of
+from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import site
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_fork, at_stack
@@ -126,7 +126,7 @@ def creation(case: Case) -> Hypothesis | None:
         return _creation_apart(case, list(case.blame.component))  # whoever is outside waits for them
     if not inside or not outside or case.blame.shape == "nothing":
         return None
-    fork = find_fork(case) or fork_of(case, inside[0], outside[0])
+    fork = (case.paths.fork if case.paths is not None else None) or fork_of(case, inside[0], outside[0])
     evidence = tuple(e for r in (inside[0], outside[0]) for e in at_stack(case, r, _wait_frame(case, r)))
     if fork is not None and fork.relation in {"branch", "loop"}:
         evidence += at_fork(case, fork)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.find import find_fork
 from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.divergence.iterations import begins_again, in_backward
 from hangwatch.analysis.divergence.relate import CONDITIONS
@@ -13,7 +12,6 @@ from hangwatch.analysis.places import bare, calls, package_of
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.rules.diverged import parted
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame
 
@@ -60,7 +58,7 @@ def _decoding(path: Sequence[Frame]) -> Frame | None:
 
 def generate_length(case: Case) -> Hypothesis | None:
     """One side is in ``generate`` on a sharded model, the other has left it (or is in another turn of it)."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None:
         return None
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
@@ -82,7 +80,7 @@ def _module(path: Sequence[Frame]) -> Frame | None:
 
 def sharded_forward(case: Case) -> Hypothesis | None:
     """The paths part inside the model's forward and backward, and at least one side needs shards there that all ranks hold."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None:
         return None
     shared = fork.mine.path[len(fork.mine.tail) - 1 :]

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
-from hangwatch.analysis.divergence.find import find_fork
 from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, site
 from hangwatch.analysis.divergence.iterations import LOOPS, steps_of
 from hangwatch.analysis.divergence.iterations import inside as visit
-from hangwatch.analysis.divergence.loop import in_its_turn, loop_of
-from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, condition_of, of_the_turn, returns
+from hangwatch.analysis.divergence.loop import holds_on_later_iterations
+from hangwatch.analysis.divergence.relate import (
+    CONDITIONS,
+    Fork,
+    Side,
+    condition_of,
+    depends_only_on_loop_variable,
+    returns,
+)
 from hangwatch.analysis.places import package_of
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.knowledge import known
-from hangwatch.causes.rules.diverged import orientations, parted
+from hangwatch.causes.rules.diverged import orientations
 from hangwatch.causes.rules.groups import in_point_to_point
 from hangwatch.model.text import short_path
 
@@ -23,7 +29,7 @@ SKIPPED = known("skipped-collective")
 
 def skipped(case: Case) -> Hypothesis | None:
     """One side jumped over part of a turn of the loop, or came sooner than ever before to a place both come to."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None or (fork.ranked and fork.relation != "skip"):
         return None
     if fork.relation == "loop":
@@ -37,7 +43,7 @@ def skipped(case: Case) -> Hypothesis | None:
             f"turns before, and is ahead of them."
         )
         return Hypothesis(SKIPPED, 0.7, said, at_fork(case, fork))
-    if fork.block is not None and in_its_turn(case, fork):
+    if fork.block is not None and holds_on_later_iterations(case, fork):
         inside, outside = fork.sides
         said = (
             f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank in its turn, rank {outside.rank} is not: "
@@ -56,7 +62,7 @@ def skipped(case: Case) -> Hypothesis | None:
         )
         confidence = 0.78 if fork.relation == "skip" else 0.75 if early.by else 0.64
         own = fork.block if fork.relation == "branch" and fork.only == side.rank else None
-        if not early.by and own is not None and not of_the_turn(own, side.path):
+        if not early.by and own is not None and not depends_only_on_loop_variable(own, side.path):
             confidence = 0.4  # once before is no habit, and it came by a condition of its own
         if _took_another_way(fork, side):
             confidence = 0.43
@@ -81,9 +87,9 @@ def _took_another_way(fork: Fork, side: Side) -> bool:
     """Whether the others are under a condition in a function that this side has called as well, and gone through another way: it
     has left out nothing but what the condition is there for."""
     called = fork.relation == "branch" and fork.only != side.rank and not fork.sure
-    return (
-        called and fork.block is not None and fork.block.kind in CONDITIONS and not of_the_turn(fork.block, side.path)
-    )
+    if not called or fork.block is None or fork.block.kind not in CONDITIONS:
+        return False
+    return not depends_only_on_loop_variable(fork.block, side.path)
 
 
 def _own_loop(side: Side, other: Side) -> bool:
@@ -121,11 +127,11 @@ def _passed_by(case: Case, fork: Fork) -> bool:
 
 def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
     """One side has left the loop a turn early, and the loop has a way to leave out a turn: the batches may have been even."""
-    loop = loop_of(case, fork)
+    loop = case.loop
     if loop is None:
         return None
     past = loop.past.rank
-    if loop.mid_turn and loop.ranked is None and loop.unmet is None:
+    if loop.mid_iteration and loop.ranked is None and loop.unmet is None:
         said = (
             f"Rank {past} has begun the turn of `{loop.block.text}` that rank {loop.inside.rank} is in, and left the loop in the "
             f"midst of it: its data had not ended."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.find import find_fork
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.causes.evidence import at_recorder, at_stack
 from hangwatch.causes.hypothesis import Hypothesis
@@ -23,7 +22,7 @@ def tensors(case: Case) -> Hypothesis | None:
     ours, theirs = here.get(one), here.get(other)
     if ours is None or theirs is None or ours.op != theirs.op:
         return None
-    fork = find_fork(case)
+    fork = case.paths.fork if case.paths is not None else None
     same_place = fork is not None and fork.relation == "same"
     types = ours.input_dtypes != theirs.input_dtypes
     if signature(ours) == signature(theirs):
