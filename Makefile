@@ -47,7 +47,7 @@ else
 fi
 endef
 
-.PHONY: help demo test scenarios lint format setup clean
+.PHONY: help demo test scenarios calibrate lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
@@ -64,6 +64,9 @@ test: $(VENV)/.test ## All checks: lint, formatting, types, import rules, tests.
 
 scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (ONLY=NAME for some).
 	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
+
+calibrate: $(VENV)/.test ## Count how often stated causes are right over the kept captures, and write the package's table.
+	@PYTHONPATH=tests $(BIN)/python -m scenarios.calibration
 
 lint: $(VENV)/.lint ## The checks that run no program: ruff, mypy, import-linter.
 	@$(BIN)/ruff check --no-cache .
