@@ -1,5 +1,6 @@
 """How often a stated cause is right: counted over the kept captures, and written to the package by ``make calibrate``.
 
+Every capture counts as it is, and with parts of it unread (``UNREAD``): of a job there may be no more to be read than that.
 For the judgement of the rates themselves every family of programs is stated with the table of all others
 (``stated_without_own_family``): no program has a part in the rate that it is held against.
 """
@@ -11,14 +12,26 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from hangwatch.causes.calibration import Rate, Table, confidence_of, key_of
+from hangwatch.causes.calibration import Rate, Table, confidence_of, is_whole, key_of
 from hangwatch.causes.registry import explain
 from hangwatch.diagnosis.causes import shown
 from hangwatch.diagnosis.verdict import diagnose
+from recorded import without
 from scenarios.catalogue import HERE, Entry, load_catalogue
 from scenarios.recording import load, path
 
 TABLE = HERE.parent.parent / "watchdog" / "hangwatch" / "causes" / "calibration.json"
+
+
+#: What is left unread of every rank: nothing; the files, the call sites, both; the recorder; all but the recorder.
+UNREAD = (
+    frozenset[str](),
+    frozenset({"sources"}),
+    frozenset({"sites"}),
+    frozenset({"sources", "sites"}),
+    frozenset({"flight", "progress"}),
+    frozenset({"stacks"}),
+)
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -45,12 +58,15 @@ def collect_statements(entries: Iterable[Entry]) -> list[Statement]:
         truth = entry.scenario.truth
         if truth is None or not path(entry).exists():
             continue
-        diagnosis = diagnose(load(entry))
-        if diagnosis.verdict.cause is None:
-            continue
-        for place, match in enumerate(shown(explain(diagnosis.case))):
-            cause, key = match.signature.cause, key_of(match.signature, first=place == 0)
-            found.append(Statement(entry.scenario.name, entry.family, cause, key, cause == truth.cause))
+        capture = load(entry)
+        for unread in UNREAD:
+            diagnosis = diagnose(without(capture, {rank.rank: unread for rank in capture.ranks}))
+            if diagnosis.verdict.cause is None:
+                continue
+            whole = is_whole(diagnosis.case)
+            for place, match in enumerate(shown(explain(diagnosis.case))):
+                cause, key = match.signature.cause, key_of(match.signature, first=place == 0, whole=whole)
+                found.append(Statement(entry.scenario.name, entry.family, cause, key, cause == truth.cause))
     return found
 
 
@@ -101,7 +117,7 @@ def main() -> None:
     stated = stated_without_own_family(statements)
     for key, rate in table.rates.items():
         held = [s for s in stated if s.statement.key == key]
-        print(f"{key:24} right {rate.right:4} of {rate.stated:4}, stated {rate.share:.2f}, gap {mean_gap(held):+.3f}")
+        print(f"{key:28} right {rate.right:4} of {rate.stated:4}, stated {rate.share:.2f}, gap {mean_gap(held):+.3f}")
     print(f"expected calibration error, each family stated by the others: {expected_error(stated):.3f}")
 
 

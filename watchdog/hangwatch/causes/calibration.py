@@ -1,6 +1,7 @@
 """How sure a cause is, as a rate that was measured: ``calibration.json``, counted over the catalogue by ``make calibrate``.
 
-A key is where a cause stands (first, or an alternative) and what its row says (a level, or ``general``). A first cause of
+A key is where a cause stands (first, or an alternative), what its row says (a level, or ``general``), and whether both sides
+were seen ``whole``: what is told of ranks whose source, call sites or stacks were not read is right less often. A first cause of
 which the catalogue has no hang was never measured, and is stated at a half.
 """
 
@@ -11,6 +12,9 @@ from functools import cache
 
 import msgspec
 
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import is_program
+from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.signature import Signature
 
 
@@ -22,8 +26,8 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """The share that was right, by the rule of succession: never 0 or 1, and a half where nothing was counted."""
-        return (self.right + 1) / (self.stated + 2)
+        """The share that was right, half a case more on either side: never 0 or 1, a half where nothing was counted."""
+        return (self.right + 0.5) / (self.stated + 1)
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -41,14 +45,27 @@ def confidence_of(table: Table, cause: str, key: str) -> float:
     return table.rates.get(key, Rate(0, 0)).share
 
 
-def key_of(row: Signature, *, first: bool) -> str:
-    """What a row is counted under: ``first/strong``, ``alternative/possible``, ``first/general``."""
-    return f"{'first' if first else 'alternative'}/{'general' if row.general else row.level}"
+def key_of(row: Signature, *, first: bool, whole: bool) -> str:
+    """What a row is counted under: ``first/strong/whole``, ``alternative/possible/part``, ``first/general/whole``."""
+    level = "general" if row.general else row.level
+    return f"{'first' if first else 'alternative'}/{level}/{'whole' if whole else 'part'}"
 
 
-def confidence(row: Signature, *, first: bool) -> float:
+def is_whole(case: Case) -> bool:
+    """Whether of both sides the stack, the source of its lines and the call sites of recorded operations were read."""
+    shown = [case.views[r] for r in case.representatives if r is not None and r in case.views]
+    return all(view.gone or _is_read(view) for view in shown)
+
+
+def _is_read(view: RankView) -> bool:
+    flight = view.capture.flight
+    sites = flight is not None and any(o.frames for o in flight.operations)
+    return sites and any(frame.source for frame in view.frames if is_program(frame))
+
+
+def confidence(row: Signature, *, first: bool, whole: bool) -> float:
     """How sure a cause is said to be, by the table that came with the package."""
-    return confidence_of(read_table(), row.cause, key_of(row, first=first))
+    return confidence_of(read_table(), row.cause, key_of(row, first=first, whole=whole))
 
 
 @cache

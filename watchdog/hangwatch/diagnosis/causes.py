@@ -10,6 +10,8 @@ from hangwatch.model.incident import Cause
 
 #: How many alternatives stand beside the first cause.
 _ALTERNATIVES = 3
+#: Nothing is stated as impossible, or as beyond doubt: hundreds of captures bear no more than this.
+_RAREST = 0.01
 
 
 def shown(found: Sequence[Match]) -> tuple[Match, ...]:
@@ -21,13 +23,14 @@ def shown(found: Sequence[Match]) -> tuple[Match, ...]:
     return (first, *[match for match in rest if match.signature.cause != "unknown"][:_ALTERNATIVES])
 
 
-def to_cause(match: Match, *, first: bool) -> Cause:
+def to_cause(match: Match, *, first: bool, whole: bool) -> Cause:
     """The form a match takes in the incident document; what is the same each time comes from the cause's page."""
     known = match.signature.knowledge
+    rate = round(confidence(match.signature, first=first, whole=whole), 2)
     return Cause(
         id=known.id,
         title=known.title,
-        confidence=round(confidence(match.signature, first=first), 2),
+        confidence=min(max(rate, _RAREST), 1 - _RAREST),
         explanation=match.says,
         evidence=tuple(dict.fromkeys(match.evidence)),
         remedy=known.remedy,
@@ -35,7 +38,8 @@ def to_cause(match: Match, *, first: bool) -> Cause:
     )
 
 
-def to_causes(found: Sequence[Match]) -> tuple[Cause, tuple[Cause, ...]]:
-    """The first cause and its alternatives."""
+def to_causes(found: Sequence[Match], *, whole: bool = True) -> tuple[Cause, tuple[Cause, ...]]:
+    """The first cause and its alternatives. ``whole``: whether both sides were seen whole (``causes.calibration``)."""
     best, *others = shown(found)
-    return to_cause(best, first=True), tuple(to_cause(match, first=False) for match in others)
+    alternatives = tuple(to_cause(match, first=False, whole=whole) for match in others)
+    return to_cause(best, first=True, whole=whole), alternatives

@@ -16,6 +16,7 @@ from hangwatch.analysis.operations.alignment import Side
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.analysis.places import source_lines
+from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.registry import explain
 from hangwatch.causes.signature import Match
 from hangwatch.diagnosis.causes import to_causes
@@ -151,7 +152,7 @@ def _healthy(case: Case) -> Verdict:
 
 
 def _verdict(case: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
-    cause, others = to_causes(found)
+    cause, others = to_causes(found, whole=is_whole(case))
     proof = case.blame.proof
     return Verdict(
         kind=kind,

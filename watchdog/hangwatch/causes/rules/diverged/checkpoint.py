@@ -27,18 +27,31 @@ UNDER_CONDITION = Signature(
     "checkpoint-on-some-ranks",
     "under-a-condition",
     "strong",
-    beats=("rank-conditional-collective", "skipped-collective"),
+    beats=(
+        "rank-conditional-collective",
+        "skipped-collective/usual-block-left-out",
+        "skipped-collective/passed-by",
+        "skipped-collective/jumped-a-guard",
+    ),
 )
-#: The same.
+#: What the condition is there for.
 ON_ONE_WAY = Signature(
-    "checkpoint-on-some-ranks", "on-one-way", "strong", beats=("rank-conditional-collective", "skipped-collective")
+    "checkpoint-on-some-ranks",
+    "on-one-way",
+    "strong",
+    beats=(
+        "rank-conditional-collective",
+        "skipped-collective/usual-block-left-out",
+        "skipped-collective/passed-by",
+        "skipped-collective/jumped-a-guard",
+    ),
 )
-#: The same.
+#: Both sides have as many iterations; saving is what only one came to.
 NEXT_ROUND = Signature(
     "checkpoint-on-some-ranks",
     "others-in-the-next-round",
-    "strong",
-    beats=("rank-conditional-collective", "skipped-collective"),
+    "likely",
+    beats=("rank-conditional-collective", "uneven-inputs"),
 )
 ELSEWHERE = Signature("checkpoint-on-some-ranks", "elsewhere", "likely")
 GATHERS_PARAMETERS = Signature("checkpoint-on-some-ranks", "gathers-parameters", "possible")

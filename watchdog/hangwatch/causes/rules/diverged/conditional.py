@@ -19,26 +19,37 @@ from hangwatch.model.stacks import Block, Frame
 
 #: The condition says itself that it is not the same on all ranks.
 BY_RANK = Signature(
-    "rank-conditional-collective", "condition-by-rank", "strong", beats=("skipped-collective",), decides=True
+    "rank-conditional-collective",
+    "condition-by-rank",
+    "strong",
+    beats=("skipped-collective", "group-order-inversion/opposite-order"),
+    decides=True,
 )
-#: The same.
+#: The condition says itself that it is not the same on all ranks.
 EXPRESSION_BY_RANK = Signature(
-    "rank-conditional-collective", "expression-by-rank", "strong", beats=("skipped-collective",), decides=True
+    "rank-conditional-collective",
+    "expression-by-rank",
+    "strong",
+    beats=("skipped-collective", "group-order-inversion/opposite-order"),
+    decides=True,
 )
-BEHIND_LOOP_BY_RANK = Signature("rank-conditional-collective", "behind-a-loop-by-rank", "strong")
-#: The loop was gone through without what is under it.
+#: The condition says itself that it is not the same on all ranks.
+BEHIND_LOOP_BY_RANK = Signature(
+    "rank-conditional-collective", "behind-a-loop-by-rank", "strong", beats=("skipped-collective",)
+)
+#: The loop was gone through without what is under the condition.
 IN_LOOP = Signature("rank-conditional-collective", "in-a-loop", "strong", beats=("skipped-collective",))
-#: The same.
+#: The condition says itself that it is not the same on all ranks.
 BY_RANK_BELOW = Signature(
-    "rank-conditional-collective", "condition-by-rank-further-down", "strong", beats=("skipped-collective",)
+    "rank-conditional-collective",
+    "condition-by-rank-further-down",
+    "strong",
+    beats=("skipped-collective", "group-order-inversion/opposite-order"),
 )
-#: The same.
-IN_LOOP_UNRECORDED = Signature(
-    "rank-conditional-collective", "in-a-loop-unrecorded", "strong", beats=("skipped-collective",)
-)
+IN_LOOP_UNRECORDED = Signature("rank-conditional-collective", "in-a-loop-unrecorded", "strong")
 LEFT_OUT_BEHIND = Signature("rank-conditional-collective", "left-out-behind-a-loop", "strong")
-#: The line itself says why it was left out.
-EXPRESSION = Signature("rank-conditional-collective", "expression", "strong", beats=("skipped-collective",))
+#: The line itself says why it was passed.
+EXPRESSION = Signature("rank-conditional-collective", "expression", "strong", beats=("skipped-collective/passed-by",))
 LOOP_CALLED = Signature("rank-conditional-collective", "loop-called-under-a-condition", "strong")
 BEHIND_LOOP = Signature("rank-conditional-collective", "behind-a-loop", "strong")
 ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")

@@ -16,7 +16,8 @@ from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
-NESTED_LABELS = Signature("tuple-labels-gather", "nested-labels", "certain")
+#: What is gathered shows what differs.
+NESTED_LABELS = Signature("tuple-labels-gather", "nested-labels", "certain", beats=("checkpoint-on-some-ranks",))
 #: Why the tensors differ.
 OTHER_ELEMENTS = Signature(
     "tuple-labels-gather", "other-elements", "strong", beats=("dtype-mismatch", "shape-mismatch")

@@ -22,7 +22,9 @@ ONE_LINE = Signature("group-order-inversion", "one-line", "strong", beats=("rank
 #: Both sides call both: only their order differs.
 TWO_BRANCHES = Signature("group-order-inversion", "two-branches", "strong", beats=("rank-conditional-collective",))
 #: Both sides call both: only their order differs.
-OPPOSITE_ORDER = Signature("group-order-inversion", "opposite-order", "strong", beats=("rank-conditional-collective",))
+OPPOSITE_ORDER = Signature(
+    "group-order-inversion", "opposite-order", "strong", beats=("rank-conditional-collective/expression",)
+)
 TWO_BRANCHES_UNUSED = Signature("group-order-inversion", "two-branches-group-unused", "likely")
 PATHS_UNKNOWN = Signature("group-order-inversion", "paths-unknown", "possible")
 PAST_A_CONDITION = Signature("group-order-inversion", "past-a-condition", "possible")
@@ -31,9 +33,12 @@ OUT_OF_STEP_BEFORE = Signature("group-order-inversion", "out-of-step-before", "p
 ANOTHER_WAY = Signature("group-order-inversion", "another-way", "possible")
 #: What the condition is around.
 CREATION = Signature(
-    "group-creation-mismatch", "some-create", "strong", beats=("rank-conditional-collective", "skipped-collective")
+    "group-creation-mismatch",
+    "some-create",
+    "strong",
+    beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs"),
 )
-#: The same.
+#: What the condition is around.
 CREATION_APART = Signature(
     "group-creation-mismatch", "different-groups", "strong", beats=("rank-conditional-collective", "skipped-collective")
 )
@@ -41,14 +46,14 @@ CREATION_APART = Signature(
 BOTH_WAIT = Signature(
     "p2p-mismatch", "both-wait", "strong", beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs")
 )
-#: The same.
+#: Sends and receives are meant to differ by rank; that they do not pair is seen.
 NO_COUNTERPART = Signature(
     "p2p-mismatch",
     "no-counterpart",
-    "strong",
+    "likely",
     beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs"),
 )
-#: The same.
+#: Sends and receives are meant to differ by rank; that they do not pair is seen.
 ONE_WAITS = Signature(
     "p2p-mismatch", "one-waits", "likely", beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs")
 )

@@ -22,12 +22,17 @@ GENERATES = Signature(
     beats=("uneven-inputs", "rank-conditional-collective", "skipped-collective"),
     decides=True,
 )
-#: The same.
+#: What the loop is of, unless its iterations are counted.
 OWN_DECODING = Signature(
     "generate-length-divergence",
     "own-decoding-loop",
     "strong",
-    beats=("uneven-inputs", "rank-conditional-collective", "skipped-collective"),
+    beats=(
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
+        "rank-conditional-collective",
+        "skipped-collective",
+    ),
 )
 GENERATES_BY_RANK = Signature("generate-length-divergence", "generates-by-rank", "likely")
 #: Each module gathers its shards: what was left out is a module.
@@ -35,12 +40,15 @@ INSIDE_FORWARD = Signature(
     "sharded-forward-divergence",
     "inside-the-forward",
     "strong",
-    beats=("skipped-collective", "rank-conditional-collective"),
+    beats=("skipped-collective", "rank-conditional-collective", "uneven-inputs"),
     decides=True,
 )
 #: Each module gathers its shards: what was left out is a module.
 OTHER_MODULES = Signature(
-    "sharded-forward-divergence", "other-modules", "strong", beats=("skipped-collective", "rank-conditional-collective")
+    "sharded-forward-divergence",
+    "other-modules",
+    "strong",
+    beats=("skipped-collective", "rank-conditional-collective", "dtype-mismatch", "shape-mismatch"),
 )
 #: Each module gathers its shards: what was left out is a module.
 BEHIND_A_FORWARD = Signature(

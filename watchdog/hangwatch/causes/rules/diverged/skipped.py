@@ -23,24 +23,94 @@ from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.text import short_path
 
-#: The same.
-AS_MANY_ITERATIONS = Signature("skipped-collective", "as-many-iterations", "strong", beats=("uneven-inputs",))
+#: Its data had not ended, and iterations that are counted say more than where a condition is.
+AS_MANY_ITERATIONS = Signature(
+    "skipped-collective",
+    "as-many-iterations",
+    "strong",
+    beats=(
+        "uneven-inputs",
+        "rank-conditional-collective/in-a-loop-unrecorded",
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/loop-called-under-a-condition",
+        "rank-conditional-collective/behind-a-loop",
+    ),
+)
 #: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
-CAUGHT = Signature("skipped-collective", "exception-caught-in-the-loop", "strong", beats=("uneven-inputs",))
-#: The same.
-LEFT_OUT_BY_DATA = Signature("skipped-collective", "left-out-by-data", "strong", beats=("uneven-inputs",))
+CAUGHT = Signature(
+    "skipped-collective",
+    "exception-caught-in-the-loop",
+    "strong",
+    beats=(
+        "uneven-inputs",
+        "rank-conditional-collective/in-a-loop-unrecorded",
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/loop-called-under-a-condition",
+        "rank-conditional-collective/behind-a-loop",
+    ),
+)
+#: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
+LEFT_OUT_BY_DATA = Signature(
+    "skipped-collective",
+    "left-out-by-data",
+    "strong",
+    beats=(
+        "uneven-inputs",
+        "rank-conditional-collective/in-a-loop-unrecorded",
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/loop-called-under-a-condition",
+        "rank-conditional-collective/behind-a-loop",
+    ),
+)
 #: Its data had not ended.
-LEFT_MID_ITERATION = Signature("skipped-collective", "left-mid-iteration", "strong", beats=("uneven-inputs",))
-EARLY_BY_SKIP = Signature("skipped-collective", "early-by-a-guard", "strong")
-EARLY_BY_COUNT = Signature("skipped-collective", "early-by-count", "strong")
-USUAL_BLOCK = Signature("skipped-collective", "usual-block-left-out", "strong")
-JUMPED = Signature("skipped-collective", "jumped-a-guard", "strong")
+LEFT_MID_ITERATION = Signature(
+    "skipped-collective",
+    "left-mid-iteration",
+    "strong",
+    beats=(
+        "uneven-inputs",
+        "rank-conditional-collective/in-a-loop-unrecorded",
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/loop-called-under-a-condition",
+        "rank-conditional-collective/behind-a-loop",
+    ),
+)
+#: It always came there with the others, after as many operations: no condition made the difference.
+EARLY_BY_SKIP = Signature(
+    "skipped-collective",
+    "early-by-a-guard",
+    "strong",
+    beats=(
+        "rank-conditional-collective/expression",
+        "checkpoint-on-some-ranks/under-a-condition",
+        "checkpoint-on-some-ranks/on-one-way",
+        "group-order-inversion/opposite-order",
+    ),
+)
+#: It always came there with the others, after as many operations: no condition made the difference.
+EARLY_BY_COUNT = Signature(
+    "skipped-collective",
+    "early-by-count",
+    "strong",
+    beats=(
+        "rank-conditional-collective/expression",
+        "checkpoint-on-some-ranks/under-a-condition",
+        "checkpoint-on-some-ranks/on-one-way",
+        "group-order-inversion/opposite-order",
+    ),
+)
+#: What was left out is usual on both sides.
+USUAL_BLOCK = Signature(
+    "skipped-collective", "usual-block-left-out", "strong", beats=("rank-conditional-collective/expression",)
+)
+#: What was left out is usual on both sides.
+JUMPED = Signature("skipped-collective", "jumped-a-guard", "strong", beats=("rank-conditional-collective/expression",))
 PASSED_BY = Signature("skipped-collective", "passed-by", "strong")
 CAUGHT_BEFORE_NEXT_ROUND = Signature("skipped-collective", "exception-caught-before-the-next-round", "strong")
 #: It has been under that condition before, with the others.
 EARLY = Signature("skipped-collective", "early", "likely", beats=("rank-conditional-collective",))
 LATER_ITERATION = Signature("skipped-collective", "holds-on-later-iterations", "likely")
-#: The same.
+#: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
 IN_THE_TRAINER = Signature("skipped-collective", "in-the-trainer", "likely", beats=("uneven-inputs",))
 JUMPED_ON_A_TIE = Signature("skipped-collective", "jumped-a-guard-on-a-tie", "likely")
 UNSYNCED = Signature("skipped-collective", "under-no-sync", "likely")

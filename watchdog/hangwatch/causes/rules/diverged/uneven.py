@@ -10,8 +10,16 @@ from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.signature import Match, Signature
 
-UNEVEN_COUNTED = Signature("uneven-inputs", "fewer-iterations-counted", "strong", decides=True)
-PAST_LOOP = Signature("uneven-inputs", "past-the-loop", "strong")
+#: Iterations that are counted say more than what the loop looks like.
+UNEVEN_COUNTED = Signature(
+    "uneven-inputs",
+    "fewer-iterations-counted",
+    "strong",
+    beats=("rank-conditional-collective", "generate-length-divergence/own-decoding-loop"),
+    decides=True,
+)
+#: One side is past a loop: that is no matter of order.
+PAST_LOOP = Signature("uneven-inputs", "past-the-loop", "strong", beats=("group-order-inversion/opposite-order",))
 PAST_LOOP_BELOW = Signature("uneven-inputs", "past-a-loop-further-down", "strong")
 BETWEEN_EPOCHS = Signature("uneven-inputs", "between-epochs", "likely")
 OWN_OR_FIXED_LOOP = Signature("uneven-inputs", "loop-of-one-side-or-fixed", "likely")

@@ -14,7 +14,13 @@ from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
 FAILED = Signature("fabric-or-device", "part-failed", "certain")
-DEVICE_FAILED = Signature("fabric-or-device", "device-of-the-culprit-failed", "certain")
+#: Whatever its program does on a device that has failed, that is why.
+DEVICE_FAILED = Signature(
+    "fabric-or-device",
+    "device-of-the-culprit-failed",
+    "certain",
+    beats=("init-missing-rank", "blocked-io", "rank-raised", "child-stall", "gil-held"),
+)
 ERRORS = Signature("fabric-or-device", "errors-seen", "strong")
 HINT = Signature("fabric-or-device", "hint-seen", "likely")
 #: By exclusion: all of the hardware was looked at and is clean, or it was not looked at.

@@ -9,7 +9,8 @@ from hangwatch.model.capture import SilentNode
 from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
-SILENT = Signature("node-lost", "silent", "certain")
+#: Why its ranks are not there.
+SILENT = Signature("node-lost", "silent", "certain", beats=("init-missing-rank",))
 #: Its host never answered: one behind a firewall never does.
 SILENT_BEHIND_FIREWALL = Signature("node-lost", "silent-never-answered", "strong")
 

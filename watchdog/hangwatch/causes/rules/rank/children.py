@@ -14,11 +14,15 @@ from hangwatch.model.processes import ChildProcess
 from hangwatch.model.stacks import Frame
 
 #: Why the worker, or the child at the other end, does not deliver.
-TAKES_LOCK = Signature("fork-deadlock", "takes-lock", "certain", beats=("blocked-io", "dataloader-stall"))
+TAKES_LOCK = Signature(
+    "fork-deadlock", "takes-lock", "certain", beats=("blocked-io", "dataloader-stall", "init-missing-rank")
+)
 #: The same.
-ON_FUTEX = Signature("fork-deadlock", "on-futex", "certain", beats=("blocked-io", "dataloader-stall"))
+ON_FUTEX = Signature(
+    "fork-deadlock", "on-futex", "certain", beats=("blocked-io", "dataloader-stall", "init-missing-rank")
+)
 #: Nobody is at the other end any more.
-ENDED = Signature("child-stall", "child-ended", "certain", beats=("blocked-io",))
+ENDED = Signature("child-stall", "child-ended", "certain", beats=("blocked-io", "init-missing-rank"))
 STUCK = Signature("child-stall", "child-stuck", "strong")
 AWAITED = Signature("child-stall", "child-awaited", "likely")
 

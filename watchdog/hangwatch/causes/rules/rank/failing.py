@@ -20,13 +20,17 @@ from hangwatch.model.stacks import Block, Frame
 #: Why the thread does not answer.
 IN_A_THREAD = Signature("rank-raised", "ended-a-thread", "strong", beats=("thread-stall",))
 IN_A_THREAD_AMONG_OTHERS = Signature("rank-raised", "ended-one-of-several-threads", "likely")
-ENDING = Signature("rank-raised", "ending", "certain")
-ENDING_WITH_STATUS = Signature("rank-raised", "ending-with-status", "strong")
-LEAVING = Signature("rank-raised", "leaving-a-with", "certain")
+#: Why it is not there.
+ENDING = Signature("rank-raised", "ending", "certain", beats=("init-missing-rank",))
+#: The status tells a failure from an end in good order.
+ENDING_WITH_STATUS = Signature("rank-raised", "ending-with-status", "strong", beats=("early-exit",))
+#: Why it is not there.
+LEAVING = Signature("rank-raised", "leaving-a-with", "certain", beats=("init-missing-rank",))
 LEAVING_BY_TYPE = Signature("rank-raised", "leaving-a-with-by-type", "strong")
-HANDLING_ANYTHING = Signature("rank-raised", "handling-any-exception", "certain")
-HANDLING = Signature("rank-raised", "handling", "strong")
-HANDLING_ONE_KIND = Signature("rank-raised", "handling-one-kind", "strong")
+#: Why it is not there.
+HANDLING_ANYTHING = Signature("rank-raised", "handling-any-exception", "certain", beats=("init-missing-rank",))
+HANDLING = Signature("rank-raised", "handling", "likely")
+HANDLING_ONE_KIND = Signature("rank-raised", "handling-one-kind", "likely")
 RETRYING = Signature("rank-raised", "handling-in-a-retry-loop", "likely")
 
 _LOOPS = frozenset({"for", "while"})

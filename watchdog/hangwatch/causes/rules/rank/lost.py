@@ -19,15 +19,18 @@ DIED = Signature("rank-died", "process-gone", "certain", beats=("init-missing-ra
 DIED_WITH_TRACEBACK = Signature("rank-died", "gone-with-traceback", "likely")
 DIED_AFTER_SUCCESS = Signature("rank-died", "gone-with-status-0", "likely")
 #: Its own traceback says more than where it stands.
-RAISED = Signature("rank-raised", "traceback", "certain", beats=("rank-raised",))
-#: The same.
-EXITED = Signature("early-exit", "exited-with-status-0", "strong", beats=("uneven-inputs",))
-#: Children are joined at the end of a program; why it ended first is what may be asked then.
-IN_SHUTDOWN = Signature("early-exit", "in-shutdown", "strong", beats=("child-stall", "uneven-inputs"))
+RAISED = Signature("rank-raised", "traceback", "certain", beats=("rank-raised", "init-missing-rank"))
+#: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
+EXITED = Signature("early-exit", "exited-with-status-0", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
+#: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
+IN_SHUTDOWN = Signature("early-exit", "in-shutdown", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
 IN_SHUTDOWN_WITH_TRACEBACK = Signature("early-exit", "in-shutdown-with-traceback", "likely")
-#: The same.
-DESTROYING_GROUPS = Signature("early-exit", "destroying-groups", "strong", beats=("uneven-inputs",))
-STOPPED = Signature("rank-stopped", "stopped", "certain")
+#: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
+DESTROYING_GROUPS = Signature(
+    "early-exit", "destroying-groups", "strong", beats=("blocked-io", "child-stall", "uneven-inputs")
+)
+#: Why it is not there.
+STOPPED = Signature("rank-stopped", "stopped", "certain", beats=("init-missing-rank",))
 #: Whatever it is in, the others wait in initialization.
 INIT_MISSING = Signature("init-missing-rank", "not-in-init", "certain", beats=("blocked-io",))
 

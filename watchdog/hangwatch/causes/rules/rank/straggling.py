@@ -18,14 +18,17 @@ from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
 RANK0_WORK = Signature("rank0-work", "others-at-a-barrier", "strong")
-#: What the work is.
-COMPILING = Signature("compile-skew", "in-the-compiler", "strong", beats=("rank0-work",))
+#: What the work is, and what its children and threads are for.
+COMPILING = Signature(
+    "compile-skew", "in-the-compiler", "strong", beats=("rank0-work", "child-stall", "gil-held", "thread-stall")
+)
 #: What the work is.
 COMPILER_RUNS = Signature("compile-skew", "compiler-runs", "strong", beats=("rank0-work",))
 #: Whoever computes holds the lock.
-BUSY_FOR_LONG = Signature("busy-loop", "longer-than-ever", "likely", beats=("gil-held",))
+BUSY_FOR_LONG = Signature("busy-loop", "longer-than-ever", "likely", beats=("gil-held/holder-computes",))
 BUSY = Signature("busy-loop", "one-function", "possible")
-ALWAYS_LAST = Signature("straggler", "always-last", "strong")
+#: It was last before, where the others waited in no barrier.
+ALWAYS_LAST = Signature("straggler", "always-last", "strong", beats=("rank0-work",))
 #: Not long enough for a loop that never ends.
 MOVES = Signature("straggler", "moves", "possible", beats=("busy-loop",))
 

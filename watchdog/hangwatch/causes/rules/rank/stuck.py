@@ -16,13 +16,14 @@ from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, ThreadStack
 
 #: A prompt reads from a terminal, and a post-mortem one is under an exception.
-DEBUGGER = Signature("debugger", "prompt", "certain", beats=("blocked-io", "rank-raised"))
-#: Input is read from a file as any other; that it is asked for says more.
-READING_INPUT = Signature("debugger", "reading-input", "certain", beats=("blocked-io",))
-#: The same.
-READING_TERMINAL = Signature("debugger", "reading-terminal", "certain", beats=("blocked-io",))
+DEBUGGER = Signature("debugger", "prompt", "certain", beats=("blocked-io", "rank-raised", "init-missing-rank"))
+#: Input is read as from any file; that somebody is to type it says more.
+READING_INPUT = Signature("debugger", "reading-input", "certain", beats=("blocked-io", "init-missing-rank"))
+#: Input is read as from any file; that somebody is to type it says more.
+READING_TERMINAL = Signature("debugger", "reading-terminal", "certain", beats=("blocked-io", "init-missing-rank"))
 ASKING_FOR_INPUT = Signature("debugger", "asking-for-input", "strong")
-DATALOADER = Signature("dataloader-stall", "waits-for-workers", "certain")
+#: What the main thread waits for is its workers, by whatever call; and why it is not in initialization.
+DATALOADER = Signature("dataloader-stall", "waits-for-workers", "certain", beats=("blocked-io", "init-missing-rank"))
 LOCK_FILE = Signature("blocked-io", "lock-file", "certain")
 LOCK_FILE_OF_A_BUSY_RANK = Signature("blocked-io", "lock-file-others-at-work", "likely")
 FILE_CALL = Signature("blocked-io", "file-call", "certain")
@@ -34,9 +35,11 @@ PIPE_OR_PROMPT = Signature("blocked-io", "pipe-without-source", "strong")
 SOCKET_CHANNEL = Signature("blocked-io", "socket-channel", "likely")
 SELECT = Signature("blocked-io", "select", "possible")
 #: A file is read without the lock by all but code that keeps it.
-GIL_HELD = Signature("gil-held", "beat-stale", "certain", beats=("blocked-io",))
-GIL_HELD_ASLEEP = Signature("gil-held", "holder-asleep", "strong")
-GIL_HELD_ACTIVE = Signature("gil-held", "holder-active", "strong")
+GIL_HELD = Signature("gil-held", "beat-stale", "certain", beats=("blocked-io", "init-missing-rank"))
+#: In what it sleeps is of no matter: it keeps all others from running.
+GIL_HELD_ASLEEP = Signature("gil-held", "holder-asleep", "strong", beats=("blocked-io",))
+#: It does not move: it waits with the lock.
+GIL_HELD_ACTIVE = Signature("gil-held", "holder-active", "likely", beats=("busy-loop",))
 GIL_HELD_AT_TIMES = Signature("gil-held", "beat-stale-other-holders", "likely")
 GIL_HELD_COMPUTING = Signature("gil-held", "holder-computes", "likely")
 
