@@ -50,7 +50,7 @@ else
 fi
 endef
 
-.PHONY: help demo check test test-long scenarios lint format setup clean
+.PHONY: help demo check test test-long scenarios calibrate lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
@@ -76,6 +76,9 @@ test-long: $(VENV)/.scenarios ## All other tests: hosts with networks of their o
 
 scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (ONLY=NAME for some).
 	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
+
+calibrate: $(VENV)/.test ## Count how often stated causes are right over the kept captures, and write the package's table.
+	@PYTHONPATH=tests $(BIN)/python -m scenarios.calibration
 
 lint: $(VENV)/.lint ## The checks that run nothing: ruff, mypy, import-linter.
 	@$(BIN)/ruff check --no-cache .

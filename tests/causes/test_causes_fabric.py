@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from causes_rows import first_row
 
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
@@ -50,10 +51,14 @@ def facts(**parts: Any) -> NodeFacts:
     return NodeFacts(**{"node": "node-0", "at_ns": NOW_NS, "gpus": gpus, "absent": absent, "looked": ALL, **parts})
 
 
+def on(capture: Capture, node: NodeFacts | None) -> Capture:
+    """The capture with the facts of one node."""
+    return msgspec.structs.replace(capture, nodes=(node,) if node is not None else ())
+
+
 def judged(capture: Capture, node: NodeFacts | None = None) -> Verdict:
     """The verdict with the facts of one node."""
-    nodes = (node,) if node is not None else ()
-    return diagnose(msgspec.structs.replace(capture, nodes=nodes), patience=PATIENCE).verdict
+    return diagnose(on(capture, node), patience=PATIENCE).verdict
 
 
 def event(kind: Any = "xid", ago_ns: int = 45 * SECOND_NS, **parts: Any) -> KernelEvent:
@@ -69,25 +74,32 @@ IDLE = tuple(
 )
 
 
+DOWN = Port("mlx5_3", 1, "DOWN", "Polling", was_up=True)
+GROWN = Port("mlx5_3", 1, "ACTIVE", grown={"symbol_error": 9}, window_s=30.0)
+SXID = "nvidia-nvswitch0: SXid (PCI:..): 20034, Fatal, Link 30"
+FAULT = RasProblem("error", "rank 1: system error", "", (), (1,))
+
+
 @pytest.mark.parametrize(
-    ("node", "confidence", "names"),
+    ("node", "row", "names"),
     [
-        (facts(events=(event(),)), 0.93, ("GPU 2 (0000:02:00) of node-0", "rank 2", "fallen off the bus")),
-        (facts(gpus=(LOST,)), 0.93, ("GPU 2", "the driver cannot reach it")),
-        (facts(ports=(Port("mlx5_3", 1, "DOWN", "Polling", was_up=True),)), 0.93, ("port mlx5_3/1 of node-0", "Polling")),
-        (facts(ports=(Port("mlx5_3", 1, "ACTIVE", grown={"symbol_error": 9}, window_s=30.0),)), 0.75, ("symbol_error by 9",)),
-        (facts(events=(event("sxid", text="nvidia-nvswitch0: SXid (PCI:..): 20034, Fatal, Link 30"),)), 0.75, ("NVSwitch",)),
-        (facts(gpus=IDLE), 0.55, ("70 of 700 W",)),
-        (facts(ras=(RasReport("a:1", "2.30.7", (), (RasProblem("error", "rank 1: system error", "", (), (1,)),)),)), 0.75, ()),
+        (facts(events=(event(),)), "part-failed", ("GPU 2 (0000:02:00) of node-0", "rank 2", "fallen off the bus")),
+        (facts(gpus=(LOST,)), "part-failed", ("GPU 2", "the driver cannot reach it")),
+        (facts(ports=(DOWN,)), "part-failed", ("port mlx5_3/1 of node-0", "Polling")),
+        (facts(ports=(GROWN,)), "errors-seen", ("symbol_error by 9",)),
+        (facts(events=(event("sxid", text=SXID),)), "errors-seen", ("NVSwitch",)),
+        (facts(gpus=IDLE), "hint-seen", ("70 of 700 W",)),
+        (facts(ras=(RasReport("a:1", "2.30.7", (), (FAULT,)),)), "errors-seen", ()),
     ],
 )  # fmt: skip
-def test_a_fault_of_the_hardware_is_named(node: NodeFacts, confidence: float, names: tuple[str, ...]) -> None:
+def test_a_fault_of_the_hardware_is_named(node: NodeFacts, row: str, names: tuple[str, ...]) -> None:
     """GPU, port or switch, whose it is and what was seen of it; it is a stall, and no rank is accused."""
     verdict = judged(joined(), node)
     assert (verdict.kind, verdict.proven, verdict.culprit_ranks) == ("stall", False, ())
     cause = verdict.cause
     assert cause is not None
-    assert (cause.id, cause.confidence) == ("fabric-or-device", confidence)
+    assert cause.id == "fabric-or-device"
+    assert first_row(on(joined(), node)).name == row
     for name in names:
         assert name in cause.explanation + " ".join(e.says for e in cause.evidence)
 
@@ -109,7 +121,8 @@ def test_without_a_fault_a_queue_on_the_gpu_gets_ten_times_the_patience(node: No
     late = judged(joined(ago_ns=400 * SECOND_NS), node)
     assert (late.kind, late.culprit_ranks) == ("stall", ())
     assert late.cause is not None
-    assert (late.cause.id, late.cause.confidence <= 0.4) == ("fabric-or-device", True)
+    assert late.cause.id == "fabric-or-device"
+    assert first_row(on(joined(ago_ns=400 * SECOND_NS), node)).level == "possible"
     assert ("Not seen: kernel log, nvml" in late.cause.explanation) == (node is None)
 
 
@@ -131,15 +144,14 @@ def test_counts_that_differ_speak_against_it() -> None:
     node = facts(ras=(RasReport("a:1", "2.30.7", (), (problem,)),))
     verdict = judged(joined(ago_ns=400 * SECOND_NS), node)
     assert verdict.cause is not None
-    assert verdict.cause.confidence == 0.3
+    assert first_row(on(joined(ago_ns=400 * SECOND_NS), node)).name == "ranks-launched-unequally"
     assert any("launched 7 AllReduce" in e.says for e in verdict.cause.evidence)
 
 
 def test_on_gloo_it_stays_a_guess() -> None:
     """There the network is the host's: GPUs and their links say nothing of it."""
-    verdict = judged(joined(backend="gloo", ago_ns=4000 * SECOND_NS), facts(events=(event(),)))
-    assert verdict.cause is not None
-    assert verdict.cause.confidence == 0.3
+    row = first_row(on(joined(backend="gloo", ago_ns=4000 * SECOND_NS), facts(events=(event(),))))
+    assert (row.id, row.level) == ("fabric-or-device/on-gloo", "possible")
 
 
 def test_a_culprit_on_a_failed_gpu_has_that_for_a_cause() -> None:
@@ -148,10 +160,9 @@ def test_a_culprit_on_a_failed_gpu_has_that_for_a_cause() -> None:
     behind = parse_flight(nccl_dump(nccl_entry(seq=7)), at_ns=NOW_NS, source="json")
     absent = msgspec.structs.replace(capture.ranks[2], flight=behind, progress=behind.progress)
     ranks = tuple(absent if r.rank == 2 else r for r in capture.ranks)
-    verdict = judged(msgspec.structs.replace(capture, ranks=ranks), facts(events=(event(),)))
-    assert verdict.culprit_ranks == (2,)
-    assert verdict.cause is not None
-    assert (verdict.cause.id, verdict.cause.confidence) == ("fabric-or-device", 0.93)
+    capture = msgspec.structs.replace(capture, ranks=ranks)
+    assert judged(capture, facts(events=(event(),))).culprit_ranks == (2,)
+    assert first_row(on(capture, facts(events=(event(),)))).id == "fabric-or-device/device-of-the-culprit-failed"
 
 
 def test_a_kill_for_memory_is_told_as_one() -> None:

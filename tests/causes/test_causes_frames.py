@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.analysis.divergence.frames import by_rank, over_parameters
+from hangwatch.analysis.divergence.frames import by_rank, is_parameter_loop
 from hangwatch.analysis.places import bare
 from hangwatch.model.stacks import Frame
 
@@ -44,12 +44,12 @@ def test_knows_other_conditions(text: str) -> None:
 
 def test_tells_loops_over_batches_from_loops_over_parameters() -> None:
     """Only the first run out unevenly."""
-    assert over_parameters("for p in model.parameters():")
-    assert over_parameters("for name in by_layer:")
-    assert not over_parameters("for step, batch in enumerate(loader):")
-    assert not over_parameters("while True:")
-    assert over_parameters("for block in self.blocks:")
-    assert not over_parameters("for block in blocks(rank):")
+    assert is_parameter_loop("for p in model.parameters():")
+    assert is_parameter_loop("for name in by_layer:")
+    assert not is_parameter_loop("for step, batch in enumerate(loader):")
+    assert not is_parameter_loop("while True:")
+    assert is_parameter_loop("for block in self.blocks:")
+    assert not is_parameter_loop("for block in blocks(rank):")
 
 
 def test_bare_names_are_the_same_on_every_python() -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from hangwatch import causes
-from hangwatch.causes.knowledge import SECTIONS, Knowledge, PageError, known, parse_page, read_page
+from hangwatch.causes.knowledge import SECTIONS, PageError, known, parse_page, read_page
 from hangwatch.causes.registry import RULES, TRAINING_RULES
+from hangwatch.causes.signature import Signature
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "causes"
@@ -27,10 +28,10 @@ IDS = sorted(path.stem for path in PAGES.glob("*.md") if path != INDEX)
 
 
 def stated() -> dict[str, set[str]]:
-    """The ids of the causes that each module's rules may name."""
+    """The ids of the causes whose rows each module has."""
     found = pkgutil.walk_packages(causes.__path__, f"{causes.__name__}.")
-    modules = [importlib.import_module(m.name) for m in found]
-    return {m.__name__: {v.id for v in vars(m).values() if isinstance(v, Knowledge)} for m in modules}
+    modules = [importlib.import_module(m.name) for m in found if ".rules." in m.name or ".training." in m.name]
+    return {m.__name__: {v.cause for v in vars(m).values() if isinstance(v, Signature)} for m in modules}
 
 
 def page(**changed: str) -> str:

@@ -1,4 +1,4 @@
-"""All rules, in no order that matters: the surest hypothesis comes first, ties are broken by this list."""
+"""All rules, in no order that matters, and what they say of a case: ``scoring`` alone puts that in order."""
 
 from __future__ import annotations
 
@@ -9,76 +9,71 @@ from typing import ParamSpec, TypeVar
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.training.case import TrainingCase
-from hangwatch.causes.hypothesis import Hypothesis, Rule, TrainingRule
-from hangwatch.causes.kin import with_kin
-from hangwatch.causes.rules import (
-    children,
-    diverged,
+from hangwatch.causes.alternatives import alternatives
+from hangwatch.causes.rules.diverged import (
+    checkpoint,
+    conditional,
     evaluation,
-    failing,
     groups,
-    hardware,
-    lost,
-    nodes,
+    operations,
     sharded,
     skipped,
-    straggling,
-    stuck,
-    tasks,
-    tensors,
-    threads,
-    unknown,
+    uneven,
 )
+from hangwatch.causes.rules.job import hardware, nodes, unknown
+from hangwatch.causes.rules.rank import children, failing, lost, straggling, stuck, tasks, threads
+from hangwatch.causes.scoring import order, with_alternatives
+from hangwatch.causes.signature import Match, Rule, TrainingRule
 from hangwatch.causes.training import nonfinite, unlabelled
 
 RULES: tuple[Rule, ...] = (
-    stuck.debugger,
-    lost.stopped,
-    nodes.node_lost,
-    lost.died,
-    lost.raised,
+    checkpoint.checkpoint,
+    children.child_stall,
+    children.fork_deadlock,
+    conditional.conditional,
+    evaluation.tuple_labels,
     failing.failed_and_ending,
     failing.failed_and_handling,
     failing.failed_in_thread,
+    groups.creation,
+    groups.inversion,
+    groups.point_to_point,
+    hardware.fabric,
+    hardware.failed_device,
+    lost.died,
     lost.early_exit,
     lost.init_missing,
-    stuck.dataloader,
-    stuck.gil_held,
-    stuck.blocked_io,
-    children.fork_deadlock,
-    children.child_stall,
-    threads.lock_deadlock,
-    threads.thread_stall,
-    tasks.task_stall,
-    evaluation.tuple_labels,
-    diverged.checkpoint,
+    lost.raised,
+    lost.stopped,
+    nodes.node_lost,
+    operations.mismatch,
+    operations.tensors,
     sharded.generate_length,
     sharded.sharded_forward,
-    groups.inversion,
-    groups.creation,
-    groups.point_to_point,
-    diverged.conditional,
-    diverged.uneven_inputs,
     skipped.skipped,
-    tensors.tensors,
-    diverged.mismatch,
+    straggling.busy_loop,
     straggling.compiling,
     straggling.rank0_work,
     straggling.straggler,
-    straggling.busy_loop,
-    hardware.failed_device,
-    hardware.fabric,
+    stuck.blocked_io,
+    stuck.dataloader,
+    stuck.debugger,
+    stuck.gil_held,
+    tasks.task_stall,
+    threads.lock_deadlock,
+    threads.thread_stall,
+    uneven.uneven_inputs,
     unknown.unknown,
 )
 
 #: Why a training that runs learns nothing.
 TRAINING_RULES: tuple[TrainingRule, ...] = (
-    nonfinite.lr_frozen,
-    nonfinite.overlap_comm,
-    nonfinite.loss_nan,
     nonfinite.data_mix,
-    nonfinite.poisoned,
+    nonfinite.loss_nan,
+    nonfinite.lr_frozen,
     nonfinite.never_finite,
+    nonfinite.overlap_comm,
+    nonfinite.poisoned,
     unlabelled.masked_labels,
 )
 
@@ -92,23 +87,25 @@ _P = ParamSpec("_P")
 failed: Counter[str] = Counter()
 
 
-def explain(case: Case) -> tuple[Hypothesis, ...]:
-    """All hypotheses that fit the case, the surest first. There is always one: ``unknown`` says what was seen."""
+def explain(case: Case) -> tuple[Match, ...]:
+    """All that fits the case, the surest first. There is always one: ``unknown`` says what was seen."""
     if case.blame.shape == "outside":
-        return _apply((unknown.unknown,), case)  # why somebody does not come of whom nothing is seen, no rule can know
-    found = _apply(RULES, case)
-    return _guarded(with_kin, case, found) or found
+        return order(
+            _apply((unknown.unknown,), case)
+        )  # of a process that is not seen, no rule can know why it does not come
+    found = order(_apply(RULES, case))
+    more = _guarded(alternatives, case, found[0]) or ()
+    return with_alternatives(found, more)
 
 
-def explain_training(case: TrainingCase) -> tuple[Hypothesis, ...]:
-    """All hypotheses that fit a training that learns nothing, the surest first; none only where every rule failed."""
-    return _apply(TRAINING_RULES, case)
+def explain_training(case: TrainingCase) -> tuple[Match, ...]:
+    """All that fits a training that learns nothing, the surest first; none only where every rule failed."""
+    return order(_apply(TRAINING_RULES, case))
 
 
-def _apply(rules: Sequence[Callable[[_C], Hypothesis | None]], case: _C) -> tuple[Hypothesis, ...]:
+def _apply(rules: Sequence[Callable[[_C], Match | None]], case: _C) -> list[Match]:
     """What the rules say."""
-    found = [hypothesis for rule in rules if (hypothesis := _guarded(rule, case)) is not None]
-    return tuple(sorted(found, key=lambda h: -h.confidence))
+    return [match for rule in rules if (match := _guarded(rule, case)) is not None]
 
 
 def _guarded(rule: Callable[_P, _T | None], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:

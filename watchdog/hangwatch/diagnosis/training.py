@@ -6,16 +6,12 @@ from dataclasses import dataclass
 
 from hangwatch.analysis.training.case import TrainingCase, build_training_case
 from hangwatch.analysis.training.learning import EVIDENCE_STEPS
-from hangwatch.causes.hypothesis import Hypothesis
 from hangwatch.causes.registry import explain_training
 from hangwatch.causes.training.lines import describe_line, describe_loss, describe_place
-from hangwatch.model.incident import Verdict
+from hangwatch.diagnosis.causes import to_causes
+from hangwatch.model.incident import Cause, Verdict
 from hangwatch.model.telemetry import TrainingSeries
 from hangwatch.model.text import format_ranks
-
-#: How many runners-up stay visible, and from which confidence on.
-_ALTERNATIVES = 3
-_ALTERNATIVE_FLOOR = 0.15
 
 
 @dataclass(frozen=True)
@@ -36,19 +32,18 @@ def diagnose_training(series: TrainingSeries | None, world_size: int | None) -> 
     case = build_training_case(series, world_size) if series is not None else None
     if case is None:
         return None
-    hypotheses = explain_training(case)
-    if not hypotheses:
+    found = explain_training(case)
+    if not found:
         return None
-    best, *rest = hypotheses
-    others = [h for h in rest if h.confidence >= _ALTERNATIVE_FLOOR][:_ALTERNATIVES]
+    cause, others = to_causes(found)
     verdict = Verdict(
         kind="silent_failure",
         proven=False,
         severity="warning",
-        summary=_summary(case, best),
+        summary=_summary(case, cause),
         culprit_ranks=case.differing,
-        cause=best.to_cause(),
-        alternatives=tuple(h.to_cause() for h in others),
+        cause=cause,
+        alternatives=others,
     )
     return TrainingDiagnosis(verdict, case)
 
@@ -61,9 +56,9 @@ def describe_training(series: TrainingSeries) -> str:
     return f"No silent failure found in {len(lines)} logged steps; the last is {describe_line(lines[-1])}."
 
 
-def _summary(case: TrainingCase, best: Hypothesis) -> str:
+def _summary(case: TrainingCase, cause: Cause) -> str:
     fault = case.fault
-    title = best.knowledge.title[0].lower() + best.knowledge.title[1:]
+    title = cause.title[0].lower() + cause.title[1:]
     whose = f" of rank {format_ranks(case.differing)}, and not of the others," if case.differing else ""
     place = describe_place(fault.first) or "it was first seen"
     since = f"since {place}" if not fault.from_start else "from the first logged step on"

@@ -17,11 +17,13 @@ from hangwatch.analysis.operations.alignment import Side
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.analysis.places import source_lines
-from hangwatch.causes.hypothesis import Hypothesis
+from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.registry import explain
+from hangwatch.causes.signature import Match
+from hangwatch.diagnosis.causes import to_causes
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
-from hangwatch.model.incident import Collective, Divergence, Kind, Severity, SourceLine, Verdict
+from hangwatch.model.incident import Cause, Collective, Divergence, Kind, Severity, SourceLine, Verdict
 from hangwatch.model.text import format_ranks
 
 _SEVERITY: Mapping[str, Severity] = {
@@ -34,9 +36,6 @@ _SEVERITY: Mapping[str, Severity] = {
 }
 #: Waits this long are enough where a node is silent, however long it has been.
 _SILENT_WAIT_S = 30.0
-#: How many runners-up stay visible, and from which confidence on; beside a first that is less sure, from half of that on.
-_ALTERNATIVES = 3
-_ALTERNATIVE_FLOOR = 0.15
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ def diagnose(
     kind = _kind(case, patience, waited)
     if kind == "healthy":
         return Diagnosis(_healthy(case), case, waited, case.onset_ns)
-    hypotheses = explain(case)
-    return Diagnosis(_verdict(case, kind, hypotheses), case, waited, case.onset_ns)
+    return Diagnosis(_verdict(case, kind, explain(case)), case, waited, case.onset_ns)
 
 
 def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind:
@@ -171,23 +169,20 @@ def _healthy(case: Case) -> Verdict:
     return Verdict("healthy", False, "info", summary, waiting_ranks=waiting, waits=case.waits())
 
 
-def _verdict(case: Case, kind: Kind, hypotheses: tuple[Hypothesis, ...]) -> Verdict:
-    best, *rest = hypotheses
-    # An explanation much weaker than the first is noise, not an alternative.
-    floor = min(_ALTERNATIVE_FLOOR, best.confidence / 2)
-    others = [h for h in rest if h.confidence >= floor][:_ALTERNATIVES]
+def _verdict(case: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
+    cause, others = to_causes(found, whole=is_whole(case))
     proof = case.blame.proof
     return Verdict(
         kind=kind,
         proven=proof is not None,
         severity=_SEVERITY[kind],
-        summary=_summary(case, kind, best),
+        summary=_summary(case, kind, cause),
         collective=_collective(case),
         culprit_ranks=case.blame.culprits,
         waiting_ranks=case.blame.waiting,
         divergence=_divergence(case),
-        cause=best.to_cause(),
-        alternatives=tuple(h.to_cause() for h in others),
+        cause=cause,
+        alternatives=others,
         proof=proof,
         waits=case.waits(),
     )
@@ -197,10 +192,10 @@ def _who(ranks: tuple[int, ...]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
 
 
-def _summary(case: Case, kind: Kind, best: Hypothesis) -> str:
+def _summary(case: Case, kind: Kind, cause: Cause) -> str:
     blame = case.blame
     where = _where(case)
-    title = best.knowledge.title[0].lower() + best.knowledge.title[1:]
+    title = cause.title[0].lower() + cause.title[1:]
     if blame.shape == "outside":
         return f"{_who(blame.waiting).capitalize()} wait in {where}, in the end {_whom_outside(case)}."
     if not blame.culprits and case.operation is None:

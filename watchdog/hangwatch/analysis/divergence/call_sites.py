@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import site
 from hangwatch.analysis.operations.alignment import GroupKey
+from hangwatch.analysis.situation import Situation
 from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Frame
 
@@ -21,12 +21,12 @@ _REACH = 512
 Site = tuple[str, int]
 
 
-def _at(case: Case, rank: int, seq: int) -> Operation | None:
+def _at(case: Situation, rank: int, seq: int) -> Operation | None:
     parting = case.blame.parting
     return case.history.at(parting.group.key, seq).get(rank) if parting is not None else None
 
 
-def _same_places(case: Case, one: int, other: int, left: Site, right: Site) -> bool:
+def _same_places(case: Situation, one: int, other: int, left: Site, right: Site) -> bool:
     """Whether one of two ranks has been where the other was: else they have roles, and lines of their own from the beginning."""
     visited = {r: {_site(o) for o in case.history.of(r)} for r in (one, other)}
     return left in visited[other] or right in visited[one]
@@ -50,7 +50,7 @@ class Difference:
     theirs: tuple[Frame, ...]
 
 
-def first_difference(case: Case, one: int, other: int) -> Difference | None:
+def first_difference(case: Situation, one: int, other: int) -> Difference | None:
     """Call paths at the first of the unbroken run of operations, up to the parting, that were issued from two places.
 
     Where nothing differs by name or size, the groups the two wait in now are gone through, up to where both have come.
@@ -70,7 +70,7 @@ def first_difference(case: Case, one: int, other: int) -> Difference | None:
     return None
 
 
-def _first_of_run(case: Case, key: GroupKey, seq: int, one: int, other: int) -> Difference | None:
+def _first_of_run(case: Situation, key: GroupKey, seq: int, one: int, other: int) -> Difference | None:
     """The first pair of call paths of the run of differing ones that ends at ``seq``."""
     found: Difference | None = None
     pair: tuple[Site, Site] | None = None
@@ -97,7 +97,7 @@ def _first_of_run(case: Case, key: GroupKey, seq: int, one: int, other: int) -> 
     return found
 
 
-def is_new_place(case: Case, rank: int, place: Site | None) -> bool:
+def is_new_place(case: Situation, rank: int, place: Site | None) -> bool:
     """Whether a rank is at a place that no collective of any rank has been issued from, as far as call sites were recorded."""
     if place is None or sum(o.frames is not None for o in case.history.of(rank)) <= 2:
         return False
@@ -115,7 +115,7 @@ class EarlyVisit:
     by: int | None
 
 
-def early_visit(case: Case, one: int, other: int, *, repeats: bool = True) -> EarlyVisit | None:
+def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) -> EarlyVisit | None:
     """Whether rank ``one`` is at a place to which the two have always come at the same sequence number, and ``other``
     is not there yet: ``one`` has left something out on the way. ``repeats``: it may call it several times in a row."""
     parting = case.blame.parting
@@ -133,7 +133,7 @@ def early_visit(case: Case, one: int, other: int, *, repeats: bool = True) -> Ea
     return EarlyVisit(here[0], here[1], len(theirs), min(gaps) - last if len(gaps) == 1 else None)
 
 
-def _arrivals(case: Case, rank: int, place: Site, repeats: bool) -> list[int]:
+def _arrivals(case: Situation, rank: int, place: Site, repeats: bool) -> list[int]:
     """The numbers, up to the parting, at which a rank came to a place; with ``repeats``, from another one only."""
     parting = case.blame.parting
     end = parting.seq if parting is not None else 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
-from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import first_difference
 from hangwatch.analysis.divergence.frames import function_of, is_program, site
 from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
+from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations, loop_of
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, relate
+from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
 
 
@@ -24,13 +27,35 @@ def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, 
     return tuple(ours[: len(ours) - depth]), tuple(theirs[: len(theirs) - depth])
 
 
-def find_fork(case: Case) -> Fork | None:
-    """The fork between the culprits' side and the others', at the first operation that was issued from two places."""
+@dataclass(frozen=True)
+class PathDivergence:
+    """The fork between the culprits' side and the others', at the first operation that was issued from two places.
+
+    ``loop``: the loop that only one of them is in, seen from that side; None where the fork is no such one.
+    """
+
+    case: Situation
+    fork: Fork
+
+    @cached_property
+    def loop(self) -> Loop | None:
+        """See above; asked for by few, so found when it is."""
+        return loop_of(self.case, self.fork)
+
+    @cached_property
+    def holds_on_later_iterations(self) -> bool:
+        """Whether the condition of the fork holds for every rank on its own iteration; see the function of this name."""
+        return holds_on_later_iterations(self.case, self.fork)
+
+
+def find_divergence(case: Situation) -> PathDivergence | None:
+    """Where the two representatives' paths diverge; None where one of the paths is unknown."""
     one, other = case.representatives
-    return fork_of(case, one, other) if one is not None and other is not None else None
+    fork = fork_of(case, one, other) if one is not None and other is not None else None
+    return PathDivergence(case, fork) if fork is not None else None
 
 
-def fork_of(case: Case, one: int, other: int) -> Fork | None:
+def fork_of(case: Situation, one: int, other: int) -> Fork | None:
     """The fork between two ranks; None where one of the paths is unknown."""
     ours, theirs = side_path(case, one), side_path(case, other)
     earlier = first_difference(case, one, other)
@@ -44,7 +69,9 @@ def fork_of(case: Case, one: int, other: int) -> Fork | None:
     return relate(*sides, tie=not case.blame.waiting)
 
 
-def _decisive(case: Case, rank: int, path: tuple[Frame, ...], other: int, tail: tuple[Frame, ...]) -> tuple[Frame, ...]:
+def _decisive(
+    case: Situation, rank: int, path: tuple[Frame, ...], other: int, tail: tuple[Frame, ...]
+) -> tuple[Frame, ...]:
     """The tail without the blocks that explain nothing: conditions the other rank was under too in this very visit of them,
     and loops over the parts of the model."""
     steps = steps_of(case, rank, path, other)
@@ -61,14 +88,14 @@ def _decisive(case: Case, rank: int, path: tuple[Frame, ...], other: int, tail: 
     )
 
 
-def side_path(case: Case, rank: int) -> tuple[Frame, ...]:
+def side_path(case: Situation, rank: int) -> tuple[Frame, ...]:
     """A rank's call path at the parting. The live stack is preferred while it stands in the same place: it knows more."""
     recorded = case.side_frames(rank)
     now = case.views[rank].frames if rank in case.views else ()
     return now if not recorded or site(now) == site(recorded) else annotated(case, recorded)
 
 
-def annotated(case: Case, path: Sequence[Frame]) -> tuple[Frame, ...]:
+def annotated(case: Situation, path: Sequence[Frame]) -> tuple[Frame, ...]:
     """A recorded call path with the text and blocks of its lines, where any rank's live stack stands in the same line."""
     if all(f.source is not None for f in path):
         return tuple(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from hangwatch.analysis.places import bare, is_interpreter, package_of
 from hangwatch.model.stacks import Frame
@@ -44,6 +45,12 @@ def where(frame: Frame) -> str:
 
 def is_program(frame: Frame) -> bool:
     """Whether the frame is the user's or a trainer's, and not of a library that only carries out calls."""
+    return _is_program_file(frame.file)
+
+
+@lru_cache(maxsize=4096)  # asked of every frame of every recorded operation, and there are few files
+def _is_program_file(file: str) -> bool:
+    frame = Frame("", file, 0)
     return not is_interpreter(frame) and package_of(frame) not in _CARRIERS
 
 
@@ -52,7 +59,7 @@ def by_rank(text: str) -> bool:
     return bool(_BY_RANK.search(text))
 
 
-def over_parameters(text: str) -> bool:
+def is_parameter_loop(text: str) -> bool:
     """Whether a loop's header speaks of parameters, callbacks and the like, and not of batches.
 
     What is dealt out by rank, ``for block in blocks(rank)``, is data whatever it is called.

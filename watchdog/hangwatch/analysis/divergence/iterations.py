@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import function_of, is_program, over_parameters, site
+from hangwatch.analysis.divergence.frames import function_of, is_parameter_loop, is_program, site
 from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.situation import Situation
 from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Block, Frame
 
@@ -43,7 +43,7 @@ class Steps:
         beside = any(function_of(f) == function_of(frame) for f in apart)
         return beside or any(inside(o.frames or (), frame, block) is not None for o in self.operations[:index])
 
-    def earlier_in_turn(self, frame: Frame, loop: Block) -> bool:
+    def earlier_in_iteration(self, frame: Frame, loop: Block) -> bool:
         """Whether ``before`` was issued at an earlier line of the same turn of the loop around ``frame``."""
         theirs_in = inside(self.before.frames or (), frame, loop) if self.before is not None else None
         if self.before is None or theirs_in is None or frame not in self.path:
@@ -71,7 +71,7 @@ class Steps:
         return count
 
 
-def begins_again(case: Case, rank: int, frame: Frame) -> bool:
+def begins_again(case: Situation, rank: int, frame: Frame) -> bool:
     """Whether the last operation of a rank is the first of another call from the line of ``frame``: the same as the one that the
     row of operations from that line has begun with."""
 
@@ -90,7 +90,7 @@ def begins_again(case: Case, rank: int, frame: Frame) -> bool:
     return path_of(last) == path_of(first) and (last.op, last.input_sizes) == (first.op, first.input_sizes)
 
 
-def steps_of(case: Case, rank: int, path: tuple[Frame, ...], other: int) -> Steps:
+def steps_of(case: Situation, rank: int, path: tuple[Frame, ...], other: int) -> Steps:
     """The steps of a rank that parted from ``other`` at ``path``. Without call sites nothing comes before."""
     operations = case.history.of(rank)
     here = site(path)
@@ -105,7 +105,7 @@ def steps_of(case: Case, rank: int, path: tuple[Frame, ...], other: int) -> Step
     return Steps(operations[:end], path, before if joined else None)
 
 
-def _parts(case: Case, operation: Operation, other: int) -> bool:
+def _parts(case: Situation, operation: Operation, other: int) -> bool:
     """Whether two ranks may have parted at this operation: it is in flight, or the other used its number elsewhere."""
     if not operation.completed:
         return True
@@ -130,7 +130,7 @@ def batch_loop(tail: Sequence[Frame]) -> tuple[Frame, Block] | None:
         for block in reversed(frame.blocks if is_program(frame) else ()):
             if block.kind not in LOOPS or over_modules(tail, index, block):
                 continue
-            if not over_parameters(block.text) or in_backward(tail[:index]):
+            if not is_parameter_loop(block.text) or in_backward(tail[:index]):
                 return frame, block
     return None
 

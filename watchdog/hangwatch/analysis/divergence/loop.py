@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, site
 from hangwatch.analysis.divergence.iterations import Steps, batch_loop, inside, steps_of
-from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, of_the_turn
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, depends_only_on_loop_variable
 from hangwatch.analysis.places import package_of
+from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
 
 _TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:")
@@ -38,7 +38,7 @@ class Loop:
     ``frame`` and ``block``: the innermost loop over batches that its path is in; the other side has left that too.
     """
 
-    case: Case
+    case: Situation
     inside: Side
     past: Side
     frame: Frame
@@ -107,8 +107,10 @@ class Loop:
     def unmet(self) -> Block | None:
         """A condition inside the loop under which the side past the loop has never called anything, though it has begun the very
         turn that the other is in: it was that condition, and not the turn, which it came by."""
-        done = [o.frames or () for o in self.case.history.of(self.past.rank)] if self.mid_turn else []
-        own = (b for b in self.around if b.kind in CONDITIONS and not of_the_turn(b, self.inside.path))
+        done = [o.frames or () for o in self.case.history.of(self.past.rank)] if self.mid_iteration else []
+        own = (
+            b for b in self.around if b.kind in CONDITIONS and not depends_only_on_loop_variable(b, self.inside.path)
+        )
         return next((b for b in own if done and all(inside(frames, self.frame, b) is None for frames in done)), None)
 
     @property
@@ -207,12 +209,12 @@ class Loop:
         return _same_function(self.past.path, self.frame)
 
     @property
-    def mid_turn(self) -> bool:
+    def mid_iteration(self) -> bool:
         """Whether the side past the loop has begun the very turn that the other is in: it took part in what came before in it.
 
         Batches that run out end a loop between two turns.
         """
-        return self.steps.earlier_in_turn(self.frame, self.block)
+        return self.steps.earlier_in_iteration(self.frame, self.block)
 
     def _came_by_other_branch(self, block: Block) -> bool:
         other = {"if": "else", "else": "if"}.get(block.kind)
@@ -250,12 +252,17 @@ def count_iterations(frame: Frame, loop: Block) -> int | None:
     return int(told.removeprefix("int=")) + uncounted
 
 
-def in_its_turn(case: Case, fork: Fork) -> bool:
+def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
     """Whether a side is under a condition on the turn of a loop which somebody elsewhere has not come to yet: it holds for all
     in their turn, and is not what they parted by."""
     inside, _ = fork.sides
     at = inside.at
-    if fork.relation != "branch" or fork.block is None or at is None or not of_the_turn(fork.block, inside.path):
+    if (
+        fork.relation != "branch"
+        or fork.block is None
+        or at is None
+        or not depends_only_on_loop_variable(fork.block, inside.path)
+    ):
         return False
     loops = [(b, turn) for b in at.blocks if (turn := count_iterations(at, b)) is not None]
     for rank in (*case.blame.culprits, *case.blame.waiting) if loops else ():
@@ -267,7 +274,7 @@ def in_its_turn(case: Case, fork: Fork) -> bool:
     return False
 
 
-def loop_of(case: Case, fork: Fork) -> Loop | None:
+def loop_of(case: Situation, fork: Fork) -> Loop | None:
     """The loop that only one of the two sides is in."""
     if fork.relation != "loop" or fork.block is None:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, over_parameters
+from hangwatch.analysis.divergence.frames import by_rank, function_of, is_parameter_loop, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, in_backward
 from hangwatch.analysis.places import package_of
 from hangwatch.model.stacks import Block, Frame
@@ -165,7 +165,7 @@ def _without_parameters(blocks: Sequence[Block], side: Side) -> tuple[Block, ...
     """
     if in_backward(side.tail):
         return tuple(blocks)
-    return tuple(b for b in blocks if not (b.kind in LOOPS and over_parameters(b.text)))
+    return tuple(b for b in blocks if not (b.kind in LOOPS and is_parameter_loop(b.text)))
 
 
 def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
@@ -177,7 +177,11 @@ def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequ
         if blocks and blocks[0].kind not in LOOPS and not _of_a_trainer(side.at, across, blocks[0])
     ]
     # Which turn it is, is the same on every rank: another condition tells more.
-    return min(found, key=lambda f: f.block is not None and of_the_turn(f.block, f.sides[0].path), default=None)
+    return min(
+        found,
+        key=lambda f: f.block is not None and depends_only_on_loop_variable(f.block, f.sides[0].path),
+        default=None,
+    )
 
 
 def _of_a_trainer(frame: Frame | None, across: Frame | None, block: Block) -> bool:
@@ -232,10 +236,10 @@ def _own_conditions(side: Side) -> tuple[Block, ...]:
     """The conditions of the user's own functions below the fork, outermost first, but for those on the turn of a loop."""
     frames = [f for f in reversed(side.tail[:-1]) if is_program(f) and package_of(f) is None]
     blocks = (b for f in frames for b in _before_loop(f.blocks) if b.kind in CONDITIONS or returns(b))
-    return tuple(b for b in blocks if not of_the_turn(b, side.path))
+    return tuple(b for b in blocks if not depends_only_on_loop_variable(b, side.path))
 
 
-def of_the_turn(block: Block, path: Sequence[Frame]) -> bool:
+def depends_only_on_loop_variable(block: Block, path: Sequence[Frame]) -> bool:
     """Whether a condition speaks only of variables of the loops a path is in, and constants: the same on every rank."""
     loops = [b for f in path for b in f.blocks if b.kind in LOOPS]
     headers = (b.text.removeprefix("for ").partition(" in ")[0] for b in loops if b.kind == "for")
@@ -287,4 +291,4 @@ def _tail_conditions(side: Side) -> tuple[Block, ...]:
 
 
 def _batch_loop(blocks: Sequence[Block]) -> Block | None:
-    return next((b for b in blocks if b.kind in LOOPS and not over_parameters(b.text)), None)
+    return next((b for b in blocks if b.kind in LOOPS and not is_parameter_loop(b.text)), None)

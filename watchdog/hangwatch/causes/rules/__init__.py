@@ -1,1 +1,1 @@
-"""The rules: one file a family of causes. A rule takes a case and returns a hypothesis or None. Pure."""
+"""The rules, one file a family: ``diverged`` (ranks took different ways), ``rank`` (one is missing, stuck or busy), ``job``."""

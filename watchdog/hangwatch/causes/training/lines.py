@@ -56,7 +56,7 @@ def describe_settings(settings: DeepSpeedSettings) -> str:
 
 
 def observe(case: TrainingCase) -> tuple[Evidence, ...]:
-    """What every hypothesis about a silent failure rests on: the lines around its beginning, and what goes with them."""
+    """What every match of a silent failure rests on: the lines around its beginning, and what goes with them."""
     return tuple(_observations(case))
 
 

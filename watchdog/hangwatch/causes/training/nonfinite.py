@@ -7,24 +7,55 @@ batch made it. If a gradient of a batch whose loss was good was bad first, the b
 from __future__ import annotations
 
 from hangwatch.analysis.training.case import TrainingCase
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.causes.training.lines import describe_line, observe
 from hangwatch.model.incident import Evidence
 
-FROZEN = known("loss-zero-lr-frozen")
-OVERLAP = known("loss-zero-overlap-comm")
-DATA_MIX = known("loss-nan-data-mix")
-PRINTED = known("loss-nan")
-POISONED = known("weights-poisoned")
-NEVER_FINITE = known("gradients-never-finite")
+#: Every line is bad, and every step was skipped.
+HALTED = Signature("loss-zero-lr-frozen", "halted-from-the-start", "certain")
+FROM_START = Signature("loss-zero-lr-frozen", "bad-from-the-start", "strong")
+#: The beginning was not seen, and as many steps were skipped as were taken.
+SKIPPED_ALL_ALONG = Signature("loss-zero-lr-frozen", "skipped-all-along", "certain")
+HALTED_UNSEEN_START = Signature(
+    "loss-zero-lr-frozen", "halted-start-unseen", "likely", beats=("loss-nan-data-mix", "weights-poisoned")
+)
+UNSEEN_START = Signature("loss-zero-lr-frozen", "start-unseen", "possible")
+
+#: A reduction that is known to go wrong comes before what it leaves behind: weights that are not finite.
+FIRST_A_GRADIENT = Signature("loss-zero-overlap-comm", "first-a-gradient", "strong", beats=("weights-poisoned",))
+FIRST_A_GRADIENT_EXPLAINED = Signature("loss-zero-overlap-comm", "first-a-gradient-otherwise-explained", "likely")
+CLIFF = Signature(
+    "loss-zero-overlap-comm", "from-one-line-to-the-next", "likely", beats=("loss-nan-data-mix", "loss-nan")
+)
+RACE_AND_GRADIENTS = Signature("loss-zero-overlap-comm", "gradients-only-with-the-race", "likely")
+OVERLAP_ON = Signature("loss-zero-overlap-comm", "overlap-on", "possible")
+
+FIRST_A_LOSS = Signature("loss-nan-data-mix", "first-a-loss", "strong")
+#: What grew tenfold before diverged: neither a race nor a weight that was bad all at once.
+GREW = Signature("loss-nan-data-mix", "grew-before", "likely", beats=("loss-zero-overlap-comm",))
+SUDDENLY = Signature("loss-nan-data-mix", "suddenly", "likely", beats=("weights-poisoned",))
+BATCH = Signature("loss-nan-data-mix", "some-batch", "possible")
+
+#: The same as of a batch, and the name under which the log shows it.
+PRINTED_FIRST_A_LOSS = Signature("loss-nan", "first-a-loss", "strong", beats=("loss-nan-data-mix",))
+PRINTED_GREW = Signature("loss-nan", "grew-before", "likely", beats=("loss-nan-data-mix", "loss-zero-overlap-comm"))
+PRINTED_SUDDENLY = Signature("loss-nan", "suddenly", "likely", beats=("loss-nan-data-mix", "weights-poisoned"))
+PRINTED = Signature("loss-nan", "printed", "possible", beats=("loss-nan-data-mix",))
+
+#: A step was taken whose gradient was known to be bad.
+POISONED = Signature("weights-poisoned", "first-a-gradient", "strong")
+POISONED_UNSEEN_START = Signature("weights-poisoned", "start-unseen", "likely")
+WEIGHTS = Signature("weights-poisoned", "weights-not-finite", "possible", beats=("loss-nan-data-mix",))
+
+NEVER_FINITE_SKIPPED = Signature("gradients-never-finite", "every-step-skipped", "strong")
+NEVER_FINITE = Signature("gradients-never-finite", "loss-finite", "likely")
 
 #: DeepSpeed releases: the race of ``overlap_comm`` mended (#5606), bf16 steps skipped unless told otherwise (#8035), and
 #: those in between, in which a bf16 step whose gradients are not finite goes into the weights.
 _RACE_MENDED, _CHECKED, _UNCHECKED_SINCE = (0, 14, 3), (0, 19, 3), (0, 11, 2)
 
 
-def lr_frozen(case: TrainingCase) -> Hypothesis | None:
+def lr_frozen(case: TrainingCase) -> Match | None:
     """Nothing was ever good: what is not finite was there before the first step."""
     fault = case.fault
     if fault.kind != "nan" or fault.from_start is False:
@@ -35,9 +66,9 @@ def lr_frozen(case: TrainingCase) -> Hypothesis | None:
         all_along = (
             counted.step is not None and counted.skipped_steps is not None and counted.skipped_steps >= counted.step > 0
         )
-        confidence = 0.9 if all_along else 0.5 if halted else 0.35
+        row = SKIPPED_ALL_ALONG if all_along else HALTED_UNSEEN_START if halted else UNSEEN_START
     else:
-        confidence = 0.92 if halted else 0.85
+        row = HALTED if halted else FROM_START
     how = (
         "Every step is skipped and the learning rate never moves: the weights stay as they were."
         if halted
@@ -47,26 +78,27 @@ def lr_frozen(case: TrainingCase) -> Hypothesis | None:
         f"The loss is not finite from the first logged step on, {describe_line(fault.first)}. So a weight or a buffer was NaN or "
         f"infinite before training began: a new module that nothing initialised, or a checkpoint that holds it. {how}"
     )
-    return Hypothesis(FROZEN, confidence, said, observe(case))
+    return Match(row, said, observe(case))
 
 
-def overlap_comm(case: TrainingCase) -> Hypothesis | None:
+def overlap_comm(case: TrainingCase) -> Match | None:
     """Gradients of several ranks were reduced while others were still being written into the same bucket."""
     fault, settings = case.fault, case.deepspeed
     if fault.kind == "zero" or fault.from_start or settings is None or settings.overlap_comm is not True:
         return None
     if not settings.stage or (case.world_size is not None and case.world_size < 2):
         return None
+    raced = case.at_least("deepspeed", _RACE_MENDED) is False
+    # Such a step is skipped there, and poisons nothing.
+    checked = bool(settings.check_grad_overflow and settings.stage < 3 and case.at_least("deepspeed", _CHECKED))
+    explained = fault.exploded or (checked and not raced)
+    row = OVERLAP_ON
     if fault.kind == "gradient":
-        confidence = 0.45
-    else:
-        confidence = {"gradient": 0.8, "loss": 0.25, None: 0.6 if fault.from_start is False else 0.3}[fault.order]
-    if case.at_least("deepspeed", _RACE_MENDED) is False:
-        confidence += 0.1
-    elif settings.check_grad_overflow and settings.stage < 3 and case.at_least("deepspeed", _CHECKED):
-        confidence -= 0.2  # such a step is skipped there, and poisons nothing
-    if fault.exploded:
-        confidence -= 0.25
+        row = RACE_AND_GRADIENTS if raced else OVERLAP_ON
+    elif fault.order == "gradient":
+        row = FIRST_A_GRADIENT_EXPLAINED if explained else FIRST_A_GRADIENT
+    elif fault.order is None and fault.from_start is False and not explained:
+        row = CLIFF
     first = (
         "A gradient was not finite while the loss of that step still was: it went wrong in the backward or in the reduction."
         if fault.order == "gradient"
@@ -77,37 +109,40 @@ def overlap_comm(case: TrainingCase) -> Hypothesis | None:
         f"{first} With ZeRO-{settings.stage} and overlap_comm on, {ranks} reduce one bucket of gradients on a stream of its own "
         "while the backward fills the next; where the two meet, what is reduced is not what was computed."
     )
-    return Hypothesis(OVERLAP, max(confidence, 0.05), said, observe(case))
+    return Match(row, said, observe(case))
 
 
-def data_mix(case: TrainingCase) -> Hypothesis | None:
+def data_mix(case: TrainingCase) -> Match | None:
     """A batch whose own loss is not finite, as new data bring."""
     fault = case.fault
     if fault.kind != "nan" or fault.from_start:
         return None
-    confidence = _by_batch(case)
-    if fault.printed_nan:
-        confidence -= 0.3  # the same, and already said by another name
-    return Hypothesis(DATA_MIX, max(confidence, 0.05), _batch_words(case), observe(case) + _unchecked(case))
+    return Match(
+        (FIRST_A_LOSS, GREW, SUDDENLY, BATCH)[_by_batch(case)], _batch_words(case), observe(case) + _unchecked(case)
+    )
 
 
-def loss_nan(case: TrainingCase) -> Hypothesis | None:
+def loss_nan(case: TrainingCase) -> Match | None:
     """The loss is printed as it is."""
     fault = case.fault
     if fault.kind != "nan" or not fault.printed_nan:
         return None
-    confidence = _by_batch(case) + 0.05 if not fault.from_start else 0.3
-    return Hypothesis(PRINTED, confidence, _batch_words(case), observe(case) + _unchecked(case))
+    rows = (PRINTED_FIRST_A_LOSS, PRINTED_GREW, PRINTED_SUDDENLY, PRINTED)
+    return Match(
+        PRINTED if fault.from_start else rows[_by_batch(case)], _batch_words(case), observe(case) + _unchecked(case)
+    )
 
 
-def poisoned(case: TrainingCase) -> Hypothesis | None:
+def poisoned(case: TrainingCase) -> Match | None:
     """The weights are not finite, and how they came to be so fits nothing else."""
     fault = case.fault
     if fault.kind != "nan" or fault.from_start:
         return None
-    confidence = {"gradient": 0.65, "loss": 0.2, None: 0.4 if fault.from_start is False else 0.45}[fault.order]
-    if fault.skipped:
-        confidence -= 0.2  # nothing got into them
+    row = WEIGHTS  # where steps were skipped, nothing got into them
+    if not fault.skipped and fault.order == "gradient":
+        row = POISONED
+    elif not fault.skipped and fault.order is None and fault.from_start is None:
+        row = POISONED_UNSEEN_START
     first = (
         f"A gradient was not finite in {describe_line(fault.first)}, whose loss still was, and the step was taken."
         if fault.order == "gradient"
@@ -116,15 +151,15 @@ def poisoned(case: TrainingCase) -> Hypothesis | None:
         else "The loss is not finite since it was first seen; how the run began was not seen."
     )
     said = f"{first} Weights that hold a NaN make every loss NaN from then on; only an older checkpoint is without."
-    return Hypothesis(POISONED, max(confidence, 0.05), said, observe(case) + _unchecked(case))
+    return Match(row, said, observe(case) + _unchecked(case))
 
 
-def never_finite(case: TrainingCase) -> Hypothesis | None:
+def never_finite(case: TrainingCase) -> Match | None:
     """The loss is well and no gradient ever is: no update is made, or none should be."""
     fault = case.fault
     if fault.kind != "gradient":
         return None
-    confidence = 0.75 if fault.skipped else 0.5
+    row = NEVER_FINITE_SKIPPED if fault.skipped else NEVER_FINITE
     what = (
         "Every one of these steps is skipped, so nothing is learnt"
         if fault.skipped
@@ -134,18 +169,19 @@ def never_finite(case: TrainingCase) -> Hypothesis | None:
         f"The loss is finite, and the gradients have not been since {describe_line(fault.first)}. {what}: the backward of "
         "some layer, or a loss scale that is at its lowest, makes them so."
     )
-    return Hypothesis(NEVER_FINITE, confidence, said, observe(case))
+    return Match(row, said, observe(case))
 
 
-def _by_batch(case: TrainingCase) -> float:
-    """How sure we may be that a batch did it, by what was bad first."""
+def _by_batch(case: TrainingCase) -> int:
+    """What speaks for a batch, by what was bad first: a loss (0), growth before (1), nothing against it (2), or little (3)."""
     fault = case.fault
-    confidence = {"loss": 0.75, "gradient": 0.2, None: 0.45}[fault.order]
-    if fault.exploded:
-        confidence = max(confidence, 0.55)
     if fault.from_start is None and not fault.before:
-        confidence = 0.25
-    return confidence
+        return 3
+    if fault.order == "loss":
+        return 0
+    if fault.exploded:
+        return 1
+    return 2 if fault.order is None else 3
 
 
 def _batch_words(case: TrainingCase) -> str:

@@ -12,13 +12,26 @@ from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
 from hangwatch.causes.evidence import at_process, at_stack, standing
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
-from hangwatch.causes.rules.threads import polls, waits_for_thread, working_threads
+from hangwatch.causes.rules.rank.threads import polls, waits_for_thread, working_threads
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame
 
-RAISED = known("rank-raised")
+#: Why the thread does not answer.
+IN_A_THREAD = Signature("rank-raised", "ended-a-thread", "strong", beats=("thread-stall",))
+IN_A_THREAD_AMONG_OTHERS = Signature("rank-raised", "ended-one-of-several-threads", "likely")
+#: Why it is not there.
+ENDING = Signature("rank-raised", "ending", "certain", beats=("init-missing-rank",))
+#: The status tells a failure from an end in good order.
+ENDING_WITH_STATUS = Signature("rank-raised", "ending-with-status", "strong", beats=("early-exit",))
+#: Why it is not there.
+LEAVING = Signature("rank-raised", "leaving-a-with", "certain", beats=("init-missing-rank",))
+LEAVING_BY_TYPE = Signature("rank-raised", "leaving-a-with-by-type", "strong")
+#: Why it is not there.
+HANDLING_ANYTHING = Signature("rank-raised", "handling-any-exception", "certain", beats=("init-missing-rank",))
+HANDLING = Signature("rank-raised", "handling", "likely")
+HANDLING_ONE_KIND = Signature("rank-raised", "handling-one-kind", "likely")
+RETRYING = Signature("rank-raised", "handling-in-a-retry-loop", "likely")
 
 _LOOPS = frozenset({"for", "while"})
 _EXITS = frozenset({"__exit__", "__aexit__"})
@@ -27,7 +40,7 @@ _BROAD = re.compile(r"except\s*(?::|.*\b(?:Base)?Exception\b)")
 _ON_ITS_WAY = ("exc_val", "exc_value", "exc", "value", "exception")
 
 
-def failed_in_thread(case: Case) -> Hypothesis | None:
+def failed_in_thread(case: Case) -> Match | None:
     """An exception ended one of the rank's threads, and its main thread waits for a thread of its own."""
     for rank, view in standing(case):
         told = view.capture.thread_error
@@ -42,11 +55,11 @@ def failed_in_thread(case: Case) -> Hypothesis | None:
             f"An exception ended a thread of rank {rank} ({told[-1]}); its main thread waits for a thread of its own, "
             f"{'perhaps for that one' if still else 'and no other one is at work'}."
         )
-        return Hypothesis(RAISED, 0.6 if still else 0.88, said, evidence)
+        return Match(IN_A_THREAD_AMONG_OTHERS if still else IN_A_THREAD, said, evidence)
     return None
 
 
-def failed_and_ending(case: Case) -> Hypothesis | None:
+def failed_and_ending(case: Case) -> Match | None:
     """The main thread is at its end, with an exception on its way or a status that says so."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
@@ -62,7 +75,7 @@ def failed_and_ending(case: Case) -> Hypothesis | None:
         if status is not None:
             evidence += (Evidence(rank, "stack", f"multiprocessing is about to end it with status {status}"),)
         said = f"Rank {rank} failed {failed}, and its process is still there: its main thread is in the interpreter's shutdown."
-        return Hypothesis(RAISED, 0.91 if told else 0.87, said, (*evidence, *at_process(case, rank)))
+        return Match(ENDING if told else ENDING_WITH_STATUS, said, (*evidence, *at_process(case, rank)))
     return None
 
 
@@ -73,7 +86,7 @@ def _status(frames: Sequence[Frame]) -> int | None:
     return int(told[4:]) or None if re.fullmatch(r"int=-?\d+", told) else None
 
 
-def failed_and_handling(case: Case) -> Hypothesis | None:
+def failed_and_handling(case: Case) -> Match | None:
     """The main thread stands still and is handling an exception that the ranks which wait have not met."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
@@ -87,11 +100,17 @@ def failed_and_handling(case: Case) -> Hypothesis | None:
         if told and any(_same_failure(case.views[r], told) for r in case.blame.waiting if r in case.views):
             continue  # all of the program runs in a handler, say that of an import that failed
         handler = _handler(view.frames)
-        confidence = 0.7 if leaving is None else 0.91 if told else 0.8
+        row = HANDLING if leaving is None else LEAVING if told else LEAVING_BY_TYPE
         evidence = (*_quoted(rank, told), *at_stack(case, rank, leaving), *at_process(case, rank))
         if handler is not None and leaving is None:
             frame, block = handler
-            confidence = 0.55 if _tries_again(frame, block) else 0.91 if _for_anything(block) else 0.68
+            row = (
+                RETRYING
+                if _tries_again(frame, block)
+                else HANDLING_ANYTHING
+                if _for_anything(block)
+                else HANDLING_ONE_KIND
+            )
             evidence += (Evidence(rank, "stack", f"under `{block.text}` (line {block.line}): {where(frame)}"),)
         failed = f"with {told[-1]}" if told else f"({kind})"
         said = f"Rank {rank} failed {failed}, and stands still where it handles that."
@@ -99,7 +118,7 @@ def failed_and_handling(case: Case) -> Hypothesis | None:
             said = (
                 f"Rank {rank} failed {failed}, and stands still at the end of a `with` that the exception is leaving."
             )
-        return Hypothesis(RAISED, confidence, said, evidence)
+        return Match(row, said, evidence)
     return None
 
 

@@ -7,19 +7,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.find import find_fork
 from hangwatch.analysis.divergence.frames import site, where
 from hangwatch.analysis.divergence.iterations import steps_of
 from hangwatch.analysis.divergence.relate import Side
 from hangwatch.analysis.places import bare, calls
 from hangwatch.causes.evidence import at_fork
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
-from hangwatch.causes.rules.diverged import parted
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
-TUPLE_LABELS = known("tuple-labels-gather")
+#: What is gathered shows what differs.
+NESTED_LABELS = Signature("tuple-labels-gather", "nested-labels", "certain", beats=("checkpoint-on-some-ranks",))
+#: Why the tensors differ.
+OTHER_ELEMENTS = Signature(
+    "tuple-labels-gather", "other-elements", "strong", beats=("dtype-mismatch", "shape-mismatch")
+)
+#: It was left in the midst of one call.
+MIDST_OF_TUPLE = Signature(
+    "tuple-labels-gather", "midst-of-a-tuple", "strong", beats=("uneven-inputs", "skipped-collective")
+)
+#: The same; the loader deals out as many batches to each.
+MIDST_OF_EVEN_BATCHES = Signature(
+    "tuple-labels-gather", "midst-of-even-batches", "strong", beats=("uneven-inputs", "skipped-collective")
+)
+#: Why the call was left out.
+LABELS_ABSENT = Signature("tuple-labels-gather", "labels-absent", "strong", beats=("skipped-collective",))
+MIDST_OF_BATCH = Signature("tuple-labels-gather", "midst-of-a-batch", "likely")
 
 _LOOPS = ("evaluation_loop", "prediction_loop")
 _OPERATIONS = "accelerate/utils/operations.py"
@@ -53,9 +66,9 @@ def _nested(path: Sequence[Frame], loop: Frame) -> str | None:
     return f"recursively_apply is {depth} calls deep" if depth > 1 else None
 
 
-def tuple_labels(case: Case) -> Hypothesis | None:
+def tuple_labels(case: Case) -> Match | None:
     """One side gathers labels that are a container or that the other has none of, and the other is anywhere else."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None:
         return None
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
@@ -68,23 +81,21 @@ def tuple_labels(case: Case) -> Hypothesis | None:
             )
             # Which branch of the trainer's own loop they are in explains nothing here.
             shown = at_fork(case, replace(fork, block=None))
-            return Hypothesis(
-                TUPLE_LABELS, 0.92, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown)
-            )
+            return Match(NESTED_LABELS, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown))
         if (told := _at_other_elements(side, other)) is not None:
             said = (
                 f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {told}, and they are at "
                 f"different elements: the number of tensors in it differs between the ranks, or did in a turn before."
             )
-            return Hypothesis(TUPLE_LABELS, 0.86, said, at_fork(case, replace(fork, block=None)))
+            return Match(OTHER_ELEMENTS, said, at_fork(case, replace(fork, block=None)))
         gathered = _container_in_midst(case, side, other) if not fork.ranked else None
         if gathered is not None:
-            container, confidence = gathered
+            container, row = gathered
             said = (
                 f"Rank {side.rank} is in the midst of gathering {container}, and the others are through with theirs: "
                 f"the number of tensors in it differs between the ranks."
             )
-            return Hypothesis(TUPLE_LABELS, confidence, said, at_fork(case, replace(fork, block=None)))
+            return Match(row, said, at_fork(case, replace(fork, block=None)))
         loop = loop or _loss_gather(side.path)
         if loop is None or not _labels_absent(case, side, loop, other):
             continue
@@ -93,7 +104,7 @@ def tuple_labels(case: Case) -> Hypothesis | None:
             f"its batch had no labels, or one of them was None."
         )
         shown = at_fork(case, replace(fork, block=None))
-        return Hypothesis(TUPLE_LABELS, 0.75, said, (Evidence(side.rank, "stack", where(loop)), *shown))
+        return Match(LABELS_ABSENT, said, (Evidence(side.rank, "stack", where(loop)), *shown))
     return None
 
 
@@ -112,7 +123,7 @@ def _gathered(gathers: Sequence[Frame]) -> str:
     return next((t for f in reversed(gathers) for n in _GATHERED if (t := (f.locals or {}).get(n))), "")
 
 
-def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, float] | None:
+def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, Signature] | None:
     """The container that a side gathers with accelerate, and how sure it is that the other has left in the midst of that call.
 
     The operation before, from the same line, is one that both took part in: of a container of fixed length it is known
@@ -128,9 +139,9 @@ def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, float
         return None
     length = told.count("Tensor") if told.startswith("tuple") and "..." not in told else 0
     if length:
-        return (told, 0.85) if steps.run_length() % length else None
+        return (told, MIDST_OF_TUPLE) if steps.run_length() % length else None
     even = any(name in t for f in side.path for t in (f.locals or {}).values() for name in _EVEN_LOADERS)
-    return told, 0.83 if even else 0.6
+    return told, MIDST_OF_EVEN_BATCHES if even else MIDST_OF_BATCH
 
 
 def _loss_gather(path: Sequence[Frame]) -> Frame | None:

@@ -10,16 +10,38 @@ from hangwatch.analysis.places import calls, user_frame
 from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack, looked_at, standing
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, ThreadStack
 
-DEBUGGER = known("debugger")
-DATALOADER = known("dataloader-stall")
-BLOCKED_IO = known("blocked-io")
-GIL = known("gil-held")
+#: A prompt reads from a terminal, and a post-mortem one is under an exception.
+DEBUGGER = Signature("debugger", "prompt", "certain", beats=("blocked-io", "rank-raised", "init-missing-rank"))
+#: Input is read as from any file; that somebody is to type it says more.
+READING_INPUT = Signature("debugger", "reading-input", "certain", beats=("blocked-io", "init-missing-rank"))
+#: Input is read as from any file; that somebody is to type it says more.
+READING_TERMINAL = Signature("debugger", "reading-terminal", "certain", beats=("blocked-io", "init-missing-rank"))
+ASKING_FOR_INPUT = Signature("debugger", "asking-for-input", "strong")
+#: What the main thread waits for is its workers, by whatever call; and why it is not in initialization.
+DATALOADER = Signature("dataloader-stall", "waits-for-workers", "certain", beats=("blocked-io", "init-missing-rank"))
+LOCK_FILE = Signature("blocked-io", "lock-file", "certain")
+LOCK_FILE_OF_A_BUSY_RANK = Signature("blocked-io", "lock-file-others-at-work", "likely")
+FILE_CALL = Signature("blocked-io", "file-call", "certain")
+UNINTERRUPTIBLE = Signature("blocked-io", "uninterruptible", "strong")
+FILE_CHANNEL = Signature("blocked-io", "file-channel", "strong")
+FILE_LOCK = Signature("blocked-io", "file-lock-polled", "strong")
+SOCKET_CALL = Signature("blocked-io", "socket", "strong")
+PIPE_OR_PROMPT = Signature("blocked-io", "pipe-without-source", "strong")
+SOCKET_CHANNEL = Signature("blocked-io", "socket-channel", "likely")
+SELECT = Signature("blocked-io", "select", "possible")
+#: A file is read without the lock by all but code that keeps it.
+GIL_HELD = Signature("gil-held", "beat-stale", "certain", beats=("blocked-io", "init-missing-rank"))
+#: In what it sleeps is of no matter: it keeps all others from running.
+GIL_HELD_ASLEEP = Signature("gil-held", "holder-asleep", "strong", beats=("blocked-io",))
+#: It does not move: it waits with the lock.
+GIL_HELD_ACTIVE = Signature("gil-held", "holder-active", "likely", beats=("busy-loop",))
+GIL_HELD_AT_TIMES = Signature("gil-held", "beat-stale-other-holders", "likely")
+GIL_HELD_COMPUTING = Signature("gil-held", "holder-computes", "likely")
 
 _PROMPTS = (
     ("/pdb.py", ()), ("/bdb.py", ()), ("/cmd.py", ("cmdloop",)), ("/code.py", ("interact", "raw_input")),
@@ -61,7 +83,7 @@ def _above_program(frames: Sequence[Frame]) -> Sequence[Frame]:
     return frames[: frames.index(own)] if own is not None else frames
 
 
-def debugger(case: Case) -> Hypothesis | None:
+def debugger(case: Case) -> Match | None:
     """Debugger frames above the user's code, or a line that asks for input and waits in a read."""
     for rank, view in looked_at(case):
         above = _above_program(view.frames)
@@ -70,22 +92,24 @@ def debugger(case: Case) -> Hypothesis | None:
             if frame is not None:
                 said = f"Rank {rank}'s main thread is in the debugger, called from the user's line."
                 evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
-                return Hypothesis(DEBUGGER, 0.97, said, evidence)
+                return Match(DEBUGGER, said, evidence)
         asking = next((f for f in view.frames[:3] if f.source and _INPUT.search(f.source)), None)
         last = view.capture.processes[-1] if view.capture.processes else None
         if asking is not None and view.motion.state != "busy":
             reading = last is not None and last.syscall in {"read", "readv", "select", "pselect6", "poll", "ppoll"}
             said = f"Rank {rank} asks for input and waits for the answer."
-            return Hypothesis(
-                DEBUGGER, 0.95 if reading else 0.7, said, (*at_stack(case, rank, asking), *at_process(case, rank))
+            return Match(
+                READING_INPUT if reading else ASKING_FOR_INPUT,
+                said,
+                (*at_stack(case, rank, asking), *at_process(case, rank)),
             )
         if last is not None and last.syscall in {"read", "readv"} and is_terminal(last.blocked_on or ""):
             said = f"Rank {rank} reads from its terminal and waits for somebody to type."
-            return Hypothesis(DEBUGGER, 0.92, said, (*at_process(case, rank), *at_stack(case, rank)))
+            return Match(READING_TERMINAL, said, (*at_process(case, rank), *at_stack(case, rank)))
     return None
 
 
-def dataloader(case: Case) -> Hypothesis | None:
+def dataloader(case: Case) -> Match | None:
     """The main thread is in the DataLoader's wait for its workers; a worker's stack says why."""
     for rank, view in looked_at(case):
         frame = calls(view.frames, "torch/utils/data/dataloader.py", "_try_get_data", "_get_data", "_shutdown_workers")
@@ -100,63 +124,63 @@ def dataloader(case: Case) -> Hypothesis | None:
                 told = f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}"
                 evidence += (Evidence(rank, "child process", told),)
         said = f"Rank {rank} waits for the next batch, and its workers do not deliver it."
-        return Hypothesis(DATALOADER, 0.93, said, evidence)
+        return Match(DATALOADER, said, evidence)
     return None
 
 
-def blocked_io(case: Case) -> Hypothesis | None:
+def blocked_io(case: Case) -> Match | None:
     """The main thread sits in a system call on a file, a pipe or a connection: of several ranks, the surest."""
     found = [h for rank, view in looked_at(case) if (h := _blocked_io_of(case, rank, view)) is not None]
-    return max(found, key=lambda hypothesis: hypothesis.confidence, default=None)
+    return min(found, key=lambda match: match.signature.weight, default=None)
 
 
-def _blocked_io_of(case: Case, rank: int, view: RankView) -> Hypothesis | None:
+def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
     if view.motion.state == "busy" or not view.capture.processes:
         return None
     lock = find_lock_file(view.frames)
     if lock is not None:
         # Whoever has it may be another rank, which is at work.
-        sure = 0.9 if len(standing(case)) == len(case.blame.culprits) else 0.6
+        held = LOCK_FILE if len(standing(case)) == len(case.blame.culprits) else LOCK_FILE_OF_A_BUSY_RANK
         said = f"Rank {rank}'s main thread waits for a lock file, which somebody else has or has left behind."
-        return Hypothesis(BLOCKED_IO, sure, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
-    confidence = _io_confidence(view.capture.processes)
-    if confidence is None:
+        return Match(held, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
+    row = _io_row(view.capture.processes)
+    if row is None:
         return None
     last = view.capture.processes[-1]
     if (last.blocked_on or "").startswith("pipe:") and not any(f.source for f in view.frames):
         # An unnamed pipe may be the standard input, and without its line a prompt cannot be told from a read.
-        confidence = min(confidence, 0.7)
+        row = row if row in {SOCKET_CHANNEL, SELECT} else PIPE_OR_PROMPT
     what = f" on {last.blocked_on}" if last.blocked_on else ""
     call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
     said = f"Rank {rank}'s main thread is blocked in {call}{what}."
-    return Hypothesis(BLOCKED_IO, confidence, said, (*at_process(case, rank), *at_stack(case, rank)))
+    return Match(row, said, (*at_process(case, rank), *at_stack(case, rank)))
 
 
-def _io_confidence(samples: Sequence[ProcessSample]) -> float | None:
-    """How surely a process sits in input or output, by its last two samples; None where it does not."""
+def _io_row(samples: Sequence[ProcessSample]) -> Signature | None:
+    """How a process sits in input or output, by its last two samples; None where it does not."""
     last = samples[-1]
     channel = last.wait_channel or ""
     if last.state == "D" and all(s.state == "D" for s in samples[-2:]):
-        return 0.88
+        return UNINTERRUPTIBLE
     if last.state not in {"S", "D"} or len({s.wait_channel for s in samples[-2:]}) > 1:
         return None
     if all(s.syscall in _SLEEPS and " held by " in (s.blocked_on or "") for s in samples[-2:]):
-        return 0.8  # it looks again and again whether somebody's lock on a file it has open is gone
+        return FILE_LOCK  # it looks again and again whether somebody's lock on a file it has open is gone
     on_socket = (last.blocked_on or "").startswith("socket:")
     if last.syscall in _SOCKET_CALLS or on_socket:
-        return 0.8
+        return SOCKET_CALL
     if last.syscall in _CALLS:
-        return 0.9
+        return FILE_CALL
     if last.syscall in _SELECTS:
-        return 0.4  # for which of its descriptors is not read
+        return SELECT  # for which of its descriptors is not read
     if last.syscall is None and _FILE_CHANNELS.search(channel):
-        return 0.85
+        return FILE_CHANNEL
     if last.syscall is None and _SOCKET_CHANNELS.search(channel):
-        return 0.6
+        return SOCKET_CHANNEL
     return None
 
 
-def gil_held(case: Case) -> Hypothesis | None:
+def gil_held(case: Case) -> Match | None:
     """One thread has the lock in every sample and does not move; the beat, which needs the lock, has stopped."""
     for rank, view in looked_at(case):
         stacks = view.capture.stacks
@@ -172,10 +196,10 @@ def gil_held(case: Case) -> Hypothesis | None:
             continue
         holder = held[-1]
         # Asleep in the kernel with the lock: nobody who merely computes looks like this.
-        alone = 0.7 if holder.active else 0.88
-        confidence = (0.94 if same else 0.6) if stale else alone
+        alone = GIL_HELD_ACTIVE if holder.active else GIL_HELD_ASLEEP
+        row = (GIL_HELD if same else GIL_HELD_AT_TIMES) if stale else alone
         if holder.active and view.motion.state == "busy" and all(p.state == "R" for p in view.capture.processes[-2:]):
-            confidence = 0.5  # it computes, in one call; that others starve follows from it
+            row = GIL_HELD_COMPUTING  # it computes, in one call; that others starve follows from it
         evidence: tuple[Evidence, ...] = (
             Evidence(
                 rank,
@@ -190,7 +214,7 @@ def gil_held(case: Case) -> Hypothesis | None:
             )
         evidence += at_process(case, rank)
         said = f"Rank {rank} is in native code that keeps the interpreter's lock; no other thread of it can run."
-        return Hypothesis(GIL, confidence, said, evidence)
+        return Match(row, said, evidence)
     return None
 
 

@@ -13,14 +13,21 @@ from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
 from hangwatch.causes.evidence import at_process, at_stack, standing
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
-from hangwatch.causes.rules.children import POOLS, waits_for_child
+from hangwatch.causes.rules.rank.children import POOLS, waits_for_child
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame, ThreadStack
 
-LOCKS = known("lock-deadlock")
-THREADS = known("thread-stall")
+#: The lock says for what it waits.
+HELD_BY_THREAD = Signature("lock-deadlock", "held-by-a-thread", "strong", beats=("thread-stall",))
+#: Why the thread does not answer.
+WAITS_WITH_LOCK = Signature("lock-deadlock", "waits-for-a-waiter", "strong", beats=("thread-stall",))
+#: The same.
+TAKEN_TWICE = Signature("lock-deadlock", "taken-twice", "strong", beats=("thread-stall",))
+SEVERAL_TAKE = Signature("lock-deadlock", "several-take-locks", "strong")
+TAKES_A_LOCK = Signature("lock-deadlock", "takes-a-lock", "possible")
+WAITS_FOR_THREAD = Signature("thread-stall", "waits-for-thread", "strong")
+WAITS_FOR_IDLE_THREAD = Signature("thread-stall", "waits-for-idle-thread", "likely")
 
 _LOCKING = re.compile(
     r"(?:^|[\s=(])(?P<called>\w[\w.]*(?:\[[^\]]*\])?)\.acquire\("
@@ -42,7 +49,7 @@ _HANDED = re.compile(r"\.(?:get|result|join|wait)\(")
 _RESTS = ("threading.py", "queue.py", "selectors.py", "socketserver.py", "concurrent/futures/", "multiprocessing/")
 
 
-def lock_deadlock(case: Case) -> Hypothesis | None:
+def lock_deadlock(case: Case) -> Match | None:
     """The main thread is taking a lock in the program's own code and does not move; other threads that rest there too."""
     for rank, view in standing(case):
         main = _main(view)
@@ -78,8 +85,8 @@ def lock_deadlock(case: Case) -> Hypothesis | None:
         else:
             said = f"Rank {rank}'s main thread takes {wanted}, and none of its threads is seen inside a `with` of it."
         # Where the source of the others was not read, they may rest anywhere.
-        confidence = 0.85 if holder is not None else 0.8 if own else 0.72 if taking else 0.45
-        return Hypothesis(LOCKS, confidence, said, (*evidence, *at_process(case, rank)))
+        row = HELD_BY_THREAD if holder is not None else TAKEN_TWICE if own else SEVERAL_TAKE if taking else TAKES_A_LOCK
+        return Match(row, said, (*evidence, *at_process(case, rank)))
     return None
 
 
@@ -93,7 +100,7 @@ def _crossed(view: RankView, main: ThreadStack) -> tuple[Frame, ThreadStack, str
     return None
 
 
-def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, lock: str) -> Hypothesis:
+def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, lock: str) -> Match:
     said = (
         f"Rank {rank}'s main thread waits in {bare(frame)} for its thread {_name(thread)}, inside a `with` of {lock}, for which "
         f"that thread waits."
@@ -103,10 +110,10 @@ def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, loc
         Evidence(rank, "stack", f"thread {_name(thread)} rests in {where(thread.frames[0])}"),
         *at_process(case, rank),
     )
-    return Hypothesis(LOCKS, 0.85, said, evidence)
+    return Match(WAITS_WITH_LOCK, said, evidence)
 
 
-def thread_stall(case: Case) -> Hypothesis | None:
+def thread_stall(case: Case) -> Match | None:
     """The main thread waits in a queue, an event, a future or a join for a thread that is gone, or rests elsewhere."""
     for rank, view in standing(case):
         frame = waits_for_thread(view)
@@ -135,8 +142,8 @@ def thread_stall(case: Case) -> Hypothesis | None:
                 f"Rank {rank}'s main thread waits in {bare(frame)} for another thread of its own, and none is left that is at "
                 f"work: it has ended, by an exception perhaps, and nobody will wake the main thread."
             )
-        confidence = 0.72 if working or not shown else 0.6
-        return Hypothesis(THREADS, confidence, said, (*evidence, *at_process(case, rank)))
+        row = WAITS_FOR_THREAD if working or not shown else WAITS_FOR_IDLE_THREAD
+        return Match(row, said, (*evidence, *at_process(case, rank)))
     return None
 
 

@@ -8,14 +8,23 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import bare, calls, is_interpreter
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack, standing
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ChildProcess
 from hangwatch.model.stacks import Frame
 
-FORK = known("fork-deadlock")
-CHILD = known("child-stall")
+#: Why the worker, or the child at the other end, does not deliver.
+TAKES_LOCK = Signature(
+    "fork-deadlock", "takes-lock", "certain", beats=("blocked-io", "dataloader-stall", "init-missing-rank")
+)
+#: The same.
+ON_FUTEX = Signature(
+    "fork-deadlock", "on-futex", "certain", beats=("blocked-io", "dataloader-stall", "init-missing-rank")
+)
+#: Nobody is at the other end any more.
+ENDED = Signature("child-stall", "child-ended", "certain", beats=("blocked-io", "init-missing-rank"))
+STUCK = Signature("child-stall", "child-stuck", "strong")
+AWAITED = Signature("child-stall", "child-awaited", "likely")
 
 #: Locks and queues of these modules are shared between processes: whoever waits in one may yet be served by another.
 _SHARED = re.compile(
@@ -38,12 +47,12 @@ _WAITS = {
 POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
 
 
-def fork_deadlock(case: Case) -> Hypothesis | None:
+def fork_deadlock(case: Case) -> Match | None:
     """A child that was forked, and not started anew, sleeps on a futex, and no thread of its own is there to wake it."""
     for rank, view in standing(case):
         for child in _children(view):
-            confidence = _forked_into_lock(view, child)
-            if confidence is None:
+            row = _forked_into_lock(view, child)
+            if row is None:
                 continue
             place = child.stack[0]
             said = (
@@ -56,24 +65,24 @@ def fork_deadlock(case: Case) -> Hypothesis | None:
                 *at_stack(case, rank),
                 *at_process(case, rank),
             )
-            return Hypothesis(FORK, confidence, said, evidence)
+            return Match(row, said, evidence)
     return None
 
 
-def _forked_into_lock(view: RankView, child: ChildProcess) -> float | None:
-    """How surely a child waits for a lock that nobody can release; None where it does not look so."""
+def _forked_into_lock(view: RankView, child: ChildProcess) -> Signature | None:
+    """How a child waits for a lock that nobody can release; None where it does not look so."""
     if not (child.forked and child.stack and child.state == "S" and "futex" in (child.wait_channel or "")):
         return None
     if _moved(view, child) or _SHARED.search(child.stack[0]):
         return None
     takes = bool(_TAKES_LOCK.search(child.stack[0]))
     if child.threads == 1:
-        return 0.95 if takes else 0.94
+        return TAKES_LOCK if takes else ON_FUTEX
     # Threads it has started itself (a queue's feeder) hold no lock of the program while they rest.
-    return 0.95 if takes and all(_RESTS.search(line) for line in child.side_threads) else None
+    return TAKES_LOCK if takes and all(_RESTS.search(line) for line in child.side_threads) else None
 
 
-def child_stall(case: Case) -> Hypothesis | None:
+def child_stall(case: Case) -> Match | None:
     """The main thread is in a wait for a child process, and neither moves."""
     for rank, view in standing(case):
         frame = waits_for_child(view)
@@ -92,14 +101,14 @@ def child_stall(case: Case) -> Hypothesis | None:
                 f"Rank {rank}'s main thread waits in {bare(frame)} for what a child process is to send, and its child "
                 f"{ended.pid} has ended: its own traceback, earlier in the log, says why."
             )
-            return Hypothesis(CHILD, 0.92, said, evidence)
+            return Match(ENDED, said, evidence)
         still = [c for c in children if not _moved(view, c)]
         if not children or not still:
             said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}."
-            return Hypothesis(CHILD, 0.5, said, evidence)
+            return Match(AWAITED, said, evidence)
         named = f"{still[0].name} (process {still[0].pid})"
         said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}, and {named} does not move."
-        return Hypothesis(CHILD, 0.75, said, evidence)
+        return Match(STUCK, said, evidence)
     return None
 
 

@@ -4,26 +4,124 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
-from hangwatch.analysis.divergence.find import find_fork
 from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, site
 from hangwatch.analysis.divergence.iterations import LOOPS, steps_of
 from hangwatch.analysis.divergence.iterations import inside as visit
-from hangwatch.analysis.divergence.loop import in_its_turn, loop_of
-from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, condition_of, of_the_turn, returns
+from hangwatch.analysis.divergence.loop import holds_on_later_iterations
+from hangwatch.analysis.divergence.relate import (
+    CONDITIONS,
+    Fork,
+    Side,
+    condition_of,
+    depends_only_on_loop_variable,
+    returns,
+)
 from hangwatch.analysis.places import package_of
 from hangwatch.causes.evidence import at_fork
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
-from hangwatch.causes.rules.diverged import orientations, parted
-from hangwatch.causes.rules.groups import in_point_to_point
+from hangwatch.causes.rules.diverged.checkpoint import orientations
+from hangwatch.causes.rules.diverged.groups import in_point_to_point
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.text import short_path
 
-SKIPPED = known("skipped-collective")
+#: Its data had not ended, and iterations that are counted say more than where a condition is.
+AS_MANY_ITERATIONS = Signature(
+    "skipped-collective",
+    "as-many-iterations",
+    "strong",
+    beats=(
+        "uneven-inputs",
+        "rank-conditional-collective/in-a-loop-unrecorded",
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/loop-called-under-a-condition",
+        "rank-conditional-collective/behind-a-loop",
+    ),
+)
+#: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
+CAUGHT = Signature(
+    "skipped-collective",
+    "exception-caught-in-the-loop",
+    "strong",
+    beats=(
+        "uneven-inputs",
+        "rank-conditional-collective/in-a-loop-unrecorded",
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/loop-called-under-a-condition",
+        "rank-conditional-collective/behind-a-loop",
+    ),
+)
+#: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
+LEFT_OUT_BY_DATA = Signature(
+    "skipped-collective",
+    "left-out-by-data",
+    "strong",
+    beats=(
+        "uneven-inputs",
+        "rank-conditional-collective/in-a-loop-unrecorded",
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/loop-called-under-a-condition",
+        "rank-conditional-collective/behind-a-loop",
+    ),
+)
+#: Its data had not ended.
+LEFT_MID_ITERATION = Signature(
+    "skipped-collective",
+    "left-mid-iteration",
+    "strong",
+    beats=(
+        "uneven-inputs",
+        "rank-conditional-collective/in-a-loop-unrecorded",
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/loop-called-under-a-condition",
+        "rank-conditional-collective/behind-a-loop",
+    ),
+)
+#: It always came there with the others, after as many operations: no condition made the difference.
+EARLY_BY_SKIP = Signature(
+    "skipped-collective",
+    "early-by-a-guard",
+    "strong",
+    beats=(
+        "rank-conditional-collective/expression",
+        "checkpoint-on-some-ranks/under-a-condition",
+        "checkpoint-on-some-ranks/on-one-way",
+        "group-order-inversion/opposite-order",
+    ),
+)
+#: It always came there with the others, after as many operations: no condition made the difference.
+EARLY_BY_COUNT = Signature(
+    "skipped-collective",
+    "early-by-count",
+    "strong",
+    beats=(
+        "rank-conditional-collective/expression",
+        "checkpoint-on-some-ranks/under-a-condition",
+        "checkpoint-on-some-ranks/on-one-way",
+        "group-order-inversion/opposite-order",
+    ),
+)
+#: What was left out is usual on both sides.
+USUAL_BLOCK = Signature(
+    "skipped-collective", "usual-block-left-out", "strong", beats=("rank-conditional-collective/expression",)
+)
+#: What was left out is usual on both sides.
+JUMPED = Signature("skipped-collective", "jumped-a-guard", "strong", beats=("rank-conditional-collective/expression",))
+PASSED_BY = Signature("skipped-collective", "passed-by", "strong")
+CAUGHT_BEFORE_NEXT_ROUND = Signature("skipped-collective", "exception-caught-before-the-next-round", "strong")
+#: It has been under that condition before, with the others.
+EARLY = Signature("skipped-collective", "early", "likely", beats=("rank-conditional-collective",))
+LATER_ITERATION = Signature("skipped-collective", "holds-on-later-iterations", "likely")
+#: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
+IN_THE_TRAINER = Signature("skipped-collective", "in-the-trainer", "likely", beats=("uneven-inputs",))
+JUMPED_ON_A_TIE = Signature("skipped-collective", "jumped-a-guard-on-a-tie", "likely")
+UNSYNCED = Signature("skipped-collective", "under-no-sync", "likely")
+GUARDED = Signature("skipped-collective", "guard-in-the-loop", "likely")
+EARLY_ANOTHER_WAY = Signature("skipped-collective", "early-by-another-way", "possible")
+EARLY_ONCE = Signature("skipped-collective", "early-once", "possible")
 
 
-def skipped(case: Case) -> Hypothesis | None:
+def skipped(case: Case) -> Match | None:
     """One side jumped over part of a turn of the loop, or came sooner than ever before to a place both come to."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None or (fork.ranked and fork.relation != "skip"):
         return None
     if fork.relation == "loop":
@@ -36,14 +134,14 @@ def skipped(case: Case) -> Hypothesis | None:
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
             f"turns before, and is ahead of them."
         )
-        return Hypothesis(SKIPPED, 0.7, said, at_fork(case, fork))
-    if fork.block is not None and in_its_turn(case, fork):
+        return Match(USUAL_BLOCK, said, at_fork(case, fork))
+    if fork.block is not None and holds_on_later_iterations(case, fork):
         inside, outside = fork.sides
         said = (
             f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank in its turn, rank {outside.rank} is not: "
             f"one of them has left out an operation before."
         )
-        return Hypothesis(SKIPPED, 0.6, said, at_fork(case, fork))
+        return Match(LATER_ITERATION, said, at_fork(case, fork))
     for side, other in orientations(case, fork):
         early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
         if early is None:
@@ -54,19 +152,19 @@ def skipped(case: Case) -> Hypothesis | None:
             f"Rank {side.rank} has come to {short_path(early.file)}:{early.line} too early{lead}: {before} before, "
             f"both sides came there at the same number."
         )
-        confidence = 0.78 if fork.relation == "skip" else 0.75 if early.by else 0.64
+        row = EARLY_BY_SKIP if fork.relation == "skip" else EARLY_BY_COUNT if early.by else EARLY
         own = fork.block if fork.relation == "branch" and fork.only == side.rank else None
-        if not early.by and own is not None and not of_the_turn(own, side.path):
-            confidence = 0.4  # once before is no habit, and it came by a condition of its own
+        if not early.by and own is not None and not depends_only_on_loop_variable(own, side.path):
+            row = EARLY_ONCE  # once before is no habit, and it came by a condition of its own
         if _took_another_way(fork, side):
-            confidence = 0.43
-        return Hypothesis(SKIPPED, confidence, said, at_fork(case, fork))
+            row = EARLY_ANOTHER_WAY
+        return Match(row, said, at_fork(case, fork))
     if (fork.relation == "order" or _may_have_left(fork)) and _passed_by(case, fork):
         said = (
             f"Rank {fork.mine.rank} is past the place rank {fork.theirs.rank} is at without the operation there, which it has "
             f"called together with the others before."
         )
-        return Hypothesis(SKIPPED, 0.66, said, at_fork(case, fork))
+        return Match(PASSED_BY, said, at_fork(case, fork))
     if fork.relation != "skip" or fork.block is None:
         return None
     past, jumped = fork.sides
@@ -74,16 +172,16 @@ def skipped(case: Case) -> Hypothesis | None:
         f"Rank {past.rank} is past `{fork.block.text}` in its turn of the loop, rank {jumped.rank} is not there: it has "
         f"left out the rest of a turn and is ahead."
     )
-    return Hypothesis(SKIPPED, 0.7 if fork.sure else 0.55, said, at_fork(case, fork))
+    return Match(JUMPED if fork.sure else JUMPED_ON_A_TIE, said, at_fork(case, fork))
 
 
 def _took_another_way(fork: Fork, side: Side) -> bool:
     """Whether the others are under a condition in a function that this side has called as well, and gone through another way: it
     has left out nothing but what the condition is there for."""
     called = fork.relation == "branch" and fork.only != side.rank and not fork.sure
-    return (
-        called and fork.block is not None and fork.block.kind in CONDITIONS and not of_the_turn(fork.block, side.path)
-    )
+    if not called or fork.block is None or fork.block.kind not in CONDITIONS:
+        return False
+    return not depends_only_on_loop_variable(fork.block, side.path)
 
 
 def _own_loop(side: Side, other: Side) -> bool:
@@ -119,32 +217,32 @@ def _passed_by(case: Case, fork: Fork) -> bool:
     return sum(o.completed and site(o.frames or ()) == there for o in done) >= 2
 
 
-def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
+def _skipped_turn(case: Case, fork: Fork) -> Match | None:
     """One side has left the loop a turn early, and the loop has a way to leave out a turn: the batches may have been even."""
-    loop = loop_of(case, fork)
+    loop = case.loop
     if loop is None:
         return None
     past = loop.past.rank
-    if loop.mid_turn and loop.ranked is None and loop.unmet is None:
+    if loop.mid_iteration and loop.ranked is None and loop.unmet is None:
         said = (
             f"Rank {past} has begun the turn of `{loop.block.text}` that rank {loop.inside.rank} is in, and left the loop in the "
             f"midst of it: its data had not ended."
         )
-        return Hypothesis(SKIPPED, 0.8, said, at_fork(case, fork))
+        return Match(LEFT_MID_ITERATION, said, at_fork(case, fork))
     tried = next((b for f in loop.past.tail if is_program(f) for b in f.blocks if b.kind == "try"), None)
     if (loop.rounds_ahead or 0) > 0 and tried is not None and condition_of(loop.past) is None:
         said = (
             f"Rank {loop.inside.rank} is in `{loop.block.text}` again without what rank {past} is in, which the `try` in line "
             f"{tried.line} is around: an exception there may have been caught."
         )
-        return Hypothesis(SKIPPED, 0.66, said, at_fork(case, fork))
+        return Match(CAUGHT_BEFORE_NEXT_ROUND, said, at_fork(case, fork))
     turns = loop.turns
     if turns is not None and turns.fewer <= 0 and not (loop.visited is False and loop.conditions):
         said = (
             f"Rank {past} is past the loop `{loop.block.text}` and has been in as many turns of it as rank {loop.inside.rank}, "
             f"by `{turns.counter}`: it has left out a collective on the way."
         )
-        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
+        return Match(AS_MANY_ITERATIONS, said, at_fork(case, fork))
     if turns is not None and turns.fewer > 0 and not turns.breaks:
         return None  # it had fewer
     guards = [b for b in loop.around if b.kind == "guard"]
@@ -156,14 +254,14 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
             f"Rank {past} is an operation ahead at the end of the loop: it may have had fewer batches, or one more of them "
             f"under `{unsynced.text}` (line {unsynced.line}), without the collective."
         )
-        return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+        return Match(UNSYNCED, said, at_fork(case, fork))
     caught = next((b for b in inner if b.kind == "try"), None)
     if not guards and caught is not None and package_of(loop.frame) is None:
         said = (
             f"Rank {past} is a turn ahead at the end of the loop: it has left a turn by an exception that the `try` in line "
             f"{caught.line} caught, or it had fewer batches."
         )
-        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
+        return Match(CAUGHT, said, at_fork(case, fork))
     under = [b for f in below if f != loop.frame for b in f.blocks if b.kind in CONDITIONS or returns(b)]
     under = [b for b in under if not by_rank(b.text)]
     if not guards and under and package_of(loop.frame) is not None:
@@ -171,20 +269,20 @@ def _skipped_turn(case: Case, fork: Fork) -> Hypothesis | None:
             f"Rank {past} is a turn of the trainer's loop ahead: it may have had fewer batches, or left out what rank "
             f"{loop.inside.rank} calls only past `{under[-1].text}` (line {under[-1].line})."
         )
-        return Hypothesis(SKIPPED, 0.6, said, at_fork(case, fork))
+        return Match(IN_THE_TRAINER, said, at_fork(case, fork))
     if (way := loop.left_out) is not None and package_of(loop.frame) is None:
         said = (
             f"Rank {past} is a turn ahead at the end of the loop: it has left out turns by `{way.text}` (line {way.line}), "
             f"which comes before the collective, or it had fewer batches."
         )
-        return Hypothesis(SKIPPED, 0.81, said, at_fork(case, fork))
+        return Match(LEFT_OUT_BY_DATA, said, at_fork(case, fork))
     if not guards:
         return None
     said = (
         f"Rank {past} is a turn ahead at the end of the loop: it may have had fewer batches, or left out turns by "
         f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
     )
-    return Hypothesis(SKIPPED, 0.5, said, at_fork(case, fork))
+    return Match(GUARDED, said, at_fork(case, fork))
 
 
 def _usual(case: Case, fork: Fork) -> bool:

@@ -7,20 +7,56 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
-from hangwatch.analysis.divergence.find import find_fork, fork_of
+from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import site
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_fork, at_stack
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import format_ranks
 
-INVERSION = known("group-order-inversion")
-CREATION = known("group-creation-mismatch")
-P2P = known("p2p-mismatch")
+#: Both sides call both: only their order differs.
+ONE_LINE = Signature("group-order-inversion", "one-line", "strong", beats=("rank-conditional-collective",))
+#: Both sides call both: only their order differs.
+TWO_BRANCHES = Signature("group-order-inversion", "two-branches", "strong", beats=("rank-conditional-collective",))
+#: Both sides call both: only their order differs.
+OPPOSITE_ORDER = Signature(
+    "group-order-inversion", "opposite-order", "strong", beats=("rank-conditional-collective/expression",)
+)
+TWO_BRANCHES_UNUSED = Signature("group-order-inversion", "two-branches-group-unused", "likely")
+PATHS_UNKNOWN = Signature("group-order-inversion", "paths-unknown", "possible")
+PAST_A_CONDITION = Signature("group-order-inversion", "past-a-condition", "possible")
+NEW_PLACE = Signature("group-order-inversion", "new-place", "possible")
+OUT_OF_STEP_BEFORE = Signature("group-order-inversion", "out-of-step-before", "possible")
+ANOTHER_WAY = Signature("group-order-inversion", "another-way", "possible")
+#: What the condition is around.
+CREATION = Signature(
+    "group-creation-mismatch",
+    "some-create",
+    "strong",
+    beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs"),
+)
+#: What the condition is around.
+CREATION_APART = Signature(
+    "group-creation-mismatch", "different-groups", "strong", beats=("rank-conditional-collective", "skipped-collective")
+)
+#: Sends and receives are meant to differ by rank; that they do not pair is seen.
+BOTH_WAIT = Signature(
+    "p2p-mismatch", "both-wait", "strong", beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs")
+)
+#: Sends and receives are meant to differ by rank; that they do not pair is seen.
+NO_COUNTERPART = Signature(
+    "p2p-mismatch",
+    "no-counterpart",
+    "likely",
+    beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs"),
+)
+#: Sends and receives are meant to differ by rank; that they do not pair is seen.
+ONE_WAITS = Signature(
+    "p2p-mismatch", "one-waits", "likely", beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs")
+)
 
 _P2P_CALL = re.compile(r"\bi?(?:send|recv)\w*\(|isend_irecv|_p2p\b|p2p_|_recvs?\b|_sends?\b")
 
@@ -29,7 +65,7 @@ def _fronts(case: Case, ranks: tuple[int, ...]) -> dict[int, Operation]:
     return {r: o for r in ranks if r in case.views and (o := case.views[r].frontier) is not None and not o.p2p}
 
 
-def inversion(case: Case) -> Hypothesis | None:
+def inversion(case: Case) -> Match | None:
     """A cycle over two groups or more, whose ranks are members of each other's and came there by the same code."""
     if case.blame.shape != "cycle":
         return None
@@ -42,22 +78,22 @@ def inversion(case: Case) -> Hypothesis | None:
     places = {site(case.views[r].frames) for r in fronts}
     branched = fork is not None and (fork.opposite or fork.ranked)
     if len(places) == 1 and None not in places and not branched:
-        confidence = 0.88  # one line of code, in another group on each rank
+        row = ONE_LINE  # one line of code, in another group on each rank
     elif fork is None:
-        confidence = 0.45
+        row = PATHS_UNKNOWN
     elif first_difference(case, one, other) is not None:
-        confidence = 0.3  # they had been out of step in one of the groups before they came to this
+        row = OUT_OF_STEP_BEFORE  # they had been out of step in one of the groups before they came to this
     elif fork.opposite:
         # The two orders are the two branches of one `if`, if the other group is one that both sides use.
-        confidence = 0.88 if _both_used(case, one, other, fronts) else 0.5
+        row = TWO_BRANCHES if _both_used(case, one, other, fronts) else TWO_BRANCHES_UNUSED
     elif fork.relation == "branch" and fork.sure and case.blame.waiting and fork.only in case.blame.waiting:
-        confidence = 0.45  # the culprits have come past something, in whatever order
+        row = PAST_A_CONDITION  # the culprits have come past something, in whatever order
     elif any(is_new_place(case, r, site(case.views[r].frames)) for r in (one, other)):
-        confidence = 0.45  # a place that no collective was ever called from has had no order
+        row = NEW_PLACE  # a place that no collective was ever called from has had no order
     elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
-        confidence = 0.7
+        row = OPPOSITE_ORDER
     else:
-        confidence = 0.25  # one side has gone another way: it is no matter of order
+        row = ANOTHER_WAY  # one side has gone another way: it is no matter of order
     first = {
         o.group.key: r for r, o in sorted(fronts.items(), reverse=True)
     }  # of a thousand ranks, one a group says it
@@ -75,7 +111,7 @@ def inversion(case: Case) -> Hypothesis | None:
         f"Rank {one} uses {fronts[one].group.label} first, rank {other} uses {fronts[other].group.label} first; "
         "each waits in its own for somebody who waits in another."
     )
-    return Hypothesis(INVERSION, confidence, said, evidence)
+    return Match(row, said, evidence)
 
 
 def _both_used(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:
@@ -114,7 +150,7 @@ def _first_crossed(case: Case, fronts: dict[int, Operation]) -> tuple[int, int] 
     return min(crossed, default=None)
 
 
-def creation(case: Case) -> Hypothesis | None:
+def creation(case: Case) -> Match | None:
     """Some ranks are inside ``new_group``, the others are in something else and not on their way there."""
     inside = [r for r, v in case.views.items() if v.wait is not None and v.wait.kind == "group_creation"]
     within = frozenset(inside)
@@ -126,7 +162,7 @@ def creation(case: Case) -> Hypothesis | None:
         return _creation_apart(case, list(case.blame.component))  # whoever is outside waits for them
     if not inside or not outside or case.blame.shape == "nothing":
         return None
-    fork = find_fork(case) or fork_of(case, inside[0], outside[0])
+    fork = (case.paths.fork if case.paths is not None else None) or fork_of(case, inside[0], outside[0])
     evidence = tuple(e for r in (inside[0], outside[0]) for e in at_stack(case, r, _wait_frame(case, r)))
     if fork is not None and fork.relation in {"branch", "loop"}:
         evidence += at_fork(case, fork)
@@ -138,10 +174,10 @@ def creation(case: Case) -> Hypothesis | None:
         f"{who} a process group, which takes {takes}; "
         f"rank{'s' if len(absent) > 1 else ''} {format_ranks(absent)} went on to something else."
     )
-    return Hypothesis(CREATION, 0.88, said, evidence)
+    return Match(CREATION, said, evidence)
 
 
-def _creation_apart(case: Case, inside: list[int]) -> Hypothesis:
+def _creation_apart(case: Case, inside: list[int]) -> Match:
     """All ranks are inside ``new_group``, but not of the same group: some skipped or added one before."""
     told: dict[str, list[int]] = {}
     for rank in inside:
@@ -153,7 +189,7 @@ def _creation_apart(case: Case, inside: list[int]) -> Hypothesis:
     evidence += tuple(e for r in inside[:2] for e in at_stack(case, r, _wait_frame(case, r)))
     who = "Every rank is" if len(inside) == len(case.views) else f"Ranks {format_ranks(inside)} are"
     said = f"{who} creating a process group, but not the same one: before it, some created one that others did not."
-    return Hypothesis(CREATION, 0.88, said, evidence)
+    return Match(CREATION_APART, said, evidence)
 
 
 def _creates(view: RankView) -> str:
@@ -179,7 +215,7 @@ def in_point_to_point(view: RankView) -> bool:
     return view.wait.kind == "point_to_point" or any(_P2P_CALL.search(text) for text in texts)
 
 
-def point_to_point(case: Case) -> Hypothesis | None:
+def point_to_point(case: Case) -> Match | None:
     """A rank that waits in send or recv, for a peer that waits in something that is not its counterpart."""
     concerned = sorted(set(case.blame.culprits) | set(case.blame.component))
     waits = {}
@@ -217,8 +253,8 @@ def point_to_point(case: Case) -> Hypothesis | None:
     else:
         said = f"Rank {next(iter(waits))} waits for the other end of a send or receive, and no rank is there."
     if blocked is None:
-        return Hypothesis(P2P, 0.65, said, evidence)
-    return Hypothesis(P2P, 0.88 if both else 0.6, said, evidence)
+        return Match(NO_COUNTERPART, said, evidence)
+    return Match(BOTH_WAIT if both else ONE_WAITS, said, evidence)
 
 
 def _waits(case: Case, rank: int) -> bool:

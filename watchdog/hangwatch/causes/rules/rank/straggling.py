@@ -13,15 +13,24 @@ from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
-RANK0_WORK = known("rank0-work")
-COMPILE = known("compile-skew")
-BUSY_LOOP = known("busy-loop")
-STRAGGLER = known("straggler")
+RANK0_WORK = Signature("rank0-work", "others-at-a-barrier", "strong")
+#: What the work is, and what its children and threads are for.
+COMPILING = Signature(
+    "compile-skew", "in-the-compiler", "strong", beats=("rank0-work", "child-stall", "gil-held", "thread-stall")
+)
+#: What the work is.
+COMPILER_RUNS = Signature("compile-skew", "compiler-runs", "strong", beats=("rank0-work",))
+#: Whoever computes holds the lock.
+BUSY_FOR_LONG = Signature("busy-loop", "longer-than-ever", "likely", beats=("gil-held/holder-computes",))
+BUSY = Signature("busy-loop", "one-function", "possible")
+#: It was last before, where the others waited in no barrier.
+ALWAYS_LAST = Signature("straggler", "always-last", "strong", beats=("rank0-work",))
+#: Not long enough for a loop that never ends.
+MOVES = Signature("straggler", "moves", "possible", beats=("busy-loop",))
 
 #: From how long on computing in the same lines is no ordinary step, where nothing is known of the job's cadence.
 LONG_S = 240.0
@@ -53,7 +62,7 @@ def _busy(case: Case) -> list[tuple[int, RankView]]:
     return [(r, v) for r, v in found if v.state == "busy"]
 
 
-def compiling(case: Case) -> Hypothesis | None:
+def compiling(case: Case) -> Match | None:
     """Compiler frames on the main thread, or compiler processes among the children."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
@@ -68,11 +77,11 @@ def compiling(case: Case) -> Hypothesis | None:
         evidence = at_stack(case, rank, frame)
         evidence += (Evidence(rank, "child process", f"runs {', '.join(sorted(children))}"),) if children else ()
         evidence += at_process(case, rank)
-        return Hypothesis(COMPILE, 0.87 if frame is not None else 0.7, f"Rank {rank} is compiling.", evidence)
+        return Match(COMPILING if frame is not None else COMPILER_RUNS, f"Rank {rank} is compiling.", evidence)
     return None
 
 
-def rank0_work(case: Case) -> Hypothesis | None:
+def rank0_work(case: Case) -> Match | None:
     """All who wait are at a barrier, and one rank works."""
     waiting = wait_at_barrier(case)
     if len(case.blame.culprits) != 1 or not waiting:
@@ -85,7 +94,7 @@ def rank0_work(case: Case) -> Hypothesis | None:
         return None  # a rank that stands still does not work
     evidence = (*at_stack(case, rank), *at_process(case, rank), *at_stack(case, waiting[0].rank))
     said = f"Rank {rank} is at work outside of any collective; the others wait at a barrier."
-    return Hypothesis(RANK0_WORK, 0.65, said, evidence)
+    return Match(RANK0_WORK, said, evidence)
 
 
 def wait_at_barrier(case: Case) -> list[RankView]:
@@ -118,7 +127,7 @@ def _shared_place(view: RankView) -> Frame | None:
     return shared
 
 
-def busy_loop(case: Case) -> Hypothesis | None:
+def busy_loop(case: Case) -> Match | None:
     """One rank computes in one function for as long as we look, and has done so for long."""
     for rank, view in _busy(case):
         place = _shared_place(view)
@@ -129,12 +138,12 @@ def busy_loop(case: Case) -> Hypothesis | None:
         waited_s = (case.capture.at_ns - onset) / 1e9 if onset is not None else 0.0
         longest_s = _longest_step_s(view)
         unheard_of = longest_s is not None and waited_s >= max(UNHEARD_OF * longest_s, UNHEARD_OF_FLOOR_S)
-        confidence = 0.6 if waited_s >= LONG_S or unheard_of else 0.3
+        row = BUSY_FOR_LONG if waited_s >= LONG_S or unheard_of else BUSY
         said = f"Rank {rank} computes in {bare(place)} in every sample, for {waited_s:.0f} s now."
         if unheard_of:
             said = said[:-1] + f"; between two of its operations before lay {longest_s:.2g} s at most."
         evidence = (Evidence(rank, "stack", f"in every sample: {where(place)}"), *at_process(case, rank))
-        return Hypothesis(BUSY_LOOP, confidence, said, evidence)
+        return Match(row, said, evidence)
     return None
 
 
@@ -146,7 +155,7 @@ def _longest_step_s(view: RankView) -> float | None:
     return max(steps) if len(steps) >= _STEPS_ON_RECORD else None
 
 
-def straggler(case: Case) -> Hypothesis | None:
+def straggler(case: Case) -> Match | None:
     """The rank came last to most of the operations before this one, or at least moves now."""
     busy = dict(_busy(case))
     arrivals = _arrivals(case)
@@ -167,7 +176,7 @@ def straggler(case: Case) -> Hypothesis | None:
         if habit:
             said = f"Rank {rank} came last to {often:.0%} of the last {len(late)} operations, by {usual_s:.2f} s as a rule."
             evidence = (Evidence(rank, "flight recorder", said), *evidence)
-        return Hypothesis(STRAGGLER, 0.66 if habit else 0.32, said, evidence)
+        return Match(ALWAYS_LAST if habit else MOVES, said, evidence)
     return None
 
 

@@ -1,4 +1,4 @@
-"""What one rank's picture may be taken for is named beside the surest cause, where the picture allows it."""
+"""What a picture may be taken for is named beside the first cause, where the picture allows it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Group
 from hangwatch.model.incident import Cause
 from hangwatch.model.processes import ChildProcess
 from hangwatch.model.stacks import Frame
+from recorded import load, without_source
 from scenarios import recording
 from scenarios.catalogue import load_catalogue
 from worlds import collective_frames, operation, rank, world
@@ -18,17 +20,62 @@ GROUP = Group("0", (0, 1), "default_pg")
 CHILD = ChildProcess(77, "loader", "S", 0.5)
 
 
-def _causes(scenario: str) -> list[Cause]:
-    """What is said of a recorded hang, the surest first."""
+def _of(scenario: str) -> Capture:
+    """The kept capture of a scenario."""
     (entry,) = load_catalogue([scenario])
-    verdict = recording.verdict_of(entry)
+    return recording.load(entry)
+
+
+def _causes(capture: Capture) -> list[Cause]:
+    """What is said of a recorded hang, the surest first."""
+    verdict = diagnose(capture).verdict
     return [cause for cause in (verdict.cause, *verdict.alternatives) if cause is not None]
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("uneven_inputs", "uneven-inputs"),
+        ("branch_on_data", "rank-conditional-collective"),
+        ("skipped_step", "skipped-collective"),
+    ],
+)
+def test_the_others_stand_beside_the_first(name: str, first: str) -> None:
+    """Each with what would have happened, and less sure than the first."""
+    found = _causes(load(name))
+    assert found[0].id == first
+    told = {cause.id: cause for cause in found[1:]}
+    assert {"uneven-inputs", "rank-conditional-collective", "skipped-collective"} - {first} <= set(told)
+    assert all(cause.confidence < 0.3 < found[0].confidence and cause.explanation for cause in told.values())
+
+
+@pytest.mark.parametrize("name", ["rank_conditional", "group_order", "p2p", "killed", "tuple_labels"])
+def test_what_is_decided_has_none(name: str) -> None:
+    """A condition that speaks of the rank, a cycle of groups, a rank that died: nothing else looks like it."""
+    assert not any(cause.explanation.startswith("It may be") for cause in _causes(load(name)))
+
+
+def test_data_that_ended_needs_a_loop() -> None:
+    """Without the source no loop is known, and nothing is said of what one would do."""
+    capture = load("branch_on_data")
+    blind = [replace(r, stacks=tuple(map(without_source, r.stacks)), flight=None) for r in capture.ranks]
+    assert "uneven-inputs" in [cause.id for cause in _causes(capture)]
+    assert "uneven-inputs" not in [cause.id for cause in _causes(replace(capture, ranks=tuple(blind)))]
+
+
+def test_a_stage_that_has_gone_on_may_have_had_less_to_do() -> None:
+    """A rank that is in a collective while the others send and receive: they do not pair, and why it left is open."""
+    (entry,) = load_catalogue(["last-stage-has-fewer-targets"])
+    verdict = diagnose(recording.load(entry)).verdict
+    assert verdict.cause is not None
+    assert verdict.cause.id == "p2p-mismatch"
+    assert {"uneven-inputs", "rank-conditional-collective"} <= {cause.id for cause in verdict.alternatives}
 
 
 @pytest.mark.parametrize(
     ("scenario", "first", "beside", "why"),
     [
-        ("good-enough-for-one", "early-exit", "uneven-inputs", "had fewer turns of `for "),
+        ("good-enough-for-one", "early-exit", "uneven-inputs", "had fewer iterations of `for "),
         ("feeder-has-returned", "thread-stall", "rank-raised", "an exception has ended what"),
         ("future-within-a-future", "thread-stall", "lock-deadlock", "something that this rank holds"),
         ("table-that-the-first-rank-keeps", "blocked-io", "lock-deadlock", "held by a rank that waits"),
@@ -47,9 +94,9 @@ def _causes(scenario: str) -> list[Cause]:
         ("tp-layers-left-out", "skipped-collective", "sharded-forward-divergence", "`if self.rng.random() < 0.1"),
     ],
 )
-def test_a_lookalike_says_what_would_have_happened(scenario: str, first: str, beside: str, why: str) -> None:
+def test_an_alternative_says_what_would_have_happened(scenario: str, first: str, beside: str, why: str) -> None:
     """It is less sure than the first, and tells by what the two would differ."""
-    found = _causes(scenario)
+    found = _causes(_of(scenario))
     told = {cause.id: cause for cause in found[1:]}
     assert found[0].id == first
     assert beside in told
@@ -65,16 +112,16 @@ def test_what_the_picture_excludes_is_not_named(scenario: str) -> None:
         "blocked-on-a-full-pipe": {"lock-deadlock", "dataloader-stall"},
         "early-exit-with-status-zero": {"rank-raised"},
     }
-    assert excluded[scenario].isdisjoint(cause.id for cause in _causes(scenario))
+    assert excluded[scenario].isdisjoint(cause.id for cause in _causes(_of(scenario)))
 
 
 def test_an_event_loop_with_nothing_to_do_waits_for_a_task() -> None:
     """It is told from one that watches a connection, which may yet speak."""
-    idle, *beside = _causes("asyncio-task-failed-unheard")
+    idle, *beside = _causes(_of("asyncio-task-failed-unheard"))
     assert idle.id == "thread-stall"
     assert "event loop" in idle.explanation
     assert "rank-raised" in {cause.id for cause in beside}
-    assert _causes("coordinator-does-not-answer")[0].id == "blocked-io"
+    assert _causes(_of("coordinator-does-not-answer"))[0].id == "blocked-io"
 
 
 @pytest.mark.parametrize(("children", "cause"), [((), "unknown"), ((CHILD,), "child-stall")])

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes.evidence import at_front
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.capture import SilentNode
 from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
-NODE_LOST = known("node-lost")
+#: Why its ranks are not there.
+SILENT = Signature("node-lost", "silent", "certain", beats=("init-missing-rank",))
+#: Its host never answered: one behind a firewall never does.
+SILENT_BEHIND_FIREWALL = Signature("node-lost", "silent-never-answered", "strong")
 
-#: By whether the host ever answered as it is asked now: one behind a firewall never does.
-_ANSWERED, _NEVER_ANSWERED = 0.95, 0.7
 
-
-def node_lost(case: Case) -> Hypothesis | None:
+def node_lost(case: Case) -> Match | None:
     """All to blame are on nodes of which nothing comes any more."""
     culprits = frozenset(case.blame.culprits)
     nodes = [node for node in case.capture.silent if not culprits.isdisjoint(node.ranks)]
@@ -30,7 +29,7 @@ def node_lost(case: Case) -> Hypothesis | None:
     sure = all(node.answered_before for node in nodes)
     if not sure:
         said += " Whether its host is there could not be told: it never answered, so a firewall may be in the way."
-    return Hypothesis(NODE_LOST, _ANSWERED if sure else _NEVER_ANSWERED, said, evidence)
+    return Match(SILENT if sure else SILENT_BEHIND_FIREWALL, said, evidence)
 
 
 def _at_node(node: SilentNode) -> tuple[Evidence, ...]:

@@ -8,18 +8,17 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import user_frame
 from hangwatch.causes.evidence import at_front, at_ras, at_stack
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.capture import Gap
 from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
-UNKNOWN = known("unknown")
+UNKNOWN = Signature("unknown", "nothing-fits", "possible", general=True)
 #: Of how many ranks, and of how many things that could not be seen, is told.
 _SHOWN = 3
 
 
-def unknown(case: Case) -> Hypothesis:
+def unknown(case: Case) -> Match:
     """Always fits, with the least confidence."""
     seen = tuple(e for rank in case.blame.culprits[:_SHOWN] for e in _seen(case, rank)) + at_ras(case)
     missing = tuple(Evidence(gap.rank, gap.source, f"not seen: {gap.reason}") for gap in _telling(case))
@@ -30,10 +29,10 @@ def unknown(case: Case) -> Hypothesis:
             f"{_name(waiters).capitalize()} shares a group with a process that is no rank of this job, and waits for it there. "
             "Nothing is known of that process here: look at it, where it runs."
         )
-        return Hypothesis(UNKNOWN, 0.05, said, seen + missing)
+        return Match(UNKNOWN, said, seen + missing)
     if not case.blame.culprits:
         said = "No rank could be named, and why nothing completes could not be told from what was seen."
-        return Hypothesis(UNKNOWN, 0.05, said, seen + missing)
+        return Match(UNKNOWN, said, seen + missing)
     rank = case.blame.culprits[0]
     view = case.views.get(rank)
     readers = [r for r in case.blame.waiting if (w := case.views[r].wait) is not None and w.kind == "store"]
@@ -43,16 +42,16 @@ def unknown(case: Case) -> Hypothesis:
             f"Rank {format_ranks(readers)} waits for a key of the store that nobody has set; rank "
             f"{format_ranks(case.blame.culprits)} is elsewhere. Who was to set it cannot be seen."
         )
-        return Hypothesis(UNKNOWN, 0.05, said, seen + missing)
+        return Match(UNKNOWN, said, seen + missing)
     if view is None or not (view.frames or view.capture.processes):
-        return Hypothesis(UNKNOWN, 0.05, _by_recorder(case), seen + missing)
+        return Match(UNKNOWN, _by_recorder(case), seen + missing)
     own = user_frame(view.frames)
     at = f" in {where(own)}" if own is not None else ""
-    how = "stands still" if view.motion.state == "stuck" else "is"
+    how = "is stuck" if view.motion.state == "stuck" else "is"
     deepest = view.frames[0] if view.frames else None
     via = f", inside {where(deepest)}" if deepest is not None and deepest != own else ""
     said = f"Rank {rank} {how}{at}{via}. Nothing seen tells what it waits for there."
-    return Hypothesis(UNKNOWN, 0.05, said, seen + missing)
+    return Match(UNKNOWN, said, seen + missing)
 
 
 def _seen(case: Case, rank: int) -> tuple[Evidence, ...]:

@@ -7,22 +7,35 @@ from collections.abc import Mapping, Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.hardware import Finding, find_faults
 from hangwatch.analysis.operations.signatures import describe
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 from hangwatch.model.devices import HARDWARE
 from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
-FABRIC = known("fabric-or-device")
+FAILED = Signature("fabric-or-device", "part-failed", "certain")
+#: Whatever its program does on a device that has failed, that is why.
+DEVICE_FAILED = Signature(
+    "fabric-or-device",
+    "device-of-the-culprit-failed",
+    "certain",
+    beats=("init-missing-rank", "blocked-io", "rank-raised", "child-stall", "gil-held"),
+)
+ERRORS = Signature("fabric-or-device", "errors-seen", "strong")
+HINT = Signature("fabric-or-device", "hint-seen", "likely")
+#: By exclusion: all of the hardware was looked at and is clean, or it was not looked at.
+CLEAN = Signature("fabric-or-device", "all-clean", "possible")
+UNSEEN = Signature("fabric-or-device", "not-looked-at", "possible")
+CONTRADICTED = Signature("fabric-or-device", "ranks-launched-unequally", "possible")
+ON_GLOO = Signature("fabric-or-device", "on-gloo", "possible")
 
-#: Confidence by the gravest finding: where nothing was looked at, or all of it was and is clean, it is a guess by exclusion.
-_BY_WEIGHT = {"proof": 0.93, "strong": 0.75, "hint": 0.55}
-_UNSEEN, _CLEAN, _CONTRADICTED, _ON_GLOO = 0.35, 0.4, 0.3, 0.3
+#: The row by the gravest finding.
+_BY_WEIGHT = {"proof": FAILED, "strong": ERRORS, "hint": HINT}
+
 _SHOWN = 6
 
 
-def fabric(case: Case) -> Hypothesis | None:
+def fabric(case: Case) -> Match | None:
     """Every member is in the same operation with the same tensors, by the recorder."""
     operation = case.operation
     if case.blame.shape != "together" or operation is None:
@@ -42,27 +55,27 @@ def fabric(case: Case) -> Hypothesis | None:
         for r, o in sorted(here.items())
     )
     if operation.backend != "nccl":
-        return Hypothesis(FABRIC, _ON_GLOO, said, evidence)
+        return Match(ON_GLOO, said, evidence)
     faults = find_faults(case.capture, members, operation.created_ns)
     behind = _behind(here)
     if faults:
         said += f" {_named(faults[0])}"
-        confidence = _BY_WEIGHT[faults[0].weight]
+        row = _BY_WEIGHT[faults[0].weight]
     else:
         said += f" {_not_found(case)}"
-        confidence = _CLEAN if case.capture.nodes else _UNSEEN
+        row = CLEAN if case.capture.nodes else UNSEEN
     if behind:
         said += (
             f" On the GPU of rank {format_ranks(behind)} it has not begun: something before it is still running there."
         )
     unequal = [p for n in case.capture.nodes for r in n.ras for p in r.problems if p.kind == "mismatch"]
     if unequal and not faults:
-        confidence = _CONTRADICTED
+        row = CONTRADICTED
         evidence += tuple(Evidence(None, "nccl ras", p.says) for p in unequal[:_SHOWN])
-    return Hypothesis(FABRIC, confidence, said, at_hardware(faults) + evidence + _seen(case))
+    return Match(row, said, at_hardware(faults) + evidence + _seen(case))
 
 
-def failed_device(case: Case) -> Hypothesis | None:
+def failed_device(case: Case) -> Match | None:
     """A rank that holds the others up, on a GPU that has failed: whatever its program does, that is why."""
     culprits = [r for r in case.blame.culprits if r in case.views]
     began_ns = case.onset_ns or case.capture.at_ns
@@ -70,7 +83,7 @@ def failed_device(case: Case) -> Hypothesis | None:
     if not faults:
         return None
     said = f"Rank {format_ranks(faults[0].ranks)} holds the others up. {_named(faults[0])}"
-    return Hypothesis(FABRIC, _BY_WEIGHT["proof"], said, at_hardware(faults))
+    return Match(DEVICE_FAILED, said, at_hardware(faults))
 
 
 def at_hardware(faults: Sequence[Finding]) -> tuple[Evidence, ...]:

@@ -10,16 +10,29 @@ from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.shutdown import exit_of, shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_kernel, at_process, at_stack
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
-DIED = known("rank-died")
-RAISED = known("rank-raised")
-EARLY_EXIT = known("early-exit")
-STOPPED = known("rank-stopped")
-INIT_MISSING = known("init-missing-rank")
+#: Why it is not there.
+DIED = Signature("rank-died", "process-gone", "certain", beats=("init-missing-rank",))
+DIED_WITH_TRACEBACK = Signature("rank-died", "gone-with-traceback", "likely")
+DIED_AFTER_SUCCESS = Signature("rank-died", "gone-with-status-0", "likely")
+#: Its own traceback says more than where it stands.
+RAISED = Signature("rank-raised", "traceback", "certain", beats=("rank-raised", "init-missing-rank"))
+#: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
+EXITED = Signature("early-exit", "exited-with-status-0", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
+#: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
+IN_SHUTDOWN = Signature("early-exit", "in-shutdown", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
+IN_SHUTDOWN_WITH_TRACEBACK = Signature("early-exit", "in-shutdown-with-traceback", "likely")
+#: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
+DESTROYING_GROUPS = Signature(
+    "early-exit", "destroying-groups", "strong", beats=("blocked-io", "child-stall", "uneven-inputs")
+)
+#: Why it is not there.
+STOPPED = Signature("rank-stopped", "stopped", "certain", beats=("init-missing-rank",))
+#: Whatever it is in, the others wait in initialization.
+INIT_MISSING = Signature("init-missing-rank", "not-in-init", "certain", beats=("blocked-io",))
 
 #: Of how many ranks in the same trouble it is told what was seen: of the first in full, of the others in a line each.
 _SHOWN = 3
@@ -33,7 +46,7 @@ def _traceback(view: RankView) -> str | None:
     return lines[-1] if lines else None
 
 
-def died(case: Case) -> Hypothesis | None:
+def died(case: Case) -> Match | None:
     """The process is gone."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
@@ -42,19 +55,19 @@ def died(case: Case) -> Hypothesis | None:
         end = exit_of(view)
         failed = _traceback(view)
         if end is not None and end.signal is None and end.code == 0:
-            confidence = 0.5
+            row = DIED_AFTER_SUCCESS
         elif failed is not None and (end is None or end.signal is None):
-            confidence = 0.6
+            row = DIED_WITH_TRACEBACK
         else:
-            confidence = 0.95
+            row = DIED
         said = f"Rank {rank}'s process has ended; the ranks that wait for it will wait for ever."
         if end is not None and end.oom_killed:
             said = f"The kernel has killed rank {rank}'s process for memory; the ranks that wait for it will wait for ever."
-        return Hypothesis(DIED, confidence, said, (*at_process(case, rank), *at_kernel(case, rank)))
+        return Match(row, said, (*at_process(case, rank), *at_kernel(case, rank)))
     return None
 
 
-def raised(case: Case) -> Hypothesis | None:
+def raised(case: Case) -> Match | None:
     """The rank is ending or has ended, and its log or its stack shows an exception."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
@@ -77,11 +90,11 @@ def raised(case: Case) -> Hypothesis | None:
             + (f" with {failed}" if failed else "")
             + ("; its process is still there." if not view.gone else ".")
         )
-        return Hypothesis(RAISED, 0.92, said, evidence)
+        return Match(RAISED, said, evidence)
     return None
 
 
-def early_exit(case: Case) -> Hypothesis | None:
+def early_exit(case: Case) -> Match | None:
     """The main thread is in the interpreter's shutdown, or has exited with 0, and nothing shows an exception."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
@@ -91,7 +104,7 @@ def early_exit(case: Case) -> Hypothesis | None:
         last = shutdown_frame(view.frames)
         if view.gone and end is not None and end.signal is None and end.code == 0:
             said = f"Rank {rank} has exited with status 0 while the others still train."
-            return Hypothesis(EARLY_EXIT, 0.85, said, at_process(case, rank))
+            return Match(EXITED, said, at_process(case, rank))
         if last is not None:
             others = [t for t in view.side_threads if t.frames]
             evidence: tuple[Evidence, ...] = (Evidence(rank, "stack", where(last)),)
@@ -100,7 +113,7 @@ def early_exit(case: Case) -> Hypothesis | None:
                 for t in others[:3]
             )
             said = f"Rank {rank}'s main thread has left the program and is in the interpreter's shutdown."
-            return Hypothesis(EARLY_EXIT, 0.85 if _traceback(view) is None else 0.5, said, evidence)
+            return Match(IN_SHUTDOWN if _traceback(view) is None else IN_SHUTDOWN_WITH_TRACEBACK, said, evidence)
         # A group's destructor runs when the function's own frame has gone: the program's line is all there is then.
         first = view.frames[0] if view.frames else None
         destroying = first if first is not None and _DESTROY.search(first.source or "") else None
@@ -108,11 +121,11 @@ def early_exit(case: Case) -> Hypothesis | None:
             destroying = view.wait.frame
         if destroying is not None:
             said = f"Rank {rank} is at the end, in destroy_process_group, while the others still train."
-            return Hypothesis(EARLY_EXIT, 0.82, said, at_stack(case, rank, destroying))
+            return Match(DESTROYING_GROUPS, said, at_stack(case, rank, destroying))
     return None
 
 
-def stopped(case: Case) -> Hypothesis | None:
+def stopped(case: Case) -> Match | None:
     """State T or t, or a frozen cgroup."""
     ranks = [r for r in case.blame.culprits if r in case.views and case.views[r].motion.state == "stopped"]
     if not ranks:
@@ -121,10 +134,10 @@ def stopped(case: Case) -> Hypothesis | None:
     evidence += tuple(e for r in ranks[1:_SHOWN] for e in at_process(case, r))
     traced = any(case.views[r].capture.processes[-1].state == "t" for r in ranks)
     how = "is held by a tracer (a debugger attached to it)" if traced else "is stopped and runs no instruction"
-    return Hypothesis(STOPPED, 0.97, f"Rank {format_ranks(ranks)} {how}.", evidence)
+    return Match(STOPPED, f"Rank {format_ranks(ranks)} {how}.", evidence)
 
 
-def init_missing(case: Case) -> Hypothesis | None:
+def init_missing(case: Case) -> Match | None:
     """Those who wait do so in initialization, and the culprits are not in it."""
     waits = {r: w for r in case.blame.waiting if (w := case.views[r].wait) is not None and w.kind == "initialization"}
     if not waits or len(waits) < len(case.blame.waiting) or not case.blame.culprits:
@@ -155,4 +168,4 @@ def init_missing(case: Case) -> Hypothesis | None:
     started = case.capture.job.world_size
     if announced is not None and started is not None and (announced[1].world_size or 0) > started:
         said = f"{said[:-1]}: {announced[1].world_size} ranks were announced, and the launcher started {started}."
-    return Hypothesis(INIT_MISSING, 0.91, said, evidence)
+    return Match(INIT_MISSING, said, evidence)

@@ -5,20 +5,60 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.find import find_fork
 from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.divergence.iterations import begins_again, in_backward
 from hangwatch.analysis.divergence.relate import CONDITIONS
 from hangwatch.analysis.places import bare, calls, package_of
 from hangwatch.causes.evidence import at_fork
-from hangwatch.causes.hypothesis import Hypothesis
-from hangwatch.causes.knowledge import known
-from hangwatch.causes.rules.diverged import parted
+from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame
 
-GENERATE = known("generate-length-divergence")
-SHARDED_FORWARD = known("sharded-forward-divergence")
+#: What the loop is of.
+GENERATES = Signature(
+    "generate-length-divergence",
+    "generates",
+    "strong",
+    beats=("uneven-inputs", "rank-conditional-collective", "skipped-collective"),
+    decides=True,
+)
+#: What the loop is of, unless its iterations are counted.
+OWN_DECODING = Signature(
+    "generate-length-divergence",
+    "own-decoding-loop",
+    "strong",
+    beats=(
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
+        "rank-conditional-collective",
+        "skipped-collective",
+    ),
+)
+GENERATES_BY_RANK = Signature("generate-length-divergence", "generates-by-rank", "likely")
+#: Each module gathers its shards: what was left out is a module.
+INSIDE_FORWARD = Signature(
+    "sharded-forward-divergence",
+    "inside-the-forward",
+    "strong",
+    beats=("skipped-collective", "rank-conditional-collective", "uneven-inputs"),
+    decides=True,
+)
+#: Each module gathers its shards: what was left out is a module.
+OTHER_MODULES = Signature(
+    "sharded-forward-divergence",
+    "other-modules",
+    "strong",
+    beats=("skipped-collective", "rank-conditional-collective", "dtype-mismatch", "shape-mismatch"),
+)
+#: Each module gathers its shards: what was left out is a module.
+BEHIND_A_FORWARD = Signature(
+    "sharded-forward-divergence",
+    "behind-in-the-forward",
+    "strong",
+    beats=("skipped-collective", "rank-conditional-collective"),
+)
+BEHIND_ELSEWHERE = Signature("sharded-forward-divergence", "behind-others-elsewhere", "likely")
+FORWARD_BY_RANK = Signature("sharded-forward-divergence", "forward-by-rank", "possible")
 
 _SHARDING = (
     "torch/distributed/fsdp",
@@ -58,9 +98,9 @@ def _decoding(path: Sequence[Frame]) -> Frame | None:
     return None
 
 
-def generate_length(case: Case) -> Hypothesis | None:
+def generate_length(case: Case) -> Match | None:
     """One side is in ``generate`` on a sharded model, the other has left it (or is in another turn of it)."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None:
         return None
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
@@ -72,7 +112,7 @@ def generate_length(case: Case) -> Hypothesis | None:
             continue
         said = f"Rank {side.rank} still generates on a sharded model, rank {other.rank} is done and calls no forward any more."
         evidence = (Evidence(side.rank, "stack", f"in {where(sharding)} below {where(inside)}"), *at_fork(case, fork))
-        return Hypothesis(GENERATE, 0.6 if fork.ranked else 0.82 if own else 0.88, said, evidence)
+        return Match(GENERATES_BY_RANK if fork.ranked else OWN_DECODING if own else GENERATES, said, evidence)
     return None
 
 
@@ -80,16 +120,16 @@ def _module(path: Sequence[Frame]) -> Frame | None:
     return calls(path, "torch/nn/modules/module.py", "_call_impl", "_wrapped_call_impl", "inner")
 
 
-def sharded_forward(case: Case) -> Hypothesis | None:
+def sharded_forward(case: Case) -> Match | None:
     """The paths part inside the model's forward and backward, and at least one side needs shards there that all ranks hold."""
-    fork = find_fork(case) if parted(case) else None
+    fork = case.fork
     if fork is None:
         return None
     shared = fork.mine.path[len(fork.mine.tail) - 1 :]
     sharding = _under_sharding(fork.mine.tail) or _under_sharding(fork.theirs.tail)
     if sharding is not None and _module(shared) is not None and fork.relation != "same":
         said = f"The ranks part inside the model's forward, and {where(sharding)} needs the parameters' shards of every rank."
-        return Hypothesis(SHARDED_FORWARD, 0.87, said, at_fork(case, fork))
+        return Match(INSIDE_FORWARD, said, at_fork(case, fork))
     both = all(_computing(side.path) is not None for side in (fork.mine, fork.theirs))
     if fork.relation == "same" and both and (sharding := sharding or _under_sharding(fork.mine.path)) is not None:
         said = (
@@ -99,13 +139,13 @@ def sharded_forward(case: Case) -> Hypothesis | None:
         shown = tuple(
             Evidence(s.rank, "stack", where(f)) for s in (fork.mine, fork.theirs) if (f := _computing(s.path))
         )
-        return Hypothesis(SHARDED_FORWARD, 0.8, said, (*shown, *at_fork(case, fork)))
+        return Match(OTHER_MODULES, said, (*shown, *at_fork(case, fork)))
     if fork.relation == "branch" and fork.ranked and sharding is not None:
         under, _ = fork.sides
         if _module(under.tail) is None or _generation(under.path) is not None:
             return None
         said = f"Rank {under.rank} alone is in a forward of the sharded model, which needs every rank, in {where(sharding)}."
-        return Hypothesis(SHARDED_FORWARD, 0.41, said, at_fork(case, fork))
+        return Match(FORWARD_BY_RANK, said, at_fork(case, fork))
     inside = fork.relation == "branch" and not (fork.sure or fork.ranked)  # a condition further down, in the model
     if not (fork.relation == "order" or inside) or fork.mine.at is None or fork.theirs.at is None:
         return None
@@ -119,7 +159,7 @@ def sharded_forward(case: Case) -> Hypothesis | None:
         f"Rank {behind.rank} still gathers shards in a forward that rank {ahead.rank} is through with: it runs more "
         f"modules than the other."
     )
-    return Hypothesis(SHARDED_FORWARD, 0.8 if _computing(ahead.path) else 0.6, said, at_fork(case, fork))
+    return Match(BEHIND_A_FORWARD if _computing(ahead.path) else BEHIND_ELSEWHERE, said, at_fork(case, fork))
 
 
 def chosen_modules(path: Sequence[Frame]) -> tuple[Frame, Block] | None:

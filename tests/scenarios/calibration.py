@@ -1,0 +1,125 @@
+"""How often a stated cause is right: counted over the kept captures, and written to the package by ``make calibrate``.
+
+Every capture counts as it is, and with parts of it unread (``UNREAD``): of a job there may be no more to be read than that.
+For the judgement of the rates themselves every family of programs is stated with the table of all others
+(``stated_without_own_family``): no program has a part in the rate that it is held against.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from hangwatch.causes.calibration import Rate, Table, confidence_of, is_whole, key_of
+from hangwatch.causes.registry import explain
+from hangwatch.diagnosis.causes import shown
+from hangwatch.diagnosis.verdict import diagnose
+from recorded import without
+from scenarios.catalogue import HERE, Entry, load_catalogue
+from scenarios.recording import load, path
+
+TABLE = HERE.parent.parent / "watchdog" / "hangwatch" / "causes" / "calibration.json"
+
+
+#: What is left unread of every rank: nothing; the files, the call sites, both; the recorder; all but the recorder.
+UNREAD = (
+    frozenset[str](),
+    frozenset({"sources"}),
+    frozenset({"sites"}),
+    frozenset({"sources", "sites"}),
+    frozenset({"flight", "progress"}),
+    frozenset({"stacks"}),
+)
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One cause that was stated of one capture: what it is counted under, and whether it is the truth."""
+
+    scenario: str
+    family: str
+    cause: str
+    key: str
+    right: bool
+
+
+class Stated(msgspec.Struct, frozen=True):
+    """A statement, and how sure it was said to be."""
+
+    statement: Statement
+    confidence: float
+
+
+def collect_statements(entries: Iterable[Entry]) -> list[Statement]:
+    """Every cause, first or alternative, that is stated of the kept captures of these hangs."""
+    found = []
+    for entry in entries:
+        truth = entry.scenario.truth
+        if truth is None or not path(entry).exists():
+            continue
+        capture = load(entry)
+        for unread in UNREAD:
+            diagnosis = diagnose(without(capture, {rank.rank: unread for rank in capture.ranks}))
+            if diagnosis.verdict.cause is None:
+                continue
+            whole = is_whole(diagnosis.case)
+            for place, match in enumerate(shown(explain(diagnosis.case))):
+                cause, key = match.signature.cause, key_of(match.signature, first=place == 0, whole=whole)
+                found.append(Statement(entry.scenario.name, entry.family, cause, key, cause == truth.cause))
+    return found
+
+
+def count(statements: Sequence[Statement]) -> Table:
+    """The rates over these statements. A cause is measured once it was right."""
+    right: dict[str, int] = defaultdict(int)
+    stated: dict[str, int] = defaultdict(int)
+    for statement in statements:
+        stated[statement.key] += 1
+        right[statement.key] += statement.right
+    captures = len({statement.scenario for statement in statements})
+    families = len({statement.family for statement in statements})
+    return Table(
+        made=f"by `make calibrate`, over {captures} hangs of {families} families of tests/scenarios/programs",
+        measured=tuple(sorted({s.cause for s in statements if s.right})),
+        rates={key: Rate(right[key], stated[key]) for key in sorted(stated)},
+    )
+
+
+def stated_without_own_family(statements: Sequence[Statement]) -> list[Stated]:
+    """Every statement with the confidence that the table of all other families gives it."""
+    found = []
+    for family in sorted({statement.family for statement in statements}):
+        table = count([statement for statement in statements if statement.family != family])
+        own = (statement for statement in statements if statement.family == family)
+        found += [Stated(s, confidence_of(table, s.cause, s.key)) for s in own]
+    return found
+
+
+def mean_gap(stated: Sequence[Stated]) -> float:
+    """By how much the mean of what was stated is off from the share that was right."""
+    return sum(s.confidence - s.statement.right for s in stated) / len(stated)
+
+
+def expected_error(stated: Sequence[Stated]) -> float:
+    """The expected calibration error over ten-percent buckets: the mean gap of each, weighted by its size."""
+    buckets: dict[int, list[Stated]] = defaultdict(list)
+    for one in stated:
+        buckets[min(int(one.confidence * 10), 9)].append(one)
+    return sum(abs(mean_gap(bucket)) * len(bucket) for bucket in buckets.values()) / len(stated)
+
+
+def main() -> None:
+    """Write the table, and print how well the rates hold for families that had no part in them."""
+    statements = collect_statements(load_catalogue())
+    table = count(statements)
+    TABLE.write_bytes(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
+    stated = stated_without_own_family(statements)
+    for key, rate in table.rates.items():
+        held = [s for s in stated if s.statement.key == key]
+        print(f"{key:28} right {rate.right:4} of {rate.stated:4}, stated {rate.share:.2f}, gap {mean_gap(held):+.3f}")
+    print(f"expected calibration error, each family stated by the others: {expected_error(stated):.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""What the ranks of a capture do and who waits for whom, in one value: what the comparison of call paths looks at. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+
+from hangwatch.analysis.operations.alignment import History
+from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.ranks.file_locks import is_blocked_by_file
+from hangwatch.analysis.ranks.motion import still_since_ns
+from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.waiting.blame import Blame
+from hangwatch.analysis.waiting.graph import WaitGraph, describe_waits
+from hangwatch.model.capture import Capture
+from hangwatch.model.collectives import Operation
+from hangwatch.model.incident import SourceLine
+from hangwatch.model.stacks import Frame
+
+#: So many of a rank's last collectives are compared with the others', and so many operations in all.
+_FEWEST_ALIKE, _MOST_ALIKE, _COMPARED = 8, 48, 1 << 16
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One capture, analysed rank by rank. ``world`` is every global rank the job has, seen or not."""
+
+    capture: Capture
+    views: Mapping[int, RankView]
+    world: tuple[int, ...]
+    history: History
+    graph: WaitGraph
+    blame: Blame
+
+    @property
+    def operation(self) -> Operation | None:
+        """The operation the waiting ranks are in: of the waiting ranks' frontiers, the one that most are in, then the oldest."""
+        ranks = self.blame.waiting or self.blame.culprits
+        fronts = [o for r in ranks if r in self.views and (o := self.views[r].frontier) is not None]
+        count = Counter((o.group.key, o.seq) for o in fronts)
+        return min(fronts, key=lambda o: (-count[(o.group.key, o.seq)], o.created_ns), default=None)
+
+    @cached_property
+    def diverged(self) -> bool:
+        """Whether both sides are in, or have just gone through, operations that do not meet."""
+        blame = self.blame
+        if not blame.culprits:
+            return False
+        if blame.shape == "cycle" or (blame.parting is not None and blame.parting.mismatch):
+            return True
+        # A culprit in an operation of its own, that waits for no one else: it is in the wrong place, and not stuck elsewhere.
+        seen = [self.views[r] for r in blame.culprits if r in self.views]
+        return any(view.state == "waiting" and not view.waits_for_no_rank for view in seen)
+
+    @property
+    def onset_ns(self) -> int | None:
+        """When the oldest operation that a waiting rank is still in was enqueued; None where nobody recorded it, or waits."""
+        if self.blame.shape == "outlived":
+            return None  # what a rank was in when it died
+        ranks = self.blame.waiting or self.blame.culprits
+        return min((o.created_ns for r in ranks if r in self.views and (o := self.views[r].frontier)), default=None)
+
+    @property
+    def still_since_ns(self) -> int | None:
+        """Since when a waiting rank whose wait nobody recorded has stood still, by its samples."""
+        if self.blame.shape in {"held", "outlived"}:  # nobody waits; as long as one of them moved, the job went on
+            still = [view_still_since_ns(v) for v in self.views.values() if not v.gone]
+            known = [ns for ns in still if ns is not None]
+            return max(known) if len(known) == len(still) else None
+        views = (self.views[r] for r in self.blame.waiting or self.blame.culprits if r in self.views)
+        since = (view_still_since_ns(v) for v in views if v.frontier is None)
+        return min((ns for ns in since if ns is not None), default=None)
+
+    def place(self, rank: int) -> str:
+        """Where a rank waits, for people: ``all_gather in default_pg (number 12)``."""
+        view = self.views[rank]
+        if view.frontier is not None:
+            kind = "" if view.frontier.p2p else f" (number {view.frontier.seq})"
+            return f"{view.frontier.op} in {view.frontier.group.label}{kind}"
+        return view.wait.op if view.wait is not None else view.state
+
+    def waits(self) -> tuple[str, ...]:
+        """Who waits for whom, a line a kind."""
+        return describe_waits(self.graph, self.place)
+
+    def side_frames(self, rank: int) -> tuple[Frame, ...]:
+        """A rank's call path at the parting: its operation's call site where that was recorded, else its stack now."""
+        parting = self.blame.parting
+        if parting is not None and parting.mismatch:
+            own = self.history.at(parting.group.key, parting.seq).get(rank)
+            if own is not None and own.frames:
+                return own.frames
+        return self.views[rank].frames if rank in self.views else ()
+
+    @cached_property
+    def representatives(self) -> tuple[int | None, int | None]:
+        """One culprit and one of the others, whose lines are shown: on a tie, two ranks of different sides."""
+        culprits, others = self.blame.culprits, self.blame.waiting
+        parting = self.blame.parting
+        # Of several faults at once, the one is shown whose parting is.
+        parted = {r for side in parting.sides for r in side.ranks} if parting else set()
+        # Of several culprits, where they are decides, and not their number.
+        seen = sorted((r for r in culprits if r in self.views), key=lambda r: (r not in parted, self._path(r), r))
+        culprit = next(iter(seen), None)
+        alike = self._likeness(culprit) if culprit is not None else {}
+        # Of those that play the same part, one that still is where they parted: its live stack tells more than the record.
+        key = lambda r: (r not in parted, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
+        shown = sorted((r for r in others if r in self.views), key=key)
+        other = next(iter(shown), None)
+        if culprit is not None and other is None and self.blame.shape != "held":
+            mine = parting.side_of(culprit) if parting else None
+            rest = [r for r in culprits if r != culprit and r in self.views]
+            other = next((r for r in rest if mine is None or r not in mine.ranks), None)
+        return culprit, other
+
+    def _path(self, rank: int) -> tuple[tuple[str, int], ...]:
+        return tuple((f.file, f.line) for f in reversed(self.side_frames(rank)))
+
+    def _kept(self, rank: int) -> int:
+        """How many of the frames, from the outermost on, that a rank was in at the parting it is in still."""
+        now = ((f.file, f.line) for f in reversed(self.views[rank].frames))
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._path(rank), now, strict=False)))
+
+    def _likeness(self, culprit: int) -> Mapping[int, int]:
+        """In how many of a rank's last collectives each other rank has taken part as it did: ranks may have roles."""
+        alike: Counter[int] = Counter()
+        # In a large job fewer tell as much: there are as many more ranks in each role.
+        last = max(_FEWEST_ALIKE, min(_MOST_ALIKE, _COMPARED // len(self.world)))
+        for own in self.history.of(culprit)[-last:]:
+            if not own.p2p:
+                role = (own.op, own.input_sizes, own.output_sizes)
+                here = self.history.at(own.group.key, own.seq).kinds()
+                alike.update(r for r, o in here if (o.op, o.input_sizes, o.output_sizes) == role)
+        return alike
+
+    def lines(self) -> tuple[SourceLine | None, SourceLine | None]:
+        """The user's lines on both sides."""
+        culprit, other = self.representatives
+        return source_lines(
+            self.side_frames(culprit) if culprit is not None else (),
+            self.side_frames(other) if other is not None else (),
+        )
+
+
+def view_still_since_ns(view: RankView) -> int | None:
+    """Since when a rank has not moved, by its samples (wall clock, ns); None where that is not known."""
+    # Rank 0 looks every 10 ms whether all have come to its store, and sleeps in between; so does who wants a lock file.
+    polls = view.wait is not None and view.wait.kind == "initialization"
+    return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view))

@@ -1,0 +1,128 @@
+"""Some ranks save, and saving needs all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.divergence.relate import Fork, Side
+from hangwatch.analysis.places import bare, calls
+from hangwatch.causes.evidence import at_fork
+from hangwatch.causes.signature import Match, Signature
+from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import Frame
+
+UNDER_RANK = Signature("checkpoint-on-some-ranks", "under-a-condition-by-rank", "certain")
+#: What the condition is there for.
+NEXT_ROUND_COUNTED = Signature(
+    "checkpoint-on-some-ranks",
+    "others-in-the-next-round-counted",
+    "strong",
+    beats=("rank-conditional-collective", "skipped-collective"),
+)
+#: What the condition is there for.
+UNDER_CONDITION = Signature(
+    "checkpoint-on-some-ranks",
+    "under-a-condition",
+    "strong",
+    beats=(
+        "rank-conditional-collective",
+        "skipped-collective/usual-block-left-out",
+        "skipped-collective/passed-by",
+        "skipped-collective/jumped-a-guard",
+    ),
+)
+#: What the condition is there for.
+ON_ONE_WAY = Signature(
+    "checkpoint-on-some-ranks",
+    "on-one-way",
+    "strong",
+    beats=(
+        "rank-conditional-collective",
+        "skipped-collective/usual-block-left-out",
+        "skipped-collective/passed-by",
+        "skipped-collective/jumped-a-guard",
+    ),
+)
+#: Both sides have as many iterations; saving is what only one came to.
+NEXT_ROUND = Signature(
+    "checkpoint-on-some-ranks",
+    "others-in-the-next-round",
+    "likely",
+    beats=("rank-conditional-collective", "uneven-inputs"),
+)
+ELSEWHERE = Signature("checkpoint-on-some-ranks", "elsewhere", "likely")
+GATHERS_PARAMETERS = Signature("checkpoint-on-some-ranks", "gathers-parameters", "possible")
+IN_A_LOOP = Signature("checkpoint-on-some-ranks", "in-a-loop", "possible")
+
+_SAVES = re.compile(
+    r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
+)
+_CHECKPOINTS = "torch/distributed/checkpoint/"
+_NOT_SAVES = ("torch/utils/checkpoint.py", "activation_checkpointing", "checkpoint_wrapper.py")
+
+
+def checkpoint(case: Case) -> Match | None:
+    """One side is in a function that saves, the other is not."""
+    fork = case.fork
+    if fork is None or fork.relation == "same":
+        return None
+    loop = case.loop
+    # One side has begun the next round of the loop: by what counts the rounds, or as it has as many turns everywhere.
+    ahead = loop is not None and (loop.rounds_ahead or 0) > 0
+    begun = ahead or (loop is not None and loop.fixed)
+    sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if begun else orientations(case, fork)
+    for side, other in sides:
+        # The fork's own frame is in a function that both are in, unless the two parted between functions.
+        tail = side.tail[:-1] if fork.one_function else side.tail
+        others = other.tail[:-1] if fork.one_function else other.tail
+        frame = _saving(tail)
+        if frame is None or _saving(others) is not None:
+            continue
+        inside = fork.relation == "branch" and fork.only == side.rank
+        row = {"loop": IN_A_LOOP, "order": ON_ONE_WAY, "unknown": ON_ONE_WAY}.get(fork.relation, ELSEWHERE)
+        if begun and loop is not None and loop.inside.rank != side.rank:
+            row = NEXT_ROUND_COUNTED if ahead else NEXT_ROUND
+        if inside:
+            row = UNDER_RANK if fork.ranked else UNDER_CONDITION
+        said = f"Rank {side.rank} is saving, in {where(frame)}, and needs every rank for it; rank {other.rank} is not there."
+        evidence = (Evidence(side.rank, "stack", f"in {where(frame)}"), *at_fork(case, fork))
+        return Match(row, said, evidence)
+    for side, other in sides:
+        frame = _gathers_state(side.tail)
+        if frame is not None and _gathers_state(other.tail) is None:
+            said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}: to save them, it may be."
+            return Match(GATHERS_PARAMETERS, said, at_fork(case, fork))
+    return None
+
+
+def _saving(tail: Sequence[Frame]) -> Frame | None:
+    """The outermost frame of a path that saves."""
+    for frame in reversed(tail):
+        name = bare(frame).lower()
+        if _CHECKPOINTS in frame.file:
+            return frame
+        if _SAVES.search(name) and "eval" not in name and not any(part in frame.file for part in _NOT_SAVES):
+            return frame
+    return None
+
+
+def _gathers_state(tail: Sequence[Frame]) -> Frame | None:
+    """The frame in which a path makes parameters whole that lie in parts on all ranks, outside of the model's own forward."""
+    if calls(tail, "torch/nn/modules/module.py", "_call_impl") is not None:
+        return None
+    return calls(tail, "torch/distributed/tensor/", "full_tensor") or calls(
+        tail, "deepspeed/runtime/zero/partition_parameters.py", "__enter__"
+    )
+
+
+def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
+    """The culprits' side first; both ways round where it could not be told whose fault it is."""
+    named = bool(case.blame.waiting) and len(case.blame.culprits) < len(case.views)
+    # Under a condition that holds for all but the culprits, the others are in the right place, and yet tell what it is about.
+    under = fork.relation == "branch" and (fork.only == fork.theirs.rank or not fork.sure)
+    if named and not under:
+        return ((fork.mine, fork.theirs),)
+    return ((fork.mine, fork.theirs), (fork.theirs, fork.mine))

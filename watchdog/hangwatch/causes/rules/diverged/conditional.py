@@ -1,0 +1,201 @@
+"""One side is under a condition that does not hold on the other, and a collective with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.call_sites import is_new_place
+from hangwatch.analysis.divergence.expressions import is_called_in_part
+from hangwatch.analysis.divergence.frames import by_rank, is_program, site
+from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, condition_of, depends_only_on_loop_variable
+from hangwatch.analysis.places import bare
+from hangwatch.causes.evidence import at_fork, named
+from hangwatch.causes.rules.diverged.groups import in_point_to_point
+from hangwatch.causes.signature import Match, Signature
+from hangwatch.model.stacks import Block, Frame
+
+#: The condition says itself that it is not the same on all ranks.
+BY_RANK = Signature(
+    "rank-conditional-collective",
+    "condition-by-rank",
+    "strong",
+    beats=("skipped-collective", "group-order-inversion/opposite-order"),
+    decides=True,
+)
+#: The condition says itself that it is not the same on all ranks.
+EXPRESSION_BY_RANK = Signature(
+    "rank-conditional-collective",
+    "expression-by-rank",
+    "strong",
+    beats=("skipped-collective", "group-order-inversion/opposite-order"),
+    decides=True,
+)
+#: The condition says itself that it is not the same on all ranks.
+BEHIND_LOOP_BY_RANK = Signature(
+    "rank-conditional-collective", "behind-a-loop-by-rank", "strong", beats=("skipped-collective",)
+)
+#: The loop was gone through without what is under the condition.
+IN_LOOP = Signature("rank-conditional-collective", "in-a-loop", "strong", beats=("skipped-collective",))
+#: The condition says itself that it is not the same on all ranks.
+BY_RANK_BELOW = Signature(
+    "rank-conditional-collective",
+    "condition-by-rank-further-down",
+    "strong",
+    beats=("skipped-collective", "group-order-inversion/opposite-order"),
+)
+IN_LOOP_UNRECORDED = Signature("rank-conditional-collective", "in-a-loop-unrecorded", "strong")
+LEFT_OUT_BEHIND = Signature("rank-conditional-collective", "left-out-behind-a-loop", "strong")
+#: The line itself says why it was passed.
+EXPRESSION = Signature("rank-conditional-collective", "expression", "strong", beats=("skipped-collective/passed-by",))
+LOOP_CALLED = Signature("rank-conditional-collective", "loop-called-under-a-condition", "strong")
+BEHIND_LOOP = Signature("rank-conditional-collective", "behind-a-loop", "strong")
+ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")
+ON_A_TIE = Signature("rank-conditional-collective", "condition-on-a-tie", "likely")
+NEW_PLACE = Signature("rank-conditional-collective", "new-place", "likely")
+#: The other side was never in that loop, or not for data.
+NEVER_IN_LOOP = Signature("rank-conditional-collective", "never-in-the-loop", "likely", beats=("uneven-inputs",))
+#: The same.
+KEYED_LOOP = Signature("rank-conditional-collective", "loop-over-keys", "likely", beats=("uneven-inputs",))
+ON_OTHERS = Signature("rank-conditional-collective", "condition-on-the-others", "likely")
+#: The same.
+OWN_WHILE = Signature("rank-conditional-collective", "while-loop-of-its-own", "likely", beats=("uneven-inputs",))
+#: The same.
+PAST_GUARD = Signature("rank-conditional-collective", "past-a-guard", "likely", beats=("uneven-inputs",))
+LEFT_OUT_BEHIND_UNREAD = Signature("rank-conditional-collective", "left-out-behind-a-loop-unread", "likely")
+#: It came sooner by that condition, or only once before.
+BELOW = Signature("rank-conditional-collective", "condition-further-down", "possible", beats=("skipped-collective",))
+LATER_ITERATION = Signature("rank-conditional-collective", "holds-on-later-iterations", "possible")
+
+
+def conditional(case: Case) -> Match | None:
+    """One side is under a condition that does not hold on the other."""
+    fork = case.fork
+    if fork is None:
+        return None
+    loop, partly = case.loop, _evaluated_in_part(fork)
+    ranked = partly is not None and by_rank(partly[1].source or "")
+    if loop is not None and not ranked:
+        return _conditional_in_loop(case, fork, loop)
+    if partly is not None:
+        side, frame = partly
+        how = "by what it says of the rank" if ranked else "as what comes before it turns out"
+        said = f"Rank {side.rank} is in `{frame.source}`, where a collective is called or not {how}; the other side is not."
+        return Match(EXPRESSION_BY_RANK if ranked else EXPRESSION, said, at_fork(case, replace(fork, block=None)))
+    if fork.relation == "order" and _alone_in_a_place(case, fork):
+        said = f"Rank {fork.mine.rank} is in a collective at a place where none was called before, on any rank."
+        return Match(NEW_PLACE, said, at_fork(case, fork))
+    if fork.relation != "branch" or fork.block is None:
+        return None
+    waits = [v.wait for side in (fork.mine, fork.theirs) if (v := case.views.get(side.rank)) is not None]
+    under = case.views.get(fork.only) if fork.only is not None else None
+    if any(w is not None and w.kind == "store" for w in waits) or (under is not None and in_point_to_point(under)):
+        return None  # sends and receives are meant to differ by rank, and so are a store's set and get
+    if fork.ranked:
+        row = BY_RANK if fork.sure else BY_RANK_BELOW
+    else:
+        # Of two sides that are both to blame, which one is called mine says nothing.
+        told = ON_A_TIE if not case.blame.waiting else ON_CULPRIT if fork.only == fork.mine.rank else ON_OTHERS
+        row = told if fork.sure else BELOW
+    whose = "the condition speaks of the rank" if fork.ranked else "it does not hold on every rank"
+    inside, _ = fork.sides
+    what, where_is = ("came past", "did not, it seems") if fork.block.kind == "guard" else ("is under", "is not")
+    lies = "behind" if fork.block.kind == "guard" else "in"
+    said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side {where_is}: {whose}, and a collective is {lies} it."
+    deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
+    if holds_on_later_iterations(case, fork):
+        row = LATER_ITERATION  # it holds for all in their turn
+    if deeper is not None:
+        said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
+    return Match(row, said, at_fork(case, fork))
+
+
+def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
+    """The side inside an expression that may be left half-way (``and``, ``or``, ``any``, ``.. if .. else ..``), and its line."""
+    for side, other in ((fork.theirs, fork.mine), (fork.mine, fork.theirs)):
+        frames = [f for f in side.tail if is_program(f)]
+        # What the deepest of them calls is a library's.
+        libraries = side.tail[: side.tail.index(frames[0])] if frames else ()
+        for callee, frame in pairwise((*libraries[-1:], *frames)):
+            partly = is_called_in_part(frame.source or "", bare(callee))
+            if partly and not any((f.file, f.line) == (frame.file, frame.line) for f in other.path):
+                return side, frame
+    return None
+
+
+def _alone_in_a_place(case: Case, fork: Fork) -> bool:
+    """Whether the culprit's call is from a place that is new to all ranks, and the others' from one that is not."""
+    mine, theirs = site(fork.mine.path), site(fork.theirs.path)
+    named = bool(case.blame.waiting) and theirs is not None
+    known_place = any(site(o.frames or ()) == theirs for o in case.history.of(fork.mine.rank) if o.completed)
+    return named and known_place and is_new_place(case, fork.mine.rank, mine)
+
+
+def _decisive_below(side: Side, block: Block) -> Block | None:
+    """A condition further down, where this one speaks of nothing but the turn of a loop, which is the same on every rank."""
+    if not depends_only_on_loop_variable(block, side.path):
+        return None
+    below = (b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks)
+    return next((b for b in below if b.kind in CONDITIONS or b.kind == "guard"), None)
+
+
+def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
+    """Only one side is in a loop still, at a collective under a condition there that the other never was under."""
+    if in_point_to_point(case.views[loop.inside.rank]):
+        return None
+    block = loop.ranked or loop.failed or loop.unmet
+    row = IN_LOOP if loop.visited is not None else IN_LOOP_UNRECORDED
+    if block is None and (behind := loop.behind) is not None:
+        said = (
+            f"Rank {loop.past.rank} is under `{behind.text}`, where rank {loop.inside.rank} has never been: that one is in the "
+            f"next round of `{loop.block.text}`."
+        )
+        row = BEHIND_LOOP_BY_RANK if by_rank(behind.text) else BEHIND_LOOP
+        return Match(row, said, at_fork(case, replace(fork, block=behind, only=loop.past.rank)))
+    if block is None and (called := loop.called) is not None:
+        said = (
+            f"Rank {loop.inside.rank} is in `{loop.block.text}`, called under `{called.text}`, and rank {loop.past.rank} has "
+            f"not come there with it."
+        )
+        return Match(LOOP_CALLED, said, at_fork(case, replace(fork, block=called)))
+    if block is None and loop.visited is False and loop.conditions:
+        block, row = loop.conditions[0], NEVER_IN_LOOP
+    if block is None and loop.fixed and (guard := _guarded(loop.past)) is not None:
+        said = (
+            f"Rank {loop.past.rank} is past `{guard.text}` on its way to the collective; rank {loop.inside.rank} has left that "
+            f"function, it seems, and is in the next turn already."
+        )
+        return Match(PAST_GUARD, said, at_fork(case, replace(fork, block=None)))
+    if block is None and (loop.rounds_ahead or 0) > 0:
+        why = condition_of(loop.past)
+        said = (
+            f"Rank {loop.inside.rank} is in `{loop.block.text}` again; rank {loop.past.rank} is behind that loop still, in a "
+            f"collective that the other has not called{f' (`{why.text}`)' if why is not None else ''}."
+        )
+        return Match(
+            LEFT_OUT_BEHIND if why is not None else LEFT_OUT_BEHIND_UNREAD,
+            said,
+            at_fork(case, replace(fork, block=why)),
+        )
+    own = case.blame.waiting and fork.only == fork.mine.rank
+    if block is None and own and loop.visited is False and loop.block.kind == "while":
+        said = f"Rank {loop.inside.rank} is in `{loop.block.text}`, where rank {loop.past.rank} has never called a collective."
+        return Match(OWN_WHILE, said, at_fork(case, fork))
+    if block is None and loop.keyed:
+        more = f"`{loop.block.text}`, with a collective in each, than rank {loop.past.rank}"
+        said = f"Rank {loop.inside.rank} has more turns of {more}."
+        return Match(KEYED_LOOP, said, at_fork(case, fork))
+    if block is None:
+        return None
+    said = (
+        f"Rank {loop.inside.rank} is under {named(block)} in the loop `{loop.block.text}`, and the others have gone through "
+        f"that loop without the collective in it."
+    )
+    return Match(row, said, at_fork(case, replace(fork, block=block)))
+
+
+def _guarded(side: Side) -> Block | None:
+    """A guard (``if ..: return``) in a function below the fork that the side has passed."""
+    return next((b for f in side.tail[:-1] if is_program(f) for b in f.blocks if b.kind == "guard"), None)

@@ -1,0 +1,65 @@
+"""One side is still in a loop over data, the other past it."""
+
+from __future__ import annotations
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import is_parameter_loop
+from hangwatch.analysis.divergence.loop import Loop
+from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.causes.evidence import at_fork
+from hangwatch.causes.rules.diverged.groups import in_point_to_point
+from hangwatch.causes.signature import Match, Signature
+
+#: Iterations that are counted say more than what the loop looks like.
+UNEVEN_COUNTED = Signature(
+    "uneven-inputs",
+    "fewer-iterations-counted",
+    "strong",
+    beats=("rank-conditional-collective", "generate-length-divergence/own-decoding-loop"),
+    decides=True,
+)
+#: One side is past a loop: that is no matter of order.
+PAST_LOOP = Signature("uneven-inputs", "past-the-loop", "strong", beats=("group-order-inversion/opposite-order",))
+PAST_LOOP_BELOW = Signature("uneven-inputs", "past-a-loop-further-down", "strong")
+BETWEEN_EPOCHS = Signature("uneven-inputs", "between-epochs", "likely")
+OWN_OR_FIXED_LOOP = Signature("uneven-inputs", "loop-of-one-side-or-fixed", "likely")
+POINT_TO_POINT = Signature("uneven-inputs", "point-to-point", "possible")
+BY_A_CONDITION = Signature("uneven-inputs", "by-a-condition", "possible")
+PARAMETER_LOOP = Signature("uneven-inputs", "parameter-loop", "possible")
+AS_MANY = Signature("uneven-inputs", "as-many-iterations", "possible")
+NEXT_ROUND = Signature("uneven-inputs", "another-round", "possible")
+
+
+def uneven_inputs(case: Case) -> Match | None:
+    """One side is still in a loop, the other past it."""
+    fork, loop = case.fork, case.loop
+    if fork is None or fork.relation != "loop" or fork.block is None:
+        return None
+    inside, past = fork.sides
+    said = f"Rank {past.rank} has left the loop `{fork.block.text}`, rank {inside.rank} is still in it and needs the others."
+    row = _row_of(case, fork, loop)
+    turns = loop.turns if loop is not None else None
+    if loop is not None and turns is not None:
+        if turns.fewer <= 0:
+            row = AS_MANY  # as many iterations as the other, or more: there was no want of data
+        elif row not in {POINT_TO_POINT, BY_A_CONDITION, PARAMETER_LOOP} and not (turns.breaks or loop.fixed):
+            row = UNEVEN_COUNTED
+            said += f" It had {turns.fewer} fewer turn{'s' if turns.fewer > 1 else ''}, by `{turns.counter}`."
+    elif loop is not None and (loop.rounds_ahead or 0) > 0:
+        row = NEXT_ROUND
+    return Match(row, said, at_fork(case, fork))
+
+
+def _row_of(case: Case, fork: Fork, loop: Loop | None) -> Signature:
+    """What being past a loop says, before iterations are counted."""
+    if fork.block is not None and is_parameter_loop(fork.block.text):
+        return PARAMETER_LOOP
+    if loop is not None and in_point_to_point(case.views[loop.inside.rank]):
+        return POINT_TO_POINT
+    if loop is not None and (loop.ranked or loop.behind or loop.failed or loop.keyed or loop.mid_iteration):
+        return BY_A_CONDITION
+    if loop is not None and (loop.alone or loop.fixed):
+        return OWN_OR_FIXED_LOOP
+    if fork.block is not None and "epoch" in fork.block.text.partition(" in ")[0]:
+        return BETWEEN_EPOCHS  # a decision to stop, rather than data that ended
+    return PAST_LOOP if fork.sure else PAST_LOOP_BELOW
