@@ -29,7 +29,8 @@ AS_MANY_ITERATIONS = Signature(
     "as-many-iterations",
     "strong",
     beats=(
-        "uneven-inputs",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
         "rank-conditional-collective/in-a-loop-unrecorded",
         "rank-conditional-collective/left-out-behind-a-loop",
         "rank-conditional-collective/loop-called-under-a-condition",
@@ -42,7 +43,8 @@ CAUGHT = Signature(
     "exception-caught-in-the-loop",
     "strong",
     beats=(
-        "uneven-inputs",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
         "rank-conditional-collective/in-a-loop-unrecorded",
         "rank-conditional-collective/left-out-behind-a-loop",
         "rank-conditional-collective/loop-called-under-a-condition",
@@ -55,7 +57,8 @@ LEFT_OUT_BY_DATA = Signature(
     "left-out-by-data",
     "strong",
     beats=(
-        "uneven-inputs",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
         "rank-conditional-collective/in-a-loop-unrecorded",
         "rank-conditional-collective/left-out-behind-a-loop",
         "rank-conditional-collective/loop-called-under-a-condition",
@@ -68,7 +71,8 @@ LEFT_MID_ITERATION = Signature(
     "left-mid-iteration",
     "strong",
     beats=(
-        "uneven-inputs",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
         "rank-conditional-collective/in-a-loop-unrecorded",
         "rank-conditional-collective/left-out-behind-a-loop",
         "rank-conditional-collective/loop-called-under-a-condition",
