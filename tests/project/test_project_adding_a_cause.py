@@ -28,9 +28,9 @@ for cause in (verdict.cause, *verdict.alternatives):
 def blocks() -> list[tuple[str, str]]:
     """The files of the walk-through: the path that each block of code begins with, and the rest of it."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    section = text.split("## Adding a cause")[1].split("\n## ")[0] + "\n"
+    section = text.split("\n## Adding a cause\n")[1].split("\n## Adding a metric")[0]
     found = re.findall(r"```(?:python|markdown)\n(?:#|<!--) (\S+)(?: -->)?\n(.*?)```", section, re.DOTALL)
-    return [(path, body) for path, body in found]
+    return list(found)
 
 
 def test_the_toy_cause_is_found_and_its_page_shown(tmp_path: Path) -> None:

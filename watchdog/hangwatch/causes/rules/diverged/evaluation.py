@@ -85,7 +85,7 @@ def tuple_labels(case: Case) -> Match | None:
         if (told := _at_other_elements(side, other)) is not None:
             said = (
                 f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {told}, and they are at "
-                f"different elements: the number of tensors in it differs between the ranks, or did in a turn before."
+                f"different elements: the number of tensors in it differs between the ranks, or did in an iteration before."
             )
             return Match(OTHER_ELEMENTS, said, at_fork(case, replace(fork, block=None)))
         gathered = _container_in_midst(case, side, other) if not fork.ranked else None
@@ -100,7 +100,7 @@ def tuple_labels(case: Case) -> Match | None:
         if loop is None or not _labels_absent(loop, other):
             continue
         said = (
-            f"Rank {side.rank} is in {where(loop)}, rank {other.rank} has left that out in the same turn of the evaluation: "
+            f"Rank {side.rank} is in {where(loop)}, rank {other.rank} has left that out in the same iteration of the evaluation: "
             f"its batch had no labels, or one of them was None."
         )
         shown = at_fork(case, replace(fork, block=None))

@@ -57,7 +57,7 @@ def uneven_inputs(case: Case) -> Match | None:
             row = AS_MANY  # as many iterations as the other, or more: there was no want of data
         elif row not in {POINT_TO_POINT, BY_A_CONDITION, PARAMETER_LOOP} and not (turns.breaks or loop.fixed):
             row = UNEVEN_COUNTED
-            said += f" It had {turns.fewer} fewer turn{'s' if turns.fewer > 1 else ''}, by `{turns.counter}`."
+            said += f" It had {turns.fewer} fewer iteration{'s' if turns.fewer > 1 else ''}, by `{turns.counter}`."
     elif loop is not None and (loop.rounds_ahead or 0) > 0:
         left = _left_between_iterations(case, loop)
         row = RAN_OUT_BEFORE if left is not None else NEXT_ROUND
