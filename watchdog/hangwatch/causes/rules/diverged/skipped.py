@@ -142,7 +142,8 @@ def skipped(case: Case) -> Match | None:
     if fork.block is not None and holds_on_later_iterations(case, fork):
         inside, outside = fork.sides
         said = (
-            f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank on its own iteration, rank {outside.rank} is not: "
+            f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank on its own iteration, rank "
+            f"{outside.rank} is not: "
             f"one of them has left out an operation before."
         )
         return Match(LATER_ITERATION, said, at_fork(case, fork))
@@ -229,7 +230,8 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
     past = loop.past.rank
     if loop.mid_iteration and loop.ranked is None and loop.unmet is None:
         said = (
-            f"Rank {past} has begun the iteration of `{loop.block.text}` that rank {loop.inside.rank} is in, and left the loop in the "
+            f"Rank {past} has begun the iteration of `{loop.block.text}` that rank {loop.inside.rank} is in, "
+            f"and left the loop in the "
             f"midst of it: its data had not ended."
         )
         return Match(LEFT_MID_ITERATION, said, at_fork(case, fork))
@@ -243,7 +245,8 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
     turns = loop.turns
     if turns is not None and turns.fewer <= 0 and not (loop.visited is False and loop.conditions):
         said = (
-            f"Rank {past} is past the loop `{loop.block.text}` and has been in as many iterations of it as rank {loop.inside.rank}, "
+            f"Rank {past} is past the loop `{loop.block.text}` and has been in as many iterations of it as rank "
+            f"{loop.inside.rank}, "
             f"by `{turns.counter}`: it has left out a collective on the way."
         )
         return Match(AS_MANY_ITERATIONS, said, at_fork(case, fork))
@@ -276,7 +279,8 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
         return Match(IN_THE_TRAINER, said, at_fork(case, fork))
     if (way := loop.left_out) is not None and package_of(loop.frame) is None:
         said = (
-            f"Rank {past} is one iteration ahead at the end of the loop: it skipped iterations by `{way.text}` (line {way.line}), "
+            f"Rank {past} is one iteration ahead at the end of the loop: it skipped iterations by `{way.text}` "
+            f"(line {way.line}), "
             f"which comes before the collective, or it had fewer batches."
         )
         return Match(LEFT_OUT_BY_DATA, said, at_fork(case, fork))
