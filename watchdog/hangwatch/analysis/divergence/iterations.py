@@ -90,6 +90,26 @@ def begins_again(case: Situation, rank: int, frame: Frame) -> bool:
     return path_of(last) == path_of(first) and (last.op, last.input_sizes) == (first.op, first.input_sizes)
 
 
+def begins_iteration_alone(case: Situation, rank: int, other: int, frame: Frame) -> bool:
+    """Whether the last operation that two ranks issued by one and the same path was in the function of ``frame``, and the
+    rank's next one is at that line of it or further up: it has begun another iteration there, and the other has not."""
+
+    def path_of(operation: Operation) -> list[tuple[str, str, int]]:
+        return [(*function_of(f), f.line) for f in operation.frames or () if is_program(f)]
+
+    def line_of(operation: Operation) -> int | None:
+        return next((f.line for f in operation.frames or () if function_of(f) == function_of(frame)), None)
+
+    following: Operation | None = None
+    for operation in reversed(case.history.of(rank)):
+        theirs = case.history.at(operation.group.key, operation.seq).get(other) if not operation.p2p else None
+        if theirs is not None and operation.frames and path_of(theirs) == path_of(operation):
+            last, now = line_of(operation), line_of(following) if following is not None else None
+            return last is not None and now is not None and now <= last
+        following = operation
+    return False
+
+
 def steps_of(case: Situation, rank: int, path: tuple[Frame, ...], other: int) -> Steps:
     """The steps of a rank that parted from ``other`` at ``path``. Without call sites nothing comes before."""
     operations = case.history.of(rank)

@@ -25,7 +25,10 @@ UNSEEN_START = Signature("loss-zero-lr-frozen", "start-unseen", "possible")
 FIRST_A_GRADIENT = Signature("loss-zero-overlap-comm", "first-a-gradient", "strong", beats=("weights-poisoned",))
 FIRST_A_GRADIENT_EXPLAINED = Signature("loss-zero-overlap-comm", "first-a-gradient-otherwise-explained", "likely")
 CLIFF = Signature(
-    "loss-zero-overlap-comm", "from-one-line-to-the-next", "likely", beats=("loss-nan-data-mix", "loss-nan")
+    "loss-zero-overlap-comm",
+    "from-one-line-to-the-next",
+    "likely",
+    beats=("loss-nan-data-mix/suddenly", "loss-nan/suddenly"),
 )
 RACE_AND_GRADIENTS = Signature("loss-zero-overlap-comm", "gradients-only-with-the-race", "likely")
 OVERLAP_ON = Signature("loss-zero-overlap-comm", "overlap-on", "possible")
@@ -37,9 +40,11 @@ SUDDENLY = Signature("loss-nan-data-mix", "suddenly", "likely", beats=("weights-
 BATCH = Signature("loss-nan-data-mix", "some-batch", "possible")
 
 #: The same as of a batch, and the name under which the log shows it.
-PRINTED_FIRST_A_LOSS = Signature("loss-nan", "first-a-loss", "strong", beats=("loss-nan-data-mix",))
-PRINTED_GREW = Signature("loss-nan", "grew-before", "likely", beats=("loss-nan-data-mix", "loss-zero-overlap-comm"))
-PRINTED_SUDDENLY = Signature("loss-nan", "suddenly", "likely", beats=("loss-nan-data-mix", "weights-poisoned"))
+PRINTED_FIRST_A_LOSS = Signature("loss-nan", "first-a-loss", "strong", beats=("loss-nan-data-mix/first-a-loss",))
+PRINTED_GREW = Signature(
+    "loss-nan", "grew-before", "likely", beats=("loss-nan-data-mix/grew-before", "loss-zero-overlap-comm")
+)
+PRINTED_SUDDENLY = Signature("loss-nan", "suddenly", "likely", beats=("loss-nan-data-mix/suddenly", "weights-poisoned"))
 PRINTED = Signature("loss-nan", "printed", "possible", beats=("loss-nan-data-mix",))
 
 #: A step was taken whose gradient was known to be bad.

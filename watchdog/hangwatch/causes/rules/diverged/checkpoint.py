@@ -28,7 +28,7 @@ UNDER_CONDITION = Signature(
     "under-a-condition",
     "strong",
     beats=(
-        "rank-conditional-collective",
+        "rank-conditional-collective/expression",
         "skipped-collective/usual-block-left-out",
         "skipped-collective/passed-by",
         "skipped-collective/jumped-a-guard",
@@ -40,7 +40,7 @@ ON_ONE_WAY = Signature(
     "on-one-way",
     "strong",
     beats=(
-        "rank-conditional-collective",
+        "rank-conditional-collective/expression",
         "skipped-collective/usual-block-left-out",
         "skipped-collective/passed-by",
         "skipped-collective/jumped-a-guard",

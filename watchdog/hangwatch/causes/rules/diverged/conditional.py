@@ -165,7 +165,7 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
     if block is None and loop.fixed and (guard := _guarded(loop.past)) is not None:
         said = (
             f"Rank {loop.past.rank} is past `{guard.text}` on its way to the collective; rank {loop.inside.rank} has left that "
-            f"function, it seems, and is in the next turn already."
+            f"function, it seems, and is in the next iteration already."
         )
         return Match(PAST_GUARD, said, at_fork(case, replace(fork, block=None)))
     if block is None and (loop.rounds_ahead or 0) > 0:
@@ -185,7 +185,7 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
         return Match(OWN_WHILE, said, at_fork(case, fork))
     if block is None and loop.keyed:
         more = f"`{loop.block.text}`, with a collective in each, than rank {loop.past.rank}"
-        said = f"Rank {loop.inside.rank} has more turns of {more}."
+        said = f"Rank {loop.inside.rank} has more iterations of {more}."
         return Match(KEYED_LOOP, said, at_fork(case, fork))
     if block is None:
         return None

@@ -85,7 +85,7 @@ def tuple_labels(case: Case) -> Match | None:
         if (told := _at_other_elements(side, other)) is not None:
             said = (
                 f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {told}, and they are at "
-                f"different elements: the number of tensors in it differs between the ranks, or did in a turn before."
+                f"different elements: the number of tensors in it differs between the ranks, or did in an iteration before."
             )
             return Match(OTHER_ELEMENTS, said, at_fork(case, replace(fork, block=None)))
         gathered = _container_in_midst(case, side, other) if not fork.ranked else None
@@ -97,10 +97,10 @@ def tuple_labels(case: Case) -> Match | None:
             )
             return Match(row, said, at_fork(case, replace(fork, block=None)))
         loop = loop or _loss_gather(side.path)
-        if loop is None or not _labels_absent(case, side, loop, other):
+        if loop is None or not _labels_absent(loop, other):
             continue
         said = (
-            f"Rank {side.rank} is in {where(loop)}, rank {other.rank} has left that out in the same turn of the evaluation: "
+            f"Rank {side.rank} is in {where(loop)}, rank {other.rank} has left that out in the same iteration of the evaluation: "
             f"its batch had no labels, or one of them was None."
         )
         shown = at_fork(case, replace(fork, block=None))
@@ -155,20 +155,16 @@ def _loop(path: Sequence[Frame]) -> Frame | None:
     return next((f for f in path if bare(f) in _LOOPS), None)
 
 
-def _labels_absent(case: Case, side: Side, loop: Frame, other: Side) -> bool:
-    """Whether the other side has left out what this one gathers, and not a whole turn of the evaluation.
+def _labels_absent(loop: Frame, other: Side) -> bool:
+    """Whether the other side has left out what this one gathers, by what is seen of it in the evaluation.
 
-    It is in the same turn further down, or in the next; or it has left the loop while this side is past a turn's beginning.
+    Its own ``has_labels`` says so, or it is in the same iteration further down. That it is anywhere else says nothing: it
+    may have had fewer batches.
     """
     theirs = _loop(other.path)
-    if theirs is not None and theirs.file == loop.file:
-        return theirs.line != loop.line and (theirs.line > loop.line or bool(_LABELS.search(loop.source or "")))
-    flights = (case.views[r].capture.flight for r in (side.rank, other.rank) if r in case.views)
-    lines = {
-        f.line
-        for flight in flights
-        if flight is not None
-        for o in flight.operations
-        if (f := _loop(o.frames or ())) is not None and f.file == loop.file
-    }
-    return bool(lines) and loop.line > min(lines)
+    if theirs is None or theirs.file != loop.file:
+        return False
+    said = [(frame.locals or {}).get("has_labels") for frame in (loop, theirs)]
+    if None not in said and said[0] != said[1] and said[1] == "bool=False":
+        return True
+    return theirs.line != loop.line and (theirs.line > loop.line or bool(_LABELS.search(loop.source or "")))

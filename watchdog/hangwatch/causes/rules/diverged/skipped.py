@@ -29,7 +29,8 @@ AS_MANY_ITERATIONS = Signature(
     "as-many-iterations",
     "strong",
     beats=(
-        "uneven-inputs",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
         "rank-conditional-collective/in-a-loop-unrecorded",
         "rank-conditional-collective/left-out-behind-a-loop",
         "rank-conditional-collective/loop-called-under-a-condition",
@@ -42,7 +43,8 @@ CAUGHT = Signature(
     "exception-caught-in-the-loop",
     "strong",
     beats=(
-        "uneven-inputs",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
         "rank-conditional-collective/in-a-loop-unrecorded",
         "rank-conditional-collective/left-out-behind-a-loop",
         "rank-conditional-collective/loop-called-under-a-condition",
@@ -55,7 +57,8 @@ LEFT_OUT_BY_DATA = Signature(
     "left-out-by-data",
     "strong",
     beats=(
-        "uneven-inputs",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
         "rank-conditional-collective/in-a-loop-unrecorded",
         "rank-conditional-collective/left-out-behind-a-loop",
         "rank-conditional-collective/loop-called-under-a-condition",
@@ -68,7 +71,8 @@ LEFT_MID_ITERATION = Signature(
     "left-mid-iteration",
     "strong",
     beats=(
-        "uneven-inputs",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
         "rank-conditional-collective/in-a-loop-unrecorded",
         "rank-conditional-collective/left-out-behind-a-loop",
         "rank-conditional-collective/loop-called-under-a-condition",
@@ -132,13 +136,14 @@ def skipped(case: Case) -> Match | None:
     if fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank and _usual(case, fork):
         said = (
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
-            f"turns before, and is ahead of them."
+            f"iterations before, and is ahead of them."
         )
         return Match(USUAL_BLOCK, said, at_fork(case, fork))
     if fork.block is not None and holds_on_later_iterations(case, fork):
         inside, outside = fork.sides
         said = (
-            f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank in its turn, rank {outside.rank} is not: "
+            f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank on its own iteration, rank "
+            f"{outside.rank} is not: "
             f"one of them has left out an operation before."
         )
         return Match(LATER_ITERATION, said, at_fork(case, fork))
@@ -169,8 +174,8 @@ def skipped(case: Case) -> Match | None:
         return None
     past, jumped = fork.sides
     said = (
-        f"Rank {past.rank} is past `{fork.block.text}` in its turn of the loop, rank {jumped.rank} is not there: it has "
-        f"left out the rest of a turn and is ahead."
+        f"Rank {past.rank} is past `{fork.block.text}` in its iteration of the loop, rank {jumped.rank} is not there: it has "
+        f"skipped the rest of an iteration and is ahead."
     )
     return Match(JUMPED if fork.sure else JUMPED_ON_A_TIE, said, at_fork(case, fork))
 
@@ -225,7 +230,8 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
     past = loop.past.rank
     if loop.mid_iteration and loop.ranked is None and loop.unmet is None:
         said = (
-            f"Rank {past} has begun the turn of `{loop.block.text}` that rank {loop.inside.rank} is in, and left the loop in the "
+            f"Rank {past} has begun the iteration of `{loop.block.text}` that rank {loop.inside.rank} is in, "
+            f"and left the loop in the "
             f"midst of it: its data had not ended."
         )
         return Match(LEFT_MID_ITERATION, said, at_fork(case, fork))
@@ -239,7 +245,8 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
     turns = loop.turns
     if turns is not None and turns.fewer <= 0 and not (loop.visited is False and loop.conditions):
         said = (
-            f"Rank {past} is past the loop `{loop.block.text}` and has been in as many turns of it as rank {loop.inside.rank}, "
+            f"Rank {past} is past the loop `{loop.block.text}` and has been in as many iterations of it as rank "
+            f"{loop.inside.rank}, "
             f"by `{turns.counter}`: it has left out a collective on the way."
         )
         return Match(AS_MANY_ITERATIONS, said, at_fork(case, fork))
@@ -258,7 +265,7 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
     caught = next((b for b in inner if b.kind == "try"), None)
     if not guards and caught is not None and package_of(loop.frame) is None:
         said = (
-            f"Rank {past} is a turn ahead at the end of the loop: it has left a turn by an exception that the `try` in line "
+            f"Rank {past} is one iteration ahead at the end of the loop: it skipped one by an exception that the `try` in line "
             f"{caught.line} caught, or it had fewer batches."
         )
         return Match(CAUGHT, said, at_fork(case, fork))
@@ -266,20 +273,21 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
     under = [b for b in under if not by_rank(b.text)]
     if not guards and under and package_of(loop.frame) is not None:
         said = (
-            f"Rank {past} is a turn of the trainer's loop ahead: it may have had fewer batches, or left out what rank "
+            f"Rank {past} is one iteration of the trainer's loop ahead: it may have had fewer batches, or left out what rank "
             f"{loop.inside.rank} calls only past `{under[-1].text}` (line {under[-1].line})."
         )
         return Match(IN_THE_TRAINER, said, at_fork(case, fork))
     if (way := loop.left_out) is not None and package_of(loop.frame) is None:
         said = (
-            f"Rank {past} is a turn ahead at the end of the loop: it has left out turns by `{way.text}` (line {way.line}), "
+            f"Rank {past} is one iteration ahead at the end of the loop: it skipped iterations by `{way.text}` "
+            f"(line {way.line}), "
             f"which comes before the collective, or it had fewer batches."
         )
         return Match(LEFT_OUT_BY_DATA, said, at_fork(case, fork))
     if not guards:
         return None
     said = (
-        f"Rank {past} is a turn ahead at the end of the loop: it may have had fewer batches, or left out turns by "
+        f"Rank {past} is one iteration ahead at the end of the loop: it may have had fewer batches, or skipped iterations by "
         f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
     )
     return Match(GUARDED, said, at_fork(case, fork))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import is_parameter_loop
+from hangwatch.analysis.divergence.iterations import batch_loop, begins_iteration_alone
 from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.signature import Match, Signature
+from hangwatch.model.stacks import Block
 
 #: Iterations that are counted say more than what the loop looks like.
 UNEVEN_COUNTED = Signature(
@@ -27,6 +29,17 @@ POINT_TO_POINT = Signature("uneven-inputs", "point-to-point", "possible")
 BY_A_CONDITION = Signature("uneven-inputs", "by-a-condition", "possible")
 PARAMETER_LOOP = Signature("uneven-inputs", "parameter-loop", "possible")
 AS_MANY = Signature("uneven-inputs", "as-many-iterations", "possible")
+#: Both were in that loop, iteration by iteration: it was not a condition that kept one of them out.
+RAN_OUT_BEFORE = Signature(
+    "uneven-inputs",
+    "left-between-iterations",
+    "strong",
+    beats=(
+        "rank-conditional-collective/left-out-behind-a-loop",
+        "rank-conditional-collective/left-out-behind-a-loop-unread",
+        "skipped-collective/exception-caught-before-the-next-round",
+    ),
+)
 NEXT_ROUND = Signature("uneven-inputs", "another-round", "possible")
 
 
@@ -44,10 +57,29 @@ def uneven_inputs(case: Case) -> Match | None:
             row = AS_MANY  # as many iterations as the other, or more: there was no want of data
         elif row not in {POINT_TO_POINT, BY_A_CONDITION, PARAMETER_LOOP} and not (turns.breaks or loop.fixed):
             row = UNEVEN_COUNTED
-            said += f" It had {turns.fewer} fewer turn{'s' if turns.fewer > 1 else ''}, by `{turns.counter}`."
+            said += f" It had {turns.fewer} fewer iteration{'s' if turns.fewer > 1 else ''}, by `{turns.counter}`."
     elif loop is not None and (loop.rounds_ahead or 0) > 0:
-        row = NEXT_ROUND
+        left = _left_between_iterations(case, loop)
+        row = RAN_OUT_BEFORE if left is not None else NEXT_ROUND
+        if left is not None:
+            said = (
+                f"Rank {inside.rank} has left the loop `{left.text}` between two iterations and has gone on to the next round of "
+                f"`{loop.block.text}`; rank {past.rank} begins one iteration more and needs the others."
+            )
     return Match(row, said, at_fork(case, fork))
+
+
+def _left_between_iterations(case: Case, loop: Loop) -> Block | None:
+    """The loop over data that the side behind is in, where the other was in it just before, to the end of an iteration.
+
+    That one has gone on to the next round of the loop around: its data had ended, and the other's has not.
+    """
+    behind, ahead = loop.past, loop.inside
+    found = batch_loop(behind.tail)
+    if found is None or in_point_to_point(case.views[behind.rank]):
+        return None
+    frame, block = found
+    return block if begins_iteration_alone(case, behind.rank, ahead.rank, frame) else None
 
 
 def _row_of(case: Case, fork: Fork, loop: Loop | None) -> Signature:

@@ -1,0 +1,65 @@
+"""What is stated as a percentage is right that often, in families of programs that had no part in counting it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+
+from hangwatch.causes.calibration import Rate, confidence_of, read_table
+from scenarios.calibration import (
+    Stated,
+    Statement,
+    collect_statements,
+    count,
+    expected_error,
+    mean_gap,
+    stated_without_own_family,
+)
+from scenarios.catalogue import load_catalogue
+
+#: The least number of statements from which on a rate can be held against its measure, and how far off it may be.
+ENOUGH, TOLERANCE = 20, 0.05
+
+
+@pytest.fixture(scope="module")
+def statements() -> list[Statement]:
+    """What is stated of every kept capture, whole and in part."""
+    return collect_statements(load_catalogue())
+
+
+def by_key(stated: Sequence[Stated]) -> dict[str, list[Stated]]:
+    """The statements by what they are counted under."""
+    found: dict[str, list[Stated]] = defaultdict(list)
+    for one in stated:
+        found[one.statement.key].append(one)
+    return found
+
+
+def test_every_rate_holds_for_families_that_had_no_part_in_it(statements: list[Statement]) -> None:
+    """By key, where there are enough of them: the mean of what is stated against the share that is right."""
+    gaps = {
+        k: round(mean_gap(v), 3) for k, v in by_key(stated_without_own_family(statements)).items() if len(v) >= ENOUGH
+    }
+    assert gaps
+    assert all(abs(gap) <= TOLERANCE for gap in gaps.values()), gaps
+
+
+def test_the_expected_calibration_error_is_small(statements: list[Statement]) -> None:
+    """Over all stated causes, first and alternatives, and over the first alone."""
+    stated = stated_without_own_family(statements)
+    assert expected_error(stated) <= TOLERANCE
+    assert expected_error([s for s in stated if s.statement.key.startswith("first/")]) <= TOLERANCE
+
+
+def test_the_table_of_the_package_is_the_one_that_is_counted_today(statements: list[Statement]) -> None:
+    """Else ``make calibrate`` has to be run."""
+    assert count(statements) == read_table()
+
+
+def test_what_was_never_measured_is_stated_at_a_half() -> None:
+    """A first cause of which the catalogue has no hang has no rate, whatever its level."""
+    table = count([Statement("a", "b", "known", "first/strong/whole", True)] * 9)
+    assert confidence_of(table, "other", "first/strong/whole") == 0.5
+    assert confidence_of(table, "known", "first/strong/whole") == Rate(9, 9).share > 0.9
