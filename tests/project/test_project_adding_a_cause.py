@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support import SOURCE_ROOT
 
 ROOT = SOURCE_ROOT.parent
@@ -33,6 +35,7 @@ def blocks() -> list[tuple[str, str]]:
     return list(found)
 
 
+@pytest.mark.usefixtures("real")
 def test_the_toy_cause_is_found_and_its_page_shown(tmp_path: Path) -> None:
     """Its page, its rule and its line in the registry, as printed, and a verdict that names it with title and remedy."""
     shutil.copytree(SOURCE_ROOT, tmp_path / "watchdog", symlinks=False)
