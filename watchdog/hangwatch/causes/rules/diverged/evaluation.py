@@ -18,6 +18,8 @@ from hangwatch.model.stacks import Frame
 
 #: What is gathered shows what differs.
 NESTED_LABELS = Signature("tuple-labels-gather", "nested-labels", "certain", beats=("checkpoint-on-some-ranks",))
+#: The line was not read, so what is gathered there may be something else than labels.
+NESTED_UNREAD = Signature("tuple-labels-gather", "nested-unread", "likely")
 #: Why the tensors differ.
 OTHER_ELEMENTS = Signature(
     "tuple-labels-gather", "other-elements", "strong", beats=("dtype-mismatch", "shape-mismatch")
@@ -79,9 +81,10 @@ def tuple_labels(case: Case) -> Match | None:
                 f"Rank {side.rank} gathers labels in the evaluation loop while rank {other.rank} does not: {nested}, and the "
                 f"number of tensors in them differs between the ranks, so one called more gathers than the other."
             )
+            row = NESTED_LABELS if loop.source is not None else NESTED_UNREAD
             # Which branch of the trainer's own loop they are in explains nothing here.
             shown = at_fork(case, replace(fork, block=None))
-            return Match(NESTED_LABELS, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown))
+            return Match(row, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown))
         if (told := _at_other_elements(side, other)) is not None:
             said = (
                 f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {told}, and they are at "
