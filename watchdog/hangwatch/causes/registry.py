@@ -90,9 +90,8 @@ failed: Counter[str] = Counter()
 def explain(case: Case) -> tuple[Match, ...]:
     """All that fits the case, the surest first. There is always one: ``unknown`` says what was seen."""
     if case.blame.shape == "outside":
-        return order(
-            _apply((unknown.unknown,), case)
-        )  # of a process that is not seen, no rule can know why it does not come
+        # Why a process that is not seen does not come, no rule can know.
+        return order(_apply((unknown.unknown,), case))
     found = order(_apply(RULES, case))
     more = _guarded(alternatives, case, found[0]) or ()
     return with_alternatives(found, more)
