@@ -88,8 +88,8 @@ def test_the_first_difference_counts_and_not_the_pending_one() -> None:
     )
     case = build_case(world(*(rank(r, extra if r == 1 else usual, WAITING) for r in range(4))))
     assert case.blame.culprits == (1,)
-    assert case.blame.parting is not None
-    assert case.blame.parting.seq == 2
+    assert case.blame.diverged_at is not None
+    assert case.blame.diverged_at.seq == 2
 
 
 def test_a_stopped_rank_holds_up_even_what_it_has_joined() -> None:
