@@ -109,7 +109,7 @@ def test_all_in_the_same_operation_is_nobodys_fault() -> None:
 
 @pytest.mark.parametrize(("busy", "kind"), [(False, "stall"), (True, "straggler")])
 def test_what_cannot_be_proven_takes_patience(busy: bool, kind: str) -> None:
-    """A rank elsewhere is nothing within the patience; beyond it a stall if it stands still, a straggler if it moves."""
+    """A rank elsewhere is nothing within the patience; beyond it a stall if it is stuck, a straggler if it moves."""
     pending = (operation(0, WORLD4, 1, done=False),)
     ranks = [rank(r, pending, WAITING) for r in range(3)] + [rank(3, (), ELSEWHERE, busy=busy, channel="pipe_read")]
     assert diagnose(world(*ranks), patience=fixed_patience(60)).verdict.kind == "healthy"

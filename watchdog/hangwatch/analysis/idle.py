@@ -1,4 +1,4 @@
-"""Ranks that await work from outside while their group awaits the next command from them: an engine without requests. Pure.
+"""Ranks that await work from outside while their group awaits their next command: an engine without requests. Pure.
 
 Worker 0 of such an engine reads a queue, a pipe or a socket at the head of an endless loop, and passes on what it has read;
 the others stand in that very broadcast. It may be so for hours, and is no hang. A rank that reads in the middle of its step

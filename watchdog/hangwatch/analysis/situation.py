@@ -51,13 +51,13 @@ class Situation:
             return False
         if blame.shape == "cycle" or (blame.diverged_at is not None and blame.diverged_at.mismatch):
             return True
-        # A culprit in an operation of its own, that waits for no one else: it is in the wrong place, and not merely late.
+        # A culprit in an operation of its own that waits for no one else is in the wrong one, and not stuck outside.
         seen = [self.views[r] for r in blame.culprits if r in self.views]
         return any(view.state == "waiting" and not view.waits_for_no_rank for view in seen)
 
     @property
     def onset_ns(self) -> int | None:
-        """When the oldest operation that a waiting rank is still in was enqueued; None where none is recorded or waited in."""
+        """When the oldest operation that a waiting rank is still in was enqueued; None where none is recorded."""
         if self.blame.shape == "lingering":
             return None  # what a rank was in when it died
         ranks = self.blame.waiting or self.blame.culprits
@@ -87,7 +87,7 @@ class Situation:
         return describe_waits(self.graph, self.place)
 
     def side_frames(self, rank: int) -> tuple[Frame, ...]:
-        """A rank's call path at the divergence: its operation's call site where that was recorded, else its stack now."""
+        """A rank's call path at the divergence: its operation's recorded call site, else its stack now."""
         diverged_at = self.blame.diverged_at
         if diverged_at is not None and diverged_at.mismatch:
             own = self.history.at(diverged_at.group.key, diverged_at.seq).get(rank)
@@ -106,7 +106,7 @@ class Situation:
         seen = sorted((r for r in culprits if r in self.views), key=lambda r: (r not in apart, self._path(r), r))
         culprit = next(iter(seen), None)
         alike = self._likeness(culprit) if culprit is not None else {}
-        # Of those that play the same part, one that still is where they diverged: its live stack shows more than the record.
+        # Of those in the same role, one that still is where they diverged: its live stack shows more than the record.
         key = lambda r: (r not in apart, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
         shown = sorted((r for r in others if r in self.views), key=key)
         other = next(iter(shown), None)
@@ -147,6 +147,6 @@ class Situation:
 
 def view_still_since_ns(view: RankView) -> int | None:
     """Since when a rank has not moved, by its samples (wall clock, ns); None where that is not known."""
-    # Rank 0 polls every 10 ms whether all have joined its store, and sleeps in between, as a rank does that wants a lock file.
+    # Rank 0 polls every 10 ms whether all have joined its store, as does a rank that wants a lock file.
     polls = view.wait is not None and view.wait.kind == "initialization"
     return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view))

@@ -1,8 +1,8 @@
 """What is confused with what: causes that leave nearly the same picture, shown as "Also consistent with". One table. Pure.
 
 A skipped iteration, a condition that holds on some ranks, data that ended earlier; a rank that left in good order and one that
-had less data; a thread that is awaited and one that has failed: where nothing in the picture decides between them, whoever
-reads the incident at night is to know of both. Each is named with what would have happened, and only where the picture
+had less data; a thread that is awaited and one that has failed: where nothing that was seen decides between them, the
+reader of the incident is to know of both. Each is named with what would have happened, and only where the picture
 allows it: a function of the table returns the sentence, or None where it does not fit.
 """
 

@@ -1,8 +1,8 @@
 """How sure a cause is, as a rate that was measured: ``calibration.json``, counted over the catalogue by ``make calibrate``.
 
 A key is where a cause stands (first, or an alternative), what its row says (a level, or ``general``), and whether both sides
-were seen ``whole``: what is said of ranks whose source, call sites or stacks were not read is right less often. A first cause of
-which the catalogue has no hang was never measured, and is stated at a half.
+were seen ``whole``: what is said of ranks whose source, call sites or stacks were not read is right less often. A first
+cause of which the catalogue has no hang was never measured, and is stated at a half.
 """
 
 from __future__ import annotations

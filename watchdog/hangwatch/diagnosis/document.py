@@ -103,7 +103,7 @@ def make_incident(
 
 
 def of_this_node(incident: Incident, case: Case, node: str) -> Incident:
-    """The incident as another node, ``node``, has reported it, with the ranks of this one: ``case`` is of its own capture."""
+    """The incident as another node, ``node``, reported it, with the ranks here: ``case`` is of its own capture."""
     where = f"bundle: it holds the ranks of this node alone; the whole is in that of {node}"
     return msgspec.structs.replace(
         incident,

@@ -147,7 +147,7 @@ def _stands_still(case: Case) -> bool:
     blame = case.blame
     seen = [case.views[r] for r in blame.culprits or blame.waiting if r in case.views]
     if not seen:
-        # Ranks of other nodes may well be at work. Only a rank that has never reached the rendezvous is known to be missing.
+        # Ranks of other nodes may well be at work. Only one that never reached the rendezvous is known to be missing.
         waits = (case.views[r].wait for r in blame.waiting)
         return any(w is not None and w.kind == "initialization" for w in waits)
     moves = [view.motion.state for view in seen]
@@ -290,7 +290,7 @@ def _divergence(case: Case) -> Divergence | None:
 
 
 def _silent_divergence(case: Case, difference: Difference, one: int, other: int) -> Divergence:
-    """The ranks diverged at operations that look alike, and went through as a pair; only the lines they came from differ."""
+    """The ranks diverged at operations that look alike and went through as a pair; only their lines differ."""
     here = case.history.at(difference.key, difference.seq)
     sides = {
         r: tuple(sorted(x for x, o in here.items() if call_site(o.frames or ()) == call_site(here[r].frames or ())))

@@ -51,11 +51,11 @@ class Difference:
 
 
 def first_difference(case: Situation, one: int, other: int) -> Difference | None:
-    """Call paths at the first of the unbroken run of operations, up to the divergence, that were issued from two places.
+    """Call paths at the first of the run of operations, up to the divergence, that were issued from two places.
 
     Where nothing differs by name or size, the groups the two wait in now are gone through, up to where both have come.
-    None where the run starts at the divergence itself, or its first pair is an ordinary one: places that met before, such
-    as the two calls of a broadcast under ``if rank == 0: .. else: ..``.
+    None where the run starts at the divergence itself, or its first pair is an ordinary one: places that met before,
+    such as the two calls of a broadcast under ``if rank == 0: .. else: ..``.
     """
     diverged_at = case.blame.diverged_at
     if diverged_at is not None and diverged_at.mismatch:
@@ -107,7 +107,7 @@ def is_new_place(case: Situation, rank: int, place: CallSite | None) -> bool:
 
 @dataclass(frozen=True)
 class EarlyVisit:
-    """A place both ranks used to reach together, and one reached sooner. ``by``: operations, where the habit shows it."""
+    """A place both ranks used to reach together, and one reached sooner, ``by`` so many operations if known."""
 
     file: str
     line: int

@@ -13,7 +13,7 @@ _STOPPING = frozenset({"any", "all", "next"})
 
 
 def is_called_in_part(line: str, callee: str) -> bool:
-    """Whether a call in this line is left out depending on what comes before it: ``a() and f()``, ``f() if a() else 0``.
+    """Whether a call in this line may be left out by what comes before it: ``a() and f()``, ``f() if a() else 0``.
 
     ``callee`` is the name of the function that runs, which the line may know by another one (an argument, a closure).
     """

@@ -1,4 +1,4 @@
-"""What a rank did just before its present operation, and whether in the same visit of a block or iteration of a loop."""
+"""What a rank did just before its operation, and whether in the same visit of a block or iteration of a loop."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Loop:
 
     @property
     def ranked(self) -> Block | None:
-        """A condition inside the loop that speaks of the rank, and whose other branch the side past the loop never took."""
+        """A condition inside the loop that speaks of the rank; the side past the loop never took its other branch."""
         for block in self.conditions:
             if by_rank(block.text) and not self._took_other_branch(block):
                 return block
@@ -158,7 +158,7 @@ class Loop:
 
     @property
     def left_out(self) -> Block | None:
-        """The last way to leave out an iteration of the loop, by what its data are like: ``if batch is None: continue``.
+        """The last way to skip an iteration of the loop, by what its data are like: ``if batch is None: continue``.
 
         Or a ``return`` in a function that does the iteration, if there is no condition behind it.
 
@@ -210,7 +210,7 @@ class Loop:
 
     @property
     def mid_iteration(self) -> bool:
-        """Whether the side past the loop has begun the iteration that the other is in: it took part in what came before.
+        """Whether the side past the loop has begun the iteration that the other is in: it joined what came before.
 
         Batches that run out end a loop between two iterations.
         """
@@ -253,8 +253,8 @@ def count_iterations(frame: Frame, loop: Block) -> int | None:
 
 
 def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
-    """Whether a side is under a condition on the iteration of a loop that a rank at another place has not reached yet: it holds
-    for all on later iterations, and is not what they diverged by."""
+    """Whether a side is under a condition on the iteration of a loop that a rank at another place has not reached yet:
+    it holds for all on later iterations, and is not what they diverged by."""
     inside, _ = fork.sides
     at = inside.at
     if (

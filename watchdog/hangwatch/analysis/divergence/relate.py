@@ -233,7 +233,7 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
 
 
 def _own_conditions(side: Side) -> tuple[Block, ...]:
-    """The conditions of the user's own functions below the fork, outermost first, but for those on the iteration of a loop."""
+    """The conditions of the user's own functions below the fork, outermost first, but for those on loop variables."""
     frames = [f for f in reversed(side.tail[:-1]) if is_program(f) and package_of(f) is None]
     blocks = (b for f in frames for b in _before_loop(f.blocks) if b.kind in CONDITIONS or returns(b))
     return tuple(b for b in blocks if not depends_only_on_loop_variable(b, side.path))
@@ -264,7 +264,7 @@ def condition_of(side: Side) -> Block | None:
 def _guard_come_past(side: Side) -> Block | None:
     """The last ``if ..: return`` a side has come past in the functions below the fork, outside any loop.
 
-    A side that is through with the call already may have left it there. A check that raises is none: that would have ended it.
+    A side that has already left the call may have done so there. A check that raises is none: it would have ended it.
     """
     blocks = (b for f in side.tail[:-1] if is_program(f) for b in reversed(_before_loop(f.blocks)))
     return next(

@@ -29,9 +29,10 @@ class Blame:
 
     ``shape``: ``root`` (ranks that wait for no one block the others), ``cycle`` (they wait for each other),
     ``together`` (all are in the same operation and nothing completes), ``outside`` (all waiting leads to members of a group that
-    no rank says it is: no rank is named, and nothing is proven), ``blocked`` (no one waits for others, and all are stuck
-    behind files), ``lingering`` (no one does, as some have failed, and all others stay at their end) or ``nothing`` (no one
-    waits). ``proof`` says in words why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
+    no rank says it is: no rank is named, and nothing is proven), ``blocked`` (no one waits for others, and all are
+    stuck behind files), ``lingering`` (no one does, as some have failed, and all others stay at their end) or
+    ``nothing`` (no one waits). ``proof`` says in words why it can never resolve; None if it might. ``component`` is the
+    sink the waiting leads to.
     """
 
     shape: Shape
@@ -103,8 +104,8 @@ def _hub(graph: WaitGraph, component: Sequence[int]) -> tuple[int, ...]:
 def _cycle_culprits(
     views: Mapping[int, RankView], graph: WaitGraph, component: Sequence[int], diverged_at: SequenceDivergence | None
 ) -> tuple[int, ...]:
-    """Which of a cycle's ranks are named: the smaller side of a divergence that all of them took part in, else the one that
-    all others are at odds with, else all."""
+    """Which of a cycle's ranks are named: the smaller side of a divergence that all of them took part in, else the one
+    that all others are at odds with, else all."""
     named = _cycle_sides(views, component, diverged_at)
     return _hub(graph, component) or named if len(named) == len(component) else named
 
@@ -150,8 +151,8 @@ def _sink_culprits(
 def _relevant_divergence(
     divergences: Sequence[SequenceDivergence], sink: frozenset[int], component: frozenset[int]
 ) -> SequenceDivergence | None:
-    """A wrong pair comes first, wherever it was; else the earliest divergence that splits the component, and in a group that
-    holds all of the sink where there is one: which of several smaller groups came first is a matter of chance."""
+    """A wrong pair comes first, wherever it was; else the earliest divergence that splits the component, and in a group
+    that holds all of the sink where there is one: which of several smaller groups came first is a matter of chance."""
     for divergence in divergences:
         if divergence.mismatch:
             return divergence

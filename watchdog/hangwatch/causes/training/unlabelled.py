@@ -25,7 +25,7 @@ def masked_labels(case: TrainingCase) -> Match | None:
         gradients = "The gradients are exactly 0 as well, and the weights finite."
     since = "from the first logged step on" if fault.from_start else f"since {describe_line(fault.first)}"
     said = (
-        f"The loss is exactly 0 {since}. {gradients} So no token of any batch counts: every target is masked (-100), by a chat "
-        "template that does not fit, or because samples are cut before their answer begins."
+        f"The loss is exactly 0 {since}. {gradients} So no token of any batch counts: every target is masked "
+        f"(-100), by a chat template that does not fit, or because samples are cut before their answer begins."
     )
     return Match(row, said, observe(case))

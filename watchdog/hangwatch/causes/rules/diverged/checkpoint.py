@@ -70,7 +70,7 @@ def checkpoint(case: Case) -> Match | None:
     if fork is None or fork.relation == "same":
         return None
     loop = case.loop
-    # One side has begun the next round of the loop: by what counts the rounds, or as it has as many iterations everywhere.
+    # One side has begun the next round of the loop: by its counter, or as it has as many iterations everywhere.
     ahead = loop is not None and (loop.rounds_ahead or 0) > 0
     begun = ahead or (loop is not None and loop.fixed)
     sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if begun else orientations(case, fork)
@@ -121,7 +121,7 @@ def _gathers_state(tail: Sequence[Frame]) -> Frame | None:
 def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
     """The culprits' side first; both ways round where it is not known whose fault it is."""
     named = bool(case.blame.waiting) and len(case.blame.culprits) < len(case.views)
-    # Under a condition that holds for all but the culprits, the others are in the right place, and yet show what it is about.
+    # Under a condition that holds for all but the culprits, the others are right, and yet show what it is about.
     under = fork.relation == "branch" and (fork.only == fork.theirs.rank or not fork.sure)
     if named and not under:
         return ((fork.mine, fork.theirs),)

@@ -134,7 +134,7 @@ def _alone_in_a_place(case: Case, fork: Fork) -> bool:
 
 
 def _decisive_below(side: Side, block: Block) -> Block | None:
-    """A condition further down, where this one speaks of nothing but the iteration of a loop, which is the same on every rank."""
+    """A condition further down, where this one speaks only of loop variables, which are the same on every rank."""
     if not depends_only_on_loop_variable(block, side.path):
         return None
     below = (b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks)

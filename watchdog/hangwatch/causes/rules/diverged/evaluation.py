@@ -87,9 +87,9 @@ def tuple_labels(case: Case) -> Match | None:
             return Match(row, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown))
         if (described := _at_other_elements(side, other)) is not None:
             said = (
-                f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {described}, and "
-                f"they are at different elements: the number of tensors in it differs between the ranks, or did in an "
-                f"iteration before."
+                f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {described}, "
+                f"and they are at different elements: the number of tensors in it differs between the ranks, or did in "
+                f"an iteration before."
             )
             return Match(OTHER_ELEMENTS, said, at_fork(case, replace(fork, block=None)))
         gathered = _container_in_midst(case, side, other) if not fork.ranked else None

@@ -121,7 +121,7 @@ def _module(path: Sequence[Frame]) -> Frame | None:
 
 
 def sharded_forward(case: Case) -> Match | None:
-    """The paths diverge inside the model's forward and backward, and at least one side needs shards there that all ranks hold."""
+    """The paths diverge inside the model's forward or backward, where at least one side needs shards of all ranks."""
     fork = case.fork
     if fork is None:
         return None

@@ -124,7 +124,7 @@ EARLY_ONCE = Signature("skipped-collective", "early-once", "possible")
 
 
 def skipped(case: Case) -> Match | None:
-    """One side jumped over part of an iteration of the loop, or reached a place that both reach sooner than ever before."""
+    """One side skipped part of an iteration of the loop, or reached a place sooner than ever before."""
     fork = case.fork
     if fork is None or (fork.ranked and fork.relation != "skip"):
         return None
@@ -223,7 +223,7 @@ def _passed_by(case: Case, fork: Fork) -> bool:
 
 
 def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
-    """One side has left the loop an iteration early, and the loop has a way to skip one: the batches may have been even."""
+    """One side left the loop an iteration early, and the loop has a way to skip one: batches may have been even."""
     loop = case.loop
     if loop is None:
         return None
@@ -294,7 +294,7 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
 
 
 def _usual(case: Case, fork: Fork) -> bool:
-    """Whether the side that is not under the condition has been so in earlier iterations, and called what is under it."""
+    """Whether the side that is not under the condition was so in earlier iterations, and called what is under it."""
     inside, outside = fork.sides
     if inside.at is None or fork.block is None:
         return False

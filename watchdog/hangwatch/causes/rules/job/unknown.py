@@ -40,7 +40,7 @@ def unknown(case: Case) -> Match:
         seen += tuple(e for r in readers[:1] for e in at_stack(case, r))
         said = (
             f"Rank {format_ranks(readers)} waits for a key of the store that is not set; rank "
-            f"{format_ranks(case.blame.culprits)} is elsewhere. Who was to set it cannot be seen."
+            f"{format_ranks(case.blame.culprits)} is at another place. Who was to set it cannot be seen."
         )
         return Match(UNKNOWN, said, seen + missing)
     if view is None or not (view.frames or view.capture.processes):

@@ -26,7 +26,7 @@ ENDED = Signature("child-stall", "child-ended", "certain", beats=("blocked-io", 
 STUCK = Signature("child-stall", "child-stuck", "strong")
 AWAITED = Signature("child-stall", "child-awaited", "likely")
 
-#: Locks and queues of these modules are shared between processes: a process that waits in one may yet be served by another.
+#: Locks and queues of these modules are shared between processes: another one may yet serve one that waits.
 _SHARED = re.compile(
     r"\((?:.*/)?(?:multiprocessing|multiprocess|billiard)/(?:queues|synchronize|connection|managers|pool|heap|sharedctypes)\.py:"
 )

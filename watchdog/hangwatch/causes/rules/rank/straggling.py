@@ -40,7 +40,7 @@ UNPRECEDENTED_FLOOR_S = 3.0
 _STEPS_ON_RECORD = 8
 #: At least this share of the samples has to begin where most do.
 _WHOLE_SHARE = 0.75
-#: So many operations before the pending one show a habit; in a large job fewer, so that so many arrivals are read in all.
+#: So many operations before the pending one show a habit; in a large job fewer, as so many arrivals are read in all.
 _FEWEST_ARRIVALS, _MOST_ARRIVALS, _ARRIVALS_IN_ALL = 8, 32, 1 << 16
 _COMPILERS = frozenset(
     {"nvcc", "cicc", "ptxas", "cc1plus", "cc1", "g++", "gcc", "clang", "clang++", "ninja", "c++", "ld", "hipcc"}

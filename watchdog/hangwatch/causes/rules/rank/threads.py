@@ -50,7 +50,7 @@ _RESTS = ("threading.py", "queue.py", "selectors.py", "socketserver.py", "concur
 
 
 def lock_deadlock(case: Case) -> Match | None:
-    """The main thread is taking a lock in the program's own code and does not move; other threads that are blocked there too."""
+    """The main thread is stuck taking a lock in the program's own code; other threads that are blocked there too."""
     for rank, view in standing(case):
         main = _main(view)
         if main is None or not _on_futex(view):
@@ -79,7 +79,10 @@ def lock_deadlock(case: Case) -> Match | None:
         elif own:
             said = f"Rank {rank}'s main thread takes {wanted}, which it holds already further up, and waits for itself."
         elif shown:
-            said = f"Rank {rank}'s main thread waits for a lock, another thread of it is blocked too, and nothing of it moves."
+            said = (
+                f"Rank {rank}'s main thread waits for a lock, another thread of it is blocked too, and nothing of it "
+                f"moves."
+            )
         else:
             said = f"Rank {rank}'s main thread takes {wanted}, and none of its threads is seen inside a `with` of it."
         # Where the source of the others was not read, they may be blocked anywhere.
