@@ -54,7 +54,7 @@ def test_who_died_is_named_and_those_that_stay_are_not() -> None:
         ((_staying(0), _gone(1, signal=9), rank(2, (), SHUTDOWN, busy=True)), ()),
     ],
 )
-def test_only_a_failure_is_outlived(ranks: tuple[RankCapture, ...], culprits: tuple[int, ...]) -> None:
+def test_ranks_linger_only_after_a_failure(ranks: tuple[RankCapture, ...], culprits: tuple[int, ...]) -> None:
     """Not a rank that ended well, or may have; not while another is at work, at its end or elsewhere; not where all is over."""
     blame = build_case(world(*ranks)).blame
     assert blame.culprits == culprits
