@@ -88,8 +88,8 @@ def test_the_first_difference_counts_and_not_the_pending_one() -> None:
     )
     case = build_case(world(*(rank(r, extra if r == 1 else usual, WAITING) for r in range(4))))
     assert case.blame.culprits == (1,)
-    assert case.blame.parting is not None
-    assert case.blame.parting.seq == 2
+    assert case.blame.diverged_at is not None
+    assert case.blame.diverged_at.seq == 2
 
 
 def test_a_stopped_rank_holds_up_even_what_it_has_joined() -> None:
@@ -109,7 +109,7 @@ def test_all_in_the_same_operation_is_nobodys_fault() -> None:
 
 @pytest.mark.parametrize(("busy", "kind"), [(False, "stall"), (True, "straggler")])
 def test_what_cannot_be_proven_takes_patience(busy: bool, kind: str) -> None:
-    """A rank elsewhere is nothing within the patience; beyond it a stall if it stands still, a straggler if it moves."""
+    """A rank elsewhere is nothing within the patience; beyond it a stall if it is stuck, a straggler if it moves."""
     pending = (operation(0, WORLD4, 1, done=False),)
     ranks = [rank(r, pending, WAITING) for r in range(3)] + [rank(3, (), ELSEWHERE, busy=busy, channel="pipe_read")]
     assert diagnose(world(*ranks), patience=fixed_patience(60)).verdict.kind == "healthy"

@@ -54,11 +54,11 @@ def test_who_died_is_named_and_those_that_stay_are_not() -> None:
         ((_staying(0), _gone(1, signal=9), rank(2, (), SHUTDOWN, busy=True)), ()),
     ],
 )
-def test_only_a_failure_is_outlived(ranks: tuple[RankCapture, ...], culprits: tuple[int, ...]) -> None:
+def test_ranks_linger_only_after_a_failure(ranks: tuple[RankCapture, ...], culprits: tuple[int, ...]) -> None:
     """Not a rank that ended well, or may have; not while another is at work, at its end or elsewhere; not where all is over."""
     blame = build_case(world(*ranks)).blame
     assert blame.culprits == culprits
-    assert (blame.shape == "outlived") is bool(culprits)
+    assert (blame.shape == "lingering") is bool(culprits)
 
 
 def test_what_a_rank_died_in_does_not_count_as_a_wait() -> None:
@@ -66,7 +66,7 @@ def test_what_a_rank_died_in_does_not_count_as_a_wait() -> None:
     group = Group("0", (0, 1), "default_pg")
     died = msgspec.structs.replace(_gone(1, signal=6), flight=rank(1, (operation(1, group, 1, done=False),)).flight)
     found = diagnose(world(_staying(0), died), patience=fixed_patience(5.0))
-    assert found.case.blame.shape == "outlived"
+    assert found.case.blame.shape == "lingering"
     assert found.case.onset_ns is None
     assert found.verdict.kind == "healthy"
 

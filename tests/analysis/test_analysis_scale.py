@@ -83,7 +83,7 @@ def test_the_first_difference_is_the_one_that_a_search_number_by_number_finds(
 @SETTINGS
 @given(st.lists(operations(), min_size=2, max_size=4))
 def test_columns_give_the_case_that_single_operations_give(records: list[tuple[Operation, ...]]) -> None:
-    """Blame, parting and who waits for whom do not depend on how the operations are kept."""
+    """Blame, divergence and who waits for whom do not depend on how the operations are kept."""
     ranks = [rank(number, record) for number, record in enumerate(records)]
     columns = []
     for one in ranks:

@@ -1,4 +1,4 @@
-"""Exceptions as the cause: one that ended a thread, one that is being handled where the rank stands still."""
+"""Exceptions as the cause: one that ended a thread, one that is being handled where the rank is stuck."""
 
 from __future__ import annotations
 

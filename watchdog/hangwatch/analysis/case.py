@@ -43,9 +43,9 @@ class Case(Situation):
 
 
 def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]:
-    """All global ranks of the job: its world size, or what ``init_process_group`` was told of it, and every rank seen."""
-    told = [v.wait.world_size for v in views.values() if v.wait is not None and v.wait.world_size is not None]
-    size = max((capture.job.world_size or 0, *told))
+    """All global ranks of the job: its world size, or the size given to ``init_process_group``, and every rank seen."""
+    declared = [v.wait.world_size for v in views.values() if v.wait is not None and v.wait.world_size is not None]
+    size = max((capture.job.world_size or 0, *declared))
     return tuple(sorted(set(range(size)) | {c.rank for c in capture.ranks}))
 
 
@@ -55,8 +55,8 @@ def build_case(
     """Analyse a capture. Operations in flight for less than ``min_wait_s`` seconds are no waits yet.
 
     ``motion_window_s``: how far back a rank must not have moved to be called stuck (None: as far as samples reach).
-    ``before``: the case of the same capture, with the same window, when some of its ranks told less; what is known of the
-    others is not found out again.
+    ``before``: the case of the same capture, with the same window, when some of its ranks showed less; what is known of
+    the others is not found out again.
     """
     since_ns = 0 if motion_window_s is None else int(capture.at_ns - motion_window_s * 1e9)
     views = view_ranks(capture, since_ns, before.views if before is not None else {})

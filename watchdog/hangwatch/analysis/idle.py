@@ -1,8 +1,9 @@
-"""Ranks that await work from outside while their group awaits the next command from them: an engine that nobody asks. Pure.
+"""Ranks that await work from outside while their group awaits their next command: an engine without requests. Pure.
 
 Worker 0 of such an engine reads a queue, a pipe or a socket at the head of an endless loop, and passes on what it has read;
 the others stand in that very broadcast. It may be so for hours, and is no hang. A rank that reads in the middle of its step
-looks alike, but the others are elsewhere: in another operation, in a loop over data, or not in what this rank sends.
+looks alike, but the others do not wait for it: they are in another operation, in a loop over data, or not in what this
+rank sends.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ENDLESS = re.compile(r"while\s*\(?\s*(?:True|1)\s*\)?\s*:|while\s+not\b.*:")
 
 
 def find_idleness(case: Case) -> Idleness | None:
-    """Whether all that anybody waits for is work from outside; None where some of it is not."""
+    """Whether all that any rank waits for is work from outside; None where some of it is not."""
     blame = case.blame
     if blame.shape != "root" or blame.proof is not None or not blame.culprits or not blame.waiting:
         return None
@@ -63,9 +64,9 @@ def _source(view: RankView) -> int | None:
         return front.peer
     inside = tuple(takewhile(in_torch_distributed, view.frames))
     for name in ("src", "group_src"):
-        told = next((t for f in inside if (t := (f.locals or {}).get(name, "")).startswith("int=")), None)
-        if told is not None:
-            number = int(told.removeprefix("int="))
+        described = next((t for f in inside if (t := (f.locals or {}).get(name, "")).startswith("int=")), None)
+        if described is not None:
+            number = int(described.removeprefix("int="))
             return number if name == "src" or front is None else front.group.rank_at(number)
     return None
 
@@ -98,7 +99,7 @@ def _other_end(case: Case, view: RankView, *, queued: bool) -> Idleness | None:
         ours = {c.pid for c in last.children} | {r.identity.pid for r in case.capture.ranks}
         return None if pid in ours else "idle"
     if on.startswith("pipe:["):
-        return None  # nobody seen has the other end: nothing will come any more
+        return None  # no process seen has the other end: nothing will come any more
     if " listening on port " in on or on == "anon_inode:[eventfd]":
         return "idle"
     if on.startswith("socket:["):
@@ -107,7 +108,7 @@ def _other_end(case: Case, view: RankView, *, queued: bool) -> Idleness | None:
 
 
 def _in_while(view: RankView) -> bool:
-    """Whether the innermost loop of the program that a rank is in goes on until somebody says otherwise."""
+    """Whether the innermost loop of the program that a rank is in goes on until it is told to stop."""
     loops = (loop for f in user_frames(view.frames) if (loop := _innermost(f)) is not None)
     return next((loop.kind == "while" for loop in loops), False)
 

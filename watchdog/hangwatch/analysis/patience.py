@@ -20,7 +20,7 @@ BUSY_FLOOR_S = 300.0
 #: So many times the patience, where no rank waits for another and all are blocked by files, unless the user gave a patience.
 HELD_FACTOR = 4.0
 HELD_CEILING_S = 600.0
-#: What nobody here can see is given this long at the least before it is called stuck: an engine may load, or answer, for long.
+#: What cannot be seen here is called stuck after this long at the earliest: an engine may load, or answer, for long.
 OUTSIDE_FLOOR_S = 1800.0
 
 

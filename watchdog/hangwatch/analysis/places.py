@@ -71,7 +71,7 @@ def user_frame(frames: Sequence[Frame]) -> Frame | None:
 
 
 def part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame | None, Frame | None]:
-    """The outermost frames at which two call paths part: the same function at two lines, or two functions."""
+    """The outermost frames at which two call paths diverge: the same function at two lines, or two functions."""
     a, b = list(reversed(ours)), list(reversed(theirs))
     for left, right in zip(a, b, strict=False):
         if (left.file, bare(left), left.line) != (right.file, bare(right), right.line):

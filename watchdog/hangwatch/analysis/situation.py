@@ -49,24 +49,24 @@ class Situation:
         blame = self.blame
         if not blame.culprits:
             return False
-        if blame.shape == "cycle" or (blame.parting is not None and blame.parting.mismatch):
+        if blame.shape == "cycle" or (blame.diverged_at is not None and blame.diverged_at.mismatch):
             return True
-        # A culprit in an operation of its own, that waits for no one else: it is in the wrong place, and not stuck elsewhere.
+        # A culprit in an operation of its own that waits for no one else is in the wrong one, and not stuck outside.
         seen = [self.views[r] for r in blame.culprits if r in self.views]
         return any(view.state == "waiting" and not view.waits_for_no_rank for view in seen)
 
     @property
     def onset_ns(self) -> int | None:
-        """When the oldest operation that a waiting rank is still in was enqueued; None where nobody recorded it, or waits."""
-        if self.blame.shape == "outlived":
+        """When the oldest operation that a waiting rank is still in was enqueued; None where none is recorded."""
+        if self.blame.shape == "lingering":
             return None  # what a rank was in when it died
         ranks = self.blame.waiting or self.blame.culprits
         return min((o.created_ns for r in ranks if r in self.views and (o := self.views[r].frontier)), default=None)
 
     @property
     def still_since_ns(self) -> int | None:
-        """Since when a waiting rank whose wait nobody recorded has stood still, by its samples."""
-        if self.blame.shape in {"held", "outlived"}:  # nobody waits; as long as one of them moved, the job went on
+        """Since when a waiting rank whose wait was not recorded has not moved, by its samples."""
+        if self.blame.shape in {"blocked", "lingering"}:  # no rank waits; as long as one of them moved, the job went on
             still = [view_still_since_ns(v) for v in self.views.values() if not v.gone]
             known = [ns for ns in still if ns is not None]
             return max(known) if len(known) == len(still) else None
@@ -87,10 +87,10 @@ class Situation:
         return describe_waits(self.graph, self.place)
 
     def side_frames(self, rank: int) -> tuple[Frame, ...]:
-        """A rank's call path at the parting: its operation's call site where that was recorded, else its stack now."""
-        parting = self.blame.parting
-        if parting is not None and parting.mismatch:
-            own = self.history.at(parting.group.key, parting.seq).get(rank)
+        """A rank's call path at the divergence: its operation's recorded call site, else its stack now."""
+        diverged_at = self.blame.diverged_at
+        if diverged_at is not None and diverged_at.mismatch:
+            own = self.history.at(diverged_at.group.key, diverged_at.seq).get(rank)
             if own is not None and own.frames:
                 return own.frames
         return self.views[rank].frames if rank in self.views else ()
@@ -99,19 +99,19 @@ class Situation:
     def representatives(self) -> tuple[int | None, int | None]:
         """One culprit and one of the others, whose lines are shown: on a tie, two ranks of different sides."""
         culprits, others = self.blame.culprits, self.blame.waiting
-        parting = self.blame.parting
-        # Of several faults at once, the one is shown whose parting is.
-        parted = {r for side in parting.sides for r in side.ranks} if parting else set()
+        diverged_at = self.blame.diverged_at
+        # Of several faults at once, the one is shown whose divergence is.
+        apart = {r for side in diverged_at.sides for r in side.ranks} if diverged_at else set()
         # Of several culprits, where they are decides, and not their number.
-        seen = sorted((r for r in culprits if r in self.views), key=lambda r: (r not in parted, self._path(r), r))
+        seen = sorted((r for r in culprits if r in self.views), key=lambda r: (r not in apart, self._path(r), r))
         culprit = next(iter(seen), None)
         alike = self._likeness(culprit) if culprit is not None else {}
-        # Of those that play the same part, one that still is where they parted: its live stack tells more than the record.
-        key = lambda r: (r not in parted, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
+        # Of those in the same role, one that still is where they diverged: its live stack shows more than the record.
+        key = lambda r: (r not in apart, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
         shown = sorted((r for r in others if r in self.views), key=key)
         other = next(iter(shown), None)
-        if culprit is not None and other is None and self.blame.shape != "held":
-            mine = parting.side_of(culprit) if parting else None
+        if culprit is not None and other is None and self.blame.shape != "blocked":
+            mine = diverged_at.side_of(culprit) if diverged_at else None
             rest = [r for r in culprits if r != culprit and r in self.views]
             other = next((r for r in rest if mine is None or r not in mine.ranks), None)
         return culprit, other
@@ -120,14 +120,14 @@ class Situation:
         return tuple((f.file, f.line) for f in reversed(self.side_frames(rank)))
 
     def _kept(self, rank: int) -> int:
-        """How many of the frames, from the outermost on, that a rank was in at the parting it is in still."""
+        """How many of the frames, from the outermost on, that a rank was in at the divergence it is in still."""
         now = ((f.file, f.line) for f in reversed(self.views[rank].frames))
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._path(rank), now, strict=False)))
 
     def _likeness(self, culprit: int) -> Mapping[int, int]:
         """In how many of a rank's last collectives each other rank has taken part as it did: ranks may have roles."""
         alike: Counter[int] = Counter()
-        # In a large job fewer tell as much: there are as many more ranks in each role.
+        # In a large job fewer say as much: there are as many more ranks in each role.
         last = max(_FEWEST_ALIKE, min(_MOST_ALIKE, _COMPARED // len(self.world)))
         for own in self.history.of(culprit)[-last:]:
             if not own.p2p:
@@ -147,6 +147,6 @@ class Situation:
 
 def view_still_since_ns(view: RankView) -> int | None:
     """Since when a rank has not moved, by its samples (wall clock, ns); None where that is not known."""
-    # Rank 0 looks every 10 ms whether all have come to its store, and sleeps in between; so does who wants a lock file.
+    # Rank 0 polls every 10 ms whether all have joined its store, as does a rank that wants a lock file.
     polls = view.wait is not None and view.wait.kind == "initialization"
     return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view))

@@ -1,8 +1,8 @@
 """What is confused with what: causes that leave nearly the same picture, shown as "Also consistent with". One table. Pure.
 
 A skipped iteration, a condition that holds on some ranks, data that ended earlier; a rank that left in good order and one that
-had less data; a thread that is awaited and one that has failed: where nothing in the picture decides between them, whoever
-reads the incident at night is to know of both. Each is named with what would have happened, and only where the picture
+had less data; a thread that is awaited and one that has failed: where nothing that was seen decides between them, the
+reader of the incident is to know of both. Each is named with what would have happened, and only where the picture
 allows it: a function of the table returns the sentence, or None where it does not fit.
 """
 
@@ -137,7 +137,7 @@ def _loads(_: Case, view: RankView) -> str | None:
     frame = calls(view.frames, _LOADING)
     if frame is None:
         return None
-    return f"It may be that what stands still is the loading of data, which has no workers here: {where(frame)}."
+    return f"It may be that what is stuck is the loading of data, which has no workers here: {where(frame)}."
 
 
 def _lock_of_a_file(_: Case, view: RankView) -> str | None:
@@ -149,13 +149,13 @@ def _lock_of_a_file(_: Case, view: RankView) -> str | None:
 
 
 def _for_a_thread(_: Case, view: RankView) -> str:
-    return f"It may be that a thread of rank {view.rank}'s own, which should let it go on, has ended or stands still."
+    return f"It may be that a thread of rank {view.rank}'s own, which should let it go on, has ended or is stuck."
 
 
 def _thread_failed(_: Case, view: RankView) -> str | None:
     if working_threads(view):
         return None
-    return f"It may be that an exception has ended what rank {view.rank} waits for, and that nobody has told of it."
+    return f"It may be that an exception has ended what rank {view.rank} waits for, and that it was not reported."
 
 
 def _for_a_lock(_: Case, view: RankView) -> str:
@@ -181,7 +181,7 @@ def _looks_again(_: Case, view: RankView) -> str | None:
     frame = polls(view)
     if frame is None:
         return None
-    return f"It may be that rank {view.rank} looks again and again, in {where(frame)}, for something that never comes."
+    return f"It may be that rank {view.rank} polls, in {where(frame)}, for something that never comes."
 
 
 _SHARDED = Alternative("sharded-forward-divergence", of_fork=_other_modules)

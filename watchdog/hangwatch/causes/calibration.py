@@ -1,8 +1,8 @@
 """How sure a cause is, as a rate that was measured: ``calibration.json``, counted over the catalogue by ``make calibrate``.
 
 A key is where a cause stands (first, or an alternative), what its row says (a level, or ``general``), and whether both sides
-were seen ``whole``: what is told of ranks whose source, call sites or stacks were not read is right less often. A first cause of
-which the catalogue has no hang was never measured, and is stated at a half.
+were seen ``whole``: what is said of ranks whose source, call sites or stacks were not read is right less often. A first
+cause of which the catalogue has no hang was never measured, and is stated at a half.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def is_whole(case: Case) -> bool:
 
 def _is_read(view: RankView) -> bool:
     flight = view.capture.flight
-    sites = flight is not None and any(o.frames for o in flight.operations)
-    return sites and any(frame.source for frame in view.frames if is_program(frame))
+    call_sites = flight is not None and any(o.frames for o in flight.operations)
+    return call_sites and any(frame.source for frame in view.frames if is_program(frame))
 
 
 def confidence(row: Signature, *, first: bool, whole: bool) -> float:
-    """How sure a cause is said to be, by the table that came with the package."""
+    """How sure a cause is, by the table that came with the package."""
     return confidence_of(read_table(), row.cause, key_of(row, first=first, whole=whole))
 
 

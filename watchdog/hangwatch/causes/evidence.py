@@ -85,21 +85,21 @@ def at_ras(case: Case) -> tuple[Evidence, ...]:
 
 
 def at_recorder(case: Case, ranks: Sequence[int]) -> tuple[Evidence, ...]:
-    """What each of the ranks used the sequence number of the parting for."""
-    parting = case.blame.parting
-    if parting is None:
+    """What each of the ranks used the sequence number of the divergence for."""
+    diverged_at = case.blame.diverged_at
+    if diverged_at is None:
         return ()
     found = []
     for rank in ranks:
-        operation = case.history.at(parting.group.key, parting.seq).get(rank)
+        operation = case.history.at(diverged_at.group.key, diverged_at.seq).get(rank)
         if operation is not None:
             done = ", and it went through" if operation.completed else ""
-            text = f"number {parting.seq} of {parting.group.label} is {describe(operation)}{done}"
+            text = f"number {diverged_at.seq} of {diverged_at.group.label} is {describe(operation)}{done}"
         else:
-            side = parting.side_of(rank)
+            side = diverged_at.side_of(rank)
             if side is None or side.operation is not None:
                 continue
-            text = f"has not come to number {parting.seq} of {parting.group.label}"
+            text = f"has not reached number {diverged_at.seq} of {diverged_at.group.label}"
         found.append(Evidence(rank, "flight recorder", text))
     return tuple(found)
 

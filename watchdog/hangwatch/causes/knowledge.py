@@ -1,7 +1,7 @@
 """What is known of a cause before any case: its page, docs/causes/ID.md, of which the incident quotes title and remedy.
 
 The pages lie in ``docs/causes`` and are package data as ``hangwatch.causes.pages`` (in the repository a symbolic link). A
-page is read when a cause is first told of, never at import, and no rule depends on what it says. Pure but for that reading.
+page is read when a cause is first reported, never at import, and no rule depends on it. Pure but for that reading.
 """
 
 from __future__ import annotations

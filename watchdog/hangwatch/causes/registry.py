@@ -108,10 +108,10 @@ def _apply(rules: Sequence[Callable[[_C], Match | None]], case: _C) -> list[Matc
 
 
 def _guarded(rule: Callable[_P, _T | None], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
-    """What the rule says. One that raises is left out and counted: nobody may be left without the verdict."""
+    """What the rule says. One that raises is left out and counted: no user may be left without the verdict."""
     try:
         return rule(*args, **kwargs)
-    except Exception:  # an edge as the agent's tick is one: nobody goes without a verdict
+    except Exception:  # an edge as the agent's tick is one: no user goes without a verdict
         failed[rule.__name__] += 1
         log.exception("the rule %s failed and is left out", rule.__name__)
         return None

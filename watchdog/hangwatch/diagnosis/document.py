@@ -44,7 +44,7 @@ def _entry(view: RankView) -> RankEntry:
 
 
 def _has_call_sites(flight: FlightRecord) -> bool:
-    """Whether a record may show where an operation was called; of a dump on disk only its operations tell."""
+    """Whether a record may show where an operation was called; of a dump on disk only its operations show it."""
     if flight.source == "file":
         return any(operation.frames for operation in flight.operations)
     return flight.source == "pickle"
@@ -103,7 +103,7 @@ def make_incident(
 
 
 def of_this_node(incident: Incident, case: Case, node: str) -> Incident:
-    """The incident as another node, ``node``, has told of it, with the ranks of this one: ``case`` is of its own capture."""
+    """The incident as another node, ``node``, reported it, with the ranks here: ``case`` is of its own capture."""
     where = f"bundle: it holds the ranks of this node alone; the whole is in that of {node}"
     return msgspec.structs.replace(
         incident,

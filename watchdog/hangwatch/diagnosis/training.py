@@ -28,7 +28,7 @@ class TrainingDiagnosis:
 
 
 def diagnose_training(series: TrainingSeries | None, world_size: int | None) -> TrainingDiagnosis | None:
-    """The diagnosis of a training; None where it learns, or where that cannot be told (yet)."""
+    """The diagnosis of a training; None where it learns, or where that is not known (yet)."""
     case = build_training_case(series, world_size) if series is not None else None
     if case is None:
         return None
@@ -52,7 +52,7 @@ def describe_training(series: TrainingSeries) -> str:
     """A sentence on a training in which nothing wrong was found."""
     lines = [step for step in series.steps if step.loss is not None]
     if len(lines) < EVIDENCE_STEPS:
-        return f"{len(lines)} logged steps are too few to tell whether the training learns."
+        return f"{len(lines)} logged steps are too few to see whether the training learns."
     return f"No silent failure found in {len(lines)} logged steps; the last is {describe_line(lines[-1])}."
 
 

@@ -10,7 +10,7 @@ import msgspec
 from hangwatch.analysis.case import Case, build_case
 from hangwatch.analysis.divergence.call_sites import Difference, first_difference
 from hangwatch.analysis.divergence.find import annotated
-from hangwatch.analysis.divergence.frames import site
+from hangwatch.analysis.divergence.frames import call_site
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.idle import find_idleness
 from hangwatch.analysis.operations.alignment import Side
@@ -57,13 +57,13 @@ def diagnose(
     """Diagnose a capture.
 
     ``patience``: how long what cannot be proven may last; None when a person asks about a job that hangs, and whatever
-    stands still counts. ``min_wait_s``: operations younger than this are no waits yet.
-    ``before``: the case of the same capture, with the same patience, when some of its ranks told less.
+    has not moved counts. ``min_wait_s``: operations younger than this are no waits yet.
+    ``before``: the case of the same capture, with the same patience, when some of its ranks showed less.
     """
     window_s = patience.motion_window_s if patience is not None else None
     case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before)
     silent = diagnose_training(capture.training, capture.job.world_size)
-    if silent is not None:  # whoever looked did so for that, at ranks in the middle of their steps
+    if silent is not None:  # the capture was made for that, at ranks in the middle of their steps
         return Diagnosis(silent.verdict, case, None, silent.onset_ns)
     since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
     waited = (capture.at_ns - since) / 1e9 if since is not None else None
@@ -77,9 +77,9 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
     blame = case.blame
     if blame.shape == "nothing":
         return "healthy"
-    if blame.shape in {"held", "outlived"}:
+    if blame.shape in {"blocked", "lingering"}:
         long = patience is None or (waited_s is not None and waited_s >= patience.blocked_s)
-        found: Kind = "stall" if blame.shape == "held" else "rank_lost"
+        found: Kind = "stall" if blame.shape == "blocked" else "rank_lost"
         return found if long else "healthy"
     if blame.shape == "outside":
         if patience is not None and (waited_s is None or waited_s < patience.stall_s):
@@ -93,13 +93,13 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
         return "deadlock"
     idleness = find_idleness(case)
     if idleness is not None:
-        # An engine that nobody asks may be so for ever. In doubt it is told of late, and never as a hang.
+        # An engine without requests may be so for ever. In doubt it is reported late, and never as a hang.
         long = idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
         return "straggler" if long else "healthy"
     still = _stands_still(case) and (_transfer_stands(case) or _long(waited_s, patience))
     if patience is None:
         if blame.culprits and not still and not any(v.capture.processes for v in case.views.values()):
-            # Records alone tell of no rank whether it moves, be it one that left none: they are kept of jobs that hang.
+            # Records alone show of no rank whether it moves, be it one that left none: they are kept of jobs that hang.
             still = case.views.keys().isdisjoint(blame.culprits)
         return "stall" if still else "straggler" if blame.culprits else "healthy"
     if waited_s is None or waited_s < patience.stall_s:
@@ -147,7 +147,7 @@ def _stands_still(case: Case) -> bool:
     blame = case.blame
     seen = [case.views[r] for r in blame.culprits or blame.waiting if r in case.views]
     if not seen:
-        # Ranks of other nodes may well be at work. Only who has never come to the rendezvous is known to be missing.
+        # Ranks of other nodes may well be at work. Only one that never reached the rendezvous is known to be missing.
         waits = (case.views[r].wait for r in blame.waiting)
         return any(w is not None and w.kind == "initialization" for w in waits)
     moves = [view.motion.state for view in seen]
@@ -205,13 +205,13 @@ def _summary(case: Case, kind: Kind, cause: Cause) -> str:
     if not blame.culprits:
         return f"All of {_who(blame.waiting)} joined {where} and nothing completes: {title}."
     holders = _who(blame.culprits)
-    if blame.shape == "held":
-        return f"All of {holders} stand still, in no collective: {title}."
-    if blame.shape == "outlived":
+    if blame.shape == "blocked":
+        return f"All of {holders} are stuck, in no collective: {title}."
+    if blame.shape == "lingering":
         return f"The job does not end: all but {holders} stay at the end of their program, waiting for none: {title}."
     if not blame.waiting:
         return f"{holders[0].upper()}{holders[1:]} wait for each other in {where}: {title}."
-    verb = {"deadlock": "can never get past", "straggler": "are waiting in"}.get(kind, "are held up in")
+    verb = {"deadlock": "can never get past", "straggler": "are waiting in"}.get(kind, "are blocked in")
     waiting = _who(blame.waiting)
     if len(blame.waiting) == 1:
         verb = verb.replace("are", "is", 1)
@@ -274,26 +274,26 @@ def _divergence(case: Case) -> Divergence | None:
     culprit, others = case.lines()
     if culprit is None and others is None:
         return None
-    parting = case.blame.parting
-    if parting is None:
+    diverged_at = case.blame.diverged_at
+    if diverged_at is None:
         return Divergence(culprit=_on(culprit, one, None), others=_on(others, other, None))
-    mine = parting.side_of(one) if one is not None else None
-    theirs = parting.side_of(other) if other is not None else None
+    mine = diverged_at.side_of(one) if one is not None else None
+    theirs = diverged_at.side_of(other) if other is not None else None
     return Divergence(
         culprit=_on(culprit, one, mine),
         others=_on(others, other, theirs),
-        group=parting.group.label,
-        seq=parting.seq,
+        group=diverged_at.group.label,
+        seq=diverged_at.seq,
         culprit_op=describe(mine.operation) if mine and mine.operation else None,
         others_op=describe(theirs.operation) if theirs and theirs.operation else None,
     )
 
 
 def _silent_divergence(case: Case, difference: Difference, one: int, other: int) -> Divergence:
-    """The ranks parted at operations that look alike, and went through as a pair; only the lines they came from differ."""
+    """The ranks diverged at operations that look alike and went through as a pair; only their lines differ."""
     here = case.history.at(difference.key, difference.seq)
     sides = {
-        r: tuple(sorted(x for x, o in here.items() if site(o.frames or ()) == site(here[r].frames or ())))
+        r: tuple(sorted(x for x, o in here.items() if call_site(o.frames or ()) == call_site(here[r].frames or ())))
         for r in (one, other)
     }
     culprit, others = source_lines(annotated(case, difference.ours), annotated(case, difference.theirs))

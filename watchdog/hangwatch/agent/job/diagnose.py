@@ -47,7 +47,7 @@ async def with_hardware(scope: CaptureScope, diagnosis: Diagnosis, patience: Pat
 async def with_call_sites(scope: CaptureScope, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
     """The same diagnosis with the call sites of both sides, where ranks diverged: their history tells why."""
     blame = diagnosis.case.blame
-    if blame.shape != "cycle" and (blame.parting is None or not blame.parting.mismatch):
+    if blame.shape != "cycle" and (blame.diverged_at is None or not blame.diverged_at.mismatch):
         return diagnosis
     wanted = {r for r in diagnosis.case.representatives if r is not None} | set(blame.component[:CALL_SITES_LIMIT])
     capture = await scope.call_sites(diagnosis.case.capture, sorted(wanted))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hangwatch.analysis.divergence.frames import site
+from hangwatch.analysis.divergence.frames import call_site
 from hangwatch.analysis.operations.alignment import GroupKey
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.collectives import Operation
@@ -18,17 +18,17 @@ from hangwatch.model.stacks import Frame
 #: How far back a silent shift is followed.
 _REACH = 512
 
-Site = tuple[str, int]
+CallSite = tuple[str, int]
 
 
 def _at(case: Situation, rank: int, seq: int) -> Operation | None:
-    parting = case.blame.parting
-    return case.history.at(parting.group.key, seq).get(rank) if parting is not None else None
+    diverged_at = case.blame.diverged_at
+    return case.history.at(diverged_at.group.key, seq).get(rank) if diverged_at is not None else None
 
 
-def _same_places(case: Situation, one: int, other: int, left: Site, right: Site) -> bool:
+def _same_places(case: Situation, one: int, other: int, left: CallSite, right: CallSite) -> bool:
     """Whether one of two ranks has been where the other was: else they have roles, and lines of their own from the beginning."""
-    visited = {r: {_site(o) for o in case.history.of(r)} for r in (one, other)}
+    visited = {r: {_call_site(o) for o in case.history.of(r)} for r in (one, other)}
     return left in visited[other] or right in visited[one]
 
 
@@ -36,13 +36,13 @@ def _lines(operation: Operation) -> list[tuple[str, int]]:
     return [(f.file, f.line) for f in operation.frames or ()]
 
 
-def _site(operation: Operation | None) -> Site | None:
-    return site(operation.frames) if operation is not None and operation.frames else None
+def _call_site(operation: Operation | None) -> CallSite | None:
+    return call_site(operation.frames) if operation is not None and operation.frames else None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The call paths of two ranks at one number of a group that each used elsewhere in the program."""
+    """The call paths of two ranks at one number of a group that each used at another place in the program."""
 
     key: GroupKey
     seq: int
@@ -51,15 +51,15 @@ class Difference:
 
 
 def first_difference(case: Situation, one: int, other: int) -> Difference | None:
-    """Call paths at the first of the unbroken run of operations, up to the parting, that were issued from two places.
+    """Call paths at the first of the run of operations, up to the divergence, that were issued from two places.
 
     Where nothing differs by name or size, the groups the two wait in now are gone through, up to where both have come.
-    None where the run starts at the parting itself, or its first pair is an ordinary one: places that met before, such
-    as the two calls of a broadcast under ``if rank == 0: .. else: ..``.
+    None where the run starts at the divergence itself, or its first pair is an ordinary one: places that met before,
+    such as the two calls of a broadcast under ``if rank == 0: .. else: ..``.
     """
-    parting = case.blame.parting
-    if parting is not None and parting.mismatch:
-        return _first_of_run(case, parting.group.key, parting.seq - 1, one, other)
+    diverged_at = case.blame.diverged_at
+    if diverged_at is not None and diverged_at.mismatch:
+        return _first_of_run(case, diverged_at.group.key, diverged_at.seq - 1, one, other)
     fronts = [o for r in (one, other) if r in case.views and (o := case.views[r].frontier) is not None]
     for key in dict.fromkeys(o.group.key for o in fronts if not o.p2p):
         ends = [case.history.enqueued(r, key) for r in (one, other)]
@@ -73,13 +73,13 @@ def first_difference(case: Situation, one: int, other: int) -> Difference | None
 def _first_of_run(case: Situation, key: GroupKey, seq: int, one: int, other: int) -> Difference | None:
     """The first pair of call paths of the run of differing ones that ends at ``seq``."""
     found: Difference | None = None
-    pair: tuple[Site, Site] | None = None
+    pair: tuple[CallSite, CallSite] | None = None
     lowest = max(0, seq - _REACH)
     met = False
     while seq > lowest:
         here = case.history.at(key, seq)
         ours, theirs = here.get(one), here.get(other)
-        left, right = _site(ours), _site(theirs)
+        left, right = _call_site(ours), _call_site(theirs)
         if ours is None or theirs is None or left is None or right is None:
             break
         if _lines(ours) == _lines(theirs):
@@ -92,22 +92,22 @@ def _first_of_run(case: Situation, key: GroupKey, seq: int, one: int, other: int
         return None
     for earlier in range(max(1, found.seq - _REACH), found.seq):
         here = case.history.at(key, earlier)
-        if (_site(here.get(one)), _site(here.get(other))) == pair:
+        if (_call_site(here.get(one)), _call_site(here.get(other))) == pair:
             return None
     return found
 
 
-def is_new_place(case: Situation, rank: int, place: Site | None) -> bool:
+def is_new_place(case: Situation, rank: int, place: CallSite | None) -> bool:
     """Whether a rank is at a place that no collective of any rank has been issued from, as far as call sites were recorded."""
     if place is None or sum(o.frames is not None for o in case.history.of(rank)) <= 2:
         return False
     # Lazily: of a large job's records most are never looked at.
-    return all(_site(o) != place for r in case.views for o in case.history.of(r) if o.frames and o.completed)
+    return all(_call_site(o) != place for r in case.views for o in case.history.of(r) if o.frames and o.completed)
 
 
 @dataclass(frozen=True)
 class EarlyVisit:
-    """A place both ranks used to come to together, and one came to sooner. ``by``: operations, where the habit tells."""
+    """A place both ranks used to reach together, and one reached sooner, ``by`` so many operations if known."""
 
     file: str
     line: int
@@ -118,10 +118,10 @@ class EarlyVisit:
 def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) -> EarlyVisit | None:
     """Whether rank ``one`` is at a place to which the two have always come at the same sequence number, and ``other``
     is not there yet: ``one`` has left something out on the way. ``repeats``: it may call it several times in a row."""
-    parting = case.blame.parting
-    own = _at(case, one, parting.seq) if parting is not None else None
-    here = _site(own)
-    if parting is None or here is None:
+    diverged_at = case.blame.diverged_at
+    own = _at(case, one, diverged_at.seq) if diverged_at is not None else None
+    here = _call_site(own)
+    if diverged_at is None or here is None:
         return None
     mine, theirs = _arrivals(case, one, here, repeats), _arrivals(case, other, here, repeats)
     if len(mine) < 2 or mine[:-1] != theirs:
@@ -133,14 +133,14 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
     return EarlyVisit(here[0], here[1], len(theirs), min(gaps) - last if len(gaps) == 1 else None)
 
 
-def _arrivals(case: Situation, rank: int, place: Site, repeats: bool) -> list[int]:
-    """The numbers, up to the parting, at which a rank came to a place; with ``repeats``, from another one only."""
-    parting = case.blame.parting
-    end = parting.seq if parting is not None else 0
+def _arrivals(case: Situation, rank: int, place: CallSite, repeats: bool) -> list[int]:
+    """The numbers, up to the divergence, at which a rank reached a place; with ``repeats``, from another one only."""
+    diverged_at = case.blame.diverged_at
+    end = diverged_at.seq if diverged_at is not None else 0
     found: list[int] = []
-    last: Site | None = None
+    last: CallSite | None = None
     for seq in range(max(1, end - _REACH), end + 1):
-        now = _site(_at(case, rank, seq))
+        now = _call_site(_at(case, rank, seq))
         if now == place and (last != place or not repeats):
             found.append(seq)
         last = now

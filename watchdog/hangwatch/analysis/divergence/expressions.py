@@ -1,4 +1,4 @@
-"""What a line of source says of the calls in it: whether one is made only as others turn out. Pure."""
+"""What a line of source says of the calls in it: whether one is made only depending on others. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STOPPING = frozenset({"any", "all", "next"})
 
 
 def is_called_in_part(line: str, callee: str) -> bool:
-    """Whether a call in this line is left out as what comes before it turns out: ``a() and f()``, ``f() if a() else 0``.
+    """Whether a call in this line may be left out by what comes before it: ``a() and f()``, ``f() if a() else 0``.
 
     ``callee`` is the name of the function that runs, which the line may know by another one (an argument, a closure).
     """
@@ -42,7 +42,7 @@ def _parse(line: str) -> ast.AST | None:
 
 
 def _calls(node: ast.AST, when: _When) -> Iterator[tuple[str, _When]]:
-    """The names of called functions, and whether each is called in any case, to decide, or as that turns out."""
+    """The names of called functions, and whether each is called in any case, to decide, or depending on that."""
     if isinstance(node, ast.Call):
         yield _name(node), when
     parts: list[tuple[ast.AST, _When]] = [(part, when) for part in ast.iter_child_nodes(node)]

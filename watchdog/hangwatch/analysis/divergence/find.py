@@ -9,7 +9,7 @@ from functools import cached_property
 import msgspec
 
 from hangwatch.analysis.divergence.call_sites import first_difference
-from hangwatch.analysis.divergence.frames import function_of, is_program, site
+from hangwatch.analysis.divergence.frames import call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
 from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations, loop_of
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, relate
@@ -18,7 +18,7 @@ from hangwatch.model.stacks import Block, Frame
 
 
 def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
-    """The parts of two paths below the last frame they share, each with its parting frame last."""
+    """The parts of two paths below the last frame they share, each with its diverging frame last."""
     depth = 0
     for left, right in zip(reversed(ours), reversed(theirs), strict=False):
         if (function_of(left), left.line) != (function_of(right), right.line):
@@ -89,10 +89,10 @@ def _decisive(
 
 
 def side_path(case: Situation, rank: int) -> tuple[Frame, ...]:
-    """A rank's call path at the parting. The live stack is preferred while it stands in the same place: it knows more."""
+    """A rank's call path at the divergence. The live stack is preferred where it is the same place: it knows more."""
     recorded = case.side_frames(rank)
     now = case.views[rank].frames if rank in case.views else ()
-    return now if not recorded or site(now) == site(recorded) else annotated(case, recorded)
+    return now if not recorded or call_site(now) == call_site(recorded) else annotated(case, recorded)
 
 
 def annotated(case: Situation, path: Sequence[Frame]) -> tuple[Frame, ...]:

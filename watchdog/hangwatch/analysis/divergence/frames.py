@@ -73,6 +73,6 @@ def function_of(frame: Frame) -> tuple[str, str]:
     return (frame.file, bare(frame))
 
 
-def site(frames: Sequence[Frame]) -> tuple[str, int] | None:
+def call_site(frames: Sequence[Frame]) -> tuple[str, int] | None:
     """The place in the program that issued an operation: its deepest frame outside the carrying libraries."""
     return next(((f.file, f.line) for f in frames if is_program(f)), None)

@@ -1,4 +1,4 @@
-"""What a rank did just before the operation it is in, and whether that was in the same visit of a block or turn of a loop."""
+"""What a rank did just before its operation, and whether in the same visit of a block or iteration of a loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangwatch.analysis.divergence.frames import function_of, is_parameter_loop, is_program, site
+from hangwatch.analysis.divergence.frames import call_site, function_of, is_parameter_loop, is_program
 from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.collectives import Operation
@@ -17,7 +17,7 @@ LOOPS = frozenset({"for", "while"})
 
 @dataclass(frozen=True)
 class Steps:
-    """One rank's operations up to the one at which it parted from another rank, which is at ``path``.
+    """One rank's operations up to the one at which it diverged from another rank, which is at ``path``.
 
     ``before`` is the operation issued before that, where the other rank took part in it from the same place; else None.
     """
@@ -27,13 +27,13 @@ class Steps:
     before: Operation | None
 
     def in_same_visit(self, frame: Frame, block: Block) -> bool:
-        """Whether ``before`` was issued in the same visit of a block around ``frame`` as the parting operation.
+        """Whether ``before`` was issued in the same visit of a block around ``frame`` as the diverging operation.
 
         Two visits have something else between them: it has been seen before this one, or lies in the same function.
         """
         last = inside(self.before.frames or (), frame, block) if self.before is not None else None
         if last is None or (last.line > frame.line and _loops(frame)):
-            return False  # it is further down in the block: that was the turn before
+            return False  # it is further down in the block: that was the iteration before
         index = len(self.operations)
         while index > 0 and inside(self.operations[index - 1].frames or (), frame, block) is not None:
             index -= 1
@@ -44,7 +44,7 @@ class Steps:
         return beside or any(inside(o.frames or (), frame, block) is not None for o in self.operations[:index])
 
     def earlier_in_iteration(self, frame: Frame, loop: Block) -> bool:
-        """Whether ``before`` was issued at an earlier line of the same turn of the loop around ``frame``."""
+        """Whether ``before`` was issued at an earlier line of the same iteration of the loop around ``frame``."""
         theirs_in = inside(self.before.frames or (), frame, loop) if self.before is not None else None
         if self.before is None or theirs_in is None or frame not in self.path:
             return False
@@ -55,17 +55,17 @@ class Steps:
             if function_of(left) != function_of(right):
                 return False
             if left.line != right.line:
-                # Within a loop further in, an earlier line may be of an earlier turn of that one.
+                # Within a loop further in, an earlier line may be of an earlier iteration of that one.
                 shared = _loops(left) & _loops(right)
                 return left.line < right.line and shared <= _loops(frame)
         return False
 
     def run_length(self) -> int:
-        """How many operations in a row, up to the parting one and without it, were issued from the place it was."""
-        here = site(self.path)
+        """How many operations in a row, up to the diverging one and without it, were issued from the place it was."""
+        here = call_site(self.path)
         count = 0
         for operation in reversed(self.operations):
-            if site(operation.frames or ()) != here:
+            if call_site(operation.frames or ()) != here:
                 break
             count += 1
         return count
@@ -111,26 +111,35 @@ def begins_iteration_alone(case: Situation, rank: int, other: int, frame: Frame)
 
 
 def steps_of(case: Situation, rank: int, path: tuple[Frame, ...], other: int) -> Steps:
-    """The steps of a rank that parted from ``other`` at ``path``. Without call sites nothing comes before."""
+    """The steps of a rank that diverged from ``other`` at ``path``. Without call sites nothing comes before."""
     operations = case.history.of(rank)
-    here = site(path)
+    here = call_site(path)
     end = next(
-        (i for i, o in enumerate(operations) if o.frames and site(o.frames) == here and _parts(case, o, other)), None
+        (
+            i
+            for i, o in enumerate(operations)
+            if o.frames and call_site(o.frames) == here and _may_diverge_at(case, o, other)
+        ),
+        None,
     )
     if not end:
         return Steps((), path, None)
     before = operations[end - 1]
     theirs = case.history.at(before.group.key, before.seq).get(other) if not before.p2p else None
-    joined = bool(before.frames) and theirs is not None and site(theirs.frames or ()) == site(before.frames or ())
+    joined = (
+        bool(before.frames) and theirs is not None and call_site(theirs.frames or ()) == call_site(before.frames or ())
+    )
     return Steps(operations[:end], path, before if joined else None)
 
 
-def _parts(case: Situation, operation: Operation, other: int) -> bool:
-    """Whether two ranks may have parted at this operation: it is in flight, or the other used its number elsewhere."""
+def _may_diverge_at(case: Situation, operation: Operation, other: int) -> bool:
+    """Whether two ranks may have diverged here: it is in flight, or the other used its number at another call site."""
     if not operation.completed:
         return True
     theirs = case.history.at(operation.group.key, operation.seq).get(other)
-    return theirs is None or (bool(theirs.frames) and site(theirs.frames or ()) != site(operation.frames or ()))
+    return theirs is None or (
+        bool(theirs.frames) and call_site(theirs.frames or ()) != call_site(operation.frames or ())
+    )
 
 
 def inside(frames: Sequence[Frame], frame: Frame, block: Block) -> Frame | None:
@@ -161,7 +170,7 @@ def in_backward(path: Sequence[Frame]) -> bool:
 
 
 def above_model(path: Sequence[Frame]) -> Sequence[Frame]:
-    """The frames above the outermost call of a module: what a model does inside its forward are no turns of a training loop."""
+    """The frames above the outermost call of a module: loops inside a model's forward are no training loops."""
     called = [i for i, f in enumerate(path) if _calls_module(f)]
     return path[called[-1] :] if called else path
 

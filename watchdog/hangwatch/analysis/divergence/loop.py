@@ -1,4 +1,4 @@
-"""What the history says of a loop that one side is in and the other has left: a turn cut short, or a part of it only one does."""
+"""A loop that one side is in and the other has left: an iteration cut short, or a part of it that only one does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, site
+from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import Steps, batch_loop, inside, steps_of
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, depends_only_on_loop_variable
 from hangwatch.analysis.places import package_of
@@ -23,8 +23,8 @@ _EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Turns of a loop by what counts them: how many ``fewer`` the side past it has begun, and whether one may have ended it."""
+class IterationCount:
+    """How many ``fewer`` iterations the side past a loop has begun; ``breaks``: a break or return may have ended it."""
 
     counter: str
     fewer: int
@@ -63,9 +63,9 @@ class Loop:
 
     @property
     def ranked(self) -> Block | None:
-        """A condition inside the loop that speaks of the rank, and whose other branch the side past the loop never came by."""
+        """A condition inside the loop that speaks of the rank; the side past the loop never took its other branch."""
         for block in self.conditions:
-            if by_rank(block.text) and not self._came_by_other_branch(block):
+            if by_rank(block.text) and not self._took_other_branch(block):
                 return block
         return None
 
@@ -98,15 +98,15 @@ class Loop:
         theirs = self.past_frame
         for block in self.conditions:
             found = _TESTED.fullmatch(block.text)
-            told = (theirs.locals or {}).get(found["name"]) if theirs is not None and found is not None else None
-            if told == "None" or (told in _EMPTY and found is not None and not found["none"]):
+            described = (theirs.locals or {}).get(found["name"]) if theirs is not None and found is not None else None
+            if described == "None" or (described in _EMPTY and found is not None and not found["none"]):
                 return block
         return None
 
     @property
     def unmet(self) -> Block | None:
         """A condition inside the loop under which the side past the loop has never called anything, though it has begun the very
-        turn that the other is in: it was that condition, and not the turn, which it came by."""
+        iteration that the other is in: it was the condition that it skipped, and not the iteration."""
         done = [o.frames or () for o in self.case.history.of(self.past.rank)] if self.mid_iteration else []
         own = (
             b for b in self.around if b.kind in CONDITIONS and not depends_only_on_loop_variable(b, self.inside.path)
@@ -130,7 +130,7 @@ class Loop:
 
     @property
     def fixed(self) -> bool:
-        """Whether the loop has the same number of turns wherever it is run: ``for _ in range(5)``."""
+        """Whether the loop has the same number of iterations wherever it is run: ``for _ in range(5)``."""
         return _FIXED.search(self.block.text) is not None
 
     @property
@@ -152,17 +152,17 @@ class Loop:
         """
         target, _, over = self.block.text.removeprefix("for ").partition(" in ")
         known = self.frame.locals or {}
-        told = [found for name in _NAME.findall(target) if (found := _TEXT.fullmatch(known.get(name, "")))]
+        texts = [found for name in _NAME.findall(target) if (found := _TEXT.fullmatch(known.get(name, "")))]
         keys = "items(" in over or "keys(" in over or any("dict" in known.get(n, "") for n in _NAME.findall(over))
-        return self.block.kind == "for" and keys and any(int(t["length"]) <= _NAME_LENGTH for t in told)
+        return self.block.kind == "for" and keys and any(int(t["length"]) <= _NAME_LENGTH for t in texts)
 
     @property
     def left_out(self) -> Block | None:
-        """The last way to leave out a turn of the loop, by what its data are like: ``if batch is None: continue``.
+        """The last way to skip an iteration of the loop, by what its data are like: ``if batch is None: continue``.
 
-        Or a ``return`` in a function that does the turn, if there is no condition behind it.
+        Or a ``return`` in a function that does the iteration, if there is no condition behind it.
 
-        A condition on numbers alone is one on which turn it is, as a rule, and the same on every rank.
+        A condition on numbers alone is one on which iteration it is, as a rule, and the same on every rank.
         """
         below = self.inside.path[: self.inside.path.index(self.frame)]
         deeper = [
@@ -174,16 +174,16 @@ class Loop:
         return next((way for frame, way in ways if not by_rank(way.text) and _on_data(frame, way)), None)
 
     @property
-    def turns(self) -> Counted | None:
-        """How many turns the side past the loop has begun, against the other, in the same round of what is around it; None
-        where nothing counts them."""
+    def iteration_count(self) -> IterationCount | None:
+        """How many iterations the side past the loop has begun, against the other, in the same round of what is
+        around it; None where nothing counts them."""
         theirs = self.past_frame
         if self.block.iterations is None or theirs is None or self.rounds_ahead:
             return None
         mine, last = count_iterations(self.frame, self.block), count_iterations(theirs, self.block)
         if mine is None or last is None:
             return None
-        return Counted(self.block.iterations.counter, mine - last, self.block.iterations.breaks)
+        return IterationCount(self.block.iterations.counter, mine - last, self.block.iterations.breaks)
 
     @property
     def rounds_ahead(self) -> int | None:
@@ -210,13 +210,13 @@ class Loop:
 
     @property
     def mid_iteration(self) -> bool:
-        """Whether the side past the loop has begun the very turn that the other is in: it took part in what came before in it.
+        """Whether the side past the loop has begun the iteration that the other is in: it joined what came before.
 
-        Batches that run out end a loop between two turns.
+        Batches that run out end a loop between two iterations.
         """
         return self.steps.earlier_in_iteration(self.frame, self.block)
 
-    def _came_by_other_branch(self, block: Block) -> bool:
+    def _took_other_branch(self, block: Block) -> bool:
         other = {"if": "else", "else": "if"}.get(block.kind)
         return any(
             (b.kind, b.line) == (other, block.line)
@@ -231,10 +231,10 @@ def _is_condition(block: Block) -> bool:
 
 
 def _on_data(frame: Frame, way: Block) -> bool:
-    """Whether a way out of a turn is taken by what data are like, or by what an exception says of them."""
+    """Whether a way out of an iteration is taken by what data are like, or by what an exception says of them."""
     known = frame.locals or {}
     data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "bool"}
-    return any(not told.startswith("int") for told in data) or "(" in way.text or way.text.startswith("except")
+    return any(not text.startswith("int") for text in data) or "(" in way.text or way.text.startswith("except")
 
 
 def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
@@ -242,19 +242,19 @@ def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
 
 
 def count_iterations(frame: Frame, loop: Block) -> int | None:
-    """The turn of a loop that a rank is in, or was last in."""
-    told = (frame.locals or {}).get(loop.iterations.counter, "") if loop.iterations is not None else ""
-    if loop.iterations is None or not told.startswith("int="):
+    """The iteration of a loop that a rank is in, or was last in."""
+    described = (frame.locals or {}).get(loop.iterations.counter, "") if loop.iterations is not None else ""
+    if loop.iterations is None or not described.startswith("int="):
         return None
-    # A turn that is counted further down than the line in it is not counted yet.
+    # An iteration that is counted further down than the line in it is not counted yet.
     within = inside((frame,), frame, loop) is not None
     uncounted = within and loop.line < loop.iterations.line and frame.line < loop.iterations.line
-    return int(told.removeprefix("int=")) + uncounted
+    return int(described.removeprefix("int=")) + uncounted
 
 
 def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
-    """Whether a side is under a condition on the turn of a loop which somebody elsewhere has not come to yet: it holds for all
-    in their turn, and is not what they parted by."""
+    """Whether a side is under a condition on the iteration of a loop that a rank at another place has not reached yet:
+    it holds for all on later iterations, and is not what they diverged by."""
     inside, _ = fork.sides
     at = inside.at
     if (
@@ -264,12 +264,12 @@ def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
         or not depends_only_on_loop_variable(fork.block, inside.path)
     ):
         return False
-    loops = [(b, turn) for b in at.blocks if (turn := count_iterations(at, b)) is not None]
+    loops = [(b, count) for b in at.blocks if (count := count_iterations(at, b)) is not None]
     for rank in (*case.blame.culprits, *case.blame.waiting) if loops else ():
         path = case.views[rank].frames if rank in case.views else ()
-        there = _same_function(path, at) if site(path) != site(inside.path) else None
-        turns = [(turn, count_iterations(there, b)) for b, turn in loops] if there is not None else []
-        if turns and all(theirs is not None and theirs <= mine for mine, theirs in turns):
+        there = _same_function(path, at) if call_site(path) != call_site(inside.path) else None
+        counts = [(count, count_iterations(there, b)) for b, count in loops] if there is not None else []
+        if counts and all(theirs is not None and theirs <= mine for mine, theirs in counts):
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""How two call paths relate where they part: a branch only one is in, a loop only one is still in. Pure: frames in, a fork out.
+"""How two call paths relate where they diverge: by a branch or a loop that only one is in. Pure: frames in, a fork out.
 
 The blocks around the lines (``Frame.blocks``) decide where the source was read; without them only the order of lines is
 left, which says little.
@@ -28,7 +28,7 @@ Relation = Literal["branch", "loop", "skip", "order", "same", "unknown"]
 
 @dataclass(frozen=True)
 class Side:
-    """One rank's call path, deepest first, and its part below the fork (the frame that parts included)."""
+    """One rank's call path, deepest first, and its part below the fork (the frame that diverges included)."""
 
     rank: int
     path: tuple[Frame, ...]
@@ -65,7 +65,7 @@ class Fork:
 
     @property
     def one_function(self) -> bool:
-        """Whether the paths part in one function, at two lines."""
+        """Whether the paths diverge in one function, at two lines."""
         a, b = self.mine.at, self.theirs.at
         return a is not None and b is not None and function_of(a) == function_of(b)
 
@@ -82,8 +82,8 @@ class Fork:
 def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:
     """The blocks that are around one line and not around the other. Guards count where they speak of the rank."""
     shared = {(b.kind, b.line) for b in other.blocks}
-    turns = _guards(frame, other)
-    return tuple(b for b in frame.blocks if (b.kind, b.line) not in shared and _decides(b) and b not in turns)
+    skips = _guards(frame, other)
+    return tuple(b for b in frame.blocks if (b.kind, b.line) not in shared and _decides(b) and b not in skips)
 
 
 def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
@@ -109,7 +109,7 @@ def _before_loop(blocks: Sequence[Block]) -> tuple[Block, ...]:
 
 
 def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
-    """How two sides relate. ``tie``: it could not be told which of them is in the wrong."""
+    """How two sides relate. ``tie``: it is not known which of them is in the wrong."""
     a, b = mine.at, theirs.at
     if a is None or b is None:
         return Fork(mine, theirs, "same" if a is b else "unknown")
@@ -176,7 +176,7 @@ def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequ
         for side, across, blocks in ((mine, theirs.at, own), (theirs, mine.at, other))
         if blocks and blocks[0].kind not in LOOPS and not _of_a_trainer(side.at, across, blocks[0])
     ]
-    # Which turn it is, is the same on every rank: another condition tells more.
+    # Which iteration it is, is the same on every rank: another condition says more.
     return min(
         found,
         key=lambda f: f.block is not None and depends_only_on_loop_variable(f.block, f.sides[0].path),
@@ -185,8 +185,8 @@ def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequ
 
 
 def _of_a_trainer(frame: Frame | None, across: Frame | None, block: Block) -> bool:
-    """Whether the condition is an installed trainer's, and the sides may only be a turn apart: it is in a loop of it, or the
-    other side has not come to it yet."""
+    """Whether the condition is an installed trainer's, and the sides may only be an iteration apart: it is in a loop of
+    it, or the other side has not reached it yet."""
     if frame is None or across is None or package_of(frame) is None or block not in frame.blocks:
         return False
     return across.line < block.line or any(b.kind in LOOPS for b in frame.blocks[: frame.blocks.index(block)])
@@ -216,24 +216,24 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
     own, other = _tail_blocks(mine), _tail_blocks(theirs)
     ahead = mine.at.line > theirs.at.line
     their_loop, my_loop = _batch_loop(other), _batch_loop(own)
-    turns = any(b.kind in LOOPS for b in mine.at.blocks)
-    if their_loop is not None and (ahead or (turns and my_loop is None)):
+    in_loop = any(b.kind in LOOPS for b in mine.at.blocks)
+    if their_loop is not None and (ahead or (in_loop and my_loop is None)):
         return Fork(mine, theirs, "loop", their_loop, theirs.rank, sure=ahead)
-    if my_loop is not None and (not ahead or (turns and their_loop is None)):
+    if my_loop is not None and (not ahead or (in_loop and their_loop is None)):
         return Fork(mine, theirs, "loop", my_loop, mine.rank, sure=not ahead)
     mine_under, they_are_under = _own_conditions(mine), _own_conditions(theirs)
     if bool(mine_under) != bool(they_are_under):
         block, only = (mine_under[-1], mine) if mine_under else (they_are_under[-1], theirs)
         return Fork(mine, theirs, "branch", block, only.rank)
-    # Whoever is at the earlier line has been held up there, by something the other did not do.
-    held, rank = (other, theirs.rank) if ahead else (own, mine.rank)
+    # The side at the earlier line is blocked there, by something the other did not do.
+    blocked, rank = (other, theirs.rank) if ahead else (own, mine.rank)
     behind = theirs if ahead else mine
-    condition = next((b for b in _before_loop(held) if b.kind in CONDITIONS), None) or _guard_come_past(behind)
+    condition = next((b for b in _before_loop(blocked) if b.kind in CONDITIONS), None) or _guard_come_past(behind)
     return Fork(mine, theirs, "branch", condition, rank) if condition is not None else None
 
 
 def _own_conditions(side: Side) -> tuple[Block, ...]:
-    """The conditions of the user's own functions below the fork, outermost first, but for those on the turn of a loop."""
+    """The conditions of the user's own functions below the fork, outermost first, but for those on loop variables."""
     frames = [f for f in reversed(side.tail[:-1]) if is_program(f) and package_of(f) is None]
     blocks = (b for f in frames for b in _before_loop(f.blocks) if b.kind in CONDITIONS or returns(b))
     return tuple(b for b in blocks if not depends_only_on_loop_variable(b, side.path))
@@ -243,11 +243,11 @@ def depends_only_on_loop_variable(block: Block, path: Sequence[Frame]) -> bool:
     """Whether a condition speaks only of variables of the loops a path is in, and constants: the same on every rank."""
     loops = [b for f in path for b in f.blocks if b.kind in LOOPS]
     headers = (b.text.removeprefix("for ").partition(" in ")[0] for b in loops if b.kind == "for")
-    turns = {name for text in headers for name in _NAME.findall(text)} | {
+    variables = {name for text in headers for name in _NAME.findall(text)} | {
         b.iterations.counter for b in loops if b.iterations
     }
     named = {name for name in _NAME.findall(_LEAVING.sub(":", block.text).partition(" ")[2]) if not name.isupper()}
-    return bool(named) and turns.issuperset(named)
+    return bool(named) and variables.issuperset(named)
 
 
 def returns(block: Block) -> bool:
@@ -264,7 +264,7 @@ def condition_of(side: Side) -> Block | None:
 def _guard_come_past(side: Side) -> Block | None:
     """The last ``if ..: return`` a side has come past in the functions below the fork, outside any loop.
 
-    Whoever is through with the call already may have left it there. A check that raises is none: that would have ended it.
+    A side that has already left the call may have done so there. A check that raises is none: it would have ended it.
     """
     blocks = (b for f in side.tail[:-1] if is_program(f) for b in reversed(_before_loop(f.blocks)))
     return next(

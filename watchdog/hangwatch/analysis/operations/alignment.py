@@ -23,7 +23,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Parting:
+class SequenceDivergence:
     """The first sequence number of a group at which its ranks differ. ``sides``: the largest first.
 
     ``silent``: every side has completed its operation there, so a wrong pair went through.
@@ -202,16 +202,18 @@ class History:
         """The last number that each rank has completed in the group, by its status; without those whose numbers are mixed."""
         return self._completed.get(key, {})
 
-    def partings(self, *, concerned: Iterable[int]) -> Iterator[Parting]:
-        """The first parting of each group that has a concerned rank among its members, in order of time.
+    def divergences(self, *, concerned: Iterable[int]) -> Iterator[SequenceDivergence]:
+        """The first divergence of each group that has a concerned rank among its members, in order of time.
 
         Sequence numbers at which a member's entry has already left the ring buffer are compared among the rest.
         """
         wanted = frozenset(concerned)
-        found = (self._parting(key) for key in self._lanes if not wanted.isdisjoint(self.groups[key].ranks or wanted))
-        yield from sorted((p for p in found if p is not None), key=lambda p: (p.at_ns, p.group.key))
+        found = (
+            self._divergence(key) for key in self._lanes if not wanted.isdisjoint(self.groups[key].ranks or wanted)
+        )
+        yield from sorted((d for d in found if d is not None), key=lambda d: (d.at_ns, d.group.key))
 
-    def _parting(self, key: GroupKey) -> Parting | None:
+    def _divergence(self, key: GroupKey) -> SequenceDivergence | None:
         histories, members = self._lanes[key], self.groups[key].ranks
         ends = {m: end for m in members if (end := self.enqueued(m, key)) is not None}
         unlike = first_difference(histories.values())
@@ -228,4 +230,4 @@ class History:
         if absent:
             found.append(Side(tuple(sorted(absent)), None))
         found.sort(key=lambda side: (-len(side.ranks), side.ranks))
-        return Parting(self.groups[key], seq, tuple(found), min(o.created_ns for o in here.values()))
+        return SequenceDivergence(self.groups[key], seq, tuple(found), min(o.created_ns for o in here.values()))

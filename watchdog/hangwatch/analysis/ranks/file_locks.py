@@ -12,7 +12,7 @@ from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.stacks import Frame
 
-#: Where a main thread waits for a lock that is a file, by file of the library. They look again and again, and sleep.
+#: Where a main thread waits for a lock that is a file, by file of the library. They poll, and sleep in between.
 _LOCK_FILES = {
     "/filelock/": ("acquire", "__enter__"),
     "torch/utils/file_baton.py": ("wait",),
@@ -40,7 +40,7 @@ def find_lock_file(frames: Sequence[Frame]) -> Frame | None:
 
 
 def is_terminal(path: str) -> bool:
-    """Whether a path is that of a terminal: whoever reads it waits for a person."""
+    """Whether a path is that of a terminal: a rank that reads it waits for a person."""
     return path.startswith(_TERMINALS)
 
 

@@ -104,7 +104,7 @@ def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     """Since when the main thread has not run at all, by the samples: same frames, and no context switch of its own.
 
     This dates a wait that no recorder shows. A thread that goes round a loop is found in the same place each time, but
-    it has switched in between. ``polls``: it is known to be in one call that looks again and again, so frames alone count.
+    it has switched in between. ``polls``: it is known to be in one call that polls, so frames alone count.
     """
     if not capture.processes or not capture.stacks:
         return None
@@ -144,7 +144,7 @@ def read_motion(capture: RankCapture, since_ns: int = 0, *, spins: bool = False)
     changed = _frames_changed(stacks)
     # A compiler or a downloader that comes and goes is work, though its CPU time never shows in two samples.
     family = any({c.pid for c in a.children} != {c.pid for c in b.children} for a, b in pairs)
-    # On a machine with more to do than it has cores for, whoever is to run all the time may get next to nothing.
+    # On a machine with more to do than it has cores for, a thread that is to run all the time may get next to nothing.
     runnable = all(p.state == "R" for p in samples[-2:])
     computes = not spins and (runnable or cpu >= BUSY_CPU_SHARE)
     moves = computes or (io is not None and io >= BUSY_IO_BYTES_PER_S) or changed is True

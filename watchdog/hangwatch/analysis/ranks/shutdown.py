@@ -52,7 +52,7 @@ def exit_of(view: RankView) -> ExitStatus | None:
     return next((p.exit for p in reversed(view.capture.processes) if p.exit is not None), None)
 
 
-def outlived(views: Mapping[int, RankView], world: Sequence[int]) -> tuple[int, ...]:
+def failed_ranks(views: Mapping[int, RankView], world: Sequence[int]) -> tuple[int, ...]:
     """The ranks that have died of a failure, where all others have ended or are stuck in their shutdown; else none.
 
     Every rank has to have been seen: one that is still at work may end the job yet. Where it was not seen how a process ended,

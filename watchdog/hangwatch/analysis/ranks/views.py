@@ -20,7 +20,7 @@ class RankView:
 
     ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait`` is what
     the main thread waits for by its stack; ``frames`` is the main thread, deepest first, empty where unseen. ``silent``: its
-    node is lost, and the rank with it as far as anybody can tell.
+    node is lost, and the rank with it as far as can be seen.
     """
 
     capture: RankCapture

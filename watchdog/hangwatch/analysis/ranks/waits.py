@@ -128,7 +128,7 @@ def _takes_everyone(frame: Frame, members: Sequence[int]) -> bool:
     if name == "_new_group_with_tag":
         size = _integer(frame, "group_world_size")
         return size is not None and size == _integer(frame, "global_world_size")
-    split = described.get("split_from", "None") != "None"  # a split takes whoever is in the group that is split
+    split = described.get("split_from", "None") != "None"  # a split takes all members of the group that is split
     return split or (name == "new_group" and described.get("ranks") == "None")
 
 
@@ -241,7 +241,7 @@ def read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
     """The wait of a thread inside any call of torch: for room in the device's queue, or for what is in it.
 
     Of itself such a frame says nothing. Only of a rank that is known to have NCCL operations in flight, that is found in the
-    same call again and again, and that does not hold the interpreter's lock there, this is a wait. The program's own line
+    same call repeatedly, and that does not hold the interpreter's lock there, this is a wait. The program's own line
     may be the deepest, where it calls an operator; it is taken for that if the thread ``runs`` and has tensors at hand.
     """
     first = frames[0] if frames else None

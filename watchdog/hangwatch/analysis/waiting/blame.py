@@ -1,4 +1,4 @@
-"""Who holds everybody up, and whether it can be proven. Pure; the definition is in ``docs/architecture.md``."""
+"""Which ranks block the others, and whether it can be proven. Pure; the definition is in ``docs/architecture.md``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hangwatch.analysis.operations.alignment import History, Parting
+from hangwatch.analysis.operations.alignment import History, SequenceDivergence
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.file_locks import all_blocked_by_files
-from hangwatch.analysis.ranks.shutdown import outlived
+from hangwatch.analysis.ranks.shutdown import failed_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
@@ -20,25 +20,26 @@ from hangwatch.model.text import format_ranks
 #: Of a larger circle no rank is singled out: looking for that one costs the square of its size.
 _HUB_LIMIT = 64
 
-Shape = Literal["nothing", "root", "cycle", "together", "outside", "held", "outlived"]
+Shape = Literal["nothing", "root", "cycle", "together", "outside", "blocked", "lingering"]
 
 
 @dataclass(frozen=True)
 class Blame:
     """The outcome of the analysis.
 
-    ``shape``: ``root`` (ranks that wait for no one hold the others up), ``cycle`` (they wait for each other),
+    ``shape``: ``root`` (ranks that wait for no one block the others), ``cycle`` (they wait for each other),
     ``together`` (all are in the same operation and nothing completes), ``outside`` (all waiting leads to members of a group that
-    no rank says it is: nobody is named, and nothing is proven), ``held`` (no one waits for others, and all stand still
-    behind files), ``outlived`` (no one does, as some have failed, and all others stay at their end) or ``nothing`` (no one
-    waits). ``proof`` says in words why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
+    no rank says it is: no rank is named, and nothing is proven), ``blocked`` (no one waits for others, and all are
+    stuck behind files), ``lingering`` (no one does, as some have failed, and all others stay at their end) or
+    ``nothing`` (no one waits). ``proof`` says in words why it can never resolve; None if it might. ``component`` is the
+    sink the waiting leads to.
     """
 
     shape: Shape
     culprits: tuple[int, ...] = ()
     waiting: tuple[int, ...] = ()
     component: tuple[int, ...] = ()
-    parting: Parting | None = None
+    diverged_at: SequenceDivergence | None = None
     proof: str | None = None
 
 
@@ -60,7 +61,7 @@ def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tup
 
 
 def _first_fork(views: Mapping[int, RankView], ranks: Sequence[int]) -> list[list[int]]:
-    """The ranks by where their call paths part first, from the outermost frame on; the largest part comes first."""
+    """The ranks by where their call paths diverge first, from the outermost frame on; the largest part comes first."""
     paths = {r: [(f.file, bare(f), f.line) for f in reversed(views[r].frames)] if r in views else [] for r in ranks}
     for depth in range(max(map(len, paths.values()), default=0)):
         parts: dict[tuple[str, str, int] | None, list[int]] = defaultdict(list)
@@ -101,58 +102,62 @@ def _hub(graph: WaitGraph, component: Sequence[int]) -> tuple[int, ...]:
 
 
 def _cycle_culprits(
-    views: Mapping[int, RankView], graph: WaitGraph, component: Sequence[int], parting: Parting | None
+    views: Mapping[int, RankView], graph: WaitGraph, component: Sequence[int], diverged_at: SequenceDivergence | None
 ) -> tuple[int, ...]:
-    """Which of a cycle's ranks are named: the smaller side of a parting that all of them took part in, else the one that all
-    others are at odds with, else all."""
-    named = _cycle_sides(views, component, parting)
+    """Which of a cycle's ranks are named: the smaller side of a divergence that all of them took part in, else the one
+    that all others are at odds with, else all."""
+    named = _cycle_sides(views, component, diverged_at)
     return _hub(graph, component) or named if len(named) == len(component) else named
 
 
-def _cycle_sides(views: Mapping[int, RankView], component: Sequence[int], parting: Parting | None) -> tuple[int, ...]:
-    """The smaller side of a parting that all of a cycle took part in, else all."""
+def _cycle_sides(
+    views: Mapping[int, RankView], component: Sequence[int], diverged_at: SequenceDivergence | None
+) -> tuple[int, ...]:
+    """The smaller side of a divergence that all of a cycle took part in, else all."""
     if by_name := _name_sides(views, component):
         return by_name
-    if parting is not None and sum(not set(component).isdisjoint(side.ranks) for side in parting.sides) < 2:
-        parting = None  # it tells those outside of the circle from those in it
+    if diverged_at is not None and sum(not set(component).isdisjoint(side.ranks) for side in diverged_at.sides) < 2:
+        diverged_at = None  # it separates those outside of the circle from those in it
     waits = [views[r].wait for r in component if r in views]
-    if parting is None and any(w is not None and w.peers for w in waits):
+    if diverged_at is None and any(w is not None and w.peers for w in waits):
         if len({w.peers if w is not None else () for w in waits}) > 1:
             return tuple(component)  # each waits for certain ranks: a send is no smaller side than a receive
         return _stack_sides(views, component)  # all create a group of the same members, by different names
-    if parting is None:
+    if diverged_at is None:
         recorded = all(views[r].frontier is not None for r in component if r in views)
         return tuple(component) if recorded else _stack_sides(views, component)
-    members = frozenset(parting.group.ranks)
+    members = frozenset(diverged_at.group.ranks)
     if members and not members.issuperset(component):
         return tuple(component)
-    return parting.minority(component) or tuple(component)
+    return diverged_at.minority(component) or tuple(component)
 
 
 def _sink_culprits(
-    views: Mapping[int, RankView], graph: WaitGraph, sink: Sequence[int], partings: Sequence[Parting]
-) -> tuple[tuple[int, ...], Parting | None]:
-    """Which ranks are named for one sink, and where they parted. Several sinks are several faults, each by itself."""
+    views: Mapping[int, RankView], graph: WaitGraph, sink: Sequence[int], divergences: Sequence[SequenceDivergence]
+) -> tuple[tuple[int, ...], SequenceDivergence | None]:
+    """Which ranks are named for one sink, and where they diverged. Several sinks are several faults, each by itself."""
     reach = frozenset(graph.behind(sink))
-    near = [p for p in partings if any(not frozenset(sink).isdisjoint(s.ranks) for s in p.sides)]
-    parting = _relevant_parting(near, frozenset(sink), reach)
-    if parting is not None and parting.mismatch:
-        # A wrong pair may have gone through before the ranks got to where they are: who parted first is to blame.
-        everyone = [r for side in parting.sides for r in side.ranks]
-        minority = parting.minority(everyone)
+    near = [d for d in divergences if any(not frozenset(sink).isdisjoint(s.ranks) for s in d.sides)]
+    diverged_at = _relevant_divergence(near, frozenset(sink), reach)
+    if diverged_at is not None and diverged_at.mismatch:
+        # A wrong pair may have gone through before the ranks got to where they are: who diverged first is to blame.
+        everyone = [r for side in diverged_at.sides for r in side.ranks]
+        minority = diverged_at.minority(everyone)
         if len(minority) < len(everyone):
-            return minority, parting
-    return (_cycle_culprits(views, graph, sink, parting) if len(sink) > 1 else tuple(sink)), parting
+            return minority, diverged_at
+    return (_cycle_culprits(views, graph, sink, diverged_at) if len(sink) > 1 else tuple(sink)), diverged_at
 
 
-def _relevant_parting(partings: Sequence[Parting], sink: frozenset[int], component: frozenset[int]) -> Parting | None:
-    """A wrong pair comes first, wherever it was; else the earliest parting that splits the component, and in a group that
-    holds all of the sink where there is one: which of several smaller groups came first is a matter of chance."""
-    for parting in partings:
-        if parting.mismatch:
-            return parting
-    splits = [p for p in partings if sum(not component.isdisjoint(side.ranks) for side in p.sides) > 1]
-    return next((p for p in splits if sink.issubset(p.group.ranks)), splits[0] if splits else None)
+def _relevant_divergence(
+    divergences: Sequence[SequenceDivergence], sink: frozenset[int], component: frozenset[int]
+) -> SequenceDivergence | None:
+    """A wrong pair comes first, wherever it was; else the earliest divergence that splits the component, and in a group
+    that holds all of the sink where there is one: which of several smaller groups came first is a matter of chance."""
+    for divergence in divergences:
+        if divergence.mismatch:
+            return divergence
+    splits = [d for d in divergences if sum(not component.isdisjoint(side.ranks) for side in d.sides) > 1]
+    return next((d for d in splits if sink.issubset(d.group.ranks)), splits[0] if splits else None)
 
 
 def _prove_mismatch(edges: Iterable[Edge]) -> str | None:
@@ -214,9 +219,11 @@ def assign_blame(
     """Blame for a graph; ``waiting`` are the ranks whose waits count, ``world`` all that the job has."""
     waiting = tuple(sorted(waiting))
     if not waiting:
-        if failed := outlived(views, world):
-            return Blame("outlived", culprits=failed)
-        return Blame("held", culprits=tuple(sorted(world))) if all_blocked_by_files(views, world) else Blame("nothing")
+        if failed := failed_ranks(views, world):
+            return Blame("lingering", culprits=failed)
+        return (
+            Blame("blocked", culprits=tuple(sorted(world))) if all_blocked_by_files(views, world) else Blame("nothing")
+        )
     if not graph.edges:
         return _blame_together(views, history, waiting)
     sinks = _seen_sinks(views, graph)
@@ -224,20 +231,20 @@ def assign_blame(
         return Blame("outside", waiting=waiting)
     cycles = [sink for sink in sinks if len(sink) > 1]
     component = frozenset(r for sink in sinks for r in sink)
-    partings = tuple(history.partings(concerned=component | frozenset(waiting)))
+    divergences = tuple(history.divergences(concerned=component | frozenset(waiting)))
     culprits: set[int] = set()
-    found: list[Parting] = []
+    found: list[SequenceDivergence] = []
     for sink in sinks:
-        named, own = _sink_culprits(views, graph, sink, partings)
+        named, own = _sink_culprits(views, graph, sink, divergences)
         culprits |= set(named)
         found += [own] if own is not None else []
-    parting = min(found, key=lambda p: (not p.mismatch, p.at_ns), default=None)
+    diverged_at = min(found, key=lambda d: (not d.mismatch, d.at_ns), default=None)
     proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
     for cycle in cycles:
         proof = proof or _prove_cycle(views, cycle, graph)
     shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
     alone = tuple(r for r in waiting if r not in culprits)
-    return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), parting, proof)
+    return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), diverged_at, proof)
 
 
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:

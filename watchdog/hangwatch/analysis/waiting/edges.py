@@ -19,7 +19,7 @@ def _members(group: Group, world: Sequence[int]) -> Sequence[int]:
 
 #: What has tensors of one size and type on every rank, whatever the backend.
 _ALIKE = frozenset({"all_reduce", "reduce", "broadcast"})
-#: Why somebody is awaited, and the operation it has instead.
+#: Why a rank is awaited, and the operation it has instead.
 _Finding = tuple[Reason, Operation | None]
 
 
@@ -69,7 +69,7 @@ def _recorded_edges(
         for m in _members(operation.group, world)
         if (why := _why_awaited(operation, views.get(m), m, history, apart)) is not None
     )
-    # Whom the members that nobody knows wait for is not known either: no circle rests on such a group.
+    # Whom unknown members wait for is not known either: no circle rests on such a group.
     uncertain = bool(operation.group.outside)
     yield from (replace(edge, weak=uncertain) for edge in _edges(waiters, found, operation))
     if uncertain:

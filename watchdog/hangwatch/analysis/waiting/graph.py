@@ -27,8 +27,8 @@ class Edge:
     A rank that is among both waits for the others, and not for itself.
 
     ``operation`` is what the (first) waiter is in, where it is recorded; ``other`` what the first of the awaited has instead.
-    ``weak``: the awaited have their half enqueued, behind what need not hold it, or the group has members that nobody knows.
-    An edge ``outside`` awaits nobody who has a rank in the job, so its waiters are in no sink.
+    ``weak``: the awaited have their half enqueued, behind what need not hold it, or the group has members that are not
+    known. An edge ``outside`` awaits no process that has a rank in the job, so its waiters are in no sink.
     """
 
     waiters: tuple[int, ...]

@@ -55,8 +55,8 @@ WEIGHTS = Signature("weights-poisoned", "weights-not-finite", "possible", beats=
 NEVER_FINITE_SKIPPED = Signature("gradients-never-finite", "every-step-skipped", "strong")
 NEVER_FINITE = Signature("gradients-never-finite", "loss-finite", "likely")
 
-#: DeepSpeed releases: the race of ``overlap_comm`` mended (#5606), bf16 steps skipped unless told otherwise (#8035), and
-#: those in between, in which a bf16 step whose gradients are not finite goes into the weights.
+#: DeepSpeed releases: the race of ``overlap_comm`` mended (#5606), bf16 steps skipped unless configured otherwise
+#: (#8035), and those in between, in which a bf16 step whose gradients are not finite goes into the weights.
 _RACE_MENDED, _CHECKED, _UNCHECKED_SINCE = (0, 14, 3), (0, 19, 3), (0, 11, 2)
 
 

@@ -19,13 +19,13 @@ def masked_labels(case: TrainingCase) -> Match | None:
         return None
     if fault.norm == "unknown":
         row = NO_GRADIENTS_RATE_MOVES if fault.rate == "moves" else NO_GRADIENTS
-        told = "Of the gradients nothing is told, so it may be a NaN that is printed as 0, too."
+        gradients = "Nothing is known of the gradients, so it may also be a NaN that is printed as 0."
     else:
         row = ZERO_FROM_START if fault.from_start else ZERO_SINCE
-        told = "The gradients are exactly 0 as well, and the weights finite."
+        gradients = "The gradients are exactly 0 as well, and the weights finite."
     since = "from the first logged step on" if fault.from_start else f"since {describe_line(fault.first)}"
     said = (
-        f"The loss is exactly 0 {since}. {told} So no token of any batch counts: every target is masked (-100), by a chat "
-        "template that does not fit, or because samples are cut before their answer begins."
+        f"The loss is exactly 0 {since}. {gradients} So no token of any batch counts: every target is masked "
+        f"(-100), by a chat template that does not fit, or because samples are cut before their answer begins."
     )
     return Match(row, said, observe(case))

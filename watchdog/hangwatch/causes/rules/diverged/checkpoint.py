@@ -70,12 +70,12 @@ def checkpoint(case: Case) -> Match | None:
     if fork is None or fork.relation == "same":
         return None
     loop = case.loop
-    # One side has begun the next round of the loop: by what counts the rounds, or as it has as many turns everywhere.
+    # One side has begun the next round of the loop: by its counter, or as it has as many iterations everywhere.
     ahead = loop is not None and (loop.rounds_ahead or 0) > 0
     begun = ahead or (loop is not None and loop.fixed)
     sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if begun else orientations(case, fork)
     for side, other in sides:
-        # The fork's own frame is in a function that both are in, unless the two parted between functions.
+        # The fork's own frame is in a function that both are in, unless the two diverged between functions.
         tail = side.tail[:-1] if fork.one_function else side.tail
         others = other.tail[:-1] if fork.one_function else other.tail
         frame = _saving(tail)
@@ -119,9 +119,9 @@ def _gathers_state(tail: Sequence[Frame]) -> Frame | None:
 
 
 def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
-    """The culprits' side first; both ways round where it could not be told whose fault it is."""
+    """The culprits' side first; both ways round where it is not known whose fault it is."""
     named = bool(case.blame.waiting) and len(case.blame.culprits) < len(case.views)
-    # Under a condition that holds for all but the culprits, the others are in the right place, and yet tell what it is about.
+    # Under a condition that holds for all but the culprits, the others are right, and yet show what it is about.
     under = fork.relation == "branch" and (fork.only == fork.theirs.rank or not fork.sure)
     if named and not under:
         return ((fork.mine, fork.theirs),)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
-from hangwatch.analysis.divergence.frames import by_rank, is_program, site
+from hangwatch.analysis.divergence.frames import by_rank, call_site, is_program
 from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, condition_of, depends_only_on_loop_variable
 from hangwatch.analysis.places import bare
@@ -81,7 +81,7 @@ def conditional(case: Case) -> Match | None:
         return _conditional_in_loop(case, fork, loop)
     if partly is not None:
         side, frame = partly
-        how = "by what it says of the rank" if ranked else "as what comes before it turns out"
+        how = "by what it says of the rank" if ranked else "depending on what comes before it"
         said = f"Rank {side.rank} is in `{frame.source}`, where a collective is called or not {how}; the other side is not."
         return Match(EXPRESSION_BY_RANK if ranked else EXPRESSION, said, at_fork(case, replace(fork, block=None)))
     if fork.relation == "order" and _alone_in_a_place(case, fork):
@@ -97,8 +97,8 @@ def conditional(case: Case) -> Match | None:
         row = BY_RANK if fork.sure else BY_RANK_BELOW
     else:
         # Of two sides that are both to blame, which one is called mine says nothing.
-        told = ON_A_TIE if not case.blame.waiting else ON_CULPRIT if fork.only == fork.mine.rank else ON_OTHERS
-        row = told if fork.sure else BELOW
+        by_side = ON_A_TIE if not case.blame.waiting else ON_CULPRIT if fork.only == fork.mine.rank else ON_OTHERS
+        row = by_side if fork.sure else BELOW
     whose = "the condition speaks of the rank" if fork.ranked else "it does not hold on every rank"
     inside, _ = fork.sides
     what, where_is = ("came past", "did not, it seems") if fork.block.kind == "guard" else ("is under", "is not")
@@ -106,7 +106,7 @@ def conditional(case: Case) -> Match | None:
     said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side {where_is}: {whose}, and a collective is {lies} it."
     deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
     if holds_on_later_iterations(case, fork):
-        row = LATER_ITERATION  # it holds for all in their turn
+        row = LATER_ITERATION  # it holds for all on later iterations
     if deeper is not None:
         said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
     return Match(row, said, at_fork(case, fork))
@@ -127,14 +127,14 @@ def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
 
 def _alone_in_a_place(case: Case, fork: Fork) -> bool:
     """Whether the culprit's call is from a place that is new to all ranks, and the others' from one that is not."""
-    mine, theirs = site(fork.mine.path), site(fork.theirs.path)
+    mine, theirs = call_site(fork.mine.path), call_site(fork.theirs.path)
     named = bool(case.blame.waiting) and theirs is not None
-    known_place = any(site(o.frames or ()) == theirs for o in case.history.of(fork.mine.rank) if o.completed)
+    known_place = any(call_site(o.frames or ()) == theirs for o in case.history.of(fork.mine.rank) if o.completed)
     return named and known_place and is_new_place(case, fork.mine.rank, mine)
 
 
 def _decisive_below(side: Side, block: Block) -> Block | None:
-    """A condition further down, where this one speaks of nothing but the turn of a loop, which is the same on every rank."""
+    """A condition further down, where this one speaks only of loop variables, which are the same on every rank."""
     if not depends_only_on_loop_variable(block, side.path):
         return None
     below = (b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import site, where
+from hangwatch.analysis.divergence.frames import call_site, where
 from hangwatch.analysis.divergence.iterations import steps_of
 from hangwatch.analysis.divergence.relate import Side
 from hangwatch.analysis.places import bare, calls
@@ -59,11 +59,11 @@ def _labels_gather(path: Sequence[Frame]) -> Frame | None:
 def _nested(path: Sequence[Frame], loop: Frame) -> str | None:
     """What shows that the labels are a container: the recursion over them, or their description."""
     for frame in (loop, *path):
-        told = (frame.locals or {}).get("labels") or (
+        described = (frame.locals or {}).get("labels") or (
             (frame.locals or {}).get("data") if _OPERATIONS in frame.file else None
         )
-        if told and _NESTED_LOCAL.match(told):
-            return f"the labels are {told}"
+        if described and _NESTED_LOCAL.match(described):
+            return f"the labels are {described}"
     depth = sum(_OPERATIONS in f.file and bare(f) in {"recursively_apply", "_pad_across_processes"} for f in path)
     return f"recursively_apply is {depth} calls deep" if depth > 1 else None
 
@@ -85,10 +85,11 @@ def tuple_labels(case: Case) -> Match | None:
             # Which branch of the trainer's own loop they are in explains nothing here.
             shown = at_fork(case, replace(fork, block=None))
             return Match(row, said, (Evidence(side.rank, "stack", f"{where(loop)}; {nested}"), *shown))
-        if (told := _at_other_elements(side, other)) is not None:
+        if (described := _at_other_elements(side, other)) is not None:
             said = (
-                f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {told}, and they are at "
-                f"different elements: the number of tensors in it differs between the ranks, or did in an iteration before."
+                f"Ranks {side.rank} and {other.rank} gather in one and the same line, rank {side.rank} {described}, "
+                f"and they are at different elements: the number of tensors in it differs between the ranks, or did in "
+                f"an iteration before."
             )
             return Match(OTHER_ELEMENTS, said, at_fork(case, replace(fork, block=None)))
         gathered = _container_in_midst(case, side, other) if not fork.ranked else None
@@ -115,10 +116,10 @@ def _at_other_elements(side: Side, other: Side) -> str | None:
     """The container that a side gathers, where the other does so from the same line and is at another depth of its own."""
     mine, theirs = ([bare(f) for f in one.path if _OPERATIONS in f.file] for one in (side, other))
     gathers = [f for f in side.path if _OPERATIONS in f.file and bare(f) in _GATHERS]
-    told = _gathered(gathers)
-    if not gathers or not theirs or mine == theirs or site(side.path) != site(other.path):
+    described = _gathered(gathers)
+    if not gathers or not theirs or mine == theirs or call_site(side.path) != call_site(other.path):
         return None
-    return told if _NESTED_LOCAL.match(told) else None
+    return described if _NESTED_LOCAL.match(described) else None
 
 
 def _gathered(gathers: Sequence[Frame]) -> str:
@@ -130,21 +131,21 @@ def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, Signa
     """The container that a side gathers with accelerate, and how sure it is that the other has left in the midst of that call.
 
     The operation before, from the same line, is one that both took part in: of a container of fixed length it is known
-    then whether the call had begun; of one that is built anew in each turn it may have been the turn before.
+    then whether the call had begun; of one that is built anew in each iteration it may have been the one before.
     """
     outer = [f for f in side.path if _OPERATIONS in f.file and bare(f) in _GATHERS]
-    told = _gathered(outer)
-    here = site(side.path)
-    if not outer or not _NESTED_LOCAL.match(told) or here is None or site(other.path) == here:
+    described = _gathered(outer)
+    here = call_site(side.path)
+    if not outer or not _NESTED_LOCAL.match(described) or here is None or call_site(other.path) == here:
         return None
     steps = steps_of(case, side.rank, side.path, other.rank)
-    if steps.before is None or site(steps.before.frames or ()) != here:
+    if steps.before is None or call_site(steps.before.frames or ()) != here:
         return None
-    length = told.count("Tensor") if told.startswith("tuple") and "..." not in told else 0
+    length = described.count("Tensor") if described.startswith("tuple") and "..." not in described else 0
     if length:
-        return (told, MIDST_OF_TUPLE) if steps.run_length() % length else None
+        return (described, MIDST_OF_TUPLE) if steps.run_length() % length else None
     even = any(name in t for f in side.path for t in (f.locals or {}).values() for name in _EVEN_LOADERS)
-    return told, MIDST_OF_EVEN_BATCHES if even else MIDST_OF_BATCH
+    return described, MIDST_OF_EVEN_BATCHES if even else MIDST_OF_BATCH
 
 
 def _loss_gather(path: Sequence[Frame]) -> Frame | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
 from hangwatch.analysis.divergence.find import fork_of
-from hangwatch.analysis.divergence.frames import site
+from hangwatch.analysis.divergence.frames import call_site
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_fork, at_stack
 from hangwatch.causes.signature import Match, Signature
@@ -75,7 +75,7 @@ def inversion(case: Case) -> Match | None:
         return None
     one, other = pair
     fork = fork_of(case, one, other)
-    places = {site(case.views[r].frames) for r in fronts}
+    places = {call_site(case.views[r].frames) for r in fronts}
     branched = fork is not None and (fork.opposite or fork.ranked)
     if len(places) == 1 and None not in places and not branched:
         row = ONE_LINE  # one line of code, in another group on each rank
@@ -88,7 +88,7 @@ def inversion(case: Case) -> Match | None:
         row = TWO_BRANCHES if _both_used(case, one, other, fronts) else TWO_BRANCHES_UNUSED
     elif fork.relation == "branch" and fork.sure and case.blame.waiting and fork.only in case.blame.waiting:
         row = PAST_A_CONDITION  # the culprits have come past something, in whatever order
-    elif any(is_new_place(case, r, site(case.views[r].frames)) for r in (one, other)):
+    elif any(is_new_place(case, r, call_site(case.views[r].frames)) for r in (one, other)):
         row = NEW_PLACE  # a place that no collective was ever called from has had no order
     elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
         row = OPPOSITE_ORDER
@@ -109,7 +109,7 @@ def inversion(case: Case) -> Match | None:
     evidence += tuple(e for r in (one, other) for e in at_stack(case, r))
     said = (
         f"Rank {one} uses {fronts[one].group.label} first, rank {other} uses {fronts[other].group.label} first; "
-        "each waits in its own for somebody who waits in another."
+        "each waits in its own for a rank that waits in another."
     )
     return Match(row, said, evidence)
 
@@ -128,9 +128,9 @@ def _both_usual(case: Case, one: int, other: int, fronts: dict[int, Operation]) 
 
     def visited(rank: int, frames: Sequence[Frame] | None) -> bool:
         flight = case.views[rank].capture.flight
-        here = site(frames) if frames else None
+        here = call_site(frames) if frames else None
         done = [o for o in flight.operations if o.completed] if flight is not None else []
-        return here is not None and any(site(o.frames) == here for o in done if o.frames)
+        return here is not None and any(call_site(o.frames) == here for o in done if o.frames)
 
     return visited(one, fronts[other].frames) and visited(other, fronts[one].frames)
 
@@ -159,7 +159,7 @@ def creation(case: Case) -> Match | None:
     if inside and not outside and (apart or case.blame.culprits):
         return _creation_apart(case, inside)
     if apart and set(case.blame.component) <= set(inside):
-        return _creation_apart(case, list(case.blame.component))  # whoever is outside waits for them
+        return _creation_apart(case, list(case.blame.component))  # the ranks outside wait for them
     if not inside or not outside or case.blame.shape == "nothing":
         return None
     fork = (case.paths.fork if case.paths is not None else None) or fork_of(case, inside[0], outside[0])
@@ -179,12 +179,12 @@ def creation(case: Case) -> Match | None:
 
 def _creation_apart(case: Case, inside: list[int]) -> Match:
     """All ranks are inside ``new_group``, but not of the same group: some skipped or added one before."""
-    told: dict[str, list[int]] = {}
+    by_call: dict[str, list[int]] = {}
     for rank in inside:
-        told.setdefault(_creates(case.views[rank]), []).append(rank)
+        by_call.setdefault(_creates(case.views[rank]), []).append(rank)
     evidence = tuple(
         Evidence(ranks[0], "stack", f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}: {what}")
-        for what, ranks in list(told.items())[:4]
+        for what, ranks in list(by_call.items())[:4]
     )
     evidence += tuple(e for r in inside[:2] for e in at_stack(case, r, _wait_frame(case, r)))
     who = "Every rank is" if len(inside) == len(case.views) else f"Ranks {format_ranks(inside)} are"

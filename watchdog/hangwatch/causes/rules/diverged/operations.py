@@ -17,11 +17,11 @@ MISMATCH_IN_A_CYCLE = Signature("collective-mismatch", "cycle", "possible", gene
 
 def tensors(case: Case) -> Match | None:
     """One operation by name and place in the program, and yet the sides brought different sizes or types."""
-    parting = case.blame.parting
+    diverged_at = case.blame.diverged_at
     one, other = case.representatives
-    if parting is None or one is None or other is None:
+    if diverged_at is None or one is None or other is None:
         return None
-    here = case.history.at(parting.group.key, parting.seq)
+    here = case.history.at(diverged_at.group.key, diverged_at.seq)
     ours, theirs = here.get(one), here.get(other)
     if ours is None or theirs is None or ours.op != theirs.op:
         return None
@@ -33,22 +33,26 @@ def tensors(case: Case) -> Match | None:
     evidence = at_recorder(case, (one, other)) + at_stack(case, one) + at_stack(case, other)
     what = "types" if types else "sizes"
     row = (DTYPES if same_place else DTYPES_ELSEWHERE) if types else (SHAPES if same_place else SHAPES_ELSEWHERE)
-    said = f"Ranks {one} and {other} both call {ours.op} at number {parting.seq}, with tensors of different {what}."
+    said = f"Ranks {one} and {other} both call {ours.op} at number {diverged_at.seq}, with tensors of different {what}."
     return Match(row, said, evidence)
 
 
 def mismatch(case: Case) -> Match | None:
     """Different operations met, and that is all that can be said."""
-    parting = case.blame.parting
-    wrong_pair = parting is not None and parting.mismatch
+    diverged_at = case.blame.diverged_at
+    wrong_pair = diverged_at is not None and diverged_at.mismatch
     if not wrong_pair and (case.blame.shape != "cycle" or _in_store(case)):
         return None
     one, other = case.representatives
     shown = tuple(r for r in (one, other) if r is not None)
     evidence = at_recorder(case, shown) + tuple(e for r in shown for e in at_stack(case, r))
-    if parting is not None and wrong_pair:
-        went = " They went through as a wrong pair, and every operation since is out of step." if parting.silent else ""
-        said = f"At number {parting.seq} of {parting.group.label} the ranks called different operations.{went}"
+    if diverged_at is not None and wrong_pair:
+        went = (
+            " They went through as a wrong pair, and every operation since is out of step."
+            if diverged_at.silent
+            else ""
+        )
+        said = f"At number {diverged_at.seq} of {diverged_at.group.label} the ranks called different operations.{went}"
     else:
         said = "The ranks wait for each other in different operations."
     return Match(MISMATCH if wrong_pair else MISMATCH_IN_A_CYCLE, said, evidence)

@@ -99,7 +99,7 @@ def _decoding(path: Sequence[Frame]) -> Frame | None:
 
 
 def generate_length(case: Case) -> Match | None:
-    """One side is in ``generate`` on a sharded model, the other has left it (or is in another turn of it)."""
+    """One side is in ``generate`` on a sharded model, the other has left it (or is in another iteration of it)."""
     fork = case.fork
     if fork is None:
         return None
@@ -121,7 +121,7 @@ def _module(path: Sequence[Frame]) -> Frame | None:
 
 
 def sharded_forward(case: Case) -> Match | None:
-    """The paths part inside the model's forward and backward, and at least one side needs shards there that all ranks hold."""
+    """The paths diverge inside the model's forward or backward, where at least one side needs shards of all ranks."""
     fork = case.fork
     if fork is None:
         return None

@@ -1,10 +1,10 @@
-"""The ranks parted ways: one side has left out a step, or a part of one, and is ahead of the others by it ever since."""
+"""The ranks diverged: one side has left out a step, or a part of one, and is ahead of the others by it ever since."""
 
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
-from hangwatch.analysis.divergence.frames import by_rank, function_of, is_program, site
+from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, steps_of
 from hangwatch.analysis.divergence.iterations import inside as visit
 from hangwatch.analysis.divergence.loop import holds_on_later_iterations
@@ -124,15 +124,15 @@ EARLY_ONCE = Signature("skipped-collective", "early-once", "possible")
 
 
 def skipped(case: Case) -> Match | None:
-    """One side jumped over part of a turn of the loop, or came sooner than ever before to a place both come to."""
+    """One side skipped part of an iteration of the loop, or reached a place sooner than ever before."""
     fork = case.fork
     if fork is None or (fork.ranked and fork.relation != "skip"):
         return None
     if fork.relation == "loop":
-        return _skipped_turn(case, fork)
+        return _skipped_iteration(case, fork)
     mine = case.views.get(fork.mine.rank)
     if mine is not None and in_point_to_point(mine):
-        return None  # it is no operation of all that it has come to
+        return None  # it is no operation of all that it has reached
     if fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank and _usual(case, fork):
         said = (
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
@@ -154,8 +154,8 @@ def skipped(case: Case) -> Match | None:
         lead = f" by {early.by} operation{'s' if early.by > 1 else ''}" if early.by else ""
         before = "once" if early.visits == 1 else f"{early.visits} times"
         said = (
-            f"Rank {side.rank} has come to {short_path(early.file)}:{early.line} too early{lead}: {before} before, "
-            f"both sides came there at the same number."
+            f"Rank {side.rank} has reached {short_path(early.file)}:{early.line} too early{lead}: {before} before, "
+            f"both sides reached it at the same number."
         )
         row = EARLY_BY_SKIP if fork.relation == "skip" else EARLY_BY_COUNT if early.by else EARLY
         own = fork.block if fork.relation == "branch" and fork.only == side.rank else None
@@ -190,7 +190,7 @@ def _took_another_way(fork: Fork, side: Side) -> bool:
 
 
 def _own_loop(side: Side, other: Side) -> bool:
-    """Whether a side is in a loop, where the paths part or below, that the other is not in; or may be: nobody read the source."""
+    """Whether a side is, or without its source may be, in a loop at the fork or below that the other is not in."""
     if side.at is None or other.at is None:
         return True
     shared = {(b.kind, b.line) for b in other.at.blocks}
@@ -207,23 +207,23 @@ def _may_have_left(fork: Fork) -> bool:
 
 def _passed_by(case: Case, fork: Fork) -> bool:
     """Whether the culprit is further down in one function, and has often been where the other is."""
-    mine, theirs, there = fork.mine.at, fork.theirs.at, site(fork.theirs.path)
+    mine, theirs, there = fork.mine.at, fork.theirs.at, call_site(fork.theirs.path)
     if not case.blame.waiting or mine is None or theirs is None or there is None:
         return False
-    if is_new_place(case, fork.mine.rank, site(fork.mine.path)):
-        return False  # it has not come to the next thing too early: it is where nobody has ever been
+    if is_new_place(case, fork.mine.rank, call_site(fork.mine.path)):
+        return False  # it has not reached the next thing too early: it is where no rank has ever been
     if mine.line <= theirs.line:
-        # It may be in the next turn of a loop already, having left out the rest of the one before.
+        # It may be in the next iteration of a loop already, having left out the rest of the one before.
         before = steps_of(case, fork.mine.rank, fork.mine.path, fork.theirs.rank).before
         last = next((f for f in (before.frames or () if before else ()) if function_of(f) == function_of(mine)), None)
         if last is None or not mine.line <= last.line < theirs.line:
             return False
     done = case.history.of(fork.mine.rank)
-    return sum(o.completed and site(o.frames or ()) == there for o in done) >= 2
+    return sum(o.completed and call_site(o.frames or ()) == there for o in done) >= 2
 
 
-def _skipped_turn(case: Case, fork: Fork) -> Match | None:
-    """One side has left the loop a turn early, and the loop has a way to leave out a turn: the batches may have been even."""
+def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
+    """One side left the loop an iteration early, and the loop has a way to skip one: batches may have been even."""
     loop = case.loop
     if loop is None:
         return None
@@ -242,15 +242,15 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
             f"{tried.line} is around: an exception there may have been caught."
         )
         return Match(CAUGHT_BEFORE_NEXT_ROUND, said, at_fork(case, fork))
-    turns = loop.turns
-    if turns is not None and turns.fewer <= 0 and not (loop.visited is False and loop.conditions):
+    count = loop.iteration_count
+    if count is not None and count.fewer <= 0 and not (loop.visited is False and loop.conditions):
         said = (
             f"Rank {past} is past the loop `{loop.block.text}` and has been in as many iterations of it as rank "
             f"{loop.inside.rank}, "
-            f"by `{turns.counter}`: it has left out a collective on the way."
+            f"by `{count.counter}`: it has left out a collective on the way."
         )
         return Match(AS_MANY_ITERATIONS, said, at_fork(case, fork))
-    if turns is not None and turns.fewer > 0 and not turns.breaks:
+    if count is not None and count.fewer > 0 and not count.breaks:
         return None  # it had fewer
     guards = [b for b in loop.around if b.kind == "guard"]
     below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
@@ -294,7 +294,7 @@ def _skipped_turn(case: Case, fork: Fork) -> Match | None:
 
 
 def _usual(case: Case, fork: Fork) -> bool:
-    """Whether the side that is not under the condition has been so in earlier turns, and called what is under it."""
+    """Whether the side that is not under the condition was so in earlier iterations, and called what is under it."""
     inside, outside = fork.sides
     if inside.at is None or fork.block is None:
         return False

@@ -51,13 +51,13 @@ def uneven_inputs(case: Case) -> Match | None:
     inside, past = fork.sides
     said = f"Rank {past.rank} has left the loop `{fork.block.text}`, rank {inside.rank} is still in it and needs the others."
     row = _row_of(case, fork, loop)
-    turns = loop.turns if loop is not None else None
-    if loop is not None and turns is not None:
-        if turns.fewer <= 0:
+    count = loop.iteration_count if loop is not None else None
+    if loop is not None and count is not None:
+        if count.fewer <= 0:
             row = AS_MANY  # as many iterations as the other, or more: there was no want of data
-        elif row not in {POINT_TO_POINT, BY_A_CONDITION, PARAMETER_LOOP} and not (turns.breaks or loop.fixed):
+        elif row not in {POINT_TO_POINT, BY_A_CONDITION, PARAMETER_LOOP} and not (count.breaks or loop.fixed):
             row = UNEVEN_COUNTED
-            said += f" It had {turns.fewer} fewer iteration{'s' if turns.fewer > 1 else ''}, by `{turns.counter}`."
+            said += f" It had {count.fewer} fewer iteration{'s' if count.fewer > 1 else ''}, by `{count.counter}`."
     elif loop is not None and (loop.rounds_ahead or 0) > 0:
         left = _left_between_iterations(case, loop)
         row = RAN_OUT_BEFORE if left is not None else NEXT_ROUND

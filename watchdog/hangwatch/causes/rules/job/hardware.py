@@ -1,4 +1,4 @@
-"""Nobody's rank: all are where they should be, and nothing completes; or the hardware under a rank has failed."""
+"""No rank at fault: all are where they should be, and nothing completes; or the hardware under a rank has failed."""
 
 from __future__ import annotations
 

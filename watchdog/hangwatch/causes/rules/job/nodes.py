@@ -28,7 +28,7 @@ def node_lost(case: Case) -> Match | None:
     said = f"Nothing comes from node {names} any more: not from its agent, and the others wait for its ranks {whose}."
     sure = all(node.answered_before for node in nodes)
     if not sure:
-        said += " Whether its host is there could not be told: it never answered, so a firewall may be in the way."
+        said += " Whether its host is up is not known: it never answered, so a firewall may be in the way."
     return Match(SILENT if sure else SILENT_BEHIND_FIREWALL, said, evidence)
 
 

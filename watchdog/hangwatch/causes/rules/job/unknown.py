@@ -14,7 +14,7 @@ from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
 UNKNOWN = Signature("unknown", "nothing-fits", "possible", general=True)
-#: Of how many ranks, and of how many things that could not be seen, is told.
+#: Of how many ranks, and of how many things that could not be seen, is reported.
 _SHOWN = 3
 
 
@@ -31,7 +31,7 @@ def unknown(case: Case) -> Match:
         )
         return Match(UNKNOWN, said, seen + missing)
     if not case.blame.culprits:
-        said = "No rank could be named, and why nothing completes could not be told from what was seen."
+        said = "No rank could be named, and why nothing completes is not clear from what was seen."
         return Match(UNKNOWN, said, seen + missing)
     rank = case.blame.culprits[0]
     view = case.views.get(rank)
@@ -39,8 +39,8 @@ def unknown(case: Case) -> Match:
     if readers:
         seen += tuple(e for r in readers[:1] for e in at_stack(case, r))
         said = (
-            f"Rank {format_ranks(readers)} waits for a key of the store that nobody has set; rank "
-            f"{format_ranks(case.blame.culprits)} is elsewhere. Who was to set it cannot be seen."
+            f"Rank {format_ranks(readers)} waits for a key of the store that is not set; rank "
+            f"{format_ranks(case.blame.culprits)} is at another place. Who was to set it cannot be seen."
         )
         return Match(UNKNOWN, said, seen + missing)
     if view is None or not (view.frames or view.capture.processes):
@@ -50,7 +50,7 @@ def unknown(case: Case) -> Match:
     how = "is stuck" if view.motion.state == "stuck" else "is"
     deepest = view.frames[0] if view.frames else None
     via = f", inside {where(deepest)}" if deepest is not None and deepest != own else ""
-    said = f"Rank {rank} {how}{at}{via}. Nothing seen tells what it waits for there."
+    said = f"Rank {rank} {how}{at}{via}. What it waits for there could not be seen."
     return Match(UNKNOWN, said, seen + missing)
 
 
@@ -68,20 +68,20 @@ def _telling(case: Case) -> list[Gap]:
 
 
 def _by_recorder(case: Case) -> str:
-    """What the recorders tell of culprits of whom there is no stack."""
+    """What the recorders show of culprits of whom there is no stack."""
     ranks = case.blame.culprits
     if not any(r in case.views for r in ranks):
         return f"The others wait for {_name(ranks)}, of which nothing was there to be read."
     idle = [r for r in ranks if r in case.views and case.views[r].frontier is None]
-    held = [r for r in ranks if r in case.views and case.views[r].frontier is not None]
+    blocked = [r for r in ranks if r in case.views and case.views[r].frontier is not None]
     said = []
     if idle:
         said.append(
             f"{_name(idle).capitalize()}: nothing in flight, so whatever holds it is outside of all recorded operations."
         )
-    if held:
-        said.append(f"{_name(held).capitalize()}: in an operation that it alone cannot finish, or that nobody can.")
-    return " ".join((*said, "Its stack would tell why, and was not there to be read."))
+    if blocked:
+        said.append(f"{_name(blocked).capitalize()}: in an operation that it alone cannot finish, or that no rank can.")
+    return " ".join((*said, "Its stack would show why, but could not be read."))
 
 
 def _name(ranks: Sequence[int]) -> str:

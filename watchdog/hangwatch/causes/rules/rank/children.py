@@ -21,12 +21,12 @@ TAKES_LOCK = Signature(
 ON_FUTEX = Signature(
     "fork-deadlock", "on-futex", "certain", beats=("blocked-io", "dataloader-stall", "init-missing-rank")
 )
-#: Nobody is at the other end any more.
+#: No process is at the other end any more.
 ENDED = Signature("child-stall", "child-ended", "certain", beats=("blocked-io", "init-missing-rank"))
 STUCK = Signature("child-stall", "child-stuck", "strong")
 AWAITED = Signature("child-stall", "child-awaited", "likely")
 
-#: Locks and queues of these modules are shared between processes: whoever waits in one may yet be served by another.
+#: Locks and queues of these modules are shared between processes: another one may yet serve one that waits.
 _SHARED = re.compile(
     r"\((?:.*/)?(?:multiprocessing|multiprocess|billiard)/(?:queues|synchronize|connection|managers|pool|heap|sharedctypes)\.py:"
 )
@@ -70,7 +70,7 @@ def fork_deadlock(case: Case) -> Match | None:
 
 
 def _forked_into_lock(view: RankView, child: ChildProcess) -> Signature | None:
-    """How a child waits for a lock that nobody can release; None where it does not look so."""
+    """How a child waits for a lock that no thread can release; None where it does not look so."""
     if not (child.forked and child.stack and child.state == "S" and "futex" in (child.wait_channel or "")):
         return None
     if _moved(view, child) or _SHARED.search(child.stack[0]):
@@ -78,7 +78,7 @@ def _forked_into_lock(view: RankView, child: ChildProcess) -> Signature | None:
     takes = bool(_TAKES_LOCK.search(child.stack[0]))
     if child.threads == 1:
         return TAKES_LOCK if takes else ON_FUTEX
-    # Threads it has started itself (a queue's feeder) hold no lock of the program while they rest.
+    # Threads it has started itself (a queue's feeder) hold no lock of the program while they are idle.
     return TAKES_LOCK if takes and all(_RESTS.search(line) for line in child.side_threads) else None
 
 
@@ -136,7 +136,7 @@ def _from_children(frame: Frame) -> bool:
 
 
 def _children(view: RankView) -> tuple[ChildProcess, ...]:
-    """The descendants of a rank but for multiprocessing's own helpers, which rest all the time."""
+    """The descendants of a rank but for multiprocessing's own helpers, which are idle all the time."""
     children = view.capture.processes[-1].children if view.capture.processes else ()
     return tuple(c for c in children if not any(_HELPERS.search(line) for line in c.stack))
 

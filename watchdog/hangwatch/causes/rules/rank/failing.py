@@ -22,7 +22,7 @@ IN_A_THREAD = Signature("rank-raised", "ended-a-thread", "strong", beats=("threa
 IN_A_THREAD_AMONG_OTHERS = Signature("rank-raised", "ended-one-of-several-threads", "likely")
 #: Why it is not there.
 ENDING = Signature("rank-raised", "ending", "certain", beats=("init-missing-rank",))
-#: The status tells a failure from an end in good order.
+#: The status distinguishes a failure from an end in good order.
 ENDING_WITH_STATUS = Signature("rank-raised", "ending-with-status", "strong", beats=("early-exit",))
 #: Why it is not there.
 LEAVING = Signature("rank-raised", "leaving-a-with", "certain", beats=("init-missing-rank",))
@@ -43,16 +43,16 @@ _ON_ITS_WAY = ("exc_val", "exc_value", "exc", "value", "exception")
 def failed_in_thread(case: Case) -> Match | None:
     """An exception ended one of the rank's threads, and its main thread waits for a thread of its own."""
     for rank, view in standing(case):
-        told = view.capture.thread_error
-        frame = (waits_for_thread(view) or polls(view)) if told else None
+        error = view.capture.thread_error
+        frame = (waits_for_thread(view) or polls(view)) if error else None
         if frame is None:
             continue
         still = working_threads(view)
         if any(in_torch_distributed(f) for t in still for f in t.frames[:8]):
             continue  # it waits for other ranks, through that thread
-        evidence = (*_quoted(rank, told), *at_stack(case, rank, frame), *at_process(case, rank))
+        evidence = (*_quoted(rank, error), *at_stack(case, rank, frame), *at_process(case, rank))
         said = (
-            f"An exception ended a thread of rank {rank} ({told[-1]}); its main thread waits for a thread of its own, "
+            f"An exception ended a thread of rank {rank} ({error[-1]}); its main thread waits for a thread of its own, "
             f"{'perhaps for that one' if still else 'and no other one is at work'}."
         )
         return Match(IN_A_THREAD_AMONG_OTHERS if still else IN_A_THREAD, said, evidence)
@@ -66,42 +66,42 @@ def failed_and_ending(case: Case) -> Match | None:
         last = shutdown_frame(view.frames) if view is not None and not view.gone else None
         if view is None or last is None:
             continue
-        told = view.capture.handled_error
+        error = view.capture.handled_error
         status = _status(view.frames)
-        if not told and status is None:
+        if not error and status is None:
             continue
-        failed = f"with {told[-1]}" if told else f"(it is to exit with status {status})"
-        evidence = (*_quoted(rank, told), Evidence(rank, "stack", where(last)))
+        failed = f"with {error[-1]}" if error else f"(it is to exit with status {status})"
+        evidence = (*_quoted(rank, error), Evidence(rank, "stack", where(last)))
         if status is not None:
             evidence += (Evidence(rank, "stack", f"multiprocessing is about to end it with status {status}"),)
         said = f"Rank {rank} failed {failed}, and its process is still there: its main thread is in the interpreter's shutdown."
-        return Match(ENDING if told else ENDING_WITH_STATUS, said, (*evidence, *at_process(case, rank)))
+        return Match(ENDING if error else ENDING_WITH_STATUS, said, (*evidence, *at_process(case, rank)))
     return None
 
 
 def _status(frames: Sequence[Frame]) -> int | None:
     """The status other than 0 with which multiprocessing is about to end the process; None where it is 0 or not known."""
     frame = calls(frames, "multiprocessing/process.py", "_bootstrap")
-    told = (frame.locals or {}).get("exitcode", "") if frame is not None else ""
-    return int(told[4:]) or None if re.fullmatch(r"int=-?\d+", told) else None
+    described = (frame.locals or {}).get("exitcode", "") if frame is not None else ""
+    return int(described[4:]) or None if re.fullmatch(r"int=-?\d+", described) else None
 
 
 def failed_and_handling(case: Case) -> Match | None:
-    """The main thread stands still and is handling an exception that the ranks which wait have not met."""
+    """The main thread is stuck and is handling an exception that the ranks which wait have not met."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
         if view is None or view.gone or view.motion.state != "stuck":
             continue
-        told = view.capture.handled_error
+        error = view.capture.handled_error
         leaving = next((f for f in view.frames if bare(f) in _EXITS), None)
         kind = _on_its_way(leaving) if leaving is not None else None
-        if not told and kind is None:
+        if not error and kind is None:
             continue
-        if told and any(_same_failure(case.views[r], told) for r in case.blame.waiting if r in case.views):
+        if error and any(_same_failure(case.views[r], error) for r in case.blame.waiting if r in case.views):
             continue  # all of the program runs in a handler, say that of an import that failed
         handler = _handler(view.frames)
-        row = HANDLING if leaving is None else LEAVING if told else LEAVING_BY_TYPE
-        evidence = (*_quoted(rank, told), *at_stack(case, rank, leaving), *at_process(case, rank))
+        row = HANDLING if leaving is None else LEAVING if error else LEAVING_BY_TYPE
+        evidence = (*_quoted(rank, error), *at_stack(case, rank, leaving), *at_process(case, rank))
         if handler is not None and leaving is None:
             frame, block = handler
             row = (
@@ -112,12 +112,10 @@ def failed_and_handling(case: Case) -> Match | None:
                 else HANDLING_ONE_KIND
             )
             evidence += (Evidence(rank, "stack", f"under `{block.text}` (line {block.line}): {where(frame)}"),)
-        failed = f"with {told[-1]}" if told else f"({kind})"
-        said = f"Rank {rank} failed {failed}, and stands still where it handles that."
+        failed = f"with {error[-1]}" if error else f"({kind})"
+        said = f"Rank {rank} failed {failed}, and is stuck where it handles that."
         if leaving is not None:
-            said = (
-                f"Rank {rank} failed {failed}, and stands still at the end of a `with` that the exception is leaving."
-            )
+            said = f"Rank {rank} failed {failed}, and is stuck at the end of a `with` that the exception is leaving."
         return Match(row, said, evidence)
     return None
 
@@ -132,9 +130,9 @@ def _quoted(rank: int, lines: Sequence[str]) -> tuple[Evidence, ...]:
     return tuple(Evidence(rank, "exception", line) for line in lines)
 
 
-def _same_failure(view: RankView, told: Sequence[str]) -> bool:
+def _same_failure(view: RankView, error: Sequence[str]) -> bool:
     """Whether the rank is handling the same; it may be of another path or number, but from the same place."""
-    return view.capture.handled_error[:1] == tuple(told[:1])
+    return view.capture.handled_error[:1] == tuple(error[:1])
 
 
 def _handler(frames: Sequence[Frame]) -> tuple[Frame, Block] | None:

@@ -1,4 +1,4 @@
-"""A rank that is no longer there, or never was: dead, failed, gone home early, stopped, not yet joined."""
+"""A rank that is no longer there, or never was: dead, failed, exited early, stopped, not yet joined."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STOPPED = Signature("rank-stopped", "stopped", "certain", beats=("init-missing-r
 #: Whatever it is in, the others wait in initialization.
 INIT_MISSING = Signature("init-missing-rank", "not-in-init", "certain", beats=("blocked-io",))
 
-#: Of how many ranks in the same trouble it is told what was seen: of the first in full, of the others in a line each.
+#: For how many ranks in the same trouble evidence is shown: for the first in full, for the others in a line each.
 _SHOWN = 3
 _DESTROY = re.compile(r"\bdestroy_process_group\(")
 _HOOKS = frozenset({"excepthook", "_excepthook", "print_exception", "handle_exception", "format_exception"})
@@ -157,14 +157,14 @@ def init_missing(case: Case) -> Match | None:
         )
     evidence += at_stack(case, waiting[0])
     said = f"Ranks {format_ranks(waiting)} wait in init_process_group; rank {format_ranks(case.blame.culprits)} is not there."
-    told = {
+    ports = {
         r: v.capture.identity.meeting_port for r in (waiting[0], case.blame.culprits[0]) if (v := case.views.get(r))
     }
-    if len(set(told.values())) > 1 and None not in told.values():
+    if len(set(ports.values())) > 1 and None not in ports.values():
         evidence += tuple(
-            Evidence(r, "process", f"was told to meet the others at port {port}") for r, port in told.items()
+            Evidence(r, "process", f"was configured to meet the others at port {port}") for r, port in ports.items()
         )
-        said = f"{said[:-1]}: it was told another port to meet at."
+        said = f"{said[:-1]}: it was configured with another port to meet at."
     started = case.capture.job.world_size
     if announced is not None and started is not None and (announced[1].world_size or 0) > started:
         said = f"{said[:-1]}: {announced[1].world_size} ranks were announced, and the launcher started {started}."

@@ -24,7 +24,7 @@ COMPILING = Signature(
 )
 #: What the work is.
 COMPILER_RUNS = Signature("compile-skew", "compiler-runs", "strong", beats=("rank0-work",))
-#: Whoever computes holds the lock.
+#: A thread that computes holds the lock.
 BUSY_FOR_LONG = Signature("busy-loop", "longer-than-ever", "likely", beats=("gil-held/holder-computes",))
 BUSY = Signature("busy-loop", "one-function", "possible")
 #: It was last before, where the others waited in no barrier.
@@ -35,12 +35,12 @@ MOVES = Signature("straggler", "moves", "possible", beats=("busy-loop",))
 #: From how long on computing in the same lines is no ordinary step, where nothing is known of the job's cadence.
 LONG_S = 240.0
 #: From how many times the longest step on record, and how many seconds, on computing is beyond anything the job has done.
-UNHEARD_OF = 8.0
-UNHEARD_OF_FLOOR_S = 3.0
+UNPRECEDENTED = 8.0
+UNPRECEDENTED_FLOOR_S = 3.0
 _STEPS_ON_RECORD = 8
 #: At least this share of the samples has to begin where most do.
 _WHOLE_SHARE = 0.75
-#: So many operations before the pending one tell of a habit; in a large job fewer, so that so many arrivals are read in all.
+#: So many operations before the pending one show a habit; in a large job fewer, as so many arrivals are read in all.
 _FEWEST_ARRIVALS, _MOST_ARRIVALS, _ARRIVALS_IN_ALL = 8, 32, 1 << 16
 _COMPILERS = frozenset(
     {"nvcc", "cicc", "ptxas", "cc1plus", "cc1", "g++", "gcc", "clang", "clang++", "ninja", "c++", "ld", "hipcc"}
@@ -91,7 +91,7 @@ def rank0_work(case: Case) -> Match | None:
     if view is None or view.state == "waiting" or view.frontier is not None or shutdown_frame(view.frames):
         return None
     if view.motion.state != "busy":
-        return None  # a rank that stands still does not work
+        return None  # a rank that is stuck does not work
     evidence = (*at_stack(case, rank), *at_process(case, rank), *at_stack(case, waiting[0].rank))
     said = f"Rank {rank} is at work outside of any collective; the others wait at a barrier."
     return Match(RANK0_WORK, said, evidence)
@@ -137,10 +137,10 @@ def busy_loop(case: Case) -> Match | None:
         onset = case.onset_ns
         waited_s = (case.capture.at_ns - onset) / 1e9 if onset is not None else 0.0
         longest_s = _longest_step_s(view)
-        unheard_of = longest_s is not None and waited_s >= max(UNHEARD_OF * longest_s, UNHEARD_OF_FLOOR_S)
-        row = BUSY_FOR_LONG if waited_s >= LONG_S or unheard_of else BUSY
+        unprecedented = longest_s is not None and waited_s >= max(UNPRECEDENTED * longest_s, UNPRECEDENTED_FLOOR_S)
+        row = BUSY_FOR_LONG if waited_s >= LONG_S or unprecedented else BUSY
         said = f"Rank {rank} computes in {bare(place)} in every sample, for {waited_s:.0f} s now."
-        if unheard_of:
+        if unprecedented:
             said = said[:-1] + f"; between two of its operations before lay {longest_s:.2g} s at most."
         evidence = (Evidence(rank, "stack", f"in every sample: {where(place)}"), *at_process(case, rank))
         return Match(row, said, evidence)
@@ -166,7 +166,7 @@ def straggler(case: Case) -> Match | None:
         late = [seconds for arrival in arrivals if (seconds := arrival.late_s(rank)) is not None]
         often = sum(d > 0 for d in late) / len(late) if late else 0.0
         usual_s = sorted(late)[len(late) // 2] if late else 0.0
-        # Nobody is later to an operation than it has been since the one before: else its host's clock is another one.
+        # No rank is later to an operation than it has been since the one before: else its host's clock is another one.
         steps_s = [(b - a) / 1e9 for a, b in pairwise(sorted(a.at_ns[rank] for a in arrivals if rank in a.at_ns))]
         habit = len(late) >= 4 and often >= 0.8 and 0.05 < usual_s <= max(steps_s)
         if not habit and rank not in busy:

@@ -17,9 +17,9 @@ from hangwatch.model.stacks import Frame, ThreadStack
 
 #: A prompt reads from a terminal, and a post-mortem one is under an exception.
 DEBUGGER = Signature("debugger", "prompt", "certain", beats=("blocked-io", "rank-raised", "init-missing-rank"))
-#: Input is read as from any file; that somebody is to type it says more.
+#: Input is read as from any file; that a person is to type it says more.
 READING_INPUT = Signature("debugger", "reading-input", "certain", beats=("blocked-io", "init-missing-rank"))
-#: Input is read as from any file; that somebody is to type it says more.
+#: Input is read as from any file; that a person is to type it says more.
 READING_TERMINAL = Signature("debugger", "reading-terminal", "certain", beats=("blocked-io", "init-missing-rank"))
 ASKING_FOR_INPUT = Signature("debugger", "asking-for-input", "strong")
 #: What the main thread waits for is its workers, by whatever call; and why it is not in initialization.
@@ -104,7 +104,7 @@ def debugger(case: Case) -> Match | None:
                 (*at_stack(case, rank, asking), *at_process(case, rank)),
             )
         if last is not None and last.syscall in {"read", "readv"} and is_terminal(last.blocked_on or ""):
-            said = f"Rank {rank} reads from its terminal and waits for somebody to type."
+            said = f"Rank {rank} reads from its terminal and waits for a person to type."
             return Match(READING_TERMINAL, said, (*at_process(case, rank), *at_stack(case, rank)))
     return None
 
@@ -121,8 +121,8 @@ def dataloader(case: Case) -> Match | None:
             idle = any("multiprocessing/queues.py" in line for line in child.stack[:4])
             if child.stack and not idle:
                 channel = f", kernel wait channel {child.wait_channel}" if child.wait_channel else ""
-                told = f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}"
-                evidence += (Evidence(rank, "child process", told),)
+                seen = f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}"
+                evidence += (Evidence(rank, "child process", seen),)
         said = f"Rank {rank} waits for the next batch, and its workers do not deliver it."
         return Match(DATALOADER, said, evidence)
     return None
@@ -139,16 +139,16 @@ def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
         return None
     lock = find_lock_file(view.frames)
     if lock is not None:
-        # Whoever has it may be another rank, which is at work.
+        # Its holder may be another rank, which is at work.
         held = LOCK_FILE if len(standing(case)) == len(case.blame.culprits) else LOCK_FILE_OF_A_BUSY_RANK
-        said = f"Rank {rank}'s main thread waits for a lock file, which somebody else has or has left behind."
+        said = f"Rank {rank}'s main thread waits for a lock file, which another process holds or has left behind."
         return Match(held, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
     row = _io_row(view.capture.processes)
     if row is None:
         return None
     last = view.capture.processes[-1]
     if (last.blocked_on or "").startswith("pipe:") and not any(f.source for f in view.frames):
-        # An unnamed pipe may be the standard input, and without its line a prompt cannot be told from a read.
+        # An unnamed pipe may be the standard input, and without its line a prompt cannot be distinguished from a read.
         row = row if row in {SOCKET_CHANNEL, SELECT} else PIPE_OR_PROMPT
     what = f" on {last.blocked_on}" if last.blocked_on else ""
     call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
@@ -165,7 +165,7 @@ def _io_row(samples: Sequence[ProcessSample]) -> Signature | None:
     if last.state not in {"S", "D"} or len({s.wait_channel for s in samples[-2:]}) > 1:
         return None
     if all(s.syscall in _SLEEPS and " held by " in (s.blocked_on or "") for s in samples[-2:]):
-        return FILE_LOCK  # it looks again and again whether somebody's lock on a file it has open is gone
+        return FILE_LOCK  # it polls whether another process's lock on a file it has open is gone
     on_socket = (last.blocked_on or "").startswith("socket:")
     if last.syscall in _SOCKET_CALLS or on_socket:
         return SOCKET_CALL
@@ -191,11 +191,11 @@ def gil_held(case: Case) -> Match | None:
         stale = age is not None and age > STALE_BEAT_S
         fresh = age is not None and not stale
         still = view.motion.cpu_share is not None and view.motion.state == "stuck"
-        # Whoever merely computes owns the lock too, as far as one can see from outside.
+        # A thread that merely computes owns the lock too, as far as one can see from outside.
         if fresh or not ((same and still) or (stale and held)):
             continue
         holder = held[-1]
-        # Asleep in the kernel with the lock: nobody who merely computes looks like this.
+        # Asleep in the kernel with the lock: no thread that merely computes looks like this.
         alone = GIL_HELD_ACTIVE if holder.active else GIL_HELD_ASLEEP
         row = (GIL_HELD if same else GIL_HELD_AT_TIMES) if stale else alone
         if holder.active and view.motion.state == "busy" and all(p.state == "R" for p in view.capture.processes[-2:]):

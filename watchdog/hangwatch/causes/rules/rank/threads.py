@@ -45,12 +45,12 @@ _HANDOVERS = {
     "concurrent/futures/thread.py": ("shutdown",),
 }
 _HANDED = re.compile(r"\.(?:get|result|join|wait)\(")
-#: Where a thread rests that has nothing to do.
+#: Where a thread is idle that has nothing to do.
 _RESTS = ("threading.py", "queue.py", "selectors.py", "socketserver.py", "concurrent/futures/", "multiprocessing/")
 
 
 def lock_deadlock(case: Case) -> Match | None:
-    """The main thread is taking a lock in the program's own code and does not move; other threads that rest there too."""
+    """The main thread is stuck taking a lock in the program's own code; other threads that are blocked there too."""
     for rank, view in standing(case):
         main = _main(view)
         if main is None or not _on_futex(view):
@@ -69,22 +69,23 @@ def lock_deadlock(case: Case) -> Match | None:
         shown = [holder] if holder is not None else (taking or resting)
         evidence = at_stack(case, rank, main.frames[0])
         evidence += tuple(
-            Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} rests in {where(t.frames[0])}")
+            Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} is blocked in {where(t.frames[0])}")
             for t in shown[:2]
         )
         if holder is not None:
             inside = {_IMPORT_LOCK: "and inside such an import", _HANDLER_LOCK: "and in writing a line"}
             held = inside.get(wanted, "inside whose `with`")
-            said = f"Rank {rank}'s main thread waits for {wanted}, {held} its thread {_name(holder)} rests."
+            said = f"Rank {rank}'s main thread waits for {wanted}, {held} its thread {_name(holder)} is blocked."
         elif own:
             said = f"Rank {rank}'s main thread takes {wanted}, which it holds already further up, and waits for itself."
         elif shown:
             said = (
-                f"Rank {rank}'s main thread waits for a lock, another thread of it rests too, and nothing of it moves."
+                f"Rank {rank}'s main thread waits for a lock, another thread of it is blocked too, and nothing of it "
+                f"moves."
             )
         else:
             said = f"Rank {rank}'s main thread takes {wanted}, and none of its threads is seen inside a `with` of it."
-        # Where the source of the others was not read, they may rest anywhere.
+        # Where the source of the others was not read, they may be blocked anywhere.
         row = HELD_BY_THREAD if holder is not None else TAKEN_TWICE if own else SEVERAL_TAKE if taking else TAKES_A_LOCK
         return Match(row, said, (*evidence, *at_process(case, rank)))
     return None
@@ -107,14 +108,14 @@ def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, loc
     )
     evidence = (
         *at_stack(case, rank, frame),
-        Evidence(rank, "stack", f"thread {_name(thread)} rests in {where(thread.frames[0])}"),
+        Evidence(rank, "stack", f"thread {_name(thread)} is blocked in {where(thread.frames[0])}"),
         *at_process(case, rank),
     )
     return Match(WAITS_WITH_LOCK, said, evidence)
 
 
 def thread_stall(case: Case) -> Match | None:
-    """The main thread waits in a queue, an event, a future or a join for a thread that is gone, or rests elsewhere."""
+    """The main thread waits in a queue, an event, a future or a join for a thread that is gone, or blocked itself."""
     for rank, view in standing(case):
         frame = waits_for_thread(view)
         if frame is None:
@@ -135,12 +136,12 @@ def thread_stall(case: Case) -> Match | None:
             at = _own(shown[0].frames) or shown[0].frames[0]
             said = (
                 f"Rank {rank}'s main thread waits in {bare(frame)} for another thread of its own; thread {_name(shown[0])} "
-                f"stands still in {where(at)}."
+                f"is stuck in {where(at)}."
             )
         else:
             said = (
                 f"Rank {rank}'s main thread waits in {bare(frame)} for another thread of its own, and none is left that is at "
-                f"work: it has ended, by an exception perhaps, and nobody will wake the main thread."
+                f"work: it has ended, by an exception perhaps, and nothing will wake the main thread."
             )
         row = WAITS_FOR_THREAD if working or not shown else WAITS_FOR_IDLE_THREAD
         return Match(row, said, (*evidence, *at_process(case, rank)))
@@ -184,7 +185,7 @@ def _holds(frames: Sequence[Frame], lock: str) -> bool:
 
     Of many locks in one place, ``self.x[i]``, any may be the one.
     """
-    if lock == _IMPORT_LOCK:  # whoever runs a module's code has it
+    if lock == _IMPORT_LOCK:  # the thread that runs a module's code has it
         return any(f.file == _IMPORT and bare(f) == "_load_unlocked" for f in frames)
     if lock == _HANDLER_LOCK:
         pairs = pairwise(frames)
@@ -220,7 +221,7 @@ def waits_for_thread(view: RankView) -> Frame | None:
 
 
 def polls(view: RankView) -> Frame | None:
-    """The frame in which the main thread looks again and again, sleeping in between, for what another one may have done."""
+    """The frame in which the main thread polls, sleeping in between, for what another one may have done."""
     frame = view.frames[0] if view.frames else None
     if frame is None or not is_program(frame) or "sleep(" not in (frame.source or ""):
         return None
@@ -238,5 +239,5 @@ def _own(frames: Sequence[Frame]) -> Frame | None:
 
 
 def _rests(thread: ThreadStack) -> bool:
-    """Whether the thread waits for somebody to give it something to do, as far as one can see."""
+    """Whether the thread waits to be given something to do, as far as one can see."""
     return is_interpreter(thread.frames[0]) and any(part in thread.frames[0].file for part in _RESTS)

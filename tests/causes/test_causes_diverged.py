@@ -1,4 +1,4 @@
-"""Where ranks parted ways: what in the program tells one cause from another that leaves nearly the same picture."""
+"""Where ranks diverged: what in the program tells one cause from another that leaves nearly the same picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job whose every rank stands still behind a file, with nothing in flight."""
+"""A job whose every rank is blocked by a file, with nothing in flight."""
 
 from __future__ import annotations
 
