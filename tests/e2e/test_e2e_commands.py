@@ -203,6 +203,6 @@ def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:
     assert "group-order-inversion" in job.stderr()
     last = job.stdout().splitlines()[-1]
     assert last.startswith("PASS: hang found, diagnosed and job stopped in ")
-    kept = Path(last.rpartition("kept in ")[2])
+    kept = Path(last.rpartition("Incident bundle: ")[2])
     assert (kept / "incident.json").is_file()
     assert not job.members()

@@ -137,7 +137,7 @@ def test_without_pyspy_the_hang_is_found_all_the_same(jobs: JobRunner, tmp_path:
     )
     assert job.wait(90.0) == 75, job.stderr()
     (line,) = [line for line in lines_of(job.stderr()) if "py-spy" in line]
-    assert line == "hangwatch: py-spy is not installed, so stacks cannot be read; pip install py-spy"
+    assert line == "hangwatch: py-spy is not installed, so stacks cannot be read; run: pip install py-spy"
     (bundle,) = find_bundles(tmp_path / "state")
     incident = read_incident(bundle)
     assert (incident.verdict.kind, incident.verdict.proven, incident.verdict.culprit_ranks) == ("deadlock", True, (0,))
@@ -209,7 +209,7 @@ def test_another_users_job_is_not_read(jobs: JobRunner, tmp_path: Path) -> None:
     assert "Traceback" not in dump.stderr()
     said = dump.stderr().splitlines()
     assert all(line.startswith("hangwatch: ") for line in said)
-    assert said[-1].startswith(f"hangwatch: no ranks of a distributed job found of process {job.pid}")
+    assert said[-1].startswith(f"hangwatch: no ranks of a distributed job found for process {job.pid}")
     assert "as this user?" in said[-1]
     assert job.process.poll() is None
 
