@@ -15,7 +15,7 @@ from hangwatch.model.incident import Incident
 from support import JOBS, Job, JobRunner, wait_for
 
 
-def _stands_still(job: Job, nproc: int) -> Callable[[], bool]:
+def _is_stuck(job: Job, nproc: int) -> Callable[[], bool]:
     """A condition: all ranks exist, have trained, and used no CPU time and written nothing between the last ten looks."""
     seen: list[tuple[float, int]] = []
 
@@ -40,7 +40,7 @@ def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: 
     scenario = find_scenario(name)
     assert scenario is not None
     job = jobs.start(scenario.command(), env=scenario.full_environment())
-    wait_for(_stands_still(job, scenario.nproc), 60.0, f"{name} to hang", poll_s=0.1)
+    wait_for(_is_stuck(job, scenario.nproc), 60.0, f"{name} to hang", poll_s=0.1)
     ranks = {rank: process.pid for rank, process in job.ranks().items()}
 
     dump = jobs.hangwatch("dump", "--pid", str(job.pid), "--json", "--state-dir", tmp_path / "state")
