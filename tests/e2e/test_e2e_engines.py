@@ -45,6 +45,7 @@ def test_a_job_that_awaits_others_comes_to_its_end(
     assert "ending the job" not in job.stderr()
 
 
+@pytest.mark.usefixtures("long")
 def test_an_engine_that_never_comes_is_no_fault_of_a_trainer(jobs: JobRunner, tmp_path: Path) -> None:
     """The trainers are left alone, a warning says whom they wait for, and no rank is blamed."""
     state = tmp_path / "state"
