@@ -89,4 +89,6 @@ def test_without_a_job_dump_says_so(jobs: JobRunner, tmp_path: Path) -> None:
     assert dump.wait() == 2
     assert dump.stdout() == ""
     (line,) = dump.stderr().splitlines()
-    assert line.startswith(f"hangwatch: no ranks of a distributed job found for process {other.pid}; is the job running")
+    assert line.startswith(
+        f"hangwatch: no ranks of a distributed job found for process {other.pid}; is the job running"
+    )
