@@ -23,61 +23,42 @@ from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.text import short_path
 
+#: Rows that say only that a side is past a loop, or under a condition around it: less than how it left an iteration.
+_SAYS_LESS_OF_A_LOOP = (
+    "uneven-inputs/past-the-loop",
+    "uneven-inputs/past-a-loop-further-down",
+    "rank-conditional-collective/in-a-loop-unrecorded",
+    "rank-conditional-collective/left-out-behind-a-loop",
+    "rank-conditional-collective/loop-called-under-a-condition",
+    "rank-conditional-collective/behind-a-loop",
+)
 #: Its data had not ended, and iterations that are counted say more than where a condition is.
 AS_MANY_ITERATIONS = Signature(
     "skipped-collective",
     "as-many-iterations",
     "strong",
-    beats=(
-        "uneven-inputs/past-the-loop",
-        "uneven-inputs/past-a-loop-further-down",
-        "rank-conditional-collective/in-a-loop-unrecorded",
-        "rank-conditional-collective/left-out-behind-a-loop",
-        "rank-conditional-collective/loop-called-under-a-condition",
-        "rank-conditional-collective/behind-a-loop",
-    ),
+    beats=_SAYS_LESS_OF_A_LOOP,
 )
 #: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
 CAUGHT = Signature(
     "skipped-collective",
     "exception-caught-in-the-loop",
     "strong",
-    beats=(
-        "uneven-inputs/past-the-loop",
-        "uneven-inputs/past-a-loop-further-down",
-        "rank-conditional-collective/in-a-loop-unrecorded",
-        "rank-conditional-collective/left-out-behind-a-loop",
-        "rank-conditional-collective/loop-called-under-a-condition",
-        "rank-conditional-collective/behind-a-loop",
-    ),
+    beats=_SAYS_LESS_OF_A_LOOP,
 )
 #: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
 LEFT_OUT_BY_DATA = Signature(
     "skipped-collective",
     "left-out-by-data",
     "strong",
-    beats=(
-        "uneven-inputs/past-the-loop",
-        "uneven-inputs/past-a-loop-further-down",
-        "rank-conditional-collective/in-a-loop-unrecorded",
-        "rank-conditional-collective/left-out-behind-a-loop",
-        "rank-conditional-collective/loop-called-under-a-condition",
-        "rank-conditional-collective/behind-a-loop",
-    ),
+    beats=_SAYS_LESS_OF_A_LOOP,
 )
 #: Its data had not ended.
 LEFT_MID_ITERATION = Signature(
     "skipped-collective",
     "left-mid-iteration",
     "strong",
-    beats=(
-        "uneven-inputs/past-the-loop",
-        "uneven-inputs/past-a-loop-further-down",
-        "rank-conditional-collective/in-a-loop-unrecorded",
-        "rank-conditional-collective/left-out-behind-a-loop",
-        "rank-conditional-collective/loop-called-under-a-condition",
-        "rank-conditional-collective/behind-a-loop",
-    ),
+    beats=_SAYS_LESS_OF_A_LOOP,
 )
 #: It always came there with the others, after as many operations: no condition made the difference.
 EARLY_BY_SKIP = Signature(
