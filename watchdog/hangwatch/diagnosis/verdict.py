@@ -23,6 +23,7 @@ from hangwatch.causes.signature import Match
 from hangwatch.diagnosis.causes import to_causes
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
+from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.incident import Cause, Collective, Divergence, Kind, Severity, SourceLine, Verdict
 from hangwatch.model.text import format_ranks
 
@@ -262,7 +263,7 @@ def _collective(case: Case) -> Collective | None:
         return None
     everyone = waits[0].default_group or waits[0].kind in {"initialization", "group_creation"}
     return Collective(
-        waits[0].op, "default_pg" if everyone else "unknown", case.world if everyone else (), None, (), ()
+        waits[0].op, DEFAULT_GROUP if everyone else "unknown", case.world if everyone else (), None, (), ()
     )
 
 

@@ -12,6 +12,9 @@ import msgspec
 
 from hangwatch.model.stacks import Frame
 
+#: The description that torch gives the group of all ranks.
+DEFAULT_GROUP = "default_pg"
+
 
 class Group(msgspec.Struct, frozen=True, order=True, dict=True):
     """A process group as it is the same for all its members: torch's name for it and its *global* ranks.

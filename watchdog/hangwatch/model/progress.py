@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import msgspec
 
 from hangwatch.model.beats import Beat, BeatGroup
-from hangwatch.model.collectives import Group
+from hangwatch.model.collectives import DEFAULT_GROUP, Group
 from hangwatch.model.text import format_members
 
 
@@ -125,5 +125,5 @@ def _name_group(name: str, ranks: tuple[int, ...], description: str, world_size:
     It depends on nothing but the group, so agents of several nodes say the same.
     """
     group = Group(name, ranks, description)
-    whole = not ranks or len(ranks) == world_size or description == "default_pg"
+    whole = not ranks or len(ranks) == world_size or description == DEFAULT_GROUP
     return group.key, group.label if whole else f"{group.label} [{format_members(ranks)}]"

@@ -10,7 +10,7 @@ from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
 from hangwatch.analysis.ranks.waits import Wait, in_torch_distributed, read_destructor, read_launch, read_wait
 from hangwatch.model.capture import Capture, RankCapture
-from hangwatch.model.collectives import Operation, in_flight
+from hangwatch.model.collectives import DEFAULT_GROUP, Operation, in_flight
 from hangwatch.model.stacks import Frame, ThreadStack
 
 
@@ -142,14 +142,11 @@ def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
     return (ranks[place],) if 0 <= place < len(ranks) else ()
 
 
-_DEFAULT_GROUP = "default_pg"
-
-
 def _beyond(capture: RankCapture, wait: Wait) -> Wait:
     """The wait, as one for processes outside of the job where it may be: then its numbers are no ranks of the job."""
     if wait.kind == "initialization":
         # The world is there: it is another one that is awaited.
-        outside = any(p.group.description == _DEFAULT_GROUP for p in capture.progress or ())
+        outside = any(p.group.description == DEFAULT_GROUP for p in capture.progress or ())
     else:
         several = any(p.group.outside for p in capture.progress or ())
         outside = wait.kind in {"collective", "point_to_point", "work"} and several and not wait.default_group

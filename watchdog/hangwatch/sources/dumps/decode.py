@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hangwatch.analysis.operations.histories import histories_of
-from hangwatch.model.collectives import FlightRecord, Group, OperationColumns, Operations
+from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, Group, OperationColumns, Operations
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, is_python, parse_pyspy_text
 from hangwatch.sources.flight.entries import TAKES_ALL, parse_own_place
-from hangwatch.sources.flight.groups import DEFAULT_GROUP, parse_config
+from hangwatch.sources.flight.groups import parse_config
 from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
 from hangwatch.sources.flight.recorder import parse_flight
 from hangwatch.sources.stacks.samples import parse_pyspy

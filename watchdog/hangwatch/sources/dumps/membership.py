@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hangwatch.model.capture import Gap
-from hangwatch.model.collectives import FlightRecord, Group, GroupHistory, Operation, OperationColumns
+from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, Group, GroupHistory, Operation, OperationColumns
 from hangwatch.model.text import format_ranks
-from hangwatch.sources.flight.groups import DEFAULT_GROUP
 
 
 def complete_groups(

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hangwatch.model.collectives import Group, Operation
+from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation
 from hangwatch.model.stacks import Frame
-from hangwatch.sources.flight.groups import DEFAULT_GROUP, GroupTable
+from hangwatch.sources.flight.groups import GroupTable
 
 _PEER = re.compile(r"(send|recv)\s+(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
 FRAMES_LIMIT = 64

@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from hangwatch.model.beats import BeatGroup
-from hangwatch.model.collectives import Group
+from hangwatch.model.collectives import DEFAULT_GROUP, Group
 
-DEFAULT_GROUP = "default_pg"
 _UNDEFINED = "undefined"
 _RANKS = re.compile(r"\s*\[\s*(\d{1,7}(?:\s*,\s*\d{1,7})*)?\s*,?\s*\]\s*", re.ASCII)
 _MAX_RANKS_CHARS = 1 << 20
