@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from cluster import NODES, Cluster
 from hosts import make_hosts, why_not
+from nodes import Node, make_node
 from watched_runs import WATCHED, Outcome, run_watched, torchrun
 
 from support import JOBS, LONG_S, JobRunner, once
@@ -19,6 +21,17 @@ def outcome(real: None, request: pytest.FixtureRequest, tmp_path_factory: pytest
     runner = JobRunner(tmp_path_factory.mktemp("watched"))
     yield run_watched(WATCHED[request.param], runner, tmp_path_factory.mktemp(request.param))
     runner.end_all()
+
+
+@pytest.fixture
+def node(jobs: JobRunner) -> Iterator[Node]:
+    """A node of the test's own."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(make_node(jobs))
+        except OSError as error:
+            pytest.skip(f"no namespaces may be made here: {error}")
+        yield found
 
 
 @pytest.fixture
