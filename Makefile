@@ -28,6 +28,8 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
+# Where DeepSpeed's operator is compiled, with this environment's PyTorch: others' would be compiled anew at each turn.
+export TORCH_EXTENSIONS_DIR := $(abspath $(VENV))/torch_extensions
 
 # $(call pip_install,what it is,arguments of pip install): one line of progress; the log's end if it fails.
 define pip_install
@@ -143,6 +145,10 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 	command -v chromium >/dev/null || { $(call debian_package,chromium,the browser that shows our page and report); }
 	export DS_BUILD_OPS=0
 	$(call pip_install,the test tools and DeepSpeed (about 20 MB, once),-c constraints.txt --group test)
+	echo "compiling the operator of DeepSpeed (a minute, once) ..."
+	PATH="$(abspath $(BIN)):$$PATH" DS_ACCELERATOR=cpu $(BIN)/python -c \
+	  'from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder; ShareMemCommBuilder().load(verbose=False)' >>$(LOG) 2>&1 ||
+	  { echo "could not compile the operator of DeepSpeed; the end of $(LOG):" >&2; tail -n 25 $(LOG) >&2; exit 1; }
 	touch $@
 
 $(VENV)/.scenarios: $(VENV)/.test

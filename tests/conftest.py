@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"the tests would hang here: {reason}")
     for name in [name for name in os.environ if is_launcher_variable(name)]:
         del os.environ[name]
+    # Compiled by `make`, with this environment's PyTorch.
+    os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(Path(sys.prefix) / "torch_extensions"))
     # Tests call tools of this environment (py-spy, torchrun) by name, also when it was not activated.
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
