@@ -274,6 +274,21 @@ def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
     return False
 
 
+def held_for_both(fork: Fork) -> bool:
+    """Whether the other side was under the condition of the fork as well: that speaks of nothing but the iteration of a loop,
+    and the other side is in a later one."""
+    one, other = fork.sides
+    at = one.at
+    if fork.relation != "branch" or fork.block is None or at is None:
+        return False
+    there = _same_function(other.path, at)
+    if there is None or not depends_only_on_loop_variable(fork.block, one.path):
+        return False
+    counts = [(count_iterations(at, b), count_iterations(there, b)) for b in at.blocks if b.iterations is not None]
+    known = [theirs - ours for ours, theirs in counts if ours is not None and theirs is not None]
+    return next((ahead > 0 for ahead in known if ahead), False)
+
+
 def loop_of(case: Situation, fork: Fork) -> Loop | None:
     """The loop that only one of the two sides is in."""
     if fork.relation != "loop" or fork.block is None:

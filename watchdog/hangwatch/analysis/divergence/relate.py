@@ -261,6 +261,36 @@ def condition_of(side: Side) -> Block | None:
     return next((b for b in blocks if b.kind in CONDITIONS or returns(b)), None)
 
 
+def catches(block: Block) -> bool:
+    """Whether an exception that is raised inside is caught there, and the program goes on behind it."""
+    return block.kind == "try" or (block.kind == "with" and "suppress(" in block.text)
+
+
+def own_blocks(side: Side, other: Side) -> tuple[Block, ...]:
+    """The blocks of the user's own functions that a side is in and the other is not, outermost first."""
+    shared = {(b.kind, b.line) for b in other.at.blocks} if other.at is not None else set()
+    frames = [f for f in reversed(side.tail) if is_program(f) and package_of(f) is None]
+    return tuple(b for f in frames for b in f.blocks if f != side.at or (b.kind, b.line) not in shared)
+
+
+def only_by_iteration(side: Side, other: Side) -> bool:
+    """Whether nothing on a side's own way may differ by rank: there are no conditions but on the iteration of a loop, and none
+    is left early but by an exception."""
+    decisive = (
+        b
+        for b in own_blocks(side, other)
+        if b.kind in CONDITIONS or (b.kind == "guard" and not b.text.endswith(" raise"))
+    )
+    return all(depends_only_on_loop_variable(b, side.path) for b in decisive)
+
+
+def caught_around(side: Side, other: Side) -> Block | None:
+    """What catches an exception raised where a side is, and does not lead out of where the other is; None where there is no
+    such block, or something else may lead past the place."""
+    caught = next((b for b in own_blocks(side, other) if catches(b)), None)
+    return caught if only_by_iteration(side, other) else None
+
+
 def _guard_come_past(side: Side) -> Block | None:
     """The last ``if ..: return`` a side has come past in the functions below the fork, outside any loop.
 

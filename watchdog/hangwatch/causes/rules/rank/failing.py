@@ -90,8 +90,8 @@ def failed_and_handling(case: Case) -> Match | None:
     """The main thread is stuck and is handling an exception that the ranks which wait have not met."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
-        if view is None or view.gone or view.motion.state != "stuck":
-            continue
+        if view is None or view.gone or (view.motion.state != "stuck" and view.wait is None):
+            continue  # it is at work; one that waits for others may wake now and then
         error = view.capture.handled_error
         leaving = next((f for f in view.frames if bare(f) in _EXITS), None)
         kind = _on_its_way(leaving) if leaving is not None else None
