@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.iterations import batch_loop
-from hangwatch.analysis.divergence.relate import Fork, condition_of
+from hangwatch.analysis.divergence.relate import Fork, catches, condition_of, own_blocks
 from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.file_locks import find_lock_file
 from hangwatch.analysis.ranks.shutdown import exit_of
@@ -90,6 +90,14 @@ def _other_modules(fork: Fork) -> str | None:
         f"It may be that rank {fork.mine.rank} or rank {fork.theirs.rank} has run other modules of the sharded model, by "
         f"`{block.text}` in {bare(frame)}."
     )
+
+
+def _by_an_exception(fork: Fork) -> str | None:
+    for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
+        block = next((b for b in own_blocks(other, side) if catches(b) or b.text == "try:"), None)
+        if block is not None:
+            return f"It may be that an exception led rank {side.rank} out of the `{block.text}` in line {block.line}."
+    return None
 
 
 def _fewer_batches(fork: Fork) -> str | None:
@@ -188,10 +196,11 @@ _SHARDED = Alternative("sharded-forward-divergence", of_fork=_other_modules)
 _SKIPPED = Alternative("skipped-collective", of_fork=_skipped)
 _CONDITION = Alternative("rank-conditional-collective", of_fork=_by_a_condition)
 _DATA = Alternative("uneven-inputs", of_fork=_fewer_batches)
+_EXCEPTION = Alternative("rank-raised", of_fork=_by_an_exception)
 
 #: By the cause that comes first: what it may be taken for, the likelier first.
 TABLE: Mapping[str, tuple[Alternative, ...]] = {
-    "uneven-inputs": (_SHARDED, _SKIPPED, _CONDITION),
+    "uneven-inputs": (_SHARDED, _SKIPPED, _EXCEPTION, _CONDITION),
     "skipped-collective": (_SHARDED, _CONDITION, _DATA),
     "rank-conditional-collective": (_SHARDED, _SKIPPED, _DATA),
     "sharded-forward-divergence": (_CONDITION, _SKIPPED),

@@ -35,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     failing.failed_and_ending,
     failing.failed_and_handling,
     failing.failed_in_thread,
+    failing.thrown_out,
     groups.creation,
     groups.inversion,
     groups.point_to_point,
