@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     lost.raised,
     lost.stopped,
     nodes.node_lost,
+    operations.branches,
     operations.mismatch,
     operations.tensors,
     sharded.generate_length,

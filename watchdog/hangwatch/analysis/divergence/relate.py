@@ -71,11 +71,11 @@ class Fork:
 
     @property
     def opposite(self) -> bool:
-        """Whether the sides are in the two branches of one ``if``."""
+        """Whether the sides are in the two branches of one ``if``; what comes behind one that returns is its other branch."""
         a, b = self.mine.at, self.theirs.at
         if a is None or b is None or not self.one_function:
             return False
-        mine, theirs = {(k.kind, k.line) for k in a.blocks}, {(k.kind, k.line) for k in b.blocks}
+        mine, theirs = ({("else" if returns(k) else k.kind, k.line) for k in f.blocks} for f in (a, b))
         return any(("else" if kind == "if" else "if", line) in theirs for kind, line in mine if kind in {"if", "else"})
 
 

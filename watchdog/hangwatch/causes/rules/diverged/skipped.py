@@ -95,7 +95,10 @@ JUMPED = Signature("skipped-collective", "jumped-a-guard", "strong", beats=("ran
 PASSED_BY = Signature("skipped-collective", "passed-by", "strong")
 #: It was under the condition too, so that made no difference.
 LEFT_IN_AN_EARLIER_ITERATION = Signature(
-    "skipped-collective", "left-in-an-earlier-iteration", "strong", beats=("checkpoint-on-some-ranks/under-a-condition",)
+    "skipped-collective",
+    "left-in-an-earlier-iteration",
+    "strong",
+    beats=("checkpoint-on-some-ranks/under-a-condition",),
 )
 #: Nothing else leads past the call.
 CAUGHT_ON_THE_WAY = Signature(

@@ -35,7 +35,9 @@ HANDLING = Signature("rank-raised", "handling", "likely")
 HANDLING_ONE_KIND = Signature("rank-raised", "handling-one-kind", "likely")
 RETRYING = Signature("rank-raised", "handling-in-a-retry-loop", "likely")
 #: Batches that run out end a loop at its end only.
-OUT_OF_A_LOOP = Signature("rank-raised", "out-of-a-loop-midway", "strong", beats=("uneven-inputs", "skipped-collective"))
+OUT_OF_A_LOOP = Signature(
+    "rank-raised", "out-of-a-loop-midway", "strong", beats=("uneven-inputs", "skipped-collective")
+)
 
 _LOOPS = frozenset({"for", "while"})
 _RANGE = re.compile(r" in range\((?:\d+, )?(?P<end>\d+)\):$")
