@@ -65,7 +65,7 @@ def test_data_that_ended_needs_a_loop() -> None:
 
 def test_a_stage_that_has_gone_on_may_have_had_less_to_do() -> None:
     """A rank that is in a collective while the others send and receive: they do not pair, and why it left is open."""
-    (entry,) = load_catalogue(["last-stage-has-fewer-targets"])
+    (entry,) = load_catalogue(["stage-resumed-a-step-later"])
     verdict = diagnose(recording.load(entry)).verdict
     assert verdict.cause is not None
     assert verdict.cause.id == "p2p-mismatch"
@@ -75,6 +75,13 @@ def test_a_stage_that_has_gone_on_may_have_had_less_to_do() -> None:
 @pytest.mark.parametrize(
     ("scenario", "first", "beside", "why"),
     [
+        (
+            "stops-when-no-better",
+            "uneven-inputs",
+            "rank-conditional-collective",
+            "left the loop `for epoch in range(60):`",
+        ),
+        ("pipeline-engine-streams-differ", "uneven-inputs", "rank-raised", "out of the `try:` in line"),
         ("good-enough-for-one", "early-exit", "uneven-inputs", "had fewer iterations of `for "),
         ("feeder-has-returned", "thread-stall", "rank-raised", "an exception has ended what"),
         ("future-within-a-future", "thread-stall", "lock-deadlock", "something that this rank holds"),

@@ -11,6 +11,8 @@ from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Verdict
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from recorded import load
+from scenarios import recording
+from scenarios.catalogue import load_catalogue
 
 TOLD = ("scale (/srv/train/data.py:12)", "ValueError: batch 4 is constant")
 THREAD = (
@@ -162,3 +164,33 @@ def test_exception_on_its_way_out_of_the_program_is_a_failure_and_no_early_exit(
     cause = verdict_of_handler(*frames).cause
     assert cause is not None
     assert first_row(handler(*frames)).id == "rank-raised/ending"
+
+
+def test_rank_that_waits_in_its_clean_up_may_wake_now_and_then() -> None:
+    """A collective that is polled is no work: its rank is blocked in the ``finally`` that the exception led to."""
+    (entry,) = load_catalogue(["tile-without-moisture"])
+    capture = recording.load(entry)
+    assert diagnose(capture).case.views[1].motion.state == "busy"
+    verdict = diagnose(capture).verdict
+    assert verdict.cause is not None
+    assert verdict.cause.id == "rank-raised"
+
+
+def test_only_an_exception_leads_out_of_a_fixed_loop_midway() -> None:
+    """The loop of three epochs that a rank has left in the first says it without the exception; with a ``break`` it does not."""
+    (entry,) = load_catalogue(["tile-without-moisture"])
+    capture = changed(recording.load(entry), 1, handled_error=())
+    found = diagnose(capture)
+    assert found.verdict.cause is not None
+    assert found.verdict.cause.id == "rank-raised"
+    assert "`for epoch in range(3):`" in found.verdict.cause.explanation
+    ranks = tuple(msgspec.structs.replace(r, stacks=tuple(map(_with_a_break, r.stacks))) for r in capture.ranks)
+    verdict = diagnose(msgspec.structs.replace(capture, ranks=ranks)).verdict
+    assert verdict.cause is not None
+    assert verdict.cause.id == "uneven-inputs"
+
+
+def _with_a_break(sample: StackSample) -> StackSample:
+    """The sample with a way out of every loop that is counted."""
+    text = msgspec.json.encode(sample).replace(b'"breaks":false', b'"breaks":true')
+    return msgspec.json.decode(text, type=StackSample)

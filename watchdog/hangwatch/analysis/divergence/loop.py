@@ -59,7 +59,7 @@ class Loop:
         """
         deeper = self.inside.path[: self.inside.path.index(self.frame)]
         below = (b for f in reversed(deeper) if is_program(f) for b in f.blocks)
-        return tuple(b for b in (*self.around, *below) if _is_condition(b) or (b.kind == "guard" and by_rank(b.text)))
+        return tuple(b for b in (*self.around, *below) if _is_condition(b) or _parts_ranks(b))
 
     @property
     def ranked(self) -> Block | None:
@@ -228,6 +228,11 @@ class Loop:
 
 def _is_condition(block: Block) -> bool:
     return block.kind in CONDITIONS or (block.kind == "after" and block.text == "try:")
+
+
+def _parts_ranks(block: Block) -> bool:
+    """Whether this is a guard that speaks of the rank, and leaves in good order."""
+    return block.kind == "guard" and by_rank(block.text) and not block.text.endswith(" raise")
 
 
 def _on_data(frame: Frame, way: Block) -> bool:

@@ -96,7 +96,7 @@ def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
 
 def _decides(block: Block) -> bool:
     if block.kind == "guard":
-        return by_rank(block.text)
+        return by_rank(block.text) and not block.text.endswith(" raise")
     if block.kind == "with":
         return "process_first" in block.text
     return block.kind in LOOPS or (block.kind in CONDITIONS and "__name__" not in block.text)

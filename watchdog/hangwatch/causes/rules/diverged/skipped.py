@@ -278,7 +278,7 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
         return Match(AS_MANY_ITERATIONS, said, at_fork(case, fork))
     if count is not None and count.fewer > 0 and not count.breaks:
         return None  # it had fewer
-    guards = [b for b in loop.around if b.kind == "guard"]
+    guards = [b for b in loop.around if b.kind == "guard" and not b.text.endswith((" raise", " break"))]
     below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
     inner = [*loop.around, *(b for f in below if f != loop.frame for b in f.blocks)]
     unsynced = next((b for b in inner if b.kind == "with" and "no_sync" in b.text), None)
