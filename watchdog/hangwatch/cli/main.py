@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from hangwatch import __version__
 from hangwatch.model.errors import PlainError
-
-if TYPE_CHECKING:
-    from typer.core import TyperCommand
 
 #: The commands in the order of the help, with their click settings: module NAME defines function NAME.
 #: Options of `run` end where the training command begins, so that `hangwatch run torchrun --nproc-per-node 8` needs no `--`.
