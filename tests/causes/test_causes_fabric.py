@@ -100,6 +100,7 @@ def test_a_fault_of_the_hardware_is_named(node: NodeFacts, row: str, names: tupl
     assert cause is not None
     assert cause.id == "fabric-or-device"
     assert first_row(on(joined(), node)).name == row
+    assert not cause.measured  # no hang of the catalogue has this cause
     for name in names:
         assert name in cause.explanation + " ".join(e.says for e in cause.evidence)
 
