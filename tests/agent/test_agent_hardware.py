@@ -33,7 +33,7 @@ class Plain:
         """Count."""
         Plain.began += 1
 
-    def look(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+    def read(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
         """One GPU."""
         return NodeFacts("", 0, gpus=(Gpu(0, ranks=tuple(r.rank for r in _ranks)),), looked=(self.name,))
 
@@ -44,7 +44,7 @@ class Hanging(Plain):
     name = "nccl ras"
     gate = threading.Event()
 
-    def look(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+    def read(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
         """Nothing for a while."""
         Hanging.gate.wait(30)
         return NodeFacts("", 0, looked=(self.name,))
@@ -77,7 +77,7 @@ def test_one_that_hangs_is_a_gap_and_costs_the_others_nothing(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not asked again before it has answered; the others are."""
-    monkeypatch.setattr(node, "LOOK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(node, "READ_TIMEOUT_S", 0.2)
 
     async def look_twice() -> tuple[Capture, Capture]:
         watch = NodeWatch([Plain, Hanging])

@@ -192,7 +192,7 @@ def test_a_demo_nobody_knows(jobs: JobRunner) -> None:
     job = jobs.hangwatch("demo", "no-such-scenario")
     assert job.wait() == 2
     assert job.stdout() == ""
-    assert job.stderr() == "hangwatch: no scenario named 'no-such-scenario'; list them with: hangwatch demo --list\n"
+    assert job.stderr() == "hangwatch: no demo named 'no-such-scenario'; list them with: hangwatch demo --list\n"
 
 
 def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_refused_is_a_gap_with_its_repair(monkeypatch: pytest.MonkeyPatch) -> No
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(kernel_log, "read_records", refuse)
-    found = KernelLog().look([])
+    found = KernelLog().read([])
     assert isinstance(found, Gap)
     assert "CAP_SYSLOG" in found.hint
 
@@ -128,6 +128,6 @@ def test_the_real_log_is_read_to_its_end() -> None:
     except PermissionError:
         pytest.skip("kernel.dmesg_restrict is set")
     assert all(b";" in record for record in found)
-    facts = KernelLog().look([RankProcess(RankIdentity(0, 1, 0.0), 1, {})])
+    facts = KernelLog().read([RankProcess(RankIdentity(0, 1, 0.0), 1, {})])
     assert isinstance(facts, NodeFacts)
     assert facts.looked == ("kernel log",)

@@ -29,7 +29,7 @@ def at(address: str, **variables: str) -> list[RankProcess]:
 
 def look(ranks: list[RankProcess]) -> NodeFacts:
     """What the source says."""
-    found = Ras().look(ranks)
+    found = Ras().read(ranks)
     assert isinstance(found, NodeFacts), found
     return found
 
@@ -96,7 +96,7 @@ def test_another_jobs_answer_is_not_taken() -> None:
     with serve(lambda number, _: EVEN if number == 3 else theirs) as address:
         assert look(at(address)).ras[0].communicators[0].size == 4
     with serve(lambda *_: theirs) as address:
-        found = Ras().look(at(address))
+        found = Ras().read(at(address))
     assert isinstance(found, Gap)
     assert "another job answered" in found.reason
 
@@ -115,7 +115,7 @@ def test_a_report_that_never_comes_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ras, "_REPORT_TIMEOUT_S", 0.1)
     monkeypatch.setattr(ras, "_ATTEMPTS", 2)
     with serve(lambda *_: None) as address:
-        found = Ras().look(at(address))
+        found = Ras().read(at(address))
     assert isinstance(found, Gap)
     assert "did not answer" in found.reason
 
@@ -124,7 +124,7 @@ def test_a_report_that_never_comes_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> 
 def test_nobody_there_is_a_gap_and_switched_off_is_not() -> None:
     """An old NCCL has no such server; a job may have switched it off."""
     address = f"127.0.0.1:{find_free_port()}"
-    found = Ras().look(at(address))
+    found = Ras().read(at(address))
     assert isinstance(found, Gap)
     assert "nobody listens" in found.reason
     assert "2.24" in found.hint

@@ -16,11 +16,11 @@ from hangwatch.model.telemetry import VALUES, DeepSpeedSettings, LoggedStep
 from hangwatch.sources.training.follow import Follower
 from hangwatch.sources.training.lines.deepspeed_config import parse_deepspeed_words
 from hangwatch.sources.training.lines.formats import parse_line
+from hangwatch.sources.training.live_outputs import LiveOutputs, WatchedRank
 from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LINE_LIMIT_BYTES, PIECE_BYTES, LogStream
 from hangwatch.sources.training.tensorboard import EventStream, masked_crc
 from hangwatch.sources.training.trainer_state import parse_trainer_state
-from hangwatch.sources.training.written import WatchedRank, WrittenFiles
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "training"
 NAN = float("nan")
@@ -384,7 +384,7 @@ def test_only_what_the_job_itself_wrote_counts(tmp_path: Path, jobs) -> None:  #
 
     with (tmp_path / "out").open("wb") as out:
         process = subprocess.Popen([sys.executable, "-c", code], stdout=out, stdin=subprocess.PIPE, cwd=tmp_path)
-    files = WrittenFiles((str(tmp_path / "*.log"),))
+    files = LiveOutputs((str(tmp_path / "*.log"),))
     ranks = [WatchedRank(0, process.pid, 0.0)]
     found: list[LoggedStep] = []
     try:

@@ -69,7 +69,7 @@ def find_contents(path: Path) -> Iterator[Content | Aside]:
         return
     for number, file in enumerate(_walk(path)):
         if number >= MAX_FILES:
-            yield Aside(path.name, f"it holds more than {MAX_FILES} files; the others were not looked at")
+            yield Aside(path.name, f"it holds more than {MAX_FILES} files; the others were not read")
             return
         yield from _look_into(file, file.relative_to(path).as_posix(), given=False)
 
