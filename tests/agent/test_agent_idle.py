@@ -1,4 +1,4 @@
-"""A job that rests: nothing moves for ten minutes, and that is no hang. On a clock of the test's own."""
+"""A job that sleeps: nothing moves for ten minutes, and that is no hang. On a clock of the test's own."""
 
 from __future__ import annotations
 

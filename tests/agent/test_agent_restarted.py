@@ -1,4 +1,4 @@
-"""A job that is started anew on this node: since when its former processes have been gone, as the other nodes are told."""
+"""A job that is started anew on this node: since when its former processes have been gone, as is reported to the other nodes."""
 
 from __future__ import annotations
 

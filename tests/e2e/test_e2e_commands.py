@@ -153,7 +153,7 @@ def test_doctor_names_what_is_broken(jobs: JobRunner, tmp_path: Path) -> None:
     assert "--state-dir" in failed[0].repair
 
 
-def test_doctor_tries_what_the_agent_is_told_to_use(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
+def test_doctor_tries_what_the_agent_is_set_to_use(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
     """With the agent's settings: a port that a stranger has and an exchange that is not there are named, with their repairs."""
     file = tmp_path / "hangwatch.toml"
     settings = (f'state_dir = "{tmp_path / "state"}"', f'listen = ":{free_port}"')

@@ -151,7 +151,7 @@ async def test_a_node_without_an_agent(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("long")
 async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
-    """The holder dies in the middle of one: it stays open under its id, nobody is told twice, and the next one ends it."""
+    """The holder dies in the middle of one: it stays open under its id, nobody is notified twice, and the next one ends it."""
     shared = LocalExchange()
     nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
     await run_until(nodes, lambda: all(node.bundles for node in nodes))
@@ -287,7 +287,7 @@ async def test_a_silent_node_is_lost_only_where_its_host_is(tmp_path: Path, monk
 
 
 async def test_redis_is_restarted_in_the_middle_of_an_incident(jobs: JobRunner, tmp_path: Path) -> None:
-    """It comes back with nothing in it: the incident is the same, nobody is told of it again, and one node leads."""
+    """It comes back with nothing in it: the incident is the same, nobody is notified of it again, and one node leads."""
     server = RedisServer(jobs, find_free_port())
     server.start()
     nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: RedisExchange(server.url))

@@ -61,13 +61,13 @@ def test_the_default_of_overlap_comm(stage: int, overlap: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told", "checked"),
+    ("version", "reported", "checked"),
     [("0.14.4", None, False), ("0.19.2", None, False), ("0.19.3", None, True), ("0.20.0+abc", None, True),
      ("0.19.8", False, False), ("0.17.1", True, True), (None, None, None)],
 )  # fmt: skip
-def test_the_default_of_the_check_of_bf16(version: str | None, told: bool | None, checked: bool | None) -> None:
+def test_the_default_of_the_check_of_bf16(version: str | None, reported: bool | None, checked: bool | None) -> None:
     """Gradients in bf16 are checked since 0.19.3, unless the file says otherwise."""
-    bf16 = {"enabled": True} | ({} if told is None else {"check_grad_overflow": told})
+    bf16 = {"enabled": True} | ({} if reported is None else {"check_grad_overflow": reported})
     assert parse_deepspeed_config({"bf16": bf16}, "x", version).check_grad_overflow is checked
 
 

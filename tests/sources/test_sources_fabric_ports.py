@@ -33,7 +33,7 @@ def ports(source: FabricPorts) -> tuple[Port, ...]:
     return look(source).ports
 
 
-def test_what_grew_between_two_looks_is_told(tmp_path: Path) -> None:
+def test_what_grew_between_two_readings_is_reported(tmp_path: Path) -> None:
     """Errors count by their growth, data by what went through; waits and old errors say nothing."""
     write_port(tmp_path)
     source = FabricPorts(tmp_path)

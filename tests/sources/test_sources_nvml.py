@@ -67,7 +67,7 @@ def test_ranks_are_placed_by_convention_where_the_driver_lists_nobody(
     assert {g.mapped_by for g in found if g.ranks} == ({"environment"} if index is not None else set())
 
 
-def test_what_changed_since_the_first_look_is_told() -> None:
+def test_what_changed_since_the_first_reading_is_reported() -> None:
     """Links that went down, errors that grew, Xids that the driver reported."""
     driver = two_gpus()
     source = Gpus(lambda: driver)

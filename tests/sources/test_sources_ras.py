@@ -23,8 +23,8 @@ EVEN = report_json([rank(n, 10 + n, {"AllReduce": 7}) for n in range(4)])
 
 def at(address: str, **variables: str) -> list[RankProcess]:
     """The ranks with an address of their own in their environment."""
-    told = {"NCCL_RAS_ADDR": address, **variables}
-    return [RankProcess(r.identity, r.namespace_pid, told) for r in RANKS]
+    reported = {"NCCL_RAS_ADDR": address, **variables}
+    return [RankProcess(r.identity, r.namespace_pid, reported) for r in RANKS]
 
 
 def look(ranks: list[RankProcess]) -> NodeFacts:
@@ -133,7 +133,7 @@ def test_nobody_there_is_a_gap_and_switched_off_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("reported", "found"),
     [
         ("localhost:28028", ("localhost", 28028)),
         ("[::1]:9", ("::1", 9)),
@@ -141,16 +141,16 @@ def test_nobody_there_is_a_gap_and_switched_off_is_not() -> None:
         ("0.0.0.0:5", ("127.0.0.1", 5)),
     ],
 )
-def test_addresses_as_nccl_takes_them(told: str, found: tuple[str, int]) -> None:
+def test_addresses_as_nccl_takes_them(reported: str, found: tuple[str, int]) -> None:
     """Names, both families, an interface behind, and the address that means all."""
-    assert parse_address(told) == found
+    assert parse_address(reported) == found
 
 
-@pytest.mark.parametrize("told", ["localhost", ":5", "a:b", "a:99999", ""])
-def test_addresses_that_are_none(told: str) -> None:
+@pytest.mark.parametrize("reported", ["localhost", ":5", "a:b", "a:99999", ""])
+def test_addresses_that_are_none(reported: str) -> None:
     """One line says what is wrong with it."""
     with pytest.raises(RasError, match="no HOST:PORT"):
-        parse_address(told)
+        parse_address(reported)
 
 
 def test_ranks_of_other_hosts_are_not_ours() -> None:

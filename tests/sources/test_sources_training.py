@@ -177,7 +177,7 @@ def test_long_lines_and_floods_are_bounded() -> None:
     assert numbers == sorted(set(numbers), key=lambda number: number or 0)
 
 
-def test_lines_of_several_ranks_are_told_apart() -> None:
+def test_lines_of_several_ranks_are_distinguished() -> None:
     """What torchrun --tee puts before each line says whose it is; where a file is one rank's, that is known better."""
     words = (
         "[default0]:step 5: loss 0.5",
@@ -313,8 +313,8 @@ def test_event_files_of_real_runs_are_read(name: str) -> None:
         builder.add(step)
     steps = builder.steps()
     assert len(steps) == count
-    told = {field for step in steps for field in VALUES if getattr(step, field) is not None}
-    assert told == values
+    reported = {field for step in steps for field in VALUES if getattr(step, field) is not None}
+    assert reported == values
     bad = [step.step for step in steps if step.loss != step.loss]
     assert bad == ([step.step for step in steps if bad_from is not None and (step.step or 0) >= bad_from])
     if name == "transformers-4.57.6-resumed":
