@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from watched_runs import find_bundles, read_incident
 
-from hangwatch.cli.status import StatusRow
+from hangwatch.cli.commands.status import StatusRow
 from hangwatch.demos import SCENARIOS, find_scenario
 from hangwatch.doctor.check import Check
 from hangwatch.model.incident import Incident

@@ -28,7 +28,7 @@ _LIMIT_S = 120.0
 def demo(
     scenario: Annotated[
         Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Argument(metavar="[NAME]", help=f"Demo to run (see --list; default: {DEFAULT.name})."),
+        typer.Argument(metavar="NAME", help=f"Demo to run (see --list; default: {DEFAULT.name})."),
     ] = None,
     list_them: Annotated[bool, typer.Option("--list", help="List the demos and exit.")] = False,
 ) -> None:
