@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import DeepSpeedSettings
 from hangwatch.sources.training.deepspeed_config import (
-    ConfigError,
+    DeepSpeedConfigError,
     find_given,
     parse_deepspeed_config,
     parse_environment,
-    parse_version,
+    parse_release,
     read_deepspeed_config,
 )
 from hangwatch.sources.training.versions import parse_maps, read_versions
@@ -104,7 +104,7 @@ def test_any_json_is_a_configuration_or_an_error_of_ours(value: object) -> None:
     """No nonsense gets through as an error of another type."""
     try:
         found = parse_deepspeed_config(value, "x", "0.19.8")
-    except ConfigError:
+    except DeepSpeedConfigError:
         assert not isinstance(value, dict)
     else:
         assert isinstance(found, DeepSpeedSettings)
@@ -168,5 +168,5 @@ def test_maps_and_versions_of_other_forms() -> None:
         * 2
     )
     assert parse_maps(maps) == ("/opt/a b/site-packages", "/usr/lib/python3/dist-packages")
-    assert parse_version("0.19.3+cu12") == (0, 19, 3)
-    assert parse_version("main") is None
+    assert parse_release("0.19.3+cu12") == (0, 19, 3)
+    assert parse_release("main") is None

@@ -11,7 +11,7 @@ from hangwatch.analysis.case import Case, build_case
 from hangwatch.analysis.divergence.call_sites import Difference, first_difference
 from hangwatch.analysis.divergence.find import annotated
 from hangwatch.analysis.divergence.frames import call_site
-from hangwatch.analysis.operations.alignment import Side
+from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.places import source_lines
@@ -98,7 +98,7 @@ def _verdict(case: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
     )
 
 
-def _on(line: SourceLine | None, rank: int | None, side: Side | None) -> SourceLine | None:
+def _on(line: SourceLine | None, rank: int | None, side: SequenceSide | None) -> SourceLine | None:
     """The line with the ranks that are on its side."""
     if line is None or rank is None:
         return line

@@ -18,7 +18,7 @@ import msgspec
 
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep
 from hangwatch.sources.dumps.archives import ArchiveError, open_compressed
-from hangwatch.sources.training.deepspeed_config import ConfigError, parse_deepspeed_config
+from hangwatch.sources.training.deepspeed_config import DeepSpeedConfigError, parse_deepspeed_config
 from hangwatch.sources.training.lines.deepspeed_config import DeepSpeedWords, parse_deepspeed_words
 from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LogStream
@@ -95,7 +95,7 @@ def read_lone_config(path: Path) -> DeepSpeedSettings | None:
         if isinstance(config, dict) and isinstance(config.get("zero_optimization"), dict):
             try:
                 found.append(parse_deepspeed_config(config, file.name))
-            except ConfigError:
+            except DeepSpeedConfigError:
                 continue
     return found[0] if len(found) == 1 else None
 
