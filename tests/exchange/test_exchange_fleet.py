@@ -109,7 +109,7 @@ async def test_a_rank_that_another_node_killed_for_memory(tmp_path: Path) -> Non
     await run_until([first], lambda: first.fleet.leads)
     others = [Node(f"n{rank}", shared, tmp_path / f"n{rank}", whole, (rank,)) for rank in (1, 2)]
     there = others[1]
-    there.watch.meet(None, time.monotonic())
+    there.watch.update_ranks(None, time.monotonic())
     event = KernelEvent(time.time_ns(), "oom", "Out of memory: Killed process 1356 (python)", pid=1356, rank=2)
     there.hardware = NodeFacts(there.name, time.time_ns(), events=(event,), looked=("kernel log",))
     await run_until([first, *others], lambda: first.announced)

@@ -12,7 +12,7 @@ import re
 from itertools import takewhile
 from typing import Literal
 
-from hangwatch.analysis.places import is_interpreter, part, user_frame, user_frames
+from hangwatch.analysis.places import diverging_frames, is_interpreter, user_frame, user_frames
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
 from hangwatch.analysis.situation import Situation
@@ -115,7 +115,7 @@ def _in_while(view: RankView) -> bool:
 
 def _at_one_head(root: RankView, follower: RankView) -> bool:
     """Whether both are at the head of an endless loop: of the same one, the root before what the other is in."""
-    mine, theirs = part(root.frames, follower.frames)
+    mine, theirs = diverging_frames(root.frames, follower.frames)
     if mine is None or theirs is None or (mine.file, mine.function) != (theirs.file, theirs.function):
         return False
     loop = _endless(mine)
