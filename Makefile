@@ -4,7 +4,8 @@
 #   SCENARIO=NAME          another demo than the first
 #   ONLY='NAME ...'        for `make scenarios`: what matches, * and ? as in a shell
 #   OPTIONS=...            for `make scenarios`: its options (--help)
-#   WORKERS=8              how many processes run the pure tests (2 unless given)
+#   WORKERS=8              how many processes run the pure tests (2 unless given: one a core)
+#   JOB_WORKERS=8          how many run the tests with real jobs (4 unless given: these tests wait more than they compute)
 #   PYTEST_OPTIONS=...     for `make check`, `make test` and `make test-long`: options of pytest
 #   TORCH_OPTIONS=...      options for pip when it installs PyTorch (an index of CPU-only builds, for example)
 
@@ -13,6 +14,7 @@ SCENARIO ?=
 ONLY ?=
 OPTIONS ?=
 WORKERS ?= 2
+JOB_WORKERS ?= 4
 PYTEST_OPTIONS ?=
 TORCH_OPTIONS ?=
 
@@ -68,11 +70,11 @@ check: $(VENV)/.test ## Lint, types and all pure tests, in three minutes at most
 test: $(VENV)/.test ## That, and real components and jobs: something real for all that the README promises.
 	@$(MAKE) check
 	echo "running real components and jobs ..."
-	$(BIN)/python -m pytest --tier test $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest --tier test -n $(JOB_WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
 
 test-long: $(VENV)/.scenarios ## All other tests: hosts with networks of their own, Slurm, a soak, every hang in many forms.
 	@echo "running what takes long ..."
-	$(BIN)/python -m pytest --tier long $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest --tier long -n $(JOB_WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
 
 scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (ONLY=NAME for some).
 	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)

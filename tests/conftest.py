@@ -14,7 +14,7 @@ import pytest
 
 from support import JobRunner, find_free_port, is_launcher_variable
 
-pytest_plugins = ("pytester", "tiers")  # pytester: for the tests of the tiers
+pytest_plugins = ("pytester", "tiers", "workers")  # pytester: for the tests of the other two
 
 # How long an example takes says something of the machine, and nothing of what it shows.
 hypothesis.settings.register_profile("suite", deadline=None)

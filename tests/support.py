@@ -7,7 +7,9 @@ clean environment as fixtures (``conftest.py``) and import the rest from here: `
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,9 +19,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import psutil
+
+if TYPE_CHECKING:
+    import pytest
 
 T = TypeVar("T")
 
@@ -60,8 +65,7 @@ def wait_for(condition: Callable[[], T], timeout_s: float = 30.0, what: str = ""
     The one place of the suite that sleeps. ``what`` says in the failure what was waited for. Exceptions of the
     condition are its own business: they come through at once.
     """
-    if "PYTEST_CURRENT_TEST" in os.environ:
-        timeout_s *= ROOM
+    timeout_s = _with_room(timeout_s)
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -72,12 +76,35 @@ def wait_for(condition: Callable[[], T], timeout_s: float = 30.0, what: str = ""
         time.sleep(poll_s)
 
 
+def _with_room(timeout_s: float) -> float:
+    """A limit in seconds, as much wider in a test as a busy machine may need."""
+    return timeout_s * ROOM if "PYTEST_CURRENT_TEST" in os.environ else timeout_s
+
+
 def find_free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback interface that nobody listens on now, and that the kernel gives to no connection.
+
+    Those it gives are above 32768. Workers that run side by side have shares of their own of the others.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    share = 10240 + int(worker) % 16 * 1280
+    for port in random.sample(range(share, share + 1280), 1280):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"no port is free between {share} and {share + 1280}")
+
+
+def once(name: str, make: Callable[[], str], temporary: pytest.TempPathFactory) -> str:
+    """The text that ``make`` gives, made once for all workers of a run."""
+    base = temporary.getbasetemp()
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = folder / f"{name}.made"
+        if not made.exists():
+            made.write_text(make())
+        return made.read_text()
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -112,6 +139,7 @@ class Job:
 
     def wait(self, timeout_s: float = 60.0) -> int:
         """Its exit status (negative: the signal that ended it); fails, showing the output, if it does not end."""
+        timeout_s = _with_room(timeout_s)
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -10,6 +10,7 @@ skip is a failure, unless it is a fact about the machine that no installation ch
 
 from __future__ import annotations
 
+import _posixsubprocess
 import os
 import re
 import sys
@@ -25,11 +26,11 @@ OF_THE_MACHINE = re.compile(
     r"|no cgroup can be made|no namespaces may be made|gives no network namespaces|CONFIG_CHECKPOINT_RESTORE"
     r"|may not be read here|kernel\.dmesg_restrict"
 )
-#: Audit events (docs.python.org/3/library/audit_events.html) of what a pure test does not do.
+#: Audit events (docs.python.org/3/library/audit_events.html) of what a pure test does not do; the last one is ours.
 _IMPURE = frozenset(
     {
         "subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn",
-        "socket.bind", "socket.connect", "socket.sendmsg", "socket.sendto",
+        "socket.bind", "socket.connect", "socket.sendmsg", "socket.sendto", "_posixsubprocess.fork_exec",
     }
 )  # fmt: skip
 
@@ -41,6 +42,14 @@ class _Guard:
         self.armed = False
         self.seen: list[str] = []
         sys.addaudithook(self._hear)
+        # multiprocessing calls it (3.11: Lib/multiprocessing/util.py, spawnv_passfds), and CPython raises no event for it.
+        fork_exec = _posixsubprocess.fork_exec
+
+        def audited(*arguments: object) -> int:
+            sys.audit("_posixsubprocess.fork_exec", arguments[0])
+            return fork_exec(*arguments)
+
+        _posixsubprocess.fork_exec = audited
 
     def _hear(self, event: str, arguments: tuple[object, ...]) -> None:
         if self.armed and event in _IMPURE:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from cluster import NODES, Cluster
 from hosts import make_hosts, why_not
-from watched_runs import WatchedRuns, torchrun
+from nodes import Node, make_node
+from watched_runs import WATCHED, Outcome, run_watched, torchrun
 
-from support import JOBS, LONG_S, JobRunner
+from support import JOBS, LONG_S, JobRunner, once
 
 
 @pytest.fixture(scope="session")
-def watched(
-    real: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[WatchedRuns]:
-    """Outcomes of whole runs, each run once; it is known from the tests' parameter ``run`` which will be asked for."""
-    parameters = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    runs = WatchedRuns(tmp_path_factory.mktemp("watched"), [p["run"] for p in parameters if "run" in p])
-    yield runs
-    runs.end()
+def outcome(real: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    """How a run of ``watched_runs.WATCHED`` ended, whose name is the parameter; each is run once."""
+    runner = JobRunner(tmp_path_factory.mktemp("watched"))
+    yield run_watched(WATCHED[request.param], runner, tmp_path_factory.mktemp(request.param))
+    runner.end_all()
+
+
+@pytest.fixture
+def node(jobs: JobRunner) -> Iterator[Node]:
+    """A node of the test's own."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(make_node(jobs))
+        except OSError as error:
+            pytest.skip(f"no namespaces may be made here: {error}")
+        yield found
 
 
 @pytest.fixture
@@ -34,11 +44,17 @@ def cluster(long: None, jobs: JobRunner, tmp_path: Path) -> Iterator[Cluster]:
         yield Cluster(network, jobs, tmp_path / "job")
 
 
-@pytest.fixture(scope="session")
-def undisturbed(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The output of ``training.py`` without us."""
-    runner = JobRunner(tmp_path_factory.mktemp("undisturbed"))
-    job = runner.start(torchrun(JOBS / "training.py"))
-    assert job.wait(LONG_S) == 0, job.stderr()
-    yield job.stdout()
-    runner.end_all()
+@pytest.fixture
+def undisturbed(real: None, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The output of ``training.py`` without us: run once, by whichever worker needs it first."""
+
+    def train() -> str:
+        runner = JobRunner(tmp_path_factory.mktemp("undisturbed"))
+        try:
+            job = runner.start(torchrun(JOBS / "training.py"))
+            assert job.wait(LONG_S) == 0, job.stderr()
+            return job.stdout()
+        finally:
+            runner.end_all()
+
+    return once("undisturbed", train, tmp_path_factory)

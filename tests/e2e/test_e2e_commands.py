@@ -6,70 +6,46 @@ import os
 import signal
 import socket
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pytest
+from nodes import Node, send
 from watched_runs import find_bundles, read_incident
 
 from hangwatch.cli.commands.status import StatusRow
 from hangwatch.demos import SCENARIOS, find_scenario
 from hangwatch.doctor.check import Check
-from hangwatch.model.incident import Incident
 from support import SOURCE_ROOT, Job, JobRunner, wait_for
 
 _HANGWATCH = f"{sys.executable} -m hangwatch"
 
 
-@pytest.fixture
-def node(jobs: JobRunner) -> Iterator[dict[str, str | None]]:
-    """The environment of a node of its own: another run directory than that of whoever works here."""
-    with tempfile.TemporaryDirectory(prefix="node-") as folder:
-        yield {"TMPDIR": folder, "PYTHONPATH": str(SOURCE_ROOT)}
-        jobs.end_all()  # before its run directory goes
-
-
-def _incident_of(state: Path, pids: set[int]) -> Incident | None:
-    """The incident of the job with these ranks: the agent watches the whole node, and others may work on it."""
-    incidents = (read_incident(bundle) for bundle in find_bundles(state))
-    return next((i for i in incidents if {entry.pid for entry in i.ranks} == pids), None)
-
-
-def _start_hanging_job(jobs: JobRunner, node: dict[str, str | None]) -> Job:
+def _start_hanging_job(node: Node) -> Job:
     """A plain launch with the environment that ``hangwatch env`` prints."""
     scenario = find_scenario("group-order")
     assert scenario is not None
     shell = f'set -e; variables="$({_HANGWATCH} env)"; eval "$variables"; exec "$@"'
-    return jobs.start(["sh", "-c", shell, "sh", *scenario.command()], env={**node, **scenario.full_environment()})
+    return node.start("sh", "-c", shell, "sh", *scenario.command(), env=scenario.full_environment())
 
 
-def test_the_agent_finds_the_hang_of_a_plain_launch(
-    jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_the_agent_finds_the_hang_of_a_plain_launch(node: Node, tmp_path: Path) -> None:
     """``eval "$(hangwatch env)"``, torchrun and an agent: the hang is proven, ``status`` shows it, the job is left alone."""
-    agent = jobs.hangwatch("agent", "--state-dir", tmp_path / "state", "--listen", "127.0.0.1:0", env=node)
+    agent = node.hangwatch("agent", "--state-dir", tmp_path / "state", "--listen", "127.0.0.1:0")
     agent.wait_for_output("watching this node, metrics at http://127.0.0.1:")
-    job = _start_hanging_job(jobs, node)
-    wait_for(lambda: len(job.ranks()) == 2, 60.0, "both ranks")
-    pids = {rank: process.pid for rank, process in job.ranks().items()}
-    incident = wait_for(lambda: _incident_of(tmp_path / "state", set(pids.values())), 60.0, "its incident", poll_s=0.2)
-    assert incident is not None
+    job = _start_hanging_job(node)
+    (bundle,) = wait_for(lambda: find_bundles(tmp_path / "state"), 60.0, "its incident", poll_s=0.2)
+    pids = node.ranks(job)
+    incident = read_incident(bundle)
+    assert {entry.rank: entry.pid for entry in incident.ranks} == pids
     assert incident.verdict.cause is not None
     assert (incident.verdict.kind, incident.verdict.proven) == ("deadlock", True)
     assert (incident.verdict.cause.id, incident.verdict.culprit_ranks) == ("group-order-inversion", (0, 1))
     assert incident.job.launcher == "torchrun"
-    found = set(pids.values())
-    wait_for(
-        lambda: (i := _incident_of(tmp_path / "state", found)) is not None and i.captured["call_sites"],
-        60.0,
-        "the call sites of all ranks in the bundle",
-    )
+    wait_for(lambda: read_incident(bundle).captured["call_sites"], 60.0, "the call sites of all ranks in the bundle")
 
-    status = jobs.hangwatch("status", "--json", env=node)
+    status = node.hangwatch("status", "--json")
     assert status.wait() == 0, status.stderr()
-    rows = [row for row in msgspec.json.decode(status.stdout(), type=list[StatusRow]) if row.pid in pids.values()]
+    rows = msgspec.json.decode(status.stdout(), type=list[StatusRow])
     assert {(row.rank, row.pid, row.group) for row in rows} == {
         (rank, pid, group) for rank, pid in pids.items() for group in ("default_pg", "policy", "value")
     }
@@ -80,47 +56,47 @@ def test_the_agent_finds_the_hang_of_a_plain_launch(
     assert {row.state for row in rows} == {"in_flight"}
     assert all("torch/distributed/distributed_c10d.py" in (row.frame or "") for row in rows)
 
-    table = jobs.hangwatch("status", "--once", env=node)
+    table = node.hangwatch("status", "--once")
     assert table.wait() == 0, table.stderr()
     lines = [line.split() for line in table.stdout().splitlines()]
     assert ["RANK", "PID", "STATE", "GROUP", "SEQ"] in [line[:5] for line in lines]
     for rank, pid in pids.items():
-        mine = [line for line in lines if str(pid) in line]
+        mine = [line for line in lines if line[1:2] == [str(pid)]]
         assert {line[0] for line in mine} == {str(rank)}
         assert {"policy", "value"} <= {word for line in mine for word in line}
 
     assert job.process.poll() is None
-    agent.send(signal.SIGTERM)
+    send(agent, signal.SIGTERM)
     assert agent.wait() == 0
     assert "group-order-inversion" in agent.stderr()
     assert "Traceback" not in agent.stderr()
     assert job.process.poll() is None
 
 
-def test_env_prints_what_a_shell_can_read(jobs: JobRunner, node: dict[str, str | None]) -> None:
+def test_env_prints_what_a_shell_can_read(node: Node) -> None:
     """The variables come as exports and as JSON, name a private directory, and keep the user's own paths."""
     own = f"{SOURCE_ROOT}:/opt/own path"
-    as_json = jobs.hangwatch("env", "--json", env={**node, "PYTHONPATH": own})
+    as_json = node.hangwatch("env", "--json", env={"PYTHONPATH": own})
     assert as_json.wait() == 0, as_json.stderr()
     variables = msgspec.json.decode(as_json.stdout(), type=dict[str, str])
     run_dir = Path(variables["HANGWATCH_RUN_DIR"])
     assert run_dir.stat().st_mode & 0o077 == 0
     assert variables["PYTHONPATH"].split(":")[-2:] == own.split(":")[-2:]
     shell = f'eval "$({_HANGWATCH} env)"; printf "%s|%s" "$HANGWATCH_RUN_DIR" "$PYTHONPATH"'
-    in_shell = jobs.start(["sh", "-c", shell], env={**node, "PYTHONPATH": own})
+    in_shell = node.start("sh", "-c", shell, env={"PYTHONPATH": own})
     assert in_shell.wait() == 0, in_shell.stderr()
     assert in_shell.stdout().partition("|")[0] == str(run_dir)
     assert in_shell.stdout().endswith(":/opt/own path")
 
 
-def test_status_without_a_job_says_so(jobs: JobRunner, node: dict[str, str | None]) -> None:
+def test_status_without_a_job_says_so(node: Node) -> None:
     """Nothing to show is no error; JSON stays JSON."""
-    table = jobs.hangwatch("status", "--once", env=node)
+    table = node.hangwatch("status", "--once")
     assert table.wait() == 0
-    assert table.stdout().startswith(("No ranks of a distributed job found on this node.", "job "))
-    as_json = jobs.hangwatch("status", "--json", env=node)
+    assert table.stdout().startswith("No ranks of a distributed job found on this node.")
+    as_json = node.hangwatch("status", "--json")
     assert as_json.wait() == 0
-    msgspec.json.decode(as_json.stdout(), type=list[StatusRow])
+    assert msgspec.json.decode(as_json.stdout(), type=list[StatusRow]) == []
 
 
 def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None:
@@ -170,12 +146,12 @@ def test_doctor_tries_what_the_agent_is_set_to_use(jobs: JobRunner, tmp_path: Pa
     assert "s3cret" not in job.stdout()
 
 
-def test_doctor_knows_an_agent_by_its_port(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
+def test_doctor_knows_an_agent_by_its_port(node: Node, tmp_path: Path) -> None:
     """Where our own agent listens already nothing is wrong."""
-    agent = jobs.hangwatch("agent", "--state-dir", tmp_path / "state", "--listen", ":0", env=node)
+    agent = node.hangwatch("agent", "--state-dir", tmp_path / "state", "--listen", ":0")
     said = agent.wait_for_output("watching this node")
     port = said.partition("http://127.0.0.1:")[2].partition("/")[0]
-    job = jobs.hangwatch("doctor", "--json", "--state-dir", tmp_path / "state", "--listen", f":{port}", env=node)
+    job = node.hangwatch("doctor", "--json", "--state-dir", tmp_path / "state", "--listen", f":{port}")
     assert job.wait() == 0, job.stdout()
     assert f"an agent is already listening on :{port}" in job.stdout()
 

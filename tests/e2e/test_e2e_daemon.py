@@ -7,58 +7,43 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from monitoring import webhook
+from nodes import Node, send
 from watched_runs import captures_total, find_bundles, read_incident, torchrun
 
 from hangwatch.demos import find_scenario
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle.bundle import read_bundle
 from hangwatch.outputs.push.audit import read_audit
-from support import JOBS, SOURCE_ROOT, Job, JobRunner, wait_for
+from support import JOBS, Job, JobRunner, wait_for
 
 _HANGWATCH = f"{sys.executable} -m hangwatch"
 
 
-@pytest.fixture
-def node(jobs: JobRunner) -> Iterator[dict[str, str | None]]:
-    """The environment of a node of its own: another run directory than that of whoever works here."""
-    with tempfile.TemporaryDirectory(prefix="node-") as folder:
-        yield {"TMPDIR": folder, "PYTHONPATH": str(SOURCE_ROOT)}
-        jobs.end_all()  # before its run directory goes
-
-
-def _start_hanging_job(jobs: JobRunner, node: Mapping[str, str | None]) -> Job:
+def _start_hanging_job(node: Node) -> Job:
     """A plain launch with the environment that ``hangwatch env`` prints."""
     scenario = find_scenario("group-order")
     assert scenario is not None
     shell = f'set -e; variables="$({_HANGWATCH} env)"; eval "$variables"; exec "$@"'
-    return jobs.start(["sh", "-c", shell, "sh", *scenario.command()], env={**node, **scenario.full_environment()})
+    return node.start("sh", "-c", shell, "sh", *scenario.command(), env=scenario.full_environment())
 
 
-def _pids(job: Job) -> set[int]:
-    ranks = wait_for(lambda: found if len(found := job.ranks()) == 2 else None, 60.0, "both ranks")
-    return {process.pid for process in ranks.values()}
+def _incidents(state: Path) -> list[tuple[Incident, Path]]:
+    """Those in a state directory."""
+    return [(read_incident(bundle), bundle) for bundle in find_bundles(state)]
 
 
-def _incidents(state: Path, pids: set[int]) -> list[tuple[Incident, Path]]:
-    """Those of the job with these ranks: the agent watches the whole node, and others may work on it."""
-    found = [(read_incident(bundle), bundle) for bundle in find_bundles(state)]
-    return [(incident, bundle) for incident, bundle in found if {entry.pid for entry in incident.ranks} == pids]
-
-
-def _start_agent(jobs: JobRunner, file: Path, node: Mapping[str, str | None]) -> Job:
-    agent = jobs.hangwatch("agent", "--config", file, env={**node, "HANGWATCH_LOG": "info"})
+def _start_agent(node: Node, file: Path) -> Job:
+    agent = node.hangwatch("agent", "--config", file, env={"HANGWATCH_LOG": "info"})
     agent.wait_for_output("watching this node")
     return agent
 
 
-def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
+def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> None:
     """Killed and started again, the agent finds the open incident: no second alert, no second action, one end."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
     ran = tmp_path / "ran"
@@ -72,53 +57,49 @@ def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, 
             bodies: list[Any] = [m.body for m in list(receiver.messages) if m.body["job_id"] == job]
             return [(body["incident_id"], body["status"]) for body in bodies]
 
-        agent = _start_agent(jobs, file, node)
-        job = _start_hanging_job(jobs, node)
-        pids = _pids(job)
-        ((incident, bundle),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
+        agent = _start_agent(node, file)
+        job = _start_hanging_job(node)
+        ((incident, bundle),) = wait_for(lambda: _incidents(state), 60.0, "its incident", poll_s=0.2)
         name = incident.job.id
         wait_for(lambda: reported(name) == [(incident.id, "firing")], 30.0, "the webhook to be notified")
         wait_for(lambda: (bundle / "audit.json").exists() and "notified" in (bundle / "audit.json").read_text(), 30.0)
         wait_for(lambda: ran.exists() and ran.read_text().splitlines().count(name) == 1, 30.0, "the command to run")
-        agent.send(signal.SIGKILL)
+        send(agent, signal.SIGKILL)
         agent.wait()
 
-        second = _start_agent(jobs, file, node)
+        second = _start_agent(node, file)
         second.wait_for_output(f"incident {incident.id} of job {name} is open still")
         _wait_for_looks(second, 3)
-        second.send(signal.SIGTERM)
+        send(second, signal.SIGTERM)
         assert second.wait() == 0, second.stderr()
-        ((still, _),) = _incidents(state, pids)
+        ((still, _),) = _incidents(state)
         assert (still.id, still.ended_at) == (incident.id, None), "an agent that is stopped says nothing of the job"
 
-        third = _start_agent(jobs, file, node)
+        third = _start_agent(node, file)
         third.wait_for_output(f"incident {incident.id} of job {name} is open still")
         job.end()
-        wait_for(lambda: _incidents(state, pids)[0][0].ended_at is not None, 60.0, "the incident to end")
+        wait_for(lambda: _incidents(state)[0][0].ended_at is not None, 60.0, "the incident to end")
         wait_for(lambda: len(reported(name)) == 2, 30.0, "the webhook to be notified of its end")
-        third.send(signal.SIGTERM)
+        send(third, signal.SIGTERM)
         assert third.wait() == 0, third.stderr()
         assert reported(name) == [(incident.id, "firing"), (incident.id, "resolved")]
         assert ran.read_text().splitlines().count(name) == 1
-        assert len(_incidents(state, pids)) == 1
+        assert len(_incidents(state)) == 1
 
 
-def test_an_incident_whose_job_went_while_nobody_watched_is_ended(
-    jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_an_incident_whose_job_went_while_nobody_watched_is_ended(node: Node, tmp_path: Path) -> None:
     """The agent is killed, then the job: the next agent ends the incident, and says so to whoever was notified of it."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
     with webhook() as receiver:
         file.write_text(f'state_dir = "{state}"\nlisten = ":0"\nreceivers.webhook = ["{receiver.url}/"]\n')
-        agent = _start_agent(jobs, file, node)
-        job = _start_hanging_job(jobs, node)
-        pids = _pids(job)
-        ((incident, _),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
-        agent.send(signal.SIGKILL)
+        agent = _start_agent(node, file)
+        job = _start_hanging_job(node)
+        ((incident, _),) = wait_for(lambda: _incidents(state), 60.0, "its incident", poll_s=0.2)
+        send(agent, signal.SIGKILL)
         agent.wait()
         job.end()
-        _start_agent(jobs, file, node)
-        wait_for(lambda: _incidents(state, pids)[0][0].ended_at is not None, 60.0, "the incident to end")
+        _start_agent(node, file)
+        wait_for(lambda: _incidents(state)[0][0].ended_at is not None, 60.0, "the incident to end")
 
         def resolved() -> bool:
             return any(
@@ -134,9 +115,7 @@ def _wait_for_looks(agent: Job, looks: int) -> None:
     wait_for(lambda: captures_total(url) >= looks, 60.0, f"{looks} looks", poll_s=0.2)
 
 
-def test_systemd_hears_of_readiness_of_life_and_of_a_reload(
-    jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_systemd_hears_of_readiness_of_life_and_of_a_reload(node: Node, tmp_path: Path) -> None:
     """Ready, a sign of life a tick, none while it hangs; a new configuration is taken, a broken one is not."""
     file = tmp_path / "hangwatch.toml"
     good = f'state_dir = "{tmp_path / "state"}"\nlisten = ":0"\n[log]\nformat = "json"\nlevel = "info"\n'
@@ -144,45 +123,45 @@ def test_systemd_hears_of_readiness_of_life_and_of_a_reload(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(60.0)
-        environ = {**node, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"}
-        agent = jobs.hangwatch("agent", "--config", file, env=environ)
+        environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"}
+        agent = node.hangwatch("agent", "--config", file, env=environ)
 
-        def receive(wanted: str) -> str:
+        def hear(wanted: str) -> str:
             while True:
                 said = manager.recv(4096).decode()
                 if said.startswith(wanted):
                     return said
                 assert said == "WATCHDOG=1", said
 
-        assert "watching this node, metrics at http://127.0.0.1:" in receive("READY=1")
-        receive("WATCHDOG=1")
-        agent.send(signal.SIGSTOP)
+        assert "watching this node, metrics at http://127.0.0.1:" in hear("READY=1")
+        hear("WATCHDOG=1")
+        send(agent, signal.SIGSTOP)
         _silence(manager)
-        agent.send(signal.SIGCONT)
-        receive("WATCHDOG=1")
+        send(agent, signal.SIGCONT)
+        hear("WATCHDOG=1")
 
         file.write_text(good + "[bundles]\nmax_count = 3\n[receivers]\nslak = []\n")
-        agent.send(signal.SIGHUP)
-        receive("RELOADING=1")
-        receive("READY=1")
+        send(agent, signal.SIGHUP)
+        hear("RELOADING=1")
+        hear("READY=1")
         file.write_text(good.replace(":0", ":1") + "[bundles]\nmax_count = 3\n")
-        agent.send(signal.SIGHUP)
-        receive("RELOADING=1")
-        receive("READY=1")
-        agent.send(signal.SIGTERM)
-        receive("STOPPING=1")
+        send(agent, signal.SIGHUP)
+        hear("RELOADING=1")
+        hear("READY=1")
+        send(agent, signal.SIGTERM)
+        hear("STOPPING=1")
         assert agent.wait() == 0
     lines = [json.loads(line) for line in agent.stderr().splitlines()]
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
     (refused,) = [line for line in lines if line["level"] == "error"]
     assert refused["message"] == (
-        f"settings not reloaded, the current ones stay: {file}:9: unknown key receivers.slak; did you mean slack?"
+        f"configuration not reloaded, keeping the current one: {file}:9: unknown key receivers.slak; did you mean slack?"
     )
-    assert "settings reloaded; restart required for listen" in [line["message"] for line in lines]
+    assert "configuration reloaded; restart required for listen" in [line["message"] for line in lines]
 
 
 def _silence(manager: socket.socket) -> None:
-    """Fails unless nothing comes for three ticks."""
+    """Fails unless nothing is heard for three ticks."""
     manager.settimeout(3.0)
     quiet = 0
     while quiet < 1:
@@ -229,50 +208,47 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     assert json.loads(shown.stdout())["exchange"] == "rediss://h"
 
 
-def test_the_agent_ends_a_job_that_hangs_once_its_stacks_are_saved(
-    jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_the_agent_ends_a_job_that_hangs_once_its_stacks_are_saved(node: Node, tmp_path: Path) -> None:
     """``on_hang = stop``: torchrun and its ranks are gone, nothing else is, and the bundle has every stack from before that."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
     file.write_text(
         f'state_dir = "{state}"\nlisten = ":0"\n[on_hang]\naction = "stop"\nonly_proven = true\nmin_severity = "critical"\n'
     )
-    bystander = jobs.start([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    agent = _start_agent(jobs, file, node)
-    job = _start_hanging_job(jobs, node)
-    pids = _pids(job)
+    bystander = node.start(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
+    agent = _start_agent(node, file)
+    job = _start_hanging_job(node)
     assert job.wait(120.0) != 0, "torchrun was ended"
     wait_for(lambda: not job.members(), 30.0, "all processes of the job to be gone")
-    ((_, bundle),) = _incidents(state, pids)
+    ((_, bundle),) = _incidents(state)
     audit = read_audit(bundle)
     wait_for(lambda: "process(es) ended" in read_audit(bundle).actions[0].outcome, 30.0, str(audit))
-    wait_for(lambda: _incidents(state, pids)[0][0].ended_at is not None, 30.0, "the incident to end")
+    wait_for(lambda: _incidents(state)[0][0].ended_at is not None, 30.0, "the incident to end")
     _, capture = read_bundle(bundle)
     assert all(rank.stacks and rank.stacks[-1].main is not None for rank in capture.ranks)
     assert bystander.process.poll() is None
     assert agent.process.poll() is None
 
 
-def test_a_rehearsal_leaves_the_job_alone(jobs: JobRunner, node: dict[str, str | None], tmp_path: Path) -> None:
+def test_a_rehearsal_leaves_the_job_alone(node: Node, tmp_path: Path) -> None:
     """``dry_run``: it is said what would be done, and both ranks live on."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
     file.write_text(
         f'state_dir = "{state}"\nlisten = ":0"\non_hang = {{ action = "stop", dry_run = true }}\n'
         '[log]\nformat = "json"\n'
     )
-    agent = jobs.hangwatch("agent", "--config", file, env=node)
+    agent = node.hangwatch("agent", "--config", file)
     agent.wait_for_output("watching this node")
-    job = _start_hanging_job(jobs, node)
-    pids = _pids(job)
-    ((incident, bundle),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
+    job = _start_hanging_job(node)
+    pids = wait_for(lambda: found if len(found := node.ranks(job)) == 2 else None, 60.0, "both ranks")
+    ((incident, bundle),) = wait_for(lambda: _incidents(state), 60.0, "its incident", poll_s=0.2)
     wait_for(lambda: bool(read_audit(bundle).actions), 60.0, "the rehearsal")
     assert read_audit(bundle).actions[0].outcome == "would end the job (dry run)"
-    assert {process.pid for process in job.ranks().values()} == pids
-    reported = [json.loads(line) for line in agent.stderr().splitlines()]
-    (said,) = [line for line in reported if line.get("incident") == incident.id]
+    assert node.ranks(job) == pids == {entry.rank: entry.pid for entry in incident.ranks}
+    told = [json.loads(line) for line in agent.stderr().splitlines()]
+    (said,) = [line for line in told if line.get("incident") == incident.id]
     assert said["kind"] == "deadlock"
     assert said["bundle"] == str(bundle)
-    assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in reported]
+    assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in told]
 
 
 @pytest.mark.usefixtures("long")

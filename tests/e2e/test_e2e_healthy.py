@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import pytest
-from watched_runs import WatchedRuns, lines_of
+from watched_runs import Outcome, lines_of
 
 
-@pytest.mark.parametrize("run", ["slow", "rank0-work", "all-save"])
-def test_slow_is_never_a_hang(watched: WatchedRuns, run: str) -> None:
+@pytest.mark.parametrize("outcome", ["slow", "rank0-work", "all-save"], indirect=True)
+def test_slow_is_never_a_hang(outcome: Outcome) -> None:
     """1.5 s a step against nothing, a rank busy for 12 s, all ranks saving for 20 s: no deadlock, stall or lost rank."""
-    outcome = watched.outcome(run)
     assert outcome.status == 0, outcome.stderr
     assert {incident.verdict.kind for incident in outcome.incidents} <= {"straggler"}
     assert not any("ending the job" in line for line in lines_of(outcome.stderr))
 
 
-@pytest.mark.parametrize("run", ["slow", "all-save"])
-def test_where_nothing_is_wrong_nothing_is_said(watched: WatchedRuns, run: str) -> None:
+@pytest.mark.parametrize("outcome", ["slow", "all-save"], indirect=True)
+def test_where_nothing_is_wrong_nothing_is_said(outcome: Outcome) -> None:
     """A job in which no rank is at fault gets no incident at all, not even a warning."""
-    outcome = watched.outcome(run)
     assert outcome.incidents == ()
     assert len(lines_of(outcome.stderr)) == 1
     assert "metrics at http://127.0.0.1:" in lines_of(outcome.stderr)[0]
 
 
-@pytest.mark.parametrize("run", ["even-tuple-labels"])
-def test_labels_of_the_same_structure_are_never_blamed(watched: WatchedRuns, run: str) -> None:
+@pytest.mark.parametrize("outcome", ["even-tuple-labels"], indirect=True)
+def test_labels_of_the_same_structure_are_never_blamed(outcome: Outcome) -> None:
     """Labels that are a tuple of as many tensors on every rank are gathered without a word."""
-    outcome = watched.outcome(run)
     assert outcome.status == 0, outcome.stderr
     assert outcome.incidents == ()
     assert outcome.stdout.count("evaluated") == 4
 
 
-@pytest.mark.parametrize("run", ["demo-slow"])
-def test_the_demo_of_a_slow_job_shows_that_it_is_left_alone(watched: WatchedRuns, run: str) -> None:
+@pytest.mark.parametrize("outcome", ["demo-slow"], indirect=True)
+def test_the_demo_of_a_slow_job_shows_that_it_is_left_alone(outcome: Outcome) -> None:
     """``hangwatch demo slow`` ends well and says why."""
-    outcome = watched.outcome(run)
     assert outcome.status == 0, outcome.stderr
     assert "PASS: the job finished in " in outcome.stdout
     assert outcome.stdout.count("[rank 1] step 10\n") == 1

@@ -5,65 +5,52 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
+from nodes import Node
 from watched_runs import find_bundles, read_incident, read_url, torchrun
 
 from hangwatch.outputs.push.audit import read_audit
-from support import JOBS, LONG_S, SOURCE_ROOT, Job, JobRunner, is_alive, wait_for
+from support import JOBS, LONG_S, Job, is_alive, wait_for
 
 _LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
-#: The first process of a PID namespace: orphans become its children, and are buried by the kernel since it does not ask for them.
-_FIRST = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('up', flush=True); signal.pause()"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes a PID namespace, which takes root")
 
 
 @dataclass(frozen=True)
 class Apart:
-    """A PID namespace in which nobody else's processes are, with an agent that watches all of it."""
+    """A node of the test's own, with an agent that watches all of it."""
 
-    runner: JobRunner
-    inside: tuple[str, ...]
-    folder: Path
+    node: Node
     environment: dict[str, str]
 
     @property
     def state(self) -> Path:
         """The state directory of the agent."""
-        return self.folder / "state"
+        return self.node.folder / "state"
 
     def start(self, *command: str | Path) -> Job:
         """Start something in there, with the environment of ``hangwatch env``."""
-        return self.runner.start([*self.inside, *command], env=self.environment)
+        return self.node.start(*command, env=self.environment)
 
     def start_agent(self, settings: str = "") -> Job:
         """An agent for all that runs in there."""
-        file = self.folder / "hangwatch.toml"
+        file = self.node.folder / "hangwatch.toml"
         file.write_text(f'state_dir = "{self.state}"\nlisten = ":0"\n{settings}')
-        agent = self.start(sys.executable, "-m", "hangwatch", "agent", "--config", file)
+        agent = self.node.hangwatch("agent", "--config", file)
         agent.wait_for_output("watching this node")
         return agent
 
 
 @pytest.fixture
-def apart(long: None, jobs: JobRunner) -> Iterator[Apart]:
-    """A namespace of its own; its first process ends with the test, and everything in it with that."""
-    with tempfile.TemporaryDirectory(prefix="node-") as name:
-        own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-I", "-S", "-c", _FIRST]
-        holder = jobs.start(own)
-        holder.wait_for_output("up")
-        (first,) = psutil.Process(holder.pid).children()
-        environment = {"TMPDIR": name, "PYTHONPATH": str(SOURCE_ROOT)}
-        reported = jobs.start([sys.executable, "-m", "hangwatch", "env", "--json"], env=environment)
-        assert reported.wait() == 0, reported.stderr()
-        inside = ("nsenter", "--target", str(first.pid), "--pid", "--mount")
-        yield Apart(jobs, inside, Path(name), {**environment, **json.loads(reported.stdout())})
-        jobs.end_all()  # before its folder goes
+def apart(long: None, node: Node) -> Apart:
+    """The node, and what ``hangwatch env`` prints there."""
+    told = node.hangwatch("env", "--json")
+    assert told.wait() == 0, told.stderr()
+    return Apart(node, json.loads(told.stdout()))
 
 
 @needs_root

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import statistics
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 import pytest
-from watched_runs import WatchedRuns, lines_of
+from watched_runs import NO_PATIENCE_S, Outcome, is_provable, lines_of
 
 from hangwatch.demos import SCENARIOS, Scenario, find_scenario
 from hangwatch.model.incident import Incident
@@ -17,12 +16,10 @@ from support import JobRunner
 
 _HANGING = [scenario for scenario in SCENARIOS if not scenario.ends_itself]
 _ENDING = [scenario for scenario in SCENARIOS if scenario.ends_itself]
-#: What is promised for a proof (the median has to keep it), and what no single run on a loaded machine may need.
-_PROMISED_S = 3.0
-_WORST_S = 8.0
 
-each_hanging = pytest.mark.parametrize("run", [scenario.name for scenario in _HANGING])
-each_ending = pytest.mark.parametrize("run", [scenario.name for scenario in _ENDING])
+each_hanging = pytest.mark.parametrize("outcome", [scenario.name for scenario in _HANGING], indirect=True)
+each_provable = pytest.mark.parametrize("outcome", [one.name for one in _HANGING if is_provable(one)], indirect=True)
+each_ending = pytest.mark.parametrize("outcome", [scenario.name for scenario in _ENDING], indirect=True)
 
 
 def _scenario(name: str) -> Scenario:
@@ -42,27 +39,24 @@ def _at(moment: str | None) -> datetime:
 
 
 @each_hanging
-def test_a_hang_is_named_as_promised(watched: WatchedRuns, run: str) -> None:
+def test_a_hang_is_named_as_promised(outcome: Outcome) -> None:
     """One incident, with the kind, cause and culprits that the table of scenarios promises."""
-    scenario = _scenario(run)
-    outcome = watched.outcome(run)
+    scenario = _scenario(outcome.name)
     told = [_told(incident) for incident in outcome.incidents]
     assert told == [(scenario.kind, scenario.cause, scenario.culprits)], outcome.stderr
 
 
 @each_hanging
-def test_a_confirmed_hang_is_stopped_whole(watched: WatchedRuns, run: str) -> None:
+def test_a_confirmed_hang_is_stopped_whole(outcome: Outcome) -> None:
     """The job is ended with status 75 and no process of it is left, stopped ones and orphans included."""
-    outcome = watched.outcome(run)
     assert outcome.status == 75, outcome.stderr
     assert outcome.left == ()
     assert "Traceback" not in "\n".join(lines_of(outcome.stderr))
 
 
 @each_hanging
-def test_the_bundle_is_complete(watched: WatchedRuns, run: str) -> None:
+def test_the_bundle_is_complete(outcome: Outcome) -> None:
     """The document fits the model, every rank has its files, stacks are there, and nobody else can read them."""
-    outcome = watched.outcome(run)
     (bundle,), (incident,) = outcome.bundles, outcome.incidents
     assert incident.schema == "hangwatch.incident/1"
     assert incident.id == bundle.name
@@ -70,11 +64,11 @@ def test_the_bundle_is_complete(watched: WatchedRuns, run: str) -> None:
     assert incident.captured["stacks"]
     assert incident.captured["beats"]
     assert incident.captured["flight_recorder"] == any(entry.groups for entry in incident.ranks)
-    ranks = range(_scenario(run).nproc)
+    ranks = range(_scenario(outcome.name).nproc)
     assert [entry.rank for entry in incident.ranks] == list(ranks)
     assert incident.job.world_size == len(ranks)
     stacks = (bundle / "stacks.txt").read_text()
-    assert Path(_scenario(run).file).name in stacks
+    assert Path(_scenario(outcome.name).file).name in stacks
     lines = [json.loads(line) for line in (bundle / "ranks.jsonl").read_text().splitlines()]
     assert [line["rank"] for line in lines] == list(ranks)
     everything = [bundle, *bundle.rglob("*")]
@@ -83,9 +77,8 @@ def test_the_bundle_is_complete(watched: WatchedRuns, run: str) -> None:
 
 
 @each_hanging
-def test_the_verdict_is_printed_once(watched: WatchedRuns, run: str) -> None:
+def test_the_verdict_is_printed_once(outcome: Outcome) -> None:
     """The terminal shows cause and bundle on standard error, and the job's own standard output is left alone."""
-    outcome = watched.outcome(run)
     (incident,) = outcome.incidents
     assert incident.verdict.cause is not None
     assert outcome.stderr.count(incident.verdict.cause.id) >= 1
@@ -95,9 +88,8 @@ def test_the_verdict_is_printed_once(watched: WatchedRuns, run: str) -> None:
 
 
 @each_hanging
-def test_diagnose_says_the_same_of_the_bundle(watched: WatchedRuns, jobs: JobRunner, run: str) -> None:
+def test_diagnose_says_the_same_of_the_bundle(outcome: Outcome, jobs: JobRunner) -> None:
     """``hangwatch diagnose BUNDLE`` comes to the same kind, cause and culprits, and says so by its status."""
-    outcome = watched.outcome(run)
     (incident,) = outcome.incidents
     again = jobs.hangwatch("diagnose", outcome.bundles[0], "--format", "json")
     assert again.wait() == 1, again.stderr()
@@ -112,10 +104,9 @@ def test_diagnose_says_the_same_of_the_bundle(watched: WatchedRuns, jobs: JobRun
 
 
 @each_ending
-def test_what_ends_by_itself_is_no_hang(watched: WatchedRuns, run: str) -> None:
+def test_what_ends_by_itself_is_no_hang(outcome: Outcome) -> None:
     """A job that is only slow comes to its own end, and at most the promised warning is given."""
-    scenario = _scenario(run)
-    outcome = watched.outcome(run)
+    scenario = _scenario(outcome.name)
     assert outcome.status == 0, outcome.stderr
     assert outcome.left == ()
     told = [_told(incident) for incident in outcome.incidents]
@@ -123,20 +114,12 @@ def test_what_ends_by_itself_is_no_hang(watched: WatchedRuns, run: str) -> None:
     assert told in ([], allowed)
 
 
-def test_proofs_come_within_seconds(watched: WatchedRuns, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """From onset to confirmation a proven hang takes three seconds at the median, and never long."""
-    took_s: dict[str, float] = {}
-    for scenario in _HANGING:
-        if scenario.kind not in {"deadlock", "rank_lost"}:
-            continue
-        (incident,) = watched.outcome(scenario.name).incidents
-        assert incident.verdict.proven
-        assert incident.verdict.proof
-        took_s[scenario.name] = (_at(incident.confirmed_at) - _at(incident.onset_at)).total_seconds()
-    report = {"median_s": statistics.median(took_s.values()), "onset_to_confirmation_s": took_s}
-    log = tmp_path_factory.getbasetemp() / "proof-latency.json"
-    log.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"{log}: {report}")
-    assert min(took_s.values()) > 0
-    assert report["median_s"] <= _PROMISED_S
-    assert max(took_s.values()) <= _WORST_S
+@each_provable
+def test_a_proof_takes_no_patience(outcome: Outcome) -> None:
+    """With an hour's patience a hang that can be proven is confirmed as soon as it is proven; how soon is printed."""
+    (incident,) = outcome.incidents
+    assert incident.verdict.proven
+    assert incident.verdict.proof
+    took_s = (_at(incident.confirmed_at) - _at(incident.onset_at)).total_seconds()
+    print(f"{outcome.name}: proven {took_s:.1f} s after its onset")
+    assert 0 < took_s < NO_PATIENCE_S

@@ -1,14 +1,10 @@
-"""Whole runs of ``hangwatch run`` whose outcome several tests ask about: each is run once a session, side by side if it may be.
-
-Runs that are measured (a proof is promised within seconds) go one at a time; the others wait for patience or for a
-job's own end most of their time and go a few at once.
-"""
+"""Whole runs of ``hangwatch run`` whose outcome several tests ask about: each is run once, for the fixture ``outcome``."""
 
 from __future__ import annotations
 
 import sys
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,12 +13,12 @@ import psutil
 
 from hangwatch.demos import SCENARIOS, Scenario
 from hangwatch.model.incident import Incident
-from support import JOBS, Job, JobRunner, is_alive, wait_for
+from support import JOBS, JobRunner, is_alive
 
-#: How many of the unmeasured runs go at once.
-_AT_ONCE = 3
-#: The patience every run is given, in seconds. Two of the healthy jobs stand still for much longer.
+#: The patience of a run, in seconds. Two of the healthy jobs stand still for much longer.
 STALL_AFTER_S = 6
+#: The patience where a proof has to come: without it, since no test waits for so long.
+NO_PATIENCE_S = 3600
 _TIME_LIMIT_S = 150.0
 
 
@@ -33,13 +29,13 @@ class Watched:
     name: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    measured: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How a run ended: exit status, streams, the incidents on disk (oldest first), and the processes it left running."""
 
+    name: str
     status: int
     stdout: str
     stderr: str
@@ -73,13 +69,14 @@ def torchrun(script: Path, *arguments: str, nproc: int = 2) -> tuple[str, ...]:
 
 
 def _of_scenario(scenario: Scenario) -> Watched:
-    options = ("--on-hang", "stop", "--stall-after", str(STALL_AFTER_S))
-    return Watched(
-        name=scenario.name,
-        arguments=("run", *options, "--", *scenario.command()),
-        environment=scenario.full_environment(),
-        measured=scenario.kind in {"deadlock", "rank_lost"},
-    )
+    patience_s = NO_PATIENCE_S if is_provable(scenario) else STALL_AFTER_S
+    options = ("--on-hang", "stop", "--stall-after", str(patience_s))
+    return Watched(scenario.name, ("run", *options, "--", *scenario.command()), scenario.full_environment())
+
+
+def is_provable(scenario: Scenario) -> bool:
+    """Whether a proof is promised."""
+    return scenario.kind in {"deadlock", "rank_lost"}
 
 
 def _of_healthy_job(name: str, *command: str) -> Watched:
@@ -87,7 +84,7 @@ def _of_healthy_job(name: str, *command: str) -> Watched:
     return Watched(name, ("run", *options, "--", *command), {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"})
 
 
-_WATCHED = {
+WATCHED = {
     one.name: one
     for one in (
         *(_of_scenario(scenario) for scenario in SCENARIOS),
@@ -98,60 +95,22 @@ _WATCHED = {
 }
 
 
-class WatchedRuns:
-    """Runs what is asked for and remembers how it ended. ``wanted``: the names that this session will ask for."""
-
-    def __init__(self, folder: Path, wanted: Iterable[str]) -> None:
-        self._folder = folder
-        self._runner = JobRunner(folder / "jobs")
-        self._wanted = [_WATCHED[name] for name in dict.fromkeys(wanted)]
-        self._outcomes: dict[str, Outcome] = {}
-
-    def outcome(self, run: str) -> Outcome:
-        """How the run of that name ended."""
-        if run not in self._outcomes:
-            one = _WATCHED[run]
-            batch = [one] if one.measured else [other for other in self._wanted if not other.measured]
-            self._outcomes |= self._run(batch if one in batch else [one])
-        return self._outcomes[run]
-
-    def end(self) -> None:
-        """End whatever is still running."""
-        self._runner.end_all()
-
-    def _run(self, batch: list[Watched]) -> dict[str, Outcome]:
-        waiting, running = list(batch), dict[str, Job]()
-        ended: dict[str, Outcome] = {}
-        while waiting or running:
-            while waiting and len(running) < _AT_ONCE:
-                one = waiting.pop(0)
-                running[one.name] = self._start(one)
-            name = wait_for(_first_ended(running), _TIME_LIMIT_S, f"one of {sorted(running)} to end", poll_s=0.05)
-            ended[name] = self._note(name, running.pop(name))
-        return ended
-
-    def _start(self, one: Watched) -> Job:
-        home = self._folder / one.name
-        (home / "tmp").mkdir(parents=True)
-        environment = {**one.environment, "HANGWATCH_STATE_DIR": str(home / "state"), "TMPDIR": str(home / "tmp")}
-        return self._runner.hangwatch(*one.arguments, env=environment)
-
-    def _note(self, name: str, job: Job) -> Outcome:
-        home = self._folder / name
-        left = [process for process in job.members() if _runs_on(process)]
-        return Outcome(
-            status=job.wait(),
-            stdout=job.stdout(),
-            stderr=job.stderr(),
-            bundles=find_bundles(home / "state"),
-            left=tuple(" ".join(command_of(process)) for process in left),
-            folder=home,
-        )
-
-
-def _first_ended(running: Mapping[str, Job]) -> Callable[[], str | None]:
-    """A condition: the name of a run whose top process has ended."""
-    return lambda: next((name for name, job in running.items() if job.process.poll() is not None), None)
+def run_watched(one: Watched, runner: JobRunner, folder: Path) -> Outcome:
+    """Run it to its end. ``folder`` becomes its state directory's and its temporary files'."""
+    (folder / "tmp").mkdir()
+    environment = {**one.environment, "HANGWATCH_STATE_DIR": str(folder / "state"), "TMPDIR": str(folder / "tmp")}
+    job = runner.hangwatch(*one.arguments, env=environment)
+    status = job.wait(_TIME_LIMIT_S)
+    left = [process for process in job.members() if _runs_on(process)]
+    return Outcome(
+        name=one.name,
+        status=status,
+        stdout=job.stdout(),
+        stderr=job.stderr(),
+        bundles=find_bundles(folder / "state"),
+        left=tuple(" ".join(command_of(process)) for process in left),
+        folder=folder,
+    )
 
 
 def _runs_on(process: psutil.Process) -> bool:

@@ -20,6 +20,7 @@ from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.model.transforms.clocks import shift
 from hangwatch.sources.discovery.found_jobs import FoundJob
+from support import LONG_S
 
 #: The beat of the tests: ticks come as often.
 TICK_S = 0.1
@@ -152,7 +153,7 @@ class Node:
         return [msgspec.json.decode(path.read_bytes(), type=Incident) for path in found]
 
 
-async def run_until(nodes: list[Node], condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+async def run_until(nodes: list[Node], condition: Callable[[], object], timeout_s: float = LONG_S) -> None:
     """Let the nodes tick, each at its own pace, until something is so."""
     end_s = time.monotonic() + timeout_s
 

@@ -14,7 +14,7 @@ from servers import RedisServer
 from hangwatch.exchange.local import LocalExchange
 from hangwatch.exchange.opening import open_exchange, parse_exchange
 from hangwatch.exchange.protocol import Exchange
-from support import JobRunner, find_free_port
+from support import LONG_S, JobRunner, find_free_port
 
 pytestmark = pytest.mark.asyncio
 _CHANNELS = (f"channel-{number}" for number in itertools.count())
@@ -57,7 +57,7 @@ def channel() -> str:
     return next(_CHANNELS)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = 60.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = LONG_S) -> None:
     """Wait for an asynchronous condition."""
 
     async def met() -> None:

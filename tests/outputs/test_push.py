@@ -13,7 +13,7 @@ from aiohttp import web
 from examples import hang_incident
 
 from hangwatch.outputs.push.senders import Push, PushError, Target, parse_target
-from support import find_free_port
+from support import LONG_S, find_free_port
 
 SECRET = "s3cret-part"  # noqa: S105  # what must not be seen
 
@@ -46,8 +46,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def run(body: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Run a test's coroutine, for half a minute at the most."""
-    asyncio.run(asyncio.wait_for(body(), 30.0))
+    """Run a test's coroutine, for a limited time."""
+    asyncio.run(asyncio.wait_for(body(), LONG_S))
 
 
 @pytest.mark.usefixtures("real")

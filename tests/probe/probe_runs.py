@@ -18,7 +18,7 @@ import msgspec
 import psutil
 
 from hangwatch.model.beats import Beat
-from support import SOURCE_ROOT, is_launcher_variable, wait_for
+from support import LONG_S, SOURCE_ROOT, is_launcher_variable, wait_for
 
 SITE = SOURCE_ROOT / "hangwatch" / "probe" / "site"
 
@@ -119,7 +119,7 @@ class Run:
 def ask(path: str, request: bytes) -> bytes:
     """Send the request to a unix socket and read to the end."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(20)
+        connection.settimeout(LONG_S)
         connection.connect(path)
         connection.sendall(request)
         parts = []

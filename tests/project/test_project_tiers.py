@@ -9,13 +9,15 @@ import pytest
 pytestmark = pytest.mark.usefixtures("real")
 
 _SUITE = """
-import contextlib, os, socket, subprocess, pytest
+import contextlib, multiprocessing, os, socket, subprocess, pytest
 
 def start(): subprocess.run(["true"], check=True)
 
 def fork():
     if os.fork() == 0: os._exit(0)
     os.wait()
+
+def spawn(): multiprocessing.get_context("spawn").Process(target=print).start()
 
 def serve():
     with socket.create_server(("127.0.0.1", 0)): pass
@@ -35,7 +37,7 @@ def test_real(job): start()
 def test_long(job): start()
 @pytest.mark.usefixtures("long")
 def test_long_and_pure(): pass
-@pytest.mark.parametrize("act", [start, fork, serve, connect, swallow])
+@pytest.mark.parametrize("act", [start, fork, spawn, serve, connect, swallow])
 def test_belies(act): act()
 """
 _SKIPS = """
@@ -59,7 +61,7 @@ def run(pytester: pytest.Pytester, suite: str, *options: str) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.parametrize(("tier", "passed", "failed"), [("check", 1, 5), ("test", 1, 0), ("long", 2, 0)])
+@pytest.mark.parametrize(("tier", "passed", "failed"), [("check", 1, 6), ("test", 1, 0), ("long", 2, 0)])
 def test_each_test_has_the_tier_of_its_fixtures(pytester: pytest.Pytester, tier: str, passed: int, failed: int) -> None:
     """Also of those used through others; and whatever starts a process or touches a socket without them fails."""
     counts = run(pytester, _SUITE, "--tier", tier)
@@ -68,7 +70,7 @@ def test_each_test_has_the_tier_of_its_fixtures(pytester: pytest.Pytester, tier:
 
 def test_without_a_tier_all_are_run(pytester: pytest.Pytester) -> None:
     """Nothing is left out, and the guard is there as well."""
-    assert run(pytester, _SUITE) == {"passed": 4, "failed": 5}
+    assert run(pytester, _SUITE) == {"passed": 4, "failed": 6}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +14,7 @@ from hangwatch.model.incident import Verdict
 from recorded import renamed
 from replicas import enlarged, has_peers
 from scenarios.catalogue import Entry, load_catalogue
+from scenarios.judging import Judgement
 from scenarios.recording import judge_again, load, path, verdict_of
 from scenarios.tables import BAR, meets_bar, summarize
 
@@ -32,8 +33,12 @@ NOT_SEEN = {
 
 
 each_recorded = pytest.mark.parametrize("entry", RECORDED, ids=lambda entry: entry.scenario.name)
-#: By one worker, which works each verdict out once.
-judged_together = pytest.mark.xdist_group("recorded")
+
+
+@pytest.fixture(scope="module")
+def judge() -> Callable[[Entry], Judgement]:
+    """Judges a recorded hang. It is shared, so that one worker works each verdict out, once."""
+    return judge_again
 
 
 def test_the_catalogue_is_as_large_as_it_is_meant_to_be() -> None:
@@ -46,21 +51,21 @@ def test_the_catalogue_is_as_large_as_it_is_meant_to_be() -> None:
     assert missing == set(NOT_SEEN)
 
 
-@judged_together
 @each_recorded
-def test_no_recorded_hang_is_blamed_on_the_wrong_rank(entry: Entry, request: pytest.FixtureRequest) -> None:
+def test_no_recorded_hang_is_blamed_on_the_wrong_rank(
+    entry: Entry, judge: Callable[[Entry], Judgement], request: pytest.FixtureRequest
+) -> None:
     """A wrong culprit is worse than an unknown one, and a wrong proof is worse still."""
     if entry.scenario.name in BLAMED_WRONGLY:
         request.applymarker(pytest.mark.xfail(strict=True, reason=BLAMED_WRONGLY[entry.scenario.name]))
-    row = judge_again(entry)
+    row = judge(entry)
     assert not row.wrong_proof, row.wrong
     assert row.culprits_right, row.wrong
 
 
-@judged_together
-def test_the_bar_is_met_on_all_recorded_hangs() -> None:
+def test_the_bar_is_met_on_all_recorded_hangs(judge: Callable[[Entry], Judgement]) -> None:
     """The shares that the project asks of itself."""
-    rows = [judge_again(entry) for entry in RECORDED]
+    rows = [judge(entry) for entry in RECORDED]
     figures = summarize(RECORDED, rows, [], {}).figures
     assert meets_bar(figures), (BAR, figures, [(row.name, row.wrong) for row in rows if not row.good])
 

@@ -17,7 +17,7 @@ from hangwatch.model.beats import Beat
 from hangwatch.sources.discovery.found_jobs import FoundJob
 from hangwatch.sources.discovery.ranks import Discovery, RankFinder, find_ranks
 from hangwatch.sources.proc.files import node_name, read_stat
-from support import Job, JobRunner, wait_for
+from support import Job, JobRunner, find_free_port, wait_for
 
 PROGRAM = Path(__file__).resolve().parent / "rank_program.py"
 HANGING = Path(__file__).resolve().parent.parent / "fixtures" / "hanging.py"
@@ -268,18 +268,21 @@ def test_root_restricts_and_remembers(stand: Stand) -> None:
 
 def test_a_leftover_port_makes_no_job_of_its_own(stand: Stand) -> None:
     """Ranks of one world that one process has started are one job, whatever port one of them was told; others stay apart."""
-    world = PLAIN | {"WORLD_SIZE": "3"}
+    # Ports of its own: whoever runs the same test beside this one has stand-ins as well.
+    first = find_free_port()
+    world = PLAIN | {"WORLD_SIZE": "3", "MASTER_PORT": str(first)}
     rank0, rank1 = (stand.child(f"rank{r}", "torch", **world, RANK=str(r)) for r in range(2))
-    stale = stand.child("rank2", "torch", **world | {"MASTER_PORT": "29766"}, RANK="2")
+    stale = stand.child("rank2", "torch", **world | {"MASTER_PORT": str(first + 1)}, RANK="2")
     starter = stand.start("starter", start=(rank0, rank1, stale))
-    stand.start("alone", "torch", **world | {"MASTER_PORT": "29767"}, RANK="2")
+    stand.start("alone", "torch", **world | {"MASTER_PORT": str(first + 2)}, RANK="2")
     wanted = {r: stand.pid(f"rank{r}") for r in range(3)}
     together = only(RankFinder().find(root=starter.pid))
     assert {r.rank: r.pid for r in together.ranks} == wanted
-    assert {r.rank: r.meeting_port for r in together.ranks} == {0: 29765, 1: 29765, 2: 29766}
+    assert {r.rank: r.meeting_port for r in together.ranks} == {0: first, 1: first, 2: first + 1}
     # Without a root there may be others' jobs between them: names alone decide.
     everywhere = pids(find_ranks())
-    assert [sorted(everywhere[f"{node_name()}:{port}"]) for port in (29765, 29766, 29767)] == [[0, 1], [2], [2]]
+    names = [f"{node_name()}:{first + more}" for more in range(3)]
+    assert [sorted(everywhere[name]) for name in names] == [[0, 1], [2], [2]]
 
 
 @pytest.mark.parametrize("ticks", [0, 1])

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,27 +112,34 @@ def test_no_socket_is_asked_that_is_not_the_probes(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def contained(tmp_path: Path) -> Iterator[tuple[ProbedProcess, int]]:
+def contained() -> Iterator[tuple[ProbedProcess, int]]:
     """A process in mount and PID namespaces of its own, its folder on a file system that only it sees; and its own pid."""
-    inside = tmp_path / "inside"
-    inside.mkdir()
+    # A socket's path, seen from outside, has to fit in 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="hw", dir="/tmp") as folder:
+        yield from _contain(Path(folder))
+
+
+def _contain(inside: Path) -> Iterator[tuple[ProbedProcess, int]]:
     script = f'mount -t tmpfs none "{inside}" && exec "$0" -c "$1" "{inside}/run"'
     user = [] if os.getuid() == 0 else ["--map-root-user", "--user"]
+    enter = ("unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
     process = subprocess.Popen(
-        ["unshare", *user, "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script, sys.executable, _WRITER],
+        [*enter, "sh", "-c", script, sys.executable, _WRITER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdin is not None
     assert process.stdout is not None
     said = process.stdout.readline().strip()
-    if not said:
-        pytest.skip(f"no namespaces may be made here: {process.communicate()[1].strip()}")
-    outer = wait_for(lambda: _child_of(process.pid), 10.0, "the process inside")
-    yield ProbedProcess(outer, inner_pid(outer), UID, view_of(outer), f"{inside}/run"), int(said)
-    process.communicate("\n")
+    try:
+        if not said:
+            pytest.skip(f"no namespaces may be made here: {process.communicate()[1].strip()}")
+        outer = wait_for(lambda: _child_of(process.pid), 10.0, "the process inside")
+        yield ProbedProcess(outer, inner_pid(outer), UID, view_of(outer), f"{inside}/run"), int(said)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def _child_of(pid: int) -> int:
