@@ -25,7 +25,9 @@ from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.incident import Cause, Collective, Divergence, Kind, Severity, SourceLine, Verdict
+from hangwatch.model.numbers import world_of
 from hangwatch.model.text import format_ranks
+from hangwatch.model.transforms.names import names_of, with_names
 
 _SEVERITY: Mapping[str, Severity] = {
     "deadlock": "critical",
@@ -69,9 +71,13 @@ def diagnose(
     since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
     waited = (capture.at_ns - since) / 1e9 if since is not None else None
     kind = _kind(case, patience, waited)
-    if kind == "healthy":
-        return Diagnosis(_healthy(case), case, waited, case.onset_ns)
-    return Diagnosis(_verdict(case, kind, explain(case)), case, waited, case.onset_ns)
+    verdict = _healthy(case) if kind == "healthy" else _verdict(case, kind, explain(case))
+    return Diagnosis(_named(verdict, names_of(capture)), case, waited, case.onset_ns)
+
+
+def _named(verdict: Verdict, names: dict[int, str]) -> Verdict:
+    """The verdict as people read it: processes of other worlds by their names."""
+    return msgspec.structs.replace(with_names(verdict, names), names=names) if names else verdict
 
 
 def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind:
@@ -97,7 +103,11 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
         # An engine without requests may be so for ever. In doubt it is reported late, and never as a hang.
         long = idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
         return "straggler" if long else "healthy"
-    still = _stands_still(case) and (_transfer_stands(case) or _long(waited_s, patience))
+    still = (
+        _stands_still(case)
+        and (_transfer_stands(case) or _long(waited_s, patience))
+        and not _other_world(case, patience)
+    )
     if patience is None:
         if blame.culprits and not still and not any(v.capture.processes for v in case.views.values()):
             # Records alone show of no rank whether it moves, be it one that left none: they are kept of jobs that hang.
@@ -122,6 +132,15 @@ def _node_lost(case: Case, waited_s: float | None) -> bool:
     """Whether a culprit's node is silent, and others have waited about as long: a short wait is of a job that goes on."""
     silent = [n.silent_s for n in case.capture.silent if not set(n.ranks).isdisjoint(case.blame.culprits)]
     return bool(silent) and waited_s is not None and waited_s >= min(min(silent) / 2, _SILENT_WAIT_S)
+
+
+def _other_world(case: Case, patience: Patience | None) -> bool:
+    """Whether ranks wait for a process of another world, which has work of its own: an engine may answer, or load, for long.
+
+    What it does there does not show in its Python stack, so that it does not move says little. Whoever asks now is told so.
+    """
+    worlds = {world_of(r) for r in case.blame.waiting or case.blame.culprits}
+    return patience is not None and any(world_of(r) not in worlds for r in case.blame.culprits)
 
 
 def _transfer_stands(case: Case) -> bool:

@@ -15,6 +15,7 @@ from hangwatch.analysis.ranks.shutdown import failed_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
+from hangwatch.model.numbers import is_guest
 from hangwatch.model.text import format_ranks
 
 #: Of a larger circle no rank is singled out: looking for that one costs the square of its size.
@@ -219,11 +220,10 @@ def assign_blame(
     """Blame for a graph; ``waiting`` are the ranks whose waits count, ``world`` all that the job has."""
     waiting = tuple(sorted(waiting))
     if not waiting:
-        if failed := failed_ranks(views, world):
+        seen, ranks = {r: v for r, v in views.items() if not is_guest(r)}, [r for r in world if not is_guest(r)]
+        if failed := failed_ranks(seen, ranks):
             return Blame("lingering", culprits=failed)
-        return (
-            Blame("blocked", culprits=tuple(sorted(world))) if all_blocked_by_files(views, world) else Blame("nothing")
-        )
+        return Blame("blocked", culprits=tuple(ranks)) if all_blocked_by_files(seen, ranks) else Blame("nothing")
     if not graph.edges:
         return _blame_together(views, history, waiting)
     sinks = _seen_sinks(views, graph)
