@@ -232,16 +232,19 @@ def assign_blame(
     cycles = [sink for sink in sinks if len(sink) > 1]
     component = frozenset(r for sink in sinks for r in sink)
     divergences = tuple(history.divergences(concerned=component | frozenset(waiting)))
+    proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
+    circles = {cycle: proven for cycle in cycles if (proven := _prove_cycle(views, cycle, graph)) is not None}
+    proof = proof or next(iter(circles.values()), None)
+    gone = {rank for edge in graph.edges if edge.reason == "gone" for rank in edge.awaited}
+    surely = [sink for sink in sinks if sink in circles or not gone.isdisjoint(sink)]
     culprits: set[int] = set()
     found: list[SequenceDivergence] = []
-    for sink in sinks:
+    # Who is proven to be the cause is not named together with ranks of which too little is seen to say whom they wait for.
+    for sink in surely or sinks:
         named, own = _sink_culprits(views, graph, sink, divergences)
         culprits |= set(named)
         found += [own] if own is not None else []
     diverged_at = min(found, key=lambda d: (not d.mismatch, d.at_ns), default=None)
-    proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
-    for cycle in cycles:
-        proof = proof or _prove_cycle(views, cycle, graph)
     shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
     alone = tuple(r for r in waiting if r not in culprits)
     return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), diverged_at, proof)

@@ -11,7 +11,7 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks
 from hangwatch.model.collectives import Group, Operation
-from hangwatch.model.numbers import same_world
+from hangwatch.model.numbers import is_guest, same_world
 
 
 def _members(group: Group, world: Sequence[int]) -> Sequence[int]:
@@ -38,6 +38,8 @@ def _why_awaited(
         return "silent", None
     if other.motion.state in {"lost", "stopped"} and (theirs is None or not theirs.completed):
         # Even if it had joined: its half of the transfer is not served any more.
+        if other.gone and is_guest(m):  # an engine may be started anew, and nobody says who would do it
+            return "returning", None
         return ("gone" if other.gone else "stopped"), None
     enqueued = history.enqueued(m, key)
     if enqueued is None:
