@@ -11,7 +11,7 @@ from scenarios.catalogue import load_catalogue
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("clip-out-of-memory", "skipped-collective"),  # a `try` in the loop, by which turns may be left
+        ("clip-out-of-memory", "skipped-collective"),  # a `try` in the loop, by which iterations may be left
         ("only-the-user-speaks", "rank-conditional-collective"),  # it took another way through the function
         ("best-state-of-one-camera", "checkpoint-on-some-ranks"),  # the others are in the next round of the loop
         ("trigger-asked-for-by-main", "rank-conditional-collective"),  # `if is_main_process and check_trigger():`
@@ -41,8 +41,8 @@ def test_the_first_cause(name: str, cause: str) -> None:
     ],
 )
 def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> None:
-    """Data dealt out by rank, or a list of names, against the keys of a dictionary; a loop around a backward; a turn left by an
-    exception or in the function that does it; a condition never met in the same turn."""
+    """Data dealt out by rank, or a list of names, against the keys of a dictionary; a loop around a backward; an iteration
+    left by an exception or in the function that does it; a condition never met in the same iteration."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

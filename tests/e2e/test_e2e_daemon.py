@@ -68,7 +68,7 @@ def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, 
             f'[receivers]\nwebhook = ["{receiver.url}/hook"]\n[on_hang]\naction = "exec:echo $HANGWATCH_JOB >> {ran}"\n'
         )
 
-        def told(job: str) -> list[tuple[str, str]]:
+        def reported(job: str) -> list[tuple[str, str]]:
             bodies: list[Any] = [m.body for m in list(receiver.messages) if m.body["job_id"] == job]
             return [(body["incident_id"], body["status"]) for body in bodies]
 
@@ -77,7 +77,7 @@ def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, 
         pids = _pids(job)
         ((incident, bundle),) = wait_for(lambda: _incidents(state, pids), 60.0, "its incident", poll_s=0.2)
         name = incident.job.id
-        wait_for(lambda: told(name) == [(incident.id, "firing")], 30.0, "the webhook to be told")
+        wait_for(lambda: reported(name) == [(incident.id, "firing")], 30.0, "the webhook to be notified")
         wait_for(lambda: (bundle / "audit.json").exists() and "notified" in (bundle / "audit.json").read_text(), 30.0)
         wait_for(lambda: ran.exists() and ran.read_text().splitlines().count(name) == 1, 30.0, "the command to run")
         agent.send(signal.SIGKILL)
@@ -95,10 +95,10 @@ def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, 
         third.wait_for_output(f"incident {incident.id} of job {name} is open still")
         job.end()
         wait_for(lambda: _incidents(state, pids)[0][0].ended_at is not None, 60.0, "the incident to end")
-        wait_for(lambda: len(told(name)) == 2, 30.0, "the webhook to be told of its end")
+        wait_for(lambda: len(reported(name)) == 2, 30.0, "the webhook to be notified of its end")
         third.send(signal.SIGTERM)
         assert third.wait() == 0, third.stderr()
-        assert told(name) == [(incident.id, "firing"), (incident.id, "resolved")]
+        assert reported(name) == [(incident.id, "firing"), (incident.id, "resolved")]
         assert ran.read_text().splitlines().count(name) == 1
         assert len(_incidents(state, pids)) == 1
 
@@ -106,7 +106,7 @@ def test_a_restart_neither_forgets_nor_repeats(jobs: JobRunner, node: dict[str, 
 def test_an_incident_whose_job_went_while_nobody_watched_is_ended(
     jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
 ) -> None:
-    """The agent is killed, then the job: the next agent ends the incident, and says so to who was told of it."""
+    """The agent is killed, then the job: the next agent ends the incident, and says so to whoever was notified of it."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
     with webhook() as receiver:
         file.write_text(f'state_dir = "{state}"\nlisten = ":0"\nreceivers.webhook = ["{receiver.url}/"]\n')
@@ -125,7 +125,7 @@ def test_an_incident_whose_job_went_while_nobody_watched_is_ended(
                 m.body["incident_id"] == incident.id and m.body["status"] == "resolved" for m in list(receiver.messages)
             )
 
-        wait_for(resolved, 30.0, "the webhook to be told")
+        wait_for(resolved, 30.0, "the webhook to be notified")
 
 
 def _wait_for_looks(agent: Job, looks: int) -> None:
@@ -137,7 +137,7 @@ def _wait_for_looks(agent: Job, looks: int) -> None:
 def test_systemd_hears_of_readiness_of_life_and_of_a_reload(
     jobs: JobRunner, node: dict[str, str | None], tmp_path: Path
 ) -> None:
-    """Ready, a sign of life a tick, none while it stands still; a new configuration is taken, a broken one is not."""
+    """Ready, a sign of life a tick, none while it hangs; a new configuration is taken, a broken one is not."""
     file = tmp_path / "hangwatch.toml"
     good = f'state_dir = "{tmp_path / "state"}"\nlisten = ":0"\n[log]\nformat = "json"\nlevel = "info"\n'
     file.write_text(good)
@@ -147,42 +147,42 @@ def test_systemd_hears_of_readiness_of_life_and_of_a_reload(
         environ = {**node, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"}
         agent = jobs.hangwatch("agent", "--config", file, env=environ)
 
-        def hear(wanted: str) -> str:
+        def receive(wanted: str) -> str:
             while True:
                 said = manager.recv(4096).decode()
                 if said.startswith(wanted):
                     return said
                 assert said == "WATCHDOG=1", said
 
-        assert "watching this node, metrics at http://127.0.0.1:" in hear("READY=1")
-        hear("WATCHDOG=1")
+        assert "watching this node, metrics at http://127.0.0.1:" in receive("READY=1")
+        receive("WATCHDOG=1")
         agent.send(signal.SIGSTOP)
         _silence(manager)
         agent.send(signal.SIGCONT)
-        hear("WATCHDOG=1")
+        receive("WATCHDOG=1")
 
         file.write_text(good + "[bundles]\nmax_count = 3\n[receivers]\nslak = []\n")
         agent.send(signal.SIGHUP)
-        hear("RELOADING=1")
-        hear("READY=1")
+        receive("RELOADING=1")
+        receive("READY=1")
         file.write_text(good.replace(":0", ":1") + "[bundles]\nmax_count = 3\n")
         agent.send(signal.SIGHUP)
-        hear("RELOADING=1")
-        hear("READY=1")
+        receive("RELOADING=1")
+        receive("READY=1")
         agent.send(signal.SIGTERM)
-        hear("STOPPING=1")
+        receive("STOPPING=1")
         assert agent.wait() == 0
     lines = [json.loads(line) for line in agent.stderr().splitlines()]
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
     (refused,) = [line for line in lines if line["level"] == "error"]
     assert refused["message"] == (
-        f"configuration not reloaded, keeping the current one: {file}:9: unknown key receivers.slak; did you mean slack?"
+        f"settings not reloaded, the current ones stay: {file}:9: unknown key receivers.slak; did you mean slack?"
     )
-    assert "configuration reloaded; restart required for listen" in [line["message"] for line in lines]
+    assert "settings reloaded; restart required for listen" in [line["message"] for line in lines]
 
 
 def _silence(manager: socket.socket) -> None:
-    """Fails unless nothing is heard for three ticks."""
+    """Fails unless nothing comes for three ticks."""
     manager.settimeout(3.0)
     quiet = 0
     while quiet < 1:
@@ -268,11 +268,11 @@ def test_a_rehearsal_leaves_the_job_alone(jobs: JobRunner, node: dict[str, str |
     wait_for(lambda: bool(read_audit(bundle).actions), 60.0, "the rehearsal")
     assert read_audit(bundle).actions[0].outcome == "would end the job (dry run)"
     assert {process.pid for process in job.ranks().values()} == pids
-    told = [json.loads(line) for line in agent.stderr().splitlines()]
-    (said,) = [line for line in told if line.get("incident") == incident.id]
+    reported = [json.loads(line) for line in agent.stderr().splitlines()]
+    (said,) = [line for line in reported if line.get("incident") == incident.id]
     assert said["kind"] == "deadlock"
     assert said["bundle"] == str(bundle)
-    assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in told]
+    assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in reported]
 
 
 @pytest.mark.usefixtures("long")

@@ -59,10 +59,10 @@ def apart(long: None, jobs: JobRunner) -> Iterator[Apart]:
         holder.wait_for_output("up")
         (first,) = psutil.Process(holder.pid).children()
         environment = {"TMPDIR": name, "PYTHONPATH": str(SOURCE_ROOT)}
-        told = jobs.start([sys.executable, "-m", "hangwatch", "env", "--json"], env=environment)
-        assert told.wait() == 0, told.stderr()
+        reported = jobs.start([sys.executable, "-m", "hangwatch", "env", "--json"], env=environment)
+        assert reported.wait() == 0, reported.stderr()
         inside = ("nsenter", "--target", str(first.pid), "--pid", "--mount")
-        yield Apart(jobs, inside, Path(name), {**environment, **json.loads(told.stdout())})
+        yield Apart(jobs, inside, Path(name), {**environment, **json.loads(reported.stdout())})
         jobs.end_all()  # before its folder goes
 
 

@@ -230,7 +230,7 @@ def test_text_and_times_outside_a_capture_are_listed_with_the_reason() -> None:
     assert times == set(OTHER_TIMES)
 
 
-def test_what_cannot_be_looked_into_is_refused() -> None:
+def test_what_cannot_be_walked_is_refused() -> None:
     """A list, or a field of any type at all, would hide what is in it from the walk: it is no silent exception."""
 
     class Loose(msgspec.Struct):

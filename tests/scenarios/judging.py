@@ -56,10 +56,10 @@ def judge(entry: Entry, run: Run) -> Judgement:
     truth = entry.scenario.truth
     if truth is None:
         return _judge_control(entry, run)
-    told = find_hang(run.incidents, truth)
-    if told is None:
+    reported = find_hang(run.incidents, truth)
+    if reported is None:
         return _row(entry, truth.cause, None, None, [f"no incident (exit status {run.status}, {run.took_s:.0f} s)"])
-    return judge_verdict(entry, truth, told.verdict, _confirmed_s(told))
+    return judge_verdict(entry, truth, reported.verdict, _confirmed_s(reported))
 
 
 def judge_verdict(entry: Entry, truth: Truth, verdict: Verdict, confirmed_s: float | None = None) -> Judgement:
@@ -87,15 +87,15 @@ def _judge_control(entry: Entry, run: Run) -> Judgement:
     control = entry.scenario.control
     assert control is not None
     allowed = {"healthy", "straggler"} if control.warning else {"healthy"}
-    told = next((i for i in run.incidents if i.verdict.kind not in allowed), None)
+    reported = next((i for i in run.incidents if i.verdict.kind not in allowed), None)
     wrong = []
-    if told is not None:
-        wrong.append(f"reported: {told.verdict.summary}")
+    if reported is not None:
+        wrong.append(f"reported: {reported.verdict.summary}")
     elif run.status not in control.status:
         wrong.append(f"exit status {run.status} and not {control.status} after {run.took_s:.0f} s")
-    verdict = told.verdict if told is not None else None
-    row = _row(entry, "control", verdict, _confirmed_s(told) if told is not None else None, wrong)
-    alarm = told is not None and told.verdict.kind in HANG_KINDS
+    verdict = reported.verdict if reported is not None else None
+    row = _row(entry, "control", verdict, _confirmed_s(reported) if reported is not None else None, wrong)
+    alarm = reported is not None and reported.verdict.kind in HANG_KINDS
     return msgspec.structs.replace(row, false_alarm=alarm, wrong_proof=alarm and row.proven)
 
 

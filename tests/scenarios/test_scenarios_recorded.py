@@ -108,7 +108,7 @@ def _copied(entry: Entry) -> _Variant | None:
     return _Variant(f"each rank {times} times", enlarged(capture, copies), copies)
 
 
-def _told(verdict: Verdict, new: Mapping[int, Sequence[int]]) -> tuple[object, ...]:
+def _reported(verdict: Verdict, new: Mapping[int, Sequence[int]]) -> tuple[object, ...]:
     """What has to be the same of every variant, with the ranks that ``new`` makes of those it names."""
     culprits, waiting = ({rank for old in ranks for rank in new[old]} for ranks in _named(verdict))
     return verdict.kind, verdict.proven, culprits, waiting, verdict.cause.id if verdict.cause is not None else None
@@ -125,7 +125,7 @@ def _confidence(verdict: Verdict) -> float | None:
 def _assert_same(entry: Entry, variant: _Variant) -> Verdict:
     after = diagnose(variant.capture).verdict
     itself = {rank: (rank,) for ranks in _named(after) for rank in ranks}
-    assert _told(after, itself) == _told(verdict_of(entry), variant.new), variant.what
+    assert _reported(after, itself) == _reported(verdict_of(entry), variant.new), variant.what
     return after
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from hangwatch.analysis.divergence.find import PathDivergence, find_divergence
 from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.analysis.idle import Idleness, find_idleness
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.ranks.views import RankView, view_ranks
 from hangwatch.analysis.situation import Situation, view_still_since_ns
@@ -20,7 +21,7 @@ from hangwatch.model.numbers import is_guest
 
 @dataclass(frozen=True)
 class Case(Situation):
-    """A situation, and where in the program its sides went apart: found once, when it is first asked for."""
+    """A situation, and what takes longer to find: each is found once, when it is first asked for."""
 
     @cached_property
     def paths(self) -> PathDivergence | None:
@@ -41,6 +42,11 @@ class Case(Situation):
     def loop(self) -> Loop | None:
         """The loop that only one of them is in still, seen from that side; None where the fork is no such one."""
         return self.divergence.loop if self.divergence is not None else None
+
+    @cached_property
+    def idleness(self) -> Idleness | None:
+        """Whether all that any rank waits for is work from outside; None where some of it is not."""
+        return find_idleness(self)
 
 
 def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]:

@@ -29,7 +29,11 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """A hypothesis: an id of ``docs/causes``, how sure we are (0..1), why, and what to do."""
+    """A hypothesis: an id of ``docs/causes``, how sure we are, why, and what to do.
+
+    ``confidence`` (0..1): how often causes stated like this one were right on the catalogue's hangs. Of a cause that none of
+    these hangs has (``measured`` is false) nobody knows: people read ``certainty``, which says so in words.
+    """
 
     id: str
     title: str
@@ -38,6 +42,12 @@ class Cause(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
     remedy: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    measured: bool = True
+
+    @property
+    def certainty(self) -> str:
+        """How sure it is, for people: ``98%``, or ``not measured``."""
+        return f"{self.confidence:.0%}" if self.measured else "not measured"
 
 
 class SourceLine(msgspec.Struct, frozen=True, omit_defaults=True):

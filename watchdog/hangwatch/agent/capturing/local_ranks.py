@@ -37,7 +37,7 @@ class LocalRanks:
     lost_since_s: dict[int, float] = field(default_factory=dict)
     replaced_s: float | None = None
 
-    def meet(self, found: FoundJob | None, now_s: float) -> bool:
+    def update(self, found: FoundJob | None, now_s: float) -> bool:
         """Take in which ranks exist now; whether they are a new incarnation of the job.
 
         A restarted rank replaces the one before; a vanished one is kept as lost.

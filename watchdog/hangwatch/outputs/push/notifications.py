@@ -109,6 +109,7 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
                 "id": cause.id,
                 "title": cause.title,
                 "confidence": cause.confidence,
+                "measured": cause.measured,
                 "explanation": clean(cause.explanation),
                 "remedy": cause.remedy,
                 "references": cause.references,
@@ -139,7 +140,7 @@ def slack_body(notification: Notification, before: Notification | None, now: dat
     ]
     if verdict.cause is not None:
         lines.append(
-            f"*Cause* ({verdict.cause.confidence:.0%}): {_escape(verdict.cause.title)} (`{_escape(verdict.cause.id)}`)"
+            f"*Cause* (confidence {verdict.cause.certainty}): {_escape(verdict.cause.title)} (`{_escape(verdict.cause.id)}`)"
         )
         lines += [f"{number}. {_escape(step)}" for number, step in enumerate(verdict.cause.remedy, 1)]
     lines.append(f"*Since* {incident.onset_at}")

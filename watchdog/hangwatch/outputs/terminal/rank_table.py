@@ -83,7 +83,9 @@ def _head(job: LiveJob) -> Iterator[Text]:
     for group in behind[:2]:
         several = "s" if len(group.behind) > 1 else ""
         ranks = name_guests(format_ranks(group.behind), job.names)[:120]
-        yield Text(f"{excerpt(group.label, 80)}: rank{several} {ranks} behind {group.front}", "yellow")
+        yield Text(
+            f"{excerpt(group.label, 80)}: rank{several} {ranks} behind, the furthest is at {group.front}", "yellow"
+        )
 
 
 def _table(rows: Sequence[_Row], width: int | None) -> Iterator[Text]:

@@ -163,7 +163,7 @@ class _VerdictText:
 
     def cause(self, cause: Cause) -> None:
         self.title(f"Cause: {cause.title}")
-        self.add(say(f"{cause.id}, confidence {_percent(cause.confidence)}", "dim"))
+        self.add(say(f"{cause.id}, confidence {cause.certainty}", "dim"))
         self.add(say(cause.explanation))
         if cause.evidence:
             self.title("Evidence")
@@ -177,10 +177,6 @@ class _VerdictText:
         self.listing("See also", list(cause.references))
 
     def alternatives(self, causes: tuple[Cause, ...]) -> None:
-        named = (f"{cause.title} ({cause.id}, {_percent(cause.confidence)})" for cause in causes)
+        named = (f"{cause.title} ({cause.id}, confidence {cause.certainty})" for cause in causes)
         items = [f"{name}. {c.explanation}" if c.explanation else name for name, c in zip(named, causes, strict=True)]
         self.listing("Other possible causes", items)
-
-
-def _percent(confidence: float) -> str:
-    return f"{confidence * 100:.0f}%"
