@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -161,17 +161,20 @@ def _relevant_divergence(
     return next((d for d in splits if sink.issubset(d.group.ranks)), splits[0] if splits else None)
 
 
-def _prove_mismatch(edges: Iterable[Edge]) -> str | None:
-    for edge in edges:
-        if edge.weak:
-            continue  # some of the group's members are not known
-        if edge.reason == "mismatch" and edge.operation is not None and edge.other is not None:
-            where = f"{edge.operation.group.label} at number {edge.operation.seq}"
-            return (
-                f"rank {edge.waiters[0]} is in {describe(edge.operation)} in {where}, rank {edge.awaited[0]} used that number "
-                f"for {describe(edge.other)}: the two can never meet"
-            )
-    return None
+def _find_mismatch(edges: Iterable[Edge]) -> Edge | None:
+    """The first of two operations that are in one group's place; none of a group that has members which are not known."""
+    found = (e for e in edges if e.reason == "mismatch" and not e.weak)
+    return next((e for e in found if e.operation is not None and e.other is not None), None)
+
+
+def _prove_mismatch(edge: Edge | None) -> str | None:
+    if edge is None or edge.operation is None or edge.other is None:
+        return None
+    where = f"{edge.operation.group.label} at number {edge.operation.seq}"
+    return (
+        f"rank {edge.waiters[0]} is in {describe(edge.operation)} in {where}, rank {edge.awaited[0]} used that number "
+        f"for {describe(edge.other)}: the two can never meet"
+    )
 
 
 def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph: WaitGraph) -> str | None:
@@ -232,22 +235,39 @@ def assign_blame(
     cycles = [sink for sink in sinks if len(sink) > 1]
     component = frozenset(r for sink in sinks for r in sink)
     divergences = tuple(history.divergences(concerned=component | frozenset(waiting)))
-    proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
+    mismatch = _find_mismatch(graph.edges)
     circles = {cycle: proven for cycle in cycles if (proven := _prove_cycle(views, cycle, graph)) is not None}
-    proof = proof or next(iter(circles.values()), None)
-    gone = {rank for edge in graph.edges if edge.reason == "gone" for rank in edge.awaited}
-    surely = [sink for sink in sinks if sink in circles or not gone.isdisjoint(sink)]
+    proof = _prove_gone(graph.edges) or _prove_mismatch(mismatch) or next(iter(circles.values()), None)
+    named, diverged_at = _name_culprits(views, graph, _proven_sinks(graph, sinks, circles, mismatch), divergences)
+    shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
+    alone = tuple(r for r in waiting if r not in named)
+    return Blame(shape, named, alone, tuple(sorted(component)), diverged_at, proof)
+
+
+def _proven_sinks(
+    graph: WaitGraph, sinks: Sequence[tuple[int, ...]], circles: Container[tuple[int, ...]], mismatch: Edge | None
+) -> Sequence[tuple[int, ...]]:
+    """The sinks that a proof is about, all where there is none: of ranks elsewhere it may not be seen whom they wait for."""
+    about = {rank for edge in graph.edges if edge.reason == "gone" for rank in edge.awaited}
+    pair = {mismatch.waiters[0], mismatch.awaited[0]} if mismatch is not None else set()
+    found = [sink for sink in sinks if sink in circles or not (about | pair).isdisjoint(sink)]
+    return found or ([tuple(sorted(pair))] if pair else sinks)
+
+
+def _name_culprits(
+    views: Mapping[int, RankView],
+    graph: WaitGraph,
+    sinks: Iterable[Sequence[int]],
+    divergences: Sequence[SequenceDivergence],
+) -> tuple[tuple[int, ...], SequenceDivergence | None]:
+    """The culprits of these sinks, and where they diverged first."""
     culprits: set[int] = set()
     found: list[SequenceDivergence] = []
-    # Who is proven to be the cause is not named together with ranks of which too little is seen to say whom they wait for.
-    for sink in surely or sinks:
+    for sink in sinks:
         named, own = _sink_culprits(views, graph, sink, divergences)
         culprits |= set(named)
         found += [own] if own is not None else []
-    diverged_at = min(found, key=lambda d: (not d.mismatch, d.at_ns), default=None)
-    shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
-    alone = tuple(r for r in waiting if r not in culprits)
-    return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), diverged_at, proof)
+    return tuple(sorted(culprits)), min(found, key=lambda d: (not d.mismatch, d.at_ns), default=None)
 
 
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
