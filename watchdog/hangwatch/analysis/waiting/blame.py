@@ -238,20 +238,32 @@ def assign_blame(
     mismatch = _find_mismatch(graph.edges)
     circles = {cycle: proven for cycle in cycles if (proven := _prove_cycle(views, cycle, graph)) is not None}
     proof = _prove_gone(graph.edges) or _prove_mismatch(mismatch) or next(iter(circles.values()), None)
-    named, diverged_at = _name_culprits(views, graph, _proven_sinks(graph, sinks, circles, mismatch), divergences)
+    named, diverged_at = _name_culprits(
+        views, graph, _proven_sinks(views, graph, sinks, circles, mismatch), divergences
+    )
     shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
     alone = tuple(r for r in waiting if r not in named)
     return Blame(shape, named, alone, tuple(sorted(component)), diverged_at, proof)
 
 
 def _proven_sinks(
-    graph: WaitGraph, sinks: Sequence[tuple[int, ...]], circles: Container[tuple[int, ...]], mismatch: Edge | None
+    views: Mapping[int, RankView],
+    graph: WaitGraph,
+    sinks: Sequence[tuple[int, ...]],
+    circles: Container[tuple[int, ...]],
+    mismatch: Edge | None,
 ) -> Sequence[tuple[int, ...]]:
-    """The sinks that a proof is about, all where there is none: of ranks elsewhere it may not be seen whom they wait for."""
-    about = {rank for edge in graph.edges if edge.reason == "gone" for rank in edge.awaited}
+    """The sinks that a proof is about, and faults of their own beside it; all sinks where there is no proof.
+
+    A rank that is in a wait is no fault of its own: whom it waits for was not seen, where its record is missing.
+    """
+    gone = {rank for edge in graph.edges if edge.reason == "gone" for rank in edge.awaited}
     pair = {mismatch.waiters[0], mismatch.awaited[0]} if mismatch is not None else set()
-    found = [sink for sink in sinks if sink in circles or not (about | pair).isdisjoint(sink)]
-    return found or ([tuple(sorted(pair))] if pair else sinks)
+    about = [sink for sink in sinks if sink in circles or not (gone | pair).isdisjoint(sink)]
+    if not about and not pair:
+        return sinks
+    apart = [sink for sink in sinks if sink not in about and all(r in views and views[r].wait is None for r in sink)]
+    return [*(about or [tuple(sorted(pair))]), *apart]
 
 
 def _name_culprits(
