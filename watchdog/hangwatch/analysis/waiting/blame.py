@@ -161,13 +161,15 @@ def _relevant_divergence(
     return next((d for d in splits if sink.issubset(d.group.ranks)), splits[0] if splits else None)
 
 
-def _find_mismatch(edges: Iterable[Edge]) -> Edge | None:
-    """The first of two operations that are in one group's place; none of a group that has members which are not known."""
-    found = (e for e in edges if e.reason == "mismatch" and not e.weak)
-    return next((e for e in found if e.operation is not None and e.other is not None), None)
+def _mismatches(edges: Iterable[Edge]) -> list[Edge]:
+    """Two operations in one place of a group; none of a group that has members which are not known."""
+    return [
+        e for e in edges if e.reason == "mismatch" and not e.weak and e.operation is not None and e.other is not None
+    ]
 
 
-def _prove_mismatch(edge: Edge | None) -> str | None:
+def _prove_mismatch(edges: Sequence[Edge]) -> str | None:
+    edge = edges[0] if edges else None
     if edge is None or edge.operation is None or edge.other is None:
         return None
     where = f"{edge.operation.group.label} at number {edge.operation.seq}"
@@ -235,12 +237,11 @@ def assign_blame(
     cycles = [sink for sink in sinks if len(sink) > 1]
     component = frozenset(r for sink in sinks for r in sink)
     divergences = tuple(history.divergences(concerned=component | frozenset(waiting)))
-    mismatch = _find_mismatch(graph.edges)
+    mismatches = _mismatches(graph.edges)
     circles = {cycle: proven for cycle in cycles if (proven := _prove_cycle(views, cycle, graph)) is not None}
-    proof = _prove_gone(graph.edges) or _prove_mismatch(mismatch) or next(iter(circles.values()), None)
-    named, diverged_at = _name_culprits(
-        views, graph, _proven_sinks(views, graph, sinks, circles, mismatch), divergences
-    )
+    proof = _prove_gone(graph.edges) or _prove_mismatch(mismatches) or next(iter(circles.values()), None)
+    surest = _proven_sinks(views, graph, sinks, circles, mismatches)
+    named, diverged_at = _name_culprits(views, graph, surest, divergences)
     shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
     alone = tuple(r for r in waiting if r not in named)
     return Blame(shape, named, alone, tuple(sorted(component)), diverged_at, proof)
@@ -251,14 +252,14 @@ def _proven_sinks(
     graph: WaitGraph,
     sinks: Sequence[tuple[int, ...]],
     circles: Container[tuple[int, ...]],
-    mismatch: Edge | None,
+    mismatches: Sequence[Edge],
 ) -> Sequence[tuple[int, ...]]:
     """The sinks that a proof is about, and faults of their own beside it; all sinks where there is no proof.
 
     A rank that is in a wait is no fault of its own: whom it waits for was not seen, where its record is missing.
     """
     gone = {rank for edge in graph.edges if edge.reason == "gone" for rank in edge.awaited}
-    pair = {mismatch.waiters[0], mismatch.awaited[0]} if mismatch is not None else set()
+    pair = {rank for edge in mismatches for rank in (*edge.waiters, *edge.awaited)}
     about = [sink for sink in sinks if sink in circles or not (gone | pair).isdisjoint(sink)]
     if not about and not pair:
         return sinks
