@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -66,7 +66,7 @@ def judge_verdict(entry: Entry, truth: Truth, verdict: Verdict, confirmed_s: flo
     """The row of a hang of which this was said."""
     causes = [c.id for c in (verdict.cause, *verdict.alternatives) if c is not None]
     row = _row(entry, truth.cause, verdict, confirmed_s, _differences(entry, truth, verdict))
-    right = set(verdict.culprit_ranks) == set(truth.culprits)
+    right = _called(verdict, verdict.culprit_ranks) == _sorted(truth.culprits)
     return msgspec.structs.replace(
         row,
         culprits_right=right,
@@ -135,12 +135,12 @@ def _differences(entry: Entry, truth: Truth, verdict: Verdict) -> list[str]:
     found = []
     said = verdict.cause.id if verdict.cause is not None else None
     pairs: list[tuple[str, object, object]] = [
-        ("culprits", sorted(verdict.culprit_ranks), sorted(truth.culprits)),
+        ("culprits", _called(verdict, verdict.culprit_ranks), _sorted(truth.culprits)),
         ("cause", said, truth.cause),
         ("proven", verdict.proven, truth.proven),
     ]
     if truth.waiting is not None:
-        pairs.append(("waiting", sorted(verdict.waiting_ranks), sorted(truth.waiting)))
+        pairs.append(("waiting", _called(verdict, verdict.waiting_ranks), _sorted(truth.waiting)))
     pending = verdict.collective
     if truth.group is not None:
         pairs.append(("group", sorted(pending.group_ranks) if pending else None, sorted(truth.group)))
@@ -154,6 +154,15 @@ def _differences(entry: Entry, truth: Truth, verdict: Verdict) -> list[str]:
     if _lines_right(entry, truth, verdict.divergence) is False:
         found.append(f"lines {_lines(verdict.divergence)} and not {truth.culprit_line!r}, {truth.others_line!r}")
     return found
+
+
+def _called(verdict: Verdict, ranks: Iterable[int]) -> list[int | str]:
+    """Ranks, and processes of other worlds by their names."""
+    return _sorted(verdict.names.get(rank, rank) for rank in ranks)
+
+
+def _sorted(processes: Iterable[int | str]) -> list[int | str]:
+    return sorted(processes, key=lambda one: (isinstance(one, str), one))
 
 
 def _lines(divergence: Divergence | None) -> tuple[str, ...]:

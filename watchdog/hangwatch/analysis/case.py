@@ -16,6 +16,7 @@ from hangwatch.analysis.situation import Situation, view_still_since_ns
 from hangwatch.analysis.waiting.blame import assign_blame
 from hangwatch.analysis.waiting.edges import build_graph
 from hangwatch.model.capture import Capture
+from hangwatch.model.numbers import is_guest
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class Case(Situation):
 
 
 def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]:
-    """All global ranks of the job: its world size, or the size given to ``init_process_group``, and every rank seen."""
-    declared = [v.wait.world_size for v in views.values() if v.wait is not None and v.wait.world_size is not None]
+    """All processes of the job, ascending: its world size, or the size given to ``init_process_group``, and every one seen."""
+    own = (v for rank, v in views.items() if not is_guest(rank))
+    declared = [v.wait.world_size for v in own if v.wait is not None and v.wait.world_size is not None]
     size = max((capture.job.world_size or 0, *declared))
     return tuple(sorted(set(range(size)) | {c.rank for c in capture.ranks}))
 

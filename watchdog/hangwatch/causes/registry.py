@@ -21,7 +21,7 @@ from hangwatch.causes.rules.diverged import (
     uneven,
 )
 from hangwatch.causes.rules.job import hardware, nodes, unknown
-from hangwatch.causes.rules.rank import children, failing, lost, straggling, stuck, tasks, threads
+from hangwatch.causes.rules.rank import children, failing, lost, straggling, stuck, tasks, threads, worlds
 from hangwatch.causes.scoring import order, with_alternatives
 from hangwatch.causes.signature import Match, Rule, TrainingRule
 from hangwatch.causes.training import nonfinite, unlabelled
@@ -66,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     threads.thread_stall,
     uneven.uneven_inputs,
     unknown.unknown,
+    worlds.peer_world_lost,
 )
 
 #: Why a training that runs learns nothing.

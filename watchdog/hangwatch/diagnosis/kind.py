@@ -6,6 +6,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.model.incident import Kind
+from hangwatch.model.numbers import world_of
 
 #: Waits this long are enough where a node is silent, however long it has been.
 _SILENT_WAIT_S = 30.0
@@ -39,7 +40,8 @@ def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) ->
             case.idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
         )
         return "straggler" if long else "healthy"
-    stuck = _is_stuck(case) and (_is_transfer_stuck(case) or _long(waited_s, patience))
+    here = patience is None or not _is_of_another_world(case)
+    stuck = here and _is_stuck(case) and (_is_transfer_stuck(case) or _long(waited_s, patience))
     if patience is None:
         if blame.culprits and not stuck and not any(v.capture.processes for v in case.views.values()):
             # Records alone show of no rank whether it moves, be it one that left none: they are kept of jobs that hang.
@@ -50,6 +52,15 @@ def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) ->
     if stuck or waited_s >= patience.busy_s:
         return "stall"
     return "straggler" if blame.culprits else "healthy"
+
+
+def _is_of_another_world(case: Case) -> bool:
+    """Whether ranks wait for a process of another world, which has work of its own: an engine may answer, or load, for long.
+
+    What it does there does not show in its Python stack, so that it does not move says little.
+    """
+    worlds = {world_of(r) for r in case.blame.waiting or case.blame.culprits}
+    return any(world_of(r) not in worlds for r in case.blame.culprits)
 
 
 def _rank_lost(case: Case, patience: Patience | None, waited_s: float | None) -> bool:

@@ -25,6 +25,7 @@ from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.incident import Collective, Divergence, Kind, Severity, SourceLine, Verdict
+from hangwatch.model.transforms.names import names_of, with_names
 
 _SEVERITY: Mapping[str, Severity] = {
     "deadlock": "critical",
@@ -66,9 +67,13 @@ def diagnose(
     since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
     waited = (capture.at_ns - since) / 1e9 if since is not None else None
     kind = judge_kind(case, patience, waited)
-    if kind == "healthy":
-        return Diagnosis(_healthy(case), case, waited, case.onset_ns)
-    return Diagnosis(_verdict(case, kind, explain(case)), case, waited, case.onset_ns)
+    verdict = _healthy(case) if kind == "healthy" else _verdict(case, kind, explain(case))
+    return Diagnosis(_named(verdict, names_of(capture)), case, waited, case.onset_ns)
+
+
+def _named(verdict: Verdict, names: dict[int, str]) -> Verdict:
+    """The verdict as people read it: processes of other worlds by their names."""
+    return msgspec.structs.replace(with_names(verdict, names), names=names) if names else verdict
 
 
 def _healthy(case: Case) -> Verdict:

@@ -137,7 +137,7 @@ class JobWatch:
         if self.over:
             await self.end(now_ns)
             return None
-        self.training.update(self.ranks.known, beats, now_ns)
+        self.training.update(self.ranks.own, beats, now_ns)
         if 0 in self.ranks.known or not (self.fleet.leads or self.fleet.follows):
             # Training speaks through rank 0: of all nodes that read it, its own one reports.
             await self.silent_failures.update(self.training.series, now_ns)
