@@ -1,4 +1,4 @@
-"""From the onset of a real hang to those who are told, through the real Prometheus and Alertmanager as they are shipped.
+"""From the onset of a real hang to those who are notified, through the real Prometheus and Alertmanager as they are shipped.
 
 Run: ``python benchmarks/alerting.py [RUNS]``. Each run is a job of three ranks under ``hangwatch run``, scraped and judged each
 second, whose alert is delivered to a webhook; then the job is ended, and the end is waited for. Onset and verdict are the
@@ -41,7 +41,7 @@ def run_once(folder: Path) -> dict[str, float]:
     runner = JobRunner(folder / "jobs")
     try:
         with webhook() as receiver:
-            # As shipped in all that counts here; only changes of a group are told sooner than in 5 min.
+            # As shipped in all that counts here; only changes of a group are sent sooner than in 5 min.
             alertmanager = start_alertmanager(runner, folder / "alertmanager", f"{receiver.url}/rules")
             agent = f"127.0.0.1:{find_free_port()}"
             start_prometheus(runner, folder / "prometheus", agent, alertmanager)

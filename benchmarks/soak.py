@@ -2,7 +2,7 @@
 
 Run: ``python benchmarks/soak.py [--minutes 60] [--period-s 30]``. Starts ``hangwatch agent`` on a node of its own (another run
 and state directory) and every period the next of: a healthy job of two ranks that ends, two thousand short-lived Python
-processes with the environment of a rank, a job that hangs and is killed after it was told, one whose rank is killed. Metrics,
+processes with the environment of a rank, a job that hangs and is killed after it was reported, one whose rank is killed. Metrics,
 page and event stream are asked all the while. Every 5 s the agent's RSS, CPU time, threads, descriptors and files are noted.
 Prints one JSON object: the medians of the second and the last third of the time (the first is warm-up), and by how much they
 differ.
@@ -131,14 +131,14 @@ class Node:
 def start_node(runner: JobRunner, folder: Path, bundles: int = _BUNDLES) -> Iterator[Node]:
     """A node with its agent, which is asked to end at the end, and has to end well."""
     own = {"TMPDIR": str(folder), "PYTHONPATH": str(SOURCE_ROOT)}
-    told = runner.start([sys.executable, "-m", "hangwatch", "env", "--json"], env=own)
-    assert told.wait(LONG_S) == 0, told.stderr()
+    reported = runner.start([sys.executable, "-m", "hangwatch", "env", "--json"], env=own)
+    assert reported.wait(LONG_S) == 0, reported.stderr()
     config = folder / "hangwatch.toml"
     config.write_text(f'state_dir = "{folder / "state"}"\nlisten = ":0"\n[bundles]\nmax_count = {bundles}\n')
     agent = runner.hangwatch("agent", "--config", config, env=own)
     said = agent.wait_for_output("/metrics,", LONG_S)
     url = next(word for word in said.split() if word.endswith("/metrics,")).removesuffix("/metrics,")
-    yield Node(runner, folder, agent, url, {**own, **json.loads(told.stdout())})
+    yield Node(runner, folder, agent, url, {**own, **json.loads(reported.stdout())})
     agent.process.terminate()
     assert agent.wait(LONG_S) == 0, agent.stderr()
 

@@ -60,8 +60,8 @@ def renamed(capture: Capture, new: Mapping[int, int]) -> Capture:
                 return f"list[int]={sorted(new[int(r)] for r in value[11:-1].split(','))}".replace(" ", "")
             return value
 
-        told = {name: local(name, value) for name, value in (old.locals or {}).items()}
-        return msgspec.structs.replace(old, locals=told or None)
+        reported = {name: local(name, value) for name, value in (old.locals or {}).items()}
+        return msgspec.structs.replace(old, locals=reported or None)
 
     def thread(old: ThreadStack) -> ThreadStack:
         return msgspec.structs.replace(old, frames=tuple(frame(f) for f in old.frames))

@@ -16,9 +16,9 @@ Copies = Mapping[int, Sequence[int]]
 def has_peers(capture: Capture) -> bool:
     """Whether ranks wait for certain others: a copy of a sender has no receiver, one of a group's member no group of its own."""
     frames = (f for rank in capture.ranks for stack in rank.stacks for t in stack.threads for f in t.frames)
-    told = [frame.locals or {} for frame in frames]
-    listed = any(value.startswith("list[int]=") for values in told for value in values.values())
-    locals_seen = listed or any({"src", "dst", "peer"} & set(values) for values in told)
+    reported = [frame.locals or {} for frame in frames]
+    listed = any(value.startswith("list[int]=") for values in reported for value in values.values())
+    locals_seen = listed or any({"src", "dst", "peer"} & set(values) for values in reported)
     return locals_seen or any(o.p2p for rank in capture.ranks if rank.flight for o in rank.flight.operations)
 
 

@@ -1,4 +1,4 @@
-"""When an action is taken, what it is told, and that it is taken once."""
+"""When an action is taken, what it is given, and that it is taken once."""
 
 from __future__ import annotations
 
@@ -91,18 +91,22 @@ class Watched:
 
 @pytest.mark.asyncio
 @pytest.mark.usefixtures("real")
-async def test_a_command_is_told_the_incident(tmp_path: Path) -> None:
+async def test_a_command_gets_the_incident(tmp_path: Path) -> None:
     """The bundle's path and the verdict's fields are in its environment, and how it ended is kept in the bundle."""
     incident, path = make_bundle(tmp_path, "one", ended=False)
     watched = Watched(Policy(action=f"exec:env | grep ^HANGWATCH_ > {tmp_path}/told; exit 3"))
     watched.actor.consider(incident, path)
     watched.actor.consider(incident, path)
     await watched.actor.settle()
-    told = dict(line.split("=", 1) for line in (tmp_path / "told").read_text().splitlines())
-    assert told["HANGWATCH_INCIDENT"] == str(path)
-    assert (told["HANGWATCH_INCIDENT_ID"], told["HANGWATCH_KIND"], told["HANGWATCH_PROVEN"]) == ("one", "deadlock", "1")
-    assert told["HANGWATCH_CAUSE"] == "group-order-inversion"
-    assert told["HANGWATCH_SUMMARY"] == incident.verdict.summary
+    reported = dict(line.split("=", 1) for line in (tmp_path / "told").read_text().splitlines())
+    assert reported["HANGWATCH_INCIDENT"] == str(path)
+    assert (reported["HANGWATCH_INCIDENT_ID"], reported["HANGWATCH_KIND"], reported["HANGWATCH_PROVEN"]) == (
+        "one",
+        "deadlock",
+        "1",
+    )
+    assert reported["HANGWATCH_CAUSE"] == "group-order-inversion"
+    assert reported["HANGWATCH_SUMMARY"] == incident.verdict.summary
     (taken,) = read_audit(path).actions
     assert (taken.action, taken.dry_run, taken.outcome) == ("exec", False, "the command ended with status 3")
     assert watched.prepared == ["one"]

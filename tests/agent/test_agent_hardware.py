@@ -33,7 +33,7 @@ class Plain:
         """Count."""
         Plain.began += 1
 
-    def look(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+    def read(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
         """One GPU."""
         return NodeFacts("", 0, gpus=(Gpu(0, ranks=tuple(r.rank for r in _ranks)),), looked=(self.name,))
 
@@ -44,7 +44,7 @@ class Hanging(Plain):
     name = "nccl ras"
     gate = threading.Event()
 
-    def look(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+    def read(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
         """Nothing for a while."""
         Hanging.gate.wait(30)
         return NodeFacts("", 0, looked=(self.name,))
@@ -65,7 +65,7 @@ def on_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node, "read_rank_process", lambda identity: RankProcess(identity, identity.pid, {}))
 
 
-def test_a_job_without_nccl_is_not_looked_into() -> None:
+def test_a_job_without_nccl_is_not_read() -> None:
     """This process has no GPU: nothing is asked, and the capture stays as it is."""
     capture = Capture(Job("job"), 1, (RankCapture(OURSELVES),))
     assert not uses_nccl(os.getpid())
@@ -77,9 +77,9 @@ def test_one_that_hangs_is_a_gap_and_costs_the_others_nothing(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not asked again before it has answered; the others are."""
-    monkeypatch.setattr(node, "LOOK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(node, "READ_TIMEOUT_S", 0.2)
 
-    async def look_twice() -> tuple[Capture, Capture]:
+    async def capture_twice() -> tuple[Capture, Capture]:
         watch = NodeWatch([Plain, Hanging])
         capture = Capture(Job("job"), 1, (RankCapture(OURSELVES),))
         first = await add_hardware(capture, watch)
@@ -87,7 +87,7 @@ def test_one_that_hangs_is_a_gap_and_costs_the_others_nothing(
         gate.set()
         return first, second
 
-    for capture in asyncio.run(look_twice()):
+    for capture in asyncio.run(capture_twice()):
         assert [g.ranks for g in capture.nodes[0].gpus] == [(0,)]
         assert [g.source for g in capture.gaps] == ["nccl ras"]
         assert "has not answered" in capture.gaps[0].reason

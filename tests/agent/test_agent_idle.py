@@ -1,4 +1,4 @@
-"""A job that rests: nothing moves for ten minutes, and that is no hang. On a clock of the test's own."""
+"""A job that sleeps: nothing moves for ten minutes, and that is no hang. On a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_ten_minutes_of_rest_are_no_hang(
 
     watch = watch_job(JOB, tmp_path, announce, settings=Settings(stall_after_s=stall_after_s))
     watch.local.capture = capture_idle  # type: ignore[method-assign]
-    watch.meet(FoundJob(JOB, tuple(resting(rank, 0).identity for rank in RANKS)), clock.now_s)
+    watch.update_ranks(FoundJob(JOB, tuple(resting(rank, 0).identity for rank in RANKS)), clock.now_s)
     captures = []
     while clock.now_s < BEGAN_S + REST_S:
         group = BeatGroup("0", RANKS, 0, "default_pg", "gloo", LAST_SEQ, -1, LAST_SEQ, clock.now_s - BEGAN_S)

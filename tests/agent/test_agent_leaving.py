@@ -34,7 +34,7 @@ class Beats:
 def test_record_without_a_group_counts_if_it_has_something_in_flight(
     monkeypatch: pytest.MonkeyPatch, in_flight: bool
 ) -> None:
-    """torch forgets a group before its destructor has awaited what is pending. Members are then told by the others."""
+    """torch forgets a group before its destructor has awaited what is pending. Its members are then known from the others."""
     asked: dict[int, Beat] = {}
 
     async def fetch(beat: Beat, *, rank: int, call_sites: bool) -> FlightRecord | Gap:

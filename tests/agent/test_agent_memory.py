@@ -45,7 +45,9 @@ def test_threads_share_few_heaps(tmp_path: object) -> None:
 
     def count(how: str) -> int:
         command = [sys.executable, "-c", _THREADS, how, f"{tmp_path}/info"]
-        told = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(SOURCE_ROOT)})
-        return int(told.stdout)
+        reported = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(SOURCE_ROOT)}
+        )
+        return int(reported.stdout)
 
     assert count("bounded") <= 2 < count("as it is")

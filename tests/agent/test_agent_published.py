@@ -30,7 +30,7 @@ from hangwatch.sources.stacks.permission import check_stacks
         (BeatGroup("4", (), description="mesh_dp"), "mesh_dp"),
     ],
 )
-def test_groups_of_one_name_are_told_apart_by_their_ranks(group: BeatGroup, label: str) -> None:
+def test_groups_of_one_name_are_distinguished_by_their_ranks(group: BeatGroup, label: str) -> None:
     """A group of every rank keeps its bare name; others carry their ranks, so that no front is taken over two groups."""
     progress = read_progress(0, Beat(1, 5, 1, 1, 0, groups=(group,)), 0, 4)
     assert [one.label for one in progress.groups] == [label]

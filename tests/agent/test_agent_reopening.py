@@ -111,7 +111,7 @@ def test_trust_ends_with_the_first_move() -> None:
 async def test_a_command_ends_what_others_left_and_says_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``hangwatch run`` in a folder of old incidents: the one whose processes are gone is over, and nobody is told."""
+    """``hangwatch run`` in a folder of old incidents: the one whose processes are gone is over, and nobody is notified."""
     monkeypatch.delenv("HANGWATCH_LOG", raising=False)
     gone = [RankIdentity(rank, 4_194_000 + rank, 1000.0, NODE) for rank in range(2)]
     _, path = make_bundle(tmp_path, "gone", ended=False, identities=gone)

@@ -1,4 +1,4 @@
-"""A job that is started anew on this node: since when its former processes have been gone, as the other nodes are told."""
+"""A job that is started anew on this node: since when its former processes have been gone, as is reported to the other nodes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def found(pid: int, age_s: float) -> FoundJob:
 def test_former_processes_ended_before_the_new_ones_began(gone_seen_s: float | None, ended_s: float) -> None:
     """Also where an agent that was busy sees it seconds late: others' new processes are older than that by then."""
     ranks = LocalRanks(JOB)
-    ranks.meet(found(100, 50.0), 90.0)
+    ranks.update(found(100, 50.0), 90.0)
     if gone_seen_s is not None:
-        ranks.meet(None, gone_seen_s)
-    ranks.meet(found(200, 6.0), 110.0)
+        ranks.update(None, gone_seen_s)
+    ranks.update(found(200, 6.0), 110.0)
     assert ranks.replaced_s == pytest.approx(ended_s, abs=1.0)
     assert ranks.known[0].pid == 200

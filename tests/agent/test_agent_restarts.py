@@ -26,9 +26,9 @@ def _found(*ranks: tuple[int, float]) -> FoundJob:
 def test_another_process_is_another_incarnation(tmp_path: Path, rank1: tuple[int, float], anew: bool) -> None:
     """Nothing of the process before speaks for the one that has its rank and perhaps its pid now."""
     watch = watch_job(JOB, tmp_path, announce_to_nobody)
-    watch.meet(_found((100, 1000.0), (101, 1000.0)), 1.0)
+    watch.update_ranks(_found((100, 1000.0), (101, 1000.0)), 1.0)
     before = watch.suspector
-    watch.meet(_found((100, 1000.0), rank1), 61.0)
+    watch.update_ranks(_found((100, 1000.0), rank1), 61.0)
     assert (watch.suspector is not before) == anew
     assert (watch.ranks.known[1].pid, watch.ranks.known[1].start_time) == rank1
     assert watch.ranks.lost_since_s == {}

@@ -98,6 +98,6 @@ def test_size_and_age_bound_as_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["max_count", "max_size_gb", "max_age_days"])
 def test_a_limit_that_keeps_nothing_is_refused(limit: str) -> None:
-    """Zero of anything would remove the bundle that somebody was just told of."""
+    """Zero of anything would remove the bundle that somebody was just notified of."""
     with pytest.raises(msgspec.ValidationError, match=limit):
         msgspec.convert({limit: 0}, Retention)

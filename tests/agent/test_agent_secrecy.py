@@ -62,7 +62,7 @@ def test_the_words_come_from_the_environment_of_the_ranks() -> None:
     environment = {**os.environ, "DB_PASSWORD": WORD}
     process = subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE)
     try:
-        # The kernel lets us go on before it has told the environment of what it executes.
+        # The kernel lets us go on before it has shown the environment of what it executes.
         wait_for(psutil.Process(process.pid).environ, what="the environment")
         capture = planted()
         identity = msgspec.structs.replace(

@@ -49,7 +49,7 @@ def test_the_manager_hears_all_of_our_life(tmp_path: Path, abstract: bool) -> No
     assert stopping == b"STOPPING=1"
 
 
-def test_nobody_is_told_where_nobody_asked(tmp_path: Path) -> None:
+def test_nothing_is_sent_where_nobody_asked(tmp_path: Path) -> None:
     """Without a socket, with one that is gone or full, and with another process's watchdog, nothing is sent and nothing fails."""
     for manager in (ServiceManager(), ServiceManager(str(tmp_path / "gone"), 1.0)):
         manager.ready("x")

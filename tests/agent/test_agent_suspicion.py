@@ -129,7 +129,7 @@ def test_patience_grows_with_the_job_and_keeps_its_floor() -> None:
 
 
 def test_another_reason_is_captured_soon() -> None:
-    """Looks at a job that rests grow rare; the first operation that is stuck afterwards does not wait for the next of them."""
+    """Captures of a job that sleeps grow rare; an operation that is stuck afterwards does not wait for the next one."""
     suspector = Suspector()
     now_s = 50.0
     for _ in range(40):  # nothing in flight, nothing moves

@@ -19,7 +19,7 @@ def test_lines_of_ranks_of_another_node_are_nobodys(tmp_path: Path) -> None:
     ranks = {rank: RankIdentity(rank, os.getpid(), time.time()) for rank in (0, 1)}
     step = 0
 
-    def heard() -> bool:
+    def received() -> bool:
         nonlocal step
         step += 1
         with log.open("a") as file:
@@ -28,7 +28,7 @@ def test_lines_of_ranks_of_another_node_are_nobodys(tmp_path: Path) -> None:
         return telemetry.series is not None
 
     try:
-        wait_for(heard, 60, "a step")
+        wait_for(received, 60, "a step")
     finally:
         telemetry.stop()
     assert telemetry.series is not None

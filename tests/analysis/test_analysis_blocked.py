@@ -60,7 +60,7 @@ def test_all_ranks_in_a_call_on_a_path_are_one_too(call: str) -> None:
     assert diagnose(world(*dead)).verdict.culprit_ranks == (0, 1)
 
 
-def test_a_job_that_rests_is_healthy() -> None:
+def test_a_job_that_sleeps_is_healthy() -> None:
     """All ranks sleep, or wait for connections or for somebody to type: phases of a job, and no hang."""
     for held in (
         [rank(r, (), SLEEP, channel="hrtimer_nanosleep") for r in range(2)],

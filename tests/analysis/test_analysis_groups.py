@@ -21,9 +21,9 @@ WAITING = collective_frames("all_reduce")
 def creation(members: tuple[int, ...], name: str = "3") -> tuple[Frame, ...]:
     """The main thread inside ``new_group`` of these members."""
     listed = "list[int]=[" + ",".join(map(str, members)) + "]"
-    told = {"global_ranks_in_group": listed, "group_name": f"str={name}", "group_size": f"int={len(members)}"}
+    reported = {"global_ranks_in_group": listed, "group_name": f"str={name}", "group_size": f"int={len(members)}"}
     return (
-        Frame("_new_process_group_helper", C10D, 2169, locals=told),
+        Frame("_new_process_group_helper", C10D, 2169, locals=reported),
         Frame("new_group", C10D, 5863, locals={"ranks": listed}),
         Frame("<module>", "/srv/train/train.py", 12),
     )

@@ -40,7 +40,7 @@ def test_what_looked_like_a_circle_is_no_proof_without_the_claim() -> None:
     assert "not visible here" in found.summary
 
 
-def test_nobody_is_told_of_it_within_the_patience() -> None:
+def test_it_is_not_reported_within_the_patience() -> None:
     """Ten seconds are within the default patience: nothing is said at all."""
     assert diagnose(late_engine(WEIGHTS), patience=fixed_patience(30.0)).verdict.kind == "healthy"
 

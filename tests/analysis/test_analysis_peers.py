@@ -23,9 +23,9 @@ def peers(frames: tuple[Frame, ...], *groups: Group) -> tuple[int, ...]:
     return wait.peers
 
 
-def send(**told: int | str) -> Frame:
+def send(**reported: int | str) -> Frame:
     """A frame of ``send`` with these variables."""
-    texts = {name: f"int={value}" if isinstance(value, int) else value for name, value in told.items()}
+    texts = {name: f"int={value}" if isinstance(value, int) else value for name, value in reported.items()}
     return Frame("send", TORCH, 2700, "work.wait()", {"dst": "None", "group": "ProcessGroup", **texts})
 
 
@@ -35,7 +35,7 @@ def test_a_global_rank_is_taken_as_it_is() -> None:
 
 
 def test_a_rank_within_a_group_is_no_global_one() -> None:
-    """It is told only where the rank is in one group, or where it is the default group's."""
+    """It is known only where the rank is in one group, or where it is the default group's."""
     assert peers((send(group_dst=1),), EVERYONE, PAIR) == ()
     assert peers((send(group_dst=1),), EVERYONE) == (1,)
     assert peers((send(group_dst=1, group="None"),), EVERYONE, PAIR) == (1,)

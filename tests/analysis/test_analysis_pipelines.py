@@ -29,10 +29,10 @@ BACK_SENDS = (Block("for", 954, "for work in bwd_sends_to_wait:"),)
 
 def step(schedule: str, line: str, blocks: tuple[Block, ...] = (), *names: str) -> tuple[Frame, ...]:
     """The main thread inside a schedule's step, at this line of it and with these variables set."""
-    told = {"self": schedule, **dict.fromkeys(names, "list[P2POp]")}
+    reported = {"self": schedule, **dict.fromkeys(names, "list[P2POp]")}
     return (
         Frame("_wait_batch_p2p", SCHEDULES, 683, "w.wait()", {"work": "list[Work]", "w": "Work"}),
-        Frame(f"{schedule}._step_microbatches", SCHEDULES, 928, line, told, blocks),
+        Frame(f"{schedule}._step_microbatches", SCHEDULES, 928, line, reported, blocks),
         Frame("PipelineScheduleSingle.step", SCHEDULES, 785, "self._step_microbatches("),
         Frame("<module>", "/srv/train/train.py", 12),
     )
@@ -71,7 +71,7 @@ def test_the_schedule_tells_which_neighbour_is_awaited(frames: tuple[Frame, ...]
 @pytest.mark.parametrize(
     "frames", [gpipe(()), step("ScheduleInterleaved1F1B", '_wait_batch_p2p(_batch_p2p(ops, desc="fwd_recv"))')]
 )
-def test_a_wait_whose_neighbour_is_not_told_names_none(frames: tuple[Frame, ...]) -> None:
+def test_a_wait_whose_neighbour_is_not_known_names_none(frames: tuple[Frame, ...]) -> None:
     """A source that was not read, or a schedule of several stages a rank."""
     wait = read_wait(frames)
     assert wait is not None

@@ -43,7 +43,7 @@ def test_the_front_is_the_furthest_member() -> None:
     assert [(front.behind_by(p), p.in_flight_s) for rank in job.ranks for p in rank.groups] == [(0, 3.0), (2, None)]
 
 
-def test_groups_of_one_name_are_told_apart() -> None:
+def test_groups_of_one_name_are_distinguished() -> None:
     """Two groups "1" of other ranks are two, each behind nobody; two of one description and the same ranks are, too."""
     halves = {0: beat(0, group(5, 5, (0,), "1")), 1: beat(1, group(2, 2, (1,), "1"))}
     assert {front.label for front in view(halves).groups} == {"dp [0]", "dp [1]"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.operations.alignment import History
-from hangwatch.analysis.operations.histories import condense, first_after, first_difference, histories_of
+from hangwatch.analysis.operations.histories import condense, first_after, first_disagreement, histories_of
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.waiting.sinks import find_sinks
 from hangwatch.model.collectives import FlightRecord, Group, Operation, OperationColumns, in_flight
@@ -76,7 +76,9 @@ def test_the_first_difference_is_the_one_that_a_search_number_by_number_finds(
                 if one.group == group and not one.p2p and one.seq not in seen:
                     seen.add(one.seq)
                     here[one.seq].add(signature(one))
-        assert first_difference(histories) == min((seq for seq, kinds in here.items() if len(kinds) > 1), default=None)
+        assert first_disagreement(histories) == min(
+            (seq for seq, kinds in here.items() if len(kinds) > 1), default=None
+        )
         assert first_after(histories, 2) == min((seq for seq in here if seq > 2), default=None)
 
 
@@ -141,7 +143,7 @@ def test_alike_histories_are_kept_and_compared_once() -> None:
     record = condense([operation(number, group, number + 1) for number in range(50)])
     histories = [history for _ in range(1000) for history in record.histories]
     assert len({(s.start, s.marks) for history in histories for s in history.segments}) == 1
-    assert first_difference(histories) is None
+    assert first_disagreement(histories) is None
 
 
 def test_a_group_is_known_by_a_short_key() -> None:

@@ -97,19 +97,19 @@ class Tab:
                 waiting.set_result(said)
             self._note(said.get("method", ""), said.get("params", {}))
 
-    def _note(self, method: str, told: dict[str, Any]) -> None:
+    def _note(self, method: str, reported: dict[str, Any]) -> None:
         if method == "Page.loadEventFired":
             self._loaded.set()
         elif method == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+            self.requests.append(reported["request"]["url"])
         elif method == "Page.javascriptDialogOpening":
-            self.problems.append(f"dialog: {told['message']}")
+            self.problems.append(f"dialog: {reported['message']}")
         elif method == "Runtime.exceptionThrown":
-            self.problems.append(f"exception: {told['exceptionDetails']}")
-        elif method == "Runtime.consoleAPICalled" and told["type"] in {"error", "warning", "assert"}:
-            self.problems.append(f"console: {told['args']}")
-        elif method == "Log.entryAdded" and told["entry"]["level"] in {"error", "warning"}:
-            self.problems.append(f"log: {told['entry']['text']} {told['entry'].get('url', '')}")
+            self.problems.append(f"exception: {reported['exceptionDetails']}")
+        elif method == "Runtime.consoleAPICalled" and reported["type"] in {"error", "warning", "assert"}:
+            self.problems.append(f"console: {reported['args']}")
+        elif method == "Log.entryAdded" and reported["entry"]["level"] in {"error", "warning"}:
+            self.problems.append(f"log: {reported['entry']['text']} {reported['entry'].get('url', '')}")
 
     async def open(self, address: str) -> None:
         """Go there and wait until it is loaded."""
@@ -140,9 +140,9 @@ class Tab:
     async def press(self, key: str, code: int) -> None:
         """One key, as a keyboard sends it."""
         text = {"text": "\r"} if key == "Enter" else {}
-        told = {"key": key, "code": key, "windowsVirtualKeyCode": code, **text}
-        await self.call("Input.dispatchKeyEvent", type="keyDown", **told)
-        await self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+        reported = {"key": key, "code": key, "windowsVirtualKeyCode": code, **text}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", **reported)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **reported)
 
     async def look(self, *, dark: bool = False, width: int = 1280, height: int = 900) -> None:
         """The viewport and colour scheme from now on; nothing moves."""

@@ -93,7 +93,7 @@ async def test_the_page_can_be_read_at_any_size(
 
 
 @pytest.mark.asyncio
-async def test_several_jobs_are_told_apart(chromium: str, tmp_path: Path) -> None:
+async def test_several_jobs_are_distinguished(chromium: str, tmp_path: Path) -> None:
     """The job that hangs comes first, each has a line above that leads to it, and a phone need not scroll sideways."""
     async with served(tmp_path, view_of_several()) as url, browse(chromium) as tab:
         await tab.look(width=390, height=844)

@@ -44,9 +44,9 @@ def test_the_others_stand_beside_the_first(name: str, first: str) -> None:
     """Each with what would have happened, and less sure than the first."""
     found = _causes(load(name))
     assert found[0].id == first
-    told = {cause.id: cause for cause in found[1:]}
-    assert {"uneven-inputs", "rank-conditional-collective", "skipped-collective"} - {first} <= set(told)
-    assert all(cause.confidence < 0.3 < found[0].confidence and cause.explanation for cause in told.values())
+    reported = {cause.id: cause for cause in found[1:]}
+    assert {"uneven-inputs", "rank-conditional-collective", "skipped-collective"} - {first} <= set(reported)
+    assert all(cause.confidence < 0.3 < found[0].confidence and cause.explanation for cause in reported.values())
 
 
 @pytest.mark.parametrize("name", ["rank_conditional", "group_order", "p2p", "killed", "tuple_labels"])
@@ -65,7 +65,7 @@ def test_data_that_ended_needs_a_loop() -> None:
 
 def test_a_stage_that_has_gone_on_may_have_had_less_to_do() -> None:
     """A rank that is in a collective while the others send and receive: they do not pair, and why it left is open."""
-    (entry,) = load_catalogue(["last-stage-has-fewer-targets"])
+    (entry,) = load_catalogue(["stage-resumed-a-step-later"])
     verdict = diagnose(recording.load(entry)).verdict
     assert verdict.cause is not None
     assert verdict.cause.id == "p2p-mismatch"
@@ -75,6 +75,13 @@ def test_a_stage_that_has_gone_on_may_have_had_less_to_do() -> None:
 @pytest.mark.parametrize(
     ("scenario", "first", "beside", "why"),
     [
+        (
+            "stops-when-no-better",
+            "uneven-inputs",
+            "rank-conditional-collective",
+            "left the loop `for epoch in range(60):`",
+        ),
+        ("pipeline-engine-streams-differ", "uneven-inputs", "rank-raised", "out of the `try:` in line"),
         ("good-enough-for-one", "early-exit", "uneven-inputs", "had fewer iterations of `for "),
         ("feeder-has-returned", "thread-stall", "rank-raised", "an exception has ended what"),
         ("future-within-a-future", "thread-stall", "lock-deadlock", "something that this rank holds"),
@@ -97,11 +104,11 @@ def test_a_stage_that_has_gone_on_may_have_had_less_to_do() -> None:
 def test_an_alternative_says_what_would_have_happened(scenario: str, first: str, beside: str, why: str) -> None:
     """It is less sure than the first, and tells by what the two would differ."""
     found = _causes(_of(scenario))
-    told = {cause.id: cause for cause in found[1:]}
+    reported = {cause.id: cause for cause in found[1:]}
     assert found[0].id == first
-    assert beside in told
-    assert why in told[beside].explanation
-    assert told[beside].confidence < found[0].confidence
+    assert beside in reported
+    assert why in reported[beside].explanation
+    assert reported[beside].confidence < found[0].confidence
 
 
 @pytest.mark.parametrize("scenario", ["lock-taken-twice", "blocked-on-a-full-pipe", "early-exit-with-status-zero"])
@@ -116,7 +123,7 @@ def test_what_the_picture_excludes_is_not_named(scenario: str) -> None:
 
 
 def test_an_event_loop_with_nothing_to_do_waits_for_a_task() -> None:
-    """It is told from one that watches a connection, which may yet speak."""
+    """It differs from one that watches a connection, which may yet speak."""
     idle, *beside = _causes(_of("asyncio-task-failed-unheard"))
     assert idle.id == "thread-stall"
     assert "event loop" in idle.explanation

@@ -11,7 +11,7 @@ from scenarios.catalogue import load_catalogue
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("clip-out-of-memory", "skipped-collective"),  # a `try` in the loop, by which turns may be left
+        ("clip-out-of-memory", "skipped-collective"),  # a `try` in the loop, by which iterations may be left
         ("only-the-user-speaks", "rank-conditional-collective"),  # it took another way through the function
         ("best-state-of-one-camera", "checkpoint-on-some-ranks"),  # the others are in the next round of the loop
         ("trigger-asked-for-by-main", "rank-conditional-collective"),  # `if is_main_process and check_trigger():`
@@ -37,12 +37,19 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("word-in-an-older-table", "rank-conditional-collective", "the else of `try:`"),
         ("newspaper-of-short-articles", "uneven-inputs", "`for block in blocks(rank):`"),
         ("no-hail-at-the-station", "skipped-collective", "`except ValueError as error: continue`"),
+        ("scores-failed-going-on", "skipped-collective", "under `if step % 40 == 0:` too"),
+        ("settings-not-found", "skipped-collective", "the `try` in line 32"),
+        ("figures-on-the-first", "collective-mismatch", "the two branches of one condition"),
+        ("weights-of-some-claims", "tuple-labels-gather", "gathered nothing in it"),
+        ("stages-and-transcripts", "uneven-inputs", "`for audio in recordings(96):`"),
+        ("loss-of-the-last-stage", "rank-conditional-collective", "`if is_last:`"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
     ],
 )
 def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> None:
-    """Data dealt out by rank, or a list of names, against the keys of a dictionary; a loop around a backward; a turn left by an
-    exception or in the function that does it; a condition never met in the same turn."""
+    """Data dealt out by rank, or a list of names, against the keys of a dictionary; a loop around a backward; an iteration left
+    by an exception or in the function that does it; a condition never met in the same iteration, or met by both sides; a `try`
+    around a call; a call in each branch; a pipeline that one stage has left."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

@@ -63,8 +63,8 @@ def judged(capture: Capture, node: NodeFacts | None = None) -> Verdict:
 
 def event(kind: Any = "xid", ago_ns: int = 45 * SECOND_NS, **parts: Any) -> KernelEvent:
     """A line of the kernel's log, from a little before the operation."""
-    told: dict[str, Any] = {"text": "NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.", "code": 79}
-    return KernelEvent(NOW_NS - ago_ns, kind, **{**told, "bus_id": "0000:02:00", **parts})
+    reported: dict[str, Any] = {"text": "NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.", "code": 79}
+    return KernelEvent(NOW_NS - ago_ns, kind, **{**reported, "bus_id": "0000:02:00", **parts})
 
 
 LOST = Gpu(2, "GPU-2", "0000:02:00", ranks=(2,), mapped_by="pid", lost="GPU is lost")
@@ -100,6 +100,7 @@ def test_a_fault_of_the_hardware_is_named(node: NodeFacts, row: str, names: tupl
     assert cause is not None
     assert cause.id == "fabric-or-device"
     assert first_row(on(joined(), node)).name == row
+    assert not cause.measured  # no hang of the catalogue has this cause
     for name in names:
         assert name in cause.explanation + " ".join(e.says for e in cause.evidence)
 
@@ -131,7 +132,7 @@ def test_a_kernel_that_began_everywhere_and_does_not_end_needs_no_more() -> None
     assert judged(joined("bbbb")).kind == "stall"
 
 
-def test_a_gpu_that_has_not_begun_is_told() -> None:
+def test_a_gpu_that_has_not_begun_is_reported() -> None:
     """Three GPUs are in the operation, one is behind something else."""
     verdict = judged(joined("bbsb"), facts(gpus=IDLE))
     assert verdict.cause is not None
@@ -165,7 +166,7 @@ def test_a_culprit_on_a_failed_gpu_has_that_for_a_cause() -> None:
     assert first_row(on(capture, facts(events=(event(),)))).id == "fabric-or-device/device-of-the-culprit-failed"
 
 
-def test_a_kill_for_memory_is_told_as_one() -> None:
+def test_a_kill_for_memory_is_reported_as_one() -> None:
     """The kernel's log names the process: the verdict says so, and shows the line."""
     capture = joined()
     gone = ProcessSample(NOW_NS, 1002, "gone", exit=ExitStatus(signal=9, oom_killed=True))

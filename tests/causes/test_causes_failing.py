@@ -11,8 +11,10 @@ from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Verdict
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from recorded import load
+from scenarios import recording
+from scenarios.catalogue import load_catalogue
 
-TOLD = ("scale (/srv/train/data.py:12)", "ValueError: batch 4 is constant")
+REPORTED = ("scale (/srv/train/data.py:12)", "ValueError: batch 4 is constant")
 THREAD = (
     "thread tracker: TimeoutError",
     "thread metrics: ValueError: dict contains fields, in write (/srv/train/log.py:9)",
@@ -38,7 +40,7 @@ def standing_in(rank: RankCapture, *frames: Frame) -> tuple[StackSample, ...]:
     return tuple(StackSample(sample.at_ns, (main,)) for sample in rank.stacks)
 
 
-def handler(*frames: Frame, told: tuple[str, ...] = TOLD) -> Capture:
+def handler(*frames: Frame, reported: tuple[str, ...] = REPORTED) -> Capture:
     """Rank 1 handles an exception in these frames, asleep in the kernel."""
     capture = load("stopped_rank")
     (rank,) = (r for r in capture.ranks if r.rank == 1)
@@ -49,12 +51,12 @@ def handler(*frames: Frame, told: tuple[str, ...] = TOLD) -> Capture:
     module = Frame("<module>", "/srv/train/train.py", 60)
     outermost = Frame("<module>", "<string>", 1) if frames[-1].function == "spawn_main" else module
     stacks = standing_in(rank, *frames, outermost)
-    return changed(capture, 1, stacks=stacks, processes=asleep, handled_error=told)
+    return changed(capture, 1, stacks=stacks, processes=asleep, handled_error=reported)
 
 
-def verdict_of_handler(*frames: Frame, told: tuple[str, ...] = TOLD) -> Verdict:
+def verdict_of_handler(*frames: Frame, reported: tuple[str, ...] = REPORTED) -> Verdict:
     """What is said of that."""
-    return diagnose(handler(*frames, told=told)).verdict
+    return diagnose(handler(*frames, reported=reported)).verdict
 
 
 def frame(function: str, *blocks: Block) -> Frame:
@@ -83,7 +85,7 @@ def test_handled_exception_is_the_cause_of_a_rank_that_stands_in_its_handler(
     assert cause is not None
     assert cause.id == "rank-raised"
     assert (first_row(handler(*frames)).level == "certain") is sure
-    assert any(TOLD[1] in e.says for e in cause.evidence)
+    assert any(REPORTED[1] in e.says for e in cause.evidence)
 
 
 @pytest.mark.parametrize(("given", "found"), [("KeyError", True), ("None", False), ("?", False)])
@@ -91,7 +93,7 @@ def test_stack_alone_shows_an_exception_on_the_way_out_of_a_with(given: str, fou
     """Without the probe: ``__exit__`` is given the exception, or None where the block has just ended."""
     file = "/usr/lib/python3.11/concurrent/futures/_base.py"
     leaving = Frame("Executor.__exit__", file, 647, locals={"exc_type": "type", "exc_val": given})
-    verdict = verdict_of_handler(leaving, frame("main"), told=())
+    verdict = verdict_of_handler(leaving, frame("main"), reported=())
     assert verdict.cause is not None
     assert (verdict.cause.id == "rank-raised") is found
     assert ("KeyError" in verdict.cause.explanation) is found
@@ -101,7 +103,7 @@ def test_exception_that_the_waiting_ranks_handle_too_says_nothing() -> None:
     """The whole program may run in a handler: in that of an optional import that failed, say."""
     capture = load("blocked_io")
     (culprit,) = diagnose(capture).verdict.culprit_ranks
-    ranks = tuple(msgspec.structs.replace(r, handled_error=TOLD) for r in capture.ranks)
+    ranks = tuple(msgspec.structs.replace(r, handled_error=REPORTED) for r in capture.ranks)
     verdict = diagnose(msgspec.structs.replace(capture, ranks=ranks)).verdict
     assert verdict.culprit_ranks == (culprit,)
     assert all(c is not None and c.id != "rank-raised" for c in (verdict.cause, *verdict.alternatives))
@@ -110,7 +112,7 @@ def test_exception_that_the_waiting_ranks_handle_too_says_nothing() -> None:
 def test_exception_that_is_handled_by_a_rank_at_work_says_nothing() -> None:
     """It has gone on: what it computes is no failure."""
     capture = load("rank0_work")
-    verdict = diagnose(changed(capture, 0, handled_error=TOLD)).verdict
+    verdict = diagnose(changed(capture, 0, handled_error=REPORTED)).verdict
     assert all(c is not None and c.id != "rank-raised" for c in (verdict.cause, *verdict.alternatives))
 
 
@@ -146,7 +148,7 @@ def test_status_of_a_child_of_multiprocessing_tells_a_failure_from_an_early_exit
     shutdown = Frame("_shutdown", file + "threading.py", 1553)
     bootstrap = Frame("BaseProcess._bootstrap", file + "multiprocessing/process.py", 330, locals={"exitcode": status})
     verdict = verdict_of_handler(
-        shutdown, bootstrap, Frame("spawn_main", file + "multiprocessing/spawn.py", 122), told=()
+        shutdown, bootstrap, Frame("spawn_main", file + "multiprocessing/spawn.py", 122), reported=()
     )
     assert verdict.cause is not None
     assert verdict.cause.id == cause
@@ -162,3 +164,33 @@ def test_exception_on_its_way_out_of_the_program_is_a_failure_and_no_early_exit(
     cause = verdict_of_handler(*frames).cause
     assert cause is not None
     assert first_row(handler(*frames)).id == "rank-raised/ending"
+
+
+def test_rank_that_waits_in_its_clean_up_may_wake_now_and_then() -> None:
+    """A collective that is polled is no work: its rank is blocked in the ``finally`` that the exception led to."""
+    (entry,) = load_catalogue(["tile-without-moisture"])
+    capture = recording.load(entry)
+    assert diagnose(capture).case.views[1].motion.state == "busy"
+    verdict = diagnose(capture).verdict
+    assert verdict.cause is not None
+    assert verdict.cause.id == "rank-raised"
+
+
+def test_only_an_exception_leads_out_of_a_fixed_loop_midway() -> None:
+    """The loop of three epochs that a rank has left in the first says it without the exception; with a ``break`` it does not."""
+    (entry,) = load_catalogue(["tile-without-moisture"])
+    capture = changed(recording.load(entry), 1, handled_error=())
+    found = diagnose(capture)
+    assert found.verdict.cause is not None
+    assert found.verdict.cause.id == "rank-raised"
+    assert "`for epoch in range(3):`" in found.verdict.cause.explanation
+    ranks = tuple(msgspec.structs.replace(r, stacks=tuple(map(_with_a_break, r.stacks))) for r in capture.ranks)
+    verdict = diagnose(msgspec.structs.replace(capture, ranks=ranks)).verdict
+    assert verdict.cause is not None
+    assert verdict.cause.id == "uneven-inputs"
+
+
+def _with_a_break(sample: StackSample) -> StackSample:
+    """The sample with a way out of every loop that is counted."""
+    text = msgspec.json.encode(sample).replace(b'"breaks":false', b'"breaks":true')
+    return msgspec.json.decode(text, type=StackSample)

@@ -17,7 +17,7 @@ from hangwatch.postmortem.artifacts import read_artifacts
 
 LOGS = Path(__file__).with_name("logs")
 #: Training that tells no loss of its own leaves nothing to judge.
-_NOTHING_TOLD = frozenset({"gan-of-its-own.log", "trainer-evaluation-only.log"})
+_NOTHING_REPORTED = frozenset({"gan-of-its-own.log", "trainer-evaluation-only.log"})
 
 
 def _judge(path: Path) -> Verdict:
@@ -27,7 +27,7 @@ def _judge(path: Path) -> Verdict:
 @pytest.mark.parametrize("name", sorted(path.name for path in (LOGS / "well").iterdir()))
 def test_a_training_that_is_well_is_left_alone(name: str) -> None:
     """Whatever looks alike: rewards, warm-up, a loss scale that is searched for, parts of a loss, stages without one."""
-    if name in _NOTHING_TOLD:
+    if name in _NOTHING_REPORTED:
         with pytest.raises(UserError, match="holds nothing to diagnose"):
             _judge(LOGS / "well" / name)
         return
@@ -38,7 +38,7 @@ def test_a_training_that_is_well_is_left_alone(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    sorted(p.name for p in (LOGS / "well").iterdir() if p.name not in _NOTHING_TOLD and "two-runs" not in p.name),
+    sorted(p.name for p in (LOGS / "well").iterdir() if p.name not in _NOTHING_REPORTED and "two-runs" not in p.name),
 )
 def test_a_training_is_well_at_every_line(name: str, tmp_path: Path) -> None:
     """While it runs, only the first part of the log is there; no part of it looks like a failure."""

@@ -43,7 +43,7 @@ def test_initialization_tells_how_many_it_waits_for(frames: tuple[Frame, ...], s
 
 
 def announced(capture: Capture, size: int, world_size: int | None) -> Capture:
-    """The capture in which ``init_process_group`` was told of ``size`` ranks, and the environment of ``world_size``."""
+    """The capture in which ``init_process_group`` was given ``size`` ranks, and the environment of ``world_size``."""
     text = msgspec.json.encode(capture).decode()
     for name in ("group_size", "world_size"):
         text = text.replace(f'"{name}":"int=3"', f'"{name}":"int={size}"')

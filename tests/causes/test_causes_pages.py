@@ -107,7 +107,7 @@ def test_the_pages_are_the_package_data() -> None:
 
 @pytest.mark.usefixtures("real")
 def test_the_rules_are_loaded_without_reading_a_page() -> None:
-    """Thirty files are not read at each start of an agent; the page is, when its cause is told of."""
+    """Thirty files are not read at each start of an agent; the page is, when its cause is reported."""
     script = (
         "import hangwatch.causes.registry, hangwatch.causes.knowledge as k;"
         "before = k.read_page.cache_info().currsize; k.known('debugger').title;"

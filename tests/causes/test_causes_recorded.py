@@ -119,7 +119,7 @@ def test_every_cause_rests_on_evidence(name: str) -> None:
         assert all(e.source and e.says for e in cause.evidence)
 
 
-def test_a_pair_that_went_through_is_where_the_ranks_parted() -> None:
+def test_a_pair_that_went_through_is_where_the_ranks_diverged() -> None:
     """The lines and the number shown are of the first operation that came from two places, though it looked alike."""
     divergence = verdict_of("silent_pair").divergence
     assert divergence is not None
@@ -143,7 +143,7 @@ def test_of_two_faults_both_are_named_and_one_is_shown_with_its_own_others() -> 
 
 
 def test_a_forked_childs_stack_is_the_evidence() -> None:
-    """What the child waits for, and that it has no thread of its own that could give it, is told."""
+    """What the child waits for, and that it has no thread of its own that could give it, is reported."""
     cause = verdict_of("fork_worker").cause
     assert cause is not None
     said = " ".join(e.says for e in cause.evidence)
@@ -160,7 +160,7 @@ def test_a_thread_in_a_call_is_named_where_the_main_thread_waits_for_it() -> Non
     assert "none is left that is at work" in dead.explanation
 
 
-def test_a_condition_on_the_turn_is_not_all_that_is_said() -> None:
+def test_a_condition_on_the_iteration_is_not_all_that_is_said() -> None:
     """``if i == 25`` holds on every rank; the guard in what is called there is what only one rank is past."""
     cause = verdict_of("guard_below").cause
     assert cause is not None
@@ -189,7 +189,7 @@ def test_a_rule_that_raises_costs_nobody_the_verdict(monkeypatch: pytest.MonkeyP
     assert registry.failed == {"broken": 1}
 
 
-def test_same_evidence_is_not_told_twice() -> None:
+def test_same_evidence_is_not_reported_twice() -> None:
     """An observation is listed once, however many helpers came upon it."""
     for name in EXPECTED:
         cause = verdict_of(name).cause
@@ -209,8 +209,8 @@ def test_captures_bear_no_path_of_the_machine_they_were_recorded_on() -> None:
 def test_an_exception_in_the_log_tells_a_failure_from_an_early_exit() -> None:
     """The same stack, in the interpreter's shutdown, has another cause where the log ends in a traceback."""
     capture = load("raised")
-    told = ("Traceback (most recent call last):", '  File "train.py", line 15, in <module>', "RuntimeError: shapes")
-    ranks = tuple(msgspec.structs.replace(r, log_error=told) if r.rank == 2 else r for r in capture.ranks)
+    reported = ("Traceback (most recent call last):", '  File "train.py", line 15, in <module>', "RuntimeError: shapes")
+    ranks = tuple(msgspec.structs.replace(r, log_error=reported) if r.rank == 2 else r for r in capture.ranks)
     cause = diagnose(msgspec.structs.replace(capture, ranks=ranks)).verdict.cause
     assert cause is not None
     assert cause.id == "rank-raised"

@@ -38,11 +38,11 @@ def test_recorded_output_gets_its_cause(release: str, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", [fault for fault, cause in _RECORDED.items() if cause])
 def test_recorded_beats_get_their_cause(fault: str) -> None:
-    """What a probe heard in real runs under transformers 4.57.6, merged with the output, as their bundles hold it."""
+    """What a probe read in real runs under transformers 4.57.6, merged with the output, as their bundles hold it."""
     data = (RECORDED / f"transformers-4.57.6-beats-{fault}.json").read_bytes()
-    told = msgspec.convert(msgspec.json.decode(data)["training"], TrainingSeries, strict=False)
-    assert cause_of(diagnose_training(told, 1)) == _RECORDED[fault]
-    assert told.setups[0].versions["transformers"] == "4.57.6"
+    reported = msgspec.convert(msgspec.json.decode(data)["training"], TrainingSeries, strict=False)
+    assert cause_of(diagnose_training(reported, 1)) == _RECORDED[fault]
+    assert reported.setups[0].versions["transformers"] == "4.57.6"
 
 
 def test_every_recording_is_asked_about() -> None:
@@ -148,8 +148,8 @@ def test_a_run_joined_late() -> None:
 def test_a_rank_that_differs_in_kind_is_named() -> None:
     """One rank's own loss is NaN and the others' are finite."""
     good, bad = steps(LEVEL), steps([3.9, 3.8, NAN, NAN, NAN])
-    told = TrainingSeries(at_ns=0, steps=good, ranks=(RankSteps(1, good), RankSteps(2, bad)))
-    found = diagnose_training(told, 3)
+    reported = TrainingSeries(at_ns=0, steps=good, ranks=(RankSteps(1, good), RankSteps(2, bad)))
+    found = diagnose_training(reported, 3)
     assert found is not None
     assert found.verdict.culprit_ranks == (2,)
     assert "rank 2" in found.verdict.summary

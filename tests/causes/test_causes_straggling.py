@@ -38,5 +38,5 @@ def test_a_path_cut_short_hides_no_loop(whole: int, cut: int, seen: bool) -> Non
     assert truth is not None
     verdict = diagnose(with_samples(recording.load(entry), truth.culprits[0], whole, cut)).verdict
     causes = [cause for cause in (verdict.cause, *verdict.alternatives) if cause is not None]
-    told = [cause for cause in causes if cause.id == "busy-loop" and "in every sample" in cause.explanation]
-    assert bool(told) is seen
+    reported = [cause for cause in causes if cause.id == "busy-loop" and "in every sample" in cause.explanation]
+    assert bool(reported) is seen

@@ -160,7 +160,7 @@ def test_a_copied_probe_is_loaded_where_hangwatch_is_not(tmp_path: Path) -> None
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run([DOCKER / "copy-probe.sh", tmp_path], check=True, env={"PATH": path, "PYTHONPATH": str(SOURCE_ROOT)})
     code = "import sys; print('_hangwatch_probe' in sys.modules, 'hangwatch' in sys.modules)"
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-S", "-c", f"import site; site.main(); {code}"],
         env={"PYTHONPATH": str(tmp_path / "probe/site"), "HANGWATCH_RUN_DIR": str(tmp_path / "run")},
         capture_output=True,
@@ -168,5 +168,5 @@ def test_a_copied_probe_is_loaded_where_hangwatch_is_not(tmp_path: Path) -> None
         check=True,
         cwd=tmp_path,
     )
-    assert told.stdout.split() == ["True", "False"]
+    assert reported.stdout.split() == ["True", "False"]
     assert list((tmp_path / "run" / "ranks").iterdir()) == [], "the probe has left no complaint"

@@ -36,9 +36,9 @@ def test_the_prolog_gives_a_task_the_probe(tmp_path: Path) -> None:
     program = tmp_path / "hangwatch"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m hangwatch "$@"\n')
     program.chmod(0o755)
-    told = _run("prolog.sh", HANGWATCH=str(program), TMPDIR=str(tmp_path), PYTHONPATH=str(SOURCE_ROOT))
-    assert told.returncode == 0
-    lines = told.stdout.splitlines()
+    reported = _run("prolog.sh", HANGWATCH=str(program), TMPDIR=str(tmp_path), PYTHONPATH=str(SOURCE_ROOT))
+    assert reported.returncode == 0
+    lines = reported.stdout.splitlines()
     assert f"export HANGWATCH_RUN_DIR={tmp_path}/hangwatch-{os.getuid()}/node" in lines
     assert any(line.startswith("export PYTHONPATH=") and "probe/site" in line for line in lines)
     broken = tmp_path / "broken"

@@ -151,12 +151,12 @@ class Cluster:
         return [one[0] for one in found]
 
     def alerts(self) -> list[dict[str, Any]]:
-        """What the receiver has been told, in order."""
+        """What the receiver has been sent, in order."""
         file = self.folder / "alerts"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def wait_for_alert(self) -> int:
-        """Wait for the first alert; the number of the node that has told of it, which is the one that diagnoses for all."""
+        """Wait for the first alert; the number of the node that has reported it, which is the one that diagnoses for all."""
         alert = wait_for(self.alerts, 60.0, "the alert")[0]
         return [host.name for host in self.nodes].index(alert["node"])
 

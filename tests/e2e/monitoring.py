@@ -1,4 +1,4 @@
-"""The real Prometheus and Alertmanager with the configuration of ``deploy/``, and a webhook that keeps what it is told."""
+"""The real Prometheus and Alertmanager with the configuration of ``deploy/``, and a webhook that keeps what it is sent."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def post_json(url: str, value: object) -> None:
 def start_alertmanager(jobs: JobRunner, folder: Path, receiver: str, group_interval: str = "1s") -> str:
     """Start Alertmanager as shipped, delivering to ``receiver``; returns its URL once it is ready.
 
-    Only what would make a test wait is shortened: how soon a group is told again of what has changed.
+    Only what would make a test wait is shortened: how soon a group is notified again of what has changed.
     """
     folder.mkdir()
     config = yaml.safe_load((DEPLOY / "alertmanager" / "alertmanager.yml").read_text())

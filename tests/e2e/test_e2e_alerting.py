@@ -1,4 +1,4 @@
-"""From a real hang to the people who are told: scraped by Prometheus, alerted by its rules, delivered by Alertmanager.
+"""From a real hang to the people who are notified: scraped by Prometheus, alerted by its rules, delivered by Alertmanager.
 
 Everything is the real program with the configuration that is shipped; only addresses and intervals are the test's own.
 """
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @dataclass(frozen=True)
 class _Monitored:
-    """A hung job, everything that watches it, and everybody who is told."""
+    """A hung job, everything that watches it, and everybody who is notified."""
 
     job: Job
     agent: str
@@ -55,7 +55,7 @@ class _Monitored:
 
 @pytest.fixture(scope="module")
 def monitored(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Monitored]:
-    """One job that trains and hangs, scraped by Prometheus, its agent telling receivers on its own as well."""
+    """One job that trains and hangs, scraped by Prometheus, its agent notifying receivers on its own as well."""
     folder = tmp_path_factory.mktemp("monitored")
     runner = JobRunner(folder / "jobs")
     try:
@@ -119,7 +119,7 @@ def test_a_hang_is_delivered_with_cause_and_remedy(monitored: _Monitored) -> Non
 
 
 def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
-    """Without Prometheus, Alertmanager, a webhook and Slack are told of the same incident, with its bundle."""
+    """Without Prometheus, Alertmanager, a webhook and Slack are notified of the same incident, with its bundle."""
     incident = monitored.incident()
     (bundle,) = find_bundles(monitored.state)
     (_, alert), *_ = wait_for(
@@ -128,11 +128,11 @@ def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
     assert alert["labels"]["alertname"] == "HangwatchDeadlock"
     assert alert["labels"]["instance"] == socket.gethostname()
     assert alert["annotations"]["bundle"] == str(bundle)
-    told = {m.path: m.body for m in monitored.webhook.messages}
-    assert told[_WEBHOOK]["incident_id"] == incident.id
-    assert told[_WEBHOOK]["bundle"] == str(bundle)
-    assert told[_WEBHOOK]["cause"]["remedy"]
-    assert str(bundle) in told[_SLACK]["text"]
+    reported = {m.path: m.body for m in monitored.webhook.messages}
+    assert reported[_WEBHOOK]["incident_id"] == incident.id
+    assert reported[_WEBHOOK]["bundle"] == str(bundle)
+    assert reported[_WEBHOOK]["cause"]["remedy"]
+    assert str(bundle) in reported[_SLACK]["text"]
     metrics = read_url(f"http://{monitored.agent}/metrics")
     for kind in ("alertmanager", "webhook", "slack"):
         assert f'hangwatch_notifications_total{{receiver="{kind}"}} 1.0' in metrics
@@ -190,7 +190,7 @@ def test_what_is_documented_is_what_is_served(monitored: _Monitored) -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_the_job_does_not_know_who_is_told(monitored: _Monitored) -> None:
+def test_the_job_does_not_know_who_is_notified(monitored: _Monitored) -> None:
     """The receivers' addresses are secrets, and are not in the environment of the ranks."""
     ranks = wait_for(monitored.job.ranks, 60.0, "the ranks")
     assert ranks
@@ -201,9 +201,9 @@ def test_the_job_does_not_know_who_is_told(monitored: _Monitored) -> None:
 
 
 def test_addresses_of_receivers_are_shown_nowhere(monitored: _Monitored) -> None:
-    """Neither the log, nor the metrics, nor the page, nor any file of the bundle holds what they are told by."""
+    """Neither the log, nor the metrics, nor the page, nor any file of the bundle holds how they are notified."""
     monitored.incident()
-    wait_for(lambda: {_WEBHOOK, _SLACK} <= {m.path for m in monitored.webhook.messages}, 60.0, "both to be told")
+    wait_for(lambda: {_WEBHOOK, _SLACK} <= {m.path for m in monitored.webhook.messages}, 60.0, "both to be notified")
     url = f"http://{monitored.agent}"
     shown = [monitored.job.stderr(), *(read_url(f"{url}/{path}") for path in ("", "metrics", "healthz"))]
     files = [path for path in monitored.state.rglob("*") if path.is_file()]

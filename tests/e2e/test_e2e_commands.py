@@ -12,7 +12,7 @@ import msgspec
 from nodes import Node, send
 from watched_runs import find_bundles, read_incident
 
-from hangwatch.cli.status import StatusRow
+from hangwatch.cli.commands.status import StatusRow
 from hangwatch.demos import SCENARIOS, find_scenario
 from hangwatch.doctor.check import Check
 from support import SOURCE_ROOT, Job, JobRunner, wait_for
@@ -129,7 +129,7 @@ def test_doctor_names_what_is_broken(jobs: JobRunner, tmp_path: Path) -> None:
     assert "--state-dir" in failed[0].repair
 
 
-def test_doctor_tries_what_the_agent_is_told_to_use(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
+def test_doctor_tries_what_the_agent_is_set_to_use(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
     """With the agent's settings: a port that a stranger has and an exchange that is not there are named, with their repairs."""
     file = tmp_path / "hangwatch.toml"
     settings = (f'state_dir = "{tmp_path / "state"}"', f'listen = ":{free_port}"')
@@ -168,7 +168,7 @@ def test_a_demo_nobody_knows(jobs: JobRunner) -> None:
     job = jobs.hangwatch("demo", "no-such-scenario")
     assert job.wait() == 2
     assert job.stdout() == ""
-    assert job.stderr() == "hangwatch: no scenario named 'no-such-scenario'; list them with: hangwatch demo --list\n"
+    assert job.stderr() == "hangwatch: no demo named 'no-such-scenario'; list them with: hangwatch demo --list\n"
 
 
 def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> No
             f'[receivers]\nwebhook = ["{receiver.url}/hook"]\n[on_hang]\naction = "exec:echo $HANGWATCH_JOB >> {ran}"\n'
         )
 
-        def told(job: str) -> list[tuple[str, str]]:
+        def reported(job: str) -> list[tuple[str, str]]:
             bodies: list[Any] = [m.body for m in list(receiver.messages) if m.body["job_id"] == job]
             return [(body["incident_id"], body["status"]) for body in bodies]
 
@@ -61,7 +61,7 @@ def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> No
         job = _start_hanging_job(node)
         ((incident, bundle),) = wait_for(lambda: _incidents(state), 60.0, "its incident", poll_s=0.2)
         name = incident.job.id
-        wait_for(lambda: told(name) == [(incident.id, "firing")], 30.0, "the webhook to be told")
+        wait_for(lambda: reported(name) == [(incident.id, "firing")], 30.0, "the webhook to be notified")
         wait_for(lambda: (bundle / "audit.json").exists() and "notified" in (bundle / "audit.json").read_text(), 30.0)
         wait_for(lambda: ran.exists() and ran.read_text().splitlines().count(name) == 1, 30.0, "the command to run")
         send(agent, signal.SIGKILL)
@@ -79,16 +79,16 @@ def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> No
         third.wait_for_output(f"incident {incident.id} of job {name} is open still")
         job.end()
         wait_for(lambda: _incidents(state)[0][0].ended_at is not None, 60.0, "the incident to end")
-        wait_for(lambda: len(told(name)) == 2, 30.0, "the webhook to be told of its end")
+        wait_for(lambda: len(reported(name)) == 2, 30.0, "the webhook to be notified of its end")
         send(third, signal.SIGTERM)
         assert third.wait() == 0, third.stderr()
-        assert told(name) == [(incident.id, "firing"), (incident.id, "resolved")]
+        assert reported(name) == [(incident.id, "firing"), (incident.id, "resolved")]
         assert ran.read_text().splitlines().count(name) == 1
         assert len(_incidents(state)) == 1
 
 
 def test_an_incident_whose_job_went_while_nobody_watched_is_ended(node: Node, tmp_path: Path) -> None:
-    """The agent is killed, then the job: the next agent ends the incident, and says so to who was told of it."""
+    """The agent is killed, then the job: the next agent ends the incident, and says so to whoever was notified of it."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"
     with webhook() as receiver:
         file.write_text(f'state_dir = "{state}"\nlisten = ":0"\nreceivers.webhook = ["{receiver.url}/"]\n')
@@ -106,7 +106,7 @@ def test_an_incident_whose_job_went_while_nobody_watched_is_ended(node: Node, tm
                 m.body["incident_id"] == incident.id and m.body["status"] == "resolved" for m in list(receiver.messages)
             )
 
-        wait_for(resolved, 30.0, "the webhook to be told")
+        wait_for(resolved, 30.0, "the webhook to be notified")
 
 
 def _wait_for_looks(agent: Job, looks: int) -> None:
@@ -116,7 +116,7 @@ def _wait_for_looks(agent: Job, looks: int) -> None:
 
 
 def test_systemd_hears_of_readiness_of_life_and_of_a_reload(node: Node, tmp_path: Path) -> None:
-    """Ready, a sign of life a tick, none while it stands still; a new configuration is taken, a broken one is not."""
+    """Ready, a sign of life a tick, none while it hangs; a new configuration is taken, a broken one is not."""
     file = tmp_path / "hangwatch.toml"
     good = f'state_dir = "{tmp_path / "state"}"\nlisten = ":0"\n[log]\nformat = "json"\nlevel = "info"\n'
     file.write_text(good)

@@ -40,7 +40,7 @@ def start_watching(cluster: Cluster) -> None:
 
 
 def assert_who_hangs_is_named(cluster: Cluster) -> None:
-    """Nothing was told before; a rank that hangs now is named by every node, among the ranks that live now."""
+    """Nothing was reported before; a rank that hangs now is named by every node, among the ranks that live now."""
     cluster.wait_for_steps(60)
     assert not any(cluster.incidents(number) for number in range(NODES))
     cluster.hang(0)

@@ -78,12 +78,12 @@ def test_an_agent_that_stands_still_holds_nothing_up(
 @pytest.mark.usefixtures("long")
 def test_an_agent_may_come_late_and_go_early(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str) -> None:
     """Agents are started and killed, one after the other, while a job with the probe's environment runs."""
-    told = subprocess.check_output(
+    reported = subprocess.check_output(
         [sys.executable, "-m", "hangwatch", "env", "--json"],
         env={**os.environ, "TMPDIR": str(node), "PYTHONPATH": str(SOURCE_ROOT)},
         text=True,
     )
-    environment = {**json.loads(told), "TMPDIR": str(node)}
+    environment = {**json.loads(reported), "TMPDIR": str(node)}
     job = jobs.start([*_SHELL, tmp_path / "status", *torchrun(JOBS / "training.py")], env=environment)
     for number in range(4):
         agent = jobs.hangwatch("agent", "--state-dir", node / "state", "--listen", ":0", env={"TMPDIR": str(node)})

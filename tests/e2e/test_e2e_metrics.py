@@ -35,11 +35,11 @@ path.with_suffix(".new").rename(path)
 
 @dataclass(frozen=True)
 class _Hung:
-    """A job under ``hangwatch run`` that hangs and is left alone; ``told`` is what the user's command wrote."""
+    """A job under ``hangwatch run`` that hangs and is left alone; ``reported`` is what the user's command wrote."""
 
     job: Job
     url: str
-    told: Path
+    reported: Path
     state: Path
 
 
@@ -112,24 +112,24 @@ def test_health_is_served(hung: _Hung) -> None:
     assert said["jobs"] == [job]
 
 
-def test_the_users_command_is_told_everything(hung: _Hung) -> None:
+def test_the_users_command_gets_everything(hung: _Hung) -> None:
     """``--on-hang exec:CMD`` gets the verdict in its environment, and the bundle is complete by then."""
-    wait_for(hung.told.exists, 60.0, "the command to have run")
-    told = json.loads(hung.told.read_text())
+    wait_for(hung.reported.exists, 60.0, "the command to have run")
+    reported = json.loads(hung.reported.read_text())
     (bundle,) = find_bundles(hung.state)
     incident = read_incident(bundle)
     verdict = incident.verdict
     assert verdict.cause is not None
-    assert told["HANGWATCH_INCIDENT"] == str(bundle)
-    assert told["HANGWATCH_INCIDENT_ID"] == incident.id
-    assert told["HANGWATCH_JOB"] == incident.job.id
-    assert told["HANGWATCH_KIND"] == verdict.kind == "deadlock"
-    assert told["HANGWATCH_PROVEN"] == "1"
-    assert told["HANGWATCH_SEVERITY"] == "critical"
-    assert told["HANGWATCH_CAUSE"] == verdict.cause.id == "rank-conditional-collective"
-    assert told["HANGWATCH_CULPRITS"] == "0"
-    assert told["HANGWATCH_SUMMARY"] == verdict.summary
-    assert set(told["files"]) == {
+    assert reported["HANGWATCH_INCIDENT"] == str(bundle)
+    assert reported["HANGWATCH_INCIDENT_ID"] == incident.id
+    assert reported["HANGWATCH_JOB"] == incident.job.id
+    assert reported["HANGWATCH_KIND"] == verdict.kind == "deadlock"
+    assert reported["HANGWATCH_PROVEN"] == "1"
+    assert reported["HANGWATCH_SEVERITY"] == "critical"
+    assert reported["HANGWATCH_CAUSE"] == verdict.cause.id == "rank-conditional-collective"
+    assert reported["HANGWATCH_CULPRITS"] == "0"
+    assert reported["HANGWATCH_SUMMARY"] == verdict.summary
+    assert set(reported["files"]) == {
         "incident.json",
         "capture.json",
         "ranks.jsonl",
@@ -139,14 +139,14 @@ def test_the_users_command_is_told_everything(hung: _Hung) -> None:
         "report.html",
         "audit.json",
     }
-    document = msgspec.convert(told["document"], type=Incident)
+    document = msgspec.convert(reported["document"], type=Incident)
     assert document.captured["call_sites"]
     assert "on-hang exec: the command ended with status 0" in hung.job.wait_for_output("on-hang exec: ")
 
 
 def test_a_reported_job_is_left_to_its_owner(hung: _Hung) -> None:
     """Whoever only reports ends nothing; the owner's SIGTERM ends the job, and the incident gets its end."""
-    wait_for(hung.told.exists, 60.0, "the command to have run")
+    wait_for(hung.reported.exists, 60.0, "the command to have run")
     assert hung.job.process.poll() is None
     assert len(hung.job.ranks()) == 3
     hung.job.send(signal.SIGTERM)

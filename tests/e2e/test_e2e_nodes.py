@@ -11,7 +11,7 @@ from support import wait_for
 
 
 def test_agents_and_redis_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
-    """In a healthy job an agent is killed and comes back, then Redis, then the agent is killed again: nothing is told.
+    """In a healthy job an agent is killed and comes back, then Redis, then the agent is killed again: nothing is reported.
 
     Then a rank hangs on a node that has an agent: it is named under one id, also on the node whose agent comes late.
     """
@@ -72,7 +72,7 @@ def test_the_holder_of_the_lease_dies_in_an_incident(cluster: Cluster) -> None:
     for incident in cluster.wait_for_incidents():
         assert incident.id == known
         assert_licence_is_awaited(incident, 2)
-    wait_for(lambda: len(cluster.alerts()) > 1, 30.0, "its end to be told")
+    wait_for(lambda: len(cluster.alerts()) > 1, 30.0, "its end to be reported")
     assert [(alert["incident_id"], alert["status"]) for alert in cluster.alerts()] == [
         (known, "firing"),
         (known, "resolved"),
@@ -99,7 +99,7 @@ def test_the_way_to_the_exchange_loses_packets(cluster: Cluster) -> None:
 
 
 def test_clocks_that_differ_by_minutes(cluster: Cluster) -> None:
-    """One node is seven minutes ahead and one is four behind: a job that is well is left alone, and a hang is told as ever."""
+    """One node is seven minutes ahead and one is four behind: a healthy job is left alone, and a hang is reported as ever."""
     ahead_s = (0, 420, -240)
     cluster.start_redis()
     cluster.start_receiver()
@@ -119,8 +119,10 @@ def test_clocks_that_differ_by_minutes(cluster: Cluster) -> None:
     assert len(cluster.alerts()) == 1
     # All its times are of one clock, that of the node which tells; others' are known to some seconds.
     began += timedelta(seconds=ahead_s[first] - 5)
-    told = found[first]
-    onset, detected = (datetime.fromisoformat(at.replace("Z", "+00:00")) for at in (told.onset_at, told.detected_at))
+    reported = found[first]
+    onset, detected = (
+        datetime.fromisoformat(at.replace("Z", "+00:00")) for at in (reported.onset_at, reported.detected_at)
+    )
     assert began < onset < detected
 
 

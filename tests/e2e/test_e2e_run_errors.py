@@ -189,7 +189,7 @@ def test_where_ranks_may_not_be_read_the_hang_is_found_all_the_same(
 
 
 def test_another_users_job_is_not_read(jobs: JobRunner, tmp_path: Path) -> None:
-    """Whoever may not read a job is told in one line that it may be another user's, with status 2."""
+    """Whoever may not read a job is shown in one line that it may be another user's, with status 2."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv to be somebody else")
     nobody = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", sys.executable]

@@ -113,7 +113,7 @@ def test_signals_go_to_the_command(jobs: JobRunner, tmp_path: Path) -> None:
 
 
 def test_a_hang_up_that_is_ignored_stays_so(jobs: JobRunner, tmp_path: Path) -> None:
-    """Under nohup hangwatch goes on, and the command does not hear of it."""
+    """Under nohup hangwatch goes on, and the command does not notice."""
     command = [sys.executable, str(JOBS / "ending.py"), "USR1,HUP"]
     with disposition(signal.SIGHUP, signal.SIG_IGN):
         job = jobs.hangwatch("run", "--state-dir", tmp_path / "state", "--", *command)

@@ -58,7 +58,7 @@ def test_a_confirmed_hang_is_stopped_whole(outcome: Outcome) -> None:
 def test_the_bundle_is_complete(outcome: Outcome) -> None:
     """The document fits the model, every rank has its files, stacks are there, and nobody else can read them."""
     (bundle,), (incident,) = outcome.bundles, outcome.incidents
-    assert incident.schema == "hangwatch.incident/1"
+    assert incident.schema == "hangwatch.incident/2"
     assert incident.id == bundle.name
     assert _at(incident.onset_at) <= _at(incident.confirmed_at) <= _at(incident.ended_at)
     assert incident.captured["stacks"]

@@ -79,22 +79,22 @@ async def test_planted_secrets_are_nowhere(jobs: JobRunner, tmp_path: Path) -> N
         (bundle,) = wait_for(lambda: find_bundles(state), 90.0, "the incident", poll_s=0.2)
         url = next(word for word in job.stderr().split() if word.endswith("/metrics,")).removesuffix("/metrics,")
         wait_for(lambda: read_incident(bundle).captured["call_sites"], 60.0, "the bundle to be complete", poll_s=0.2)
-        wait_for(lambda: receiver.messages, 30.0, "the webhook to be told")
+        wait_for(lambda: receiver.messages, 30.0, "the webhook to be notified")
         incident = read_incident(bundle)
         pages = ["/", "/metrics", "/healthz", f"/incidents/{incident.id}"]
         pages += [
             f"/incidents/{incident.id}/{name}"
             for name in ("report.html", "incident.json", "stacks.txt", "stacks.speedscope.json")
         ]
-        told = {page: read_url(url + page) for page in pages}
-        told["/events"] = await _first_event(url)
-        told["webhook"] = json.dumps([message.body for message in receiver.messages])
-    told["stderr"] = job.stderr()
+        reported = {page: read_url(url + page) for page in pages}
+        reported["/events"] = await _first_event(url)
+        reported["webhook"] = json.dumps([message.body for message in receiver.messages])
+    reported["stderr"] = job.stderr()
     for file in sorted(path for path in state.rglob("*") if path.is_file()):
-        told[str(file.relative_to(state))] = file.read_text(errors="replace")
+        reported[str(file.relative_to(state))] = file.read_text(errors="replace")
     job.end()
 
-    everything = "\n".join(told.values())
+    everything = "\n".join(reported.values())
     for witness in ("secretive.py", "--hub-token", "RuntimeError", "ValueError", "with token ***", "_wait"):
         assert witness in everything, f"{witness}: the test looks at what holds nothing"
     assert "train.log" in everything
@@ -102,7 +102,7 @@ async def test_planted_secrets_are_nowhere(jobs: JobRunner, tmp_path: Path) -> N
         (name, where)
         for name, secret in secrets.items()
         for part in _parts(secret)
-        for where, text in told.items()
+        for where, text in reported.items()
         if part in text or json.dumps(part)[1:-1] in text
     }
     assert not leaks

@@ -66,7 +66,7 @@ def test_what_tells_of_no_step_is_status_2(jobs: JobRunner, tmp_path: Path) -> N
 
 
 def test_one_rank_is_named_cleared_and_nothing_stopped(jobs: JobRunner, tmp_path: Path) -> None:
-    """Under torchrun's --log-dir and --tee a rank's NaN is told once, is over when its loss is well, and stops no job."""
+    """Under torchrun's --log-dir and --tee a rank's NaN is reported once, is over when its loss is well, and stops no job."""
     state = tmp_path / "state"
     command = (
         "torchrun", "--nproc-per-node", "2", "--master-port", "0", "--log-dir", tmp_path / "logs", "--tee", "3",

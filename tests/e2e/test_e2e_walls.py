@@ -1,4 +1,4 @@
-"""Walls: a full disk keeps a hang from being stored and not from being told; other users are kept from the ranks."""
+"""Walls: a full disk keeps a hang from being stored and not from being reported; other users are kept from the ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def node() -> Iterator[Path]:
 
 @needs_root
 def test_a_state_directory_may_be_full(jobs: JobRunner, node: Path) -> None:
-    """No bundle can be written: the hang is told all the same, with the reason why there is none, and the job ended as asked."""
+    """No bundle can be written: the hang is reported all the same, with the reason, and the job ended as asked."""
     scenario = find_scenario("group-order")
     assert scenario is not None
     state = node / "state"

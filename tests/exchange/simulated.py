@@ -89,7 +89,7 @@ class Node:
         self.watch.local.capture = self._capture  # type: ignore[method-assign]
         self.watch.local.hardware = self._hardware  # type: ignore[method-assign]
         identities = tuple(r.identity for r in own.ranks)
-        self.watch.meet(FoundJob(self.whole.job, identities, "10.0.0.1:29500"), time.monotonic())
+        self.watch.update_ranks(FoundJob(self.whole.job, identities, "10.0.0.1:29500"), time.monotonic())
         self.channel = self.channel or name_channel(self.whole.job.id, "10.0.0.1:29500", self.whole.job.world_size)
         self.fleet = JobFleet(
             self.watch.ranks,

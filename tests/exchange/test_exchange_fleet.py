@@ -109,7 +109,7 @@ async def test_a_rank_that_another_node_killed_for_memory(tmp_path: Path) -> Non
     await run_until([first], lambda: first.fleet.leads)
     others = [Node(f"n{rank}", shared, tmp_path / f"n{rank}", whole, (rank,)) for rank in (1, 2)]
     there = others[1]
-    there.watch.meet(None, time.monotonic())
+    there.watch.update_ranks(None, time.monotonic())
     event = KernelEvent(time.time_ns(), "oom", "Out of memory: Killed process 1356 (python)", pid=1356, rank=2)
     there.hardware = NodeFacts(there.name, time.time_ns(), events=(event,), looked=("kernel log",))
     await run_until([first, *others], lambda: first.announced)
@@ -151,7 +151,7 @@ async def test_a_node_without_an_agent(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("long")
 async def test_another_goes_on_with_the_incident(tmp_path: Path) -> None:
-    """The holder dies in the middle of one: it stays open under its id, nobody is told twice, and the next one ends it."""
+    """The holder dies in the middle of one: it stays open under its id, nobody is notified twice, and the next one ends it."""
     shared = LocalExchange()
     nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
     await run_until(nodes, lambda: all(node.bundles for node in nodes))
@@ -287,7 +287,7 @@ async def test_a_silent_node_is_lost_only_where_its_host_is(tmp_path: Path, monk
 
 
 async def test_redis_is_restarted_in_the_middle_of_an_incident(jobs: JobRunner, tmp_path: Path) -> None:
-    """It comes back with nothing in it: the incident is the same, nobody is told of it again, and one node leads."""
+    """It comes back with nothing in it: the incident is the same, nobody is notified of it again, and one node leads."""
     server = RedisServer(jobs, find_free_port())
     server.start()
     nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: RedisExchange(server.url))

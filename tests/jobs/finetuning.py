@@ -1,6 +1,6 @@
 """A fine-tuning of a tiny multimodal language model with the Trainer, and the faults by which such a run learns nothing.
 
-Started alone or by torchrun, with ``--zero`` under DeepSpeed. Whoever starts it chooses the fault; the telling lines are the
+Started alone or by torchrun, with ``--zero`` under DeepSpeed. Whoever starts it chooses the fault; the lines that matter are the
 Trainer's own.
 """
 

@@ -112,7 +112,7 @@ def test_the_document_is_readable_and_bears_its_schema(tmp_path: Path) -> None:
     """incident.json is indented JSON under its contract's schema name."""
     text = (write_bundle(tmp_path, hang_incident(), None) / "incident.json").read_text()
     assert text.startswith('{\n  "id"')
-    assert msgspec.json.decode(text)["schema"] == "hangwatch.incident/1"
+    assert msgspec.json.decode(text)["schema"] == "hangwatch.incident/2"
 
 
 def test_an_update_keeps_the_capture(tmp_path: Path) -> None:

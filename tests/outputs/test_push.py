@@ -94,7 +94,7 @@ def test_a_receiver_that_comes_back_is_notified(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.usefixtures("real")
 def test_telling_never_waits() -> None:
-    """A receiver that does not answer holds nothing up: telling is over before it has been reached, closing is bounded."""
+    """A receiver that does not answer holds nothing up: notifying is over before it has been reached, closing is bounded."""
 
     async def body() -> None:
         async with receiver([200], delay_s=60.0) as (url, seen):

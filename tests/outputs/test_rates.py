@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.page import WebPage
-from hangwatch.outputs.web.rates import Rate
+from hangwatch.outputs.web.rate_limit import RateLimit
 from hangwatch.outputs.web.server import start_server
 
 TOKEN = "0123456789abcdef"  # noqa: S105  # of the test alone
@@ -23,7 +23,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105  # of the test alone
 @given(st.lists(st.floats(0.0, 100.0), max_size=200), st.floats(0.1, 10.0), st.integers(1, 20))
 def test_no_span_of_time_has_more_than_its_rate(asked_s: list[float], per_s: float, burst: int) -> None:
     """Whenever a caller asks, it gets its burst and its rate, and no more; another caller is not touched by it."""
-    rate = Rate(per_s, float(burst))
+    rate = RateLimit(per_s, float(burst))
     taken = [at_s for at_s in sorted(asked_s) if rate.allows("one", at_s)]
     for first, start_s in enumerate(taken):
         for last, end_s in enumerate(taken[first:]):
@@ -33,7 +33,7 @@ def test_no_span_of_time_has_more_than_its_rate(asked_s: list[float], per_s: flo
 
 def test_callers_are_forgotten_before_they_fill_the_memory() -> None:
     """Ten thousand callers leave a bounded trace."""
-    rate = Rate(1.0, 1.0)
+    rate = RateLimit(1.0, 1.0)
     assert all(rate.allows(str(number), 0.0) for number in range(10_000))
     assert len(rate._left) <= 1024
 

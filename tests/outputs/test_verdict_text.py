@@ -145,7 +145,18 @@ def test_a_runner_up_says_what_would_have_happened() -> None:
     """The title alone does not tell whether it may be so."""
     verdict = hang_incident().verdict
     (other,) = verdict.alternatives
-    said = "It may be that rank 3 had fewer turns of `for batch in loader:`."
+    said = "It may be that rank 3 had fewer iterations of `for batch in loader:`."
     changed = msgspec.structs.replace(verdict, alternatives=(msgspec.structs.replace(other, explanation=said),))
     text = " ".join(shown(msgspec.structs.replace(hang_incident(), verdict=changed), 120).split())
-    assert f"{other.title} ({other.id}, 5%). {said}" in text
+    assert f"{other.title} ({other.id}, confidence 5%). {said}" in text
+
+
+def test_a_cause_that_was_never_measured_is_shown_without_a_percentage() -> None:
+    """No hang of the catalogue has it, so a number would be made up; in the document it stays a number."""
+    verdict = hang_incident().verdict
+    assert verdict.cause is not None
+    unmeasured = msgspec.structs.replace(verdict.cause, confidence=0.5, measured=False)
+    changed = msgspec.structs.replace(verdict, cause=unmeasured, alternatives=(unmeasured,))
+    text = " ".join(shown(msgspec.structs.replace(hang_incident(), verdict=changed), 120).split())
+    assert text.count("confidence not measured") == 2
+    assert "50%" not in text

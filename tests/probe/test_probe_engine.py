@@ -86,18 +86,18 @@ def test_an_engine_is_read_step_by_step(run: Run) -> None:
         process.stdin.write("go\n")
         process.stdin.flush()
         beat = run.wait_beat(process.pid, _reached(process, number), 400)
-    told = [step for step in _steps(beat) if step.source == "deepspeed"]
+    reported = [step for step in _steps(beat) if step.source == "deepspeed"]
     setup = parse_setup(beat, 0)
     out, err = process.communicate("end\n", timeout=200)
     assert process.returncode == 0, err
-    assert [(s.step, s.skipped_steps, s.overflow) for s in told] == [
+    assert [(s.step, s.skipped_steps, s.overflow) for s in reported] == [
         (1, 0, False), (2, 0, False), (3, 1, True), (4, 1, False), (5, 1, False),
     ]  # fmt: skip
-    rates = [s.learning_rate for s in told]
+    rates = [s.learning_rate for s in reported]
     assert rates[2] == rates[1], "a step that is skipped leaves the schedule where it was"
     assert sorted(set(rates), key=lambda rate: rate or 0) == list(dict.fromkeys(rates))
     assert all(
-        s.grad_norm is not None and math.isfinite(s.grad_norm) and s.grad_norm > 0 for s in told if not s.overflow
+        s.grad_norm is not None and math.isfinite(s.grad_norm) and s.grad_norm > 0 for s in reported if not s.overflow
     )
     assert setup is not None
     settings = setup.deepspeed
@@ -111,7 +111,7 @@ def test_an_engine_is_read_step_by_step(run: Run) -> None:
     assert (settings.gradient_accumulation_steps, settings.batch) == (2, 2)
     assert setup.versions.keys() >= {"torch", "deepspeed"}
     printed = [s for s in LogStream("out").feed(out.encode(), 1) if s.step]
-    assert [(s.step, s.skipped_steps) for s in printed] == [(s.step, s.skipped_steps) for s in told]
+    assert [(s.step, s.skipped_steps) for s in printed] == [(s.step, s.skipped_steps) for s in reported]
 
 
 @pytest.mark.usefixtures("long")  # which Lightning is installed for, with the catalogue

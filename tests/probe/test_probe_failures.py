@@ -144,7 +144,7 @@ dist.destroy_process_group()
     assert (err, rank.returncode) == ("", 0)
 
 
-def test_handled_exception_is_told_only_while_nothing_moves(run: Run) -> None:
+def test_handled_exception_is_reported_only_while_nothing_moves(run: Run) -> None:
     """A handler in which the rank trains on says nothing; leaving by `with` is handling, and SystemExit is no failure."""
     script = run.write(
         ALONE

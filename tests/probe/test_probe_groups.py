@@ -126,7 +126,7 @@ def test_lagging_number_is_put_right_though_nothing_moves(world: World) -> None:
 
 
 def test_group_used_through_both_backends_has_a_row_for_each(world: World) -> None:
-    """NCCL and Gloo number their groups apart: one id may mean two groups, and both are told from each other."""
+    """NCCL and Gloo number their groups apart: one id may mean two groups, and both are distinguished."""
     world.add(FakeGroup(cuda=backend(9, uid=1), cpu=backend(2)), "0", (0, 1), "cpu:gloo,cuda:nccl")
     world.add(FakeGroup(cuda=backend(4, uid=0), cpu=backend(0)), "1", (1, 0), "cpu:gloo,cuda:nccl")
     world.status = {"nccl": {1: (9, 8), 0: (4, 4)}, "gloo": {1: (2, 2)}}
@@ -139,7 +139,7 @@ def test_group_used_through_both_backends_has_a_row_for_each(world: World) -> No
     }
 
 
-def test_nothing_recorded_is_told_from_not_known(world: World) -> None:
+def test_nothing_recorded_is_distinguished_from_not_known(world: World) -> None:
     """No operation yet is a fact only while every id in the recorder is known to be another group's."""
     world.add(FakeGroup(cpu=backend(1)), "0", (0, 1), "cpu:gloo")
     world.add(FakeGroup("later", cpu=backend(0)), "1", (0, 1), "cpu:gloo")
@@ -190,7 +190,7 @@ def test_group_still_being_made_is_looked_at_again(world: World) -> None:
     assert world.rows()[0].ranks == (5, 3)
 
 
-def test_destroyed_group_is_told_of_as_long_as_it_has_an_operation_in_flight(world: World) -> None:
+def test_destroyed_group_is_reported_as_long_as_it_has_an_operation_in_flight(world: World) -> None:
     """torch forgets a group before Gloo's destructor has awaited what is pending; afterwards it is gone."""
     group = world.world.default_pg = world.add(FakeGroup(cpu=backend(6)), "0", (0, 1), "cpu:gloo")
     world.status["gloo"] = {0: (6, 5)}

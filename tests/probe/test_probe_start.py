@@ -102,7 +102,7 @@ def test_broken_probe_leaves_a_note_and_the_program_runs(run: Run) -> None:
     assert "could not be loaded" in note.read_text()
 
 
-def test_old_torch_is_told_to_the_agent_once_it_is_a_rank(run: Run) -> None:
+def test_old_torch_is_reported_to_the_agent_once_it_is_a_rank(run: Run) -> None:
     """Below torch 2.4 there is no thread and one line; without RANK not even that."""
     package = run.scratch / "mine" / "torch"
     (package / "distributed").mkdir(parents=True)

@@ -45,30 +45,30 @@ def _without_times(output: str) -> list[str]:
 
 @pytest.mark.usefixtures("long")
 @pytest.mark.timeout(600)
-def test_a_trainer_without_a_group_is_heard_and_trains_bit_for_bit_the_same(run: Run) -> None:
+def test_a_trainer_without_a_group_is_read_and_trains_bit_for_bit_the_same(run: Run) -> None:
     """What a real Trainer logs is in the beat of a process with no RANK; output, callbacks and weights are as without us."""
     script = run.write(TRAINING)
     probed, plain = (run.start(script, env=run.environment(site=site)) for site in (SITE, None))
     for process in (probed, plain):
         assert process.stdout is not None
-    heard = run.wait_beat(probed.pid, lambda beat: beat.telemetry is not None and beat.telemetry.reached == 10, 500)
+    received = run.wait_beat(probed.pid, lambda beat: beat.telemetry is not None and beat.telemetry.reached == 10, 500)
     steps = _said(run, probed.pid, "transformers")
     out, err = probed.communicate("\n", timeout=500)
     plain_out, plain_err = plain.communicate("\n", timeout=500)
     assert (probed.returncode, plain.returncode) == (0, 0), err + plain_err
     assert _without_times(out) == _without_times(plain_out)
-    assert (heard.rank, heard.world_size, heard.alone, heard.problems) == (0, 1, True, ())
+    assert (received.rank, received.world_size, received.alone, received.problems) == (0, 1, True, ())
     assert [step.step for step in steps] == [2, 4, 6, 8, 10]
     assert all(step.texts["reward"] == "1.5" for step in steps)
     assert all(step.loss and step.grad_norm and step.learning_rate is not None and step.epoch for step in steps)
-    setup = parse_setup(heard, 0)
+    setup = parse_setup(received, 0)
     assert setup is not None
     assert setup.trainer is not None
     assert (setup.trainer.nan_filter, setup.trainer.logging_steps, setup.trainer.dtype) == (True, 2, "fp32")
     assert {"torch", "transformers", "accelerate"} <= set(setup.versions)
 
 
-def test_reports_of_an_own_loop_are_heard_and_tensors_left_alone(run: Run) -> None:
+def test_reports_of_an_own_loop_are_read_and_tensors_left_alone(run: Run) -> None:
     """Plain numbers arrive, NaN among them; a tensor, a list or a strange argument changes nothing and raises nothing."""
     script = run.write(
         """

@@ -62,6 +62,37 @@ def test_no_page_uses_private_words(path: Path) -> None:
         assert not found, f"line {number}: {found}"
 
 
+#: A file or a folder of ours, as prose names it: `agent/fleet/link.py`, `tests/scenarios`, `causes/`.
+_PATH = re.compile(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9-]+\.[a-z]+)?|(?:[a-z_0-9]+/)+[a-z_0-9-]+(?:\.[a-z]+)?)`")
+_ROOMS = {path.name for path in (ROOT / "watchdog" / "hangwatch").iterdir() if path.is_dir()}
+_TOPS = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"build"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(path: Path) -> None:
+    """Modules move, and the pages with them. Names of rooms count from the package, all others from the repository."""
+    for number, line in prose(path):
+        for name in _PATH.findall(line):
+            first = name.split("/")[0]
+            if first in _ROOMS | _TOPS:
+                places = (ROOT / name, ROOT / "watchdog" / "hangwatch" / name)
+                assert any(place.exists() for place in places), f"line {number}: {name}"
+
+
+def test_contributing_lists_every_room() -> None:
+    """And none that is gone."""
+    listed = re.search(
+        r"^watchdog/hangwatch/\n(.*?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert listed is not None
+    assert set(re.findall(r"^  ([a-z]+)/ ", listed[1], re.MULTILINE)) == _ROOMS - {"__pycache__"}
+    architecture = (ROOT / "docs" / "architecture.md").read_text()
+    table = architecture[architecture.index("## Rooms") : architecture.index("Imports go one way")]
+    assert set(
+        re.findall(r"`([a-z]+)/`", "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `")))
+    ) == (_ROOMS - {"__pycache__"})
+
+
 def test_the_readme_is_short() -> None:
     """What it is, how to start and where to read on: no more than 120 lines."""
     assert len((ROOT / "README.md").read_text().splitlines()) < 120

@@ -46,9 +46,9 @@ OTHER_TEXT = {
     "PackedGroup": ("name description", _OF_A_JOB),
     "Incident": ("id onset_at detected_at confirmed_at ended_at captured missing schema", _OF_A_CAPTURE),
     "JobEntry": ("id nodes launcher command", _OF_A_CAPTURE),
-    "RankEntry": ("node state stack", _OF_A_CAPTURE),
+    "RankEntry": ("node state stack name world", _OF_A_CAPTURE),
     "RankGroup": ("name", _OF_A_CAPTURE),
-    "Verdict": ("summary proof waits", _OF_A_CAPTURE),
+    "Verdict": ("summary proof waits names", _OF_A_CAPTURE),
     "Collective": ("op group dtypes", _OF_A_CAPTURE),
     "Divergence": ("group culprit_op others_op", _OF_A_CAPTURE),
     "SourceLine": ("file function source via", _OF_A_CAPTURE),
@@ -56,7 +56,10 @@ OTHER_TEXT = {
     "Evidence": ("source says", _OF_A_CAPTURE),
     "LiveProgress": ("key label", _OF_A_JOB),
     "GroupFront": ("label", _OF_A_JOB),
-    "LiveRank": ("node state frame", "a host's name, our own words, and a function's name with its line"),
+    "LiveRank": (
+        "node state frame name",
+        "names of a host and a role, our own words, and a function's name with its line",
+    ),
     "LiveJob": ("id launcher command", "names of the job; its command is redacted where it is read"),
     "IncidentMetrics": ("id kind cause severity summary title remedy", _OF_A_CAPTURE),
     "JobMetrics": ("id launcher", _OF_A_JOB),
@@ -227,7 +230,7 @@ def test_text_and_times_outside_a_capture_are_listed_with_the_reason() -> None:
     assert times == set(OTHER_TIMES)
 
 
-def test_what_cannot_be_looked_into_is_refused() -> None:
+def test_what_cannot_be_walked_is_refused() -> None:
     """A list, or a field of any type at all, would hide what is in it from the walk: it is no silent exception."""
 
     class Loose(msgspec.Struct):

@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def _build(source: Path, kind: str, folder: Path) -> Path:
     """The archive of that kind, made without the network: the builder is the suite's own."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder]
-    told = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stdout + told.stderr
+    reported = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert reported.returncode == 0, reported.stdout + reported.stderr
     (archive,) = folder.iterdir()
     return archive
 
@@ -76,9 +76,9 @@ def test_the_wheel_runs_beside_the_other_watchdog(jobs: JobRunner, wheel: Path, 
     (site,) = home.glob("lib/python*/site-packages")
     (site / "suite.pth").write_text(sysconfig.get_path("purelib"))
     code = "import watchdog.observers, hangwatch.probe; print(watchdog.__file__); print(hangwatch.__file__)"
-    told = jobs.start([python, "-c", code], env={"PYTHONPATH": None})
-    assert told.wait(LONG_S) == 0, told.stderr()
-    other, ours = map(Path, told.stdout().split())
+    reported = jobs.start([python, "-c", code], env={"PYTHONPATH": None})
+    assert reported.wait(LONG_S) == 0, reported.stderr()
+    other, ours = map(Path, reported.stdout().split())
     assert not other.is_relative_to(ROOT / "watchdog")
     assert ours == site / "hangwatch" / "__init__.py"
     own = {"PYTHONPATH": None, "TMPDIR": str(tmp_path)}

@@ -68,8 +68,8 @@ def _run(wanted: Sequence[Entry], folder: Path, options: argparse.Namespace) -> 
         row = judge(entry, run)
         rows.append(row)
         truth = entry.scenario.truth
-        if options.record and truth is not None and (told := find_hang(run.incidents, truth)) is not None:
-            record(entry, told, folder)
+        if options.record and truth is not None and (reported := find_hang(run.incidents, truth)) is not None:
+            record(entry, reported, folder)
         print(f"[{number}/{len(wanted)}] {_line(row, run)}", flush=True)
         if options.verbose and not row.good:
             print(f"--- {row.name}\n{run.output[-6000:]}\n---", flush=True)
@@ -80,8 +80,8 @@ def _line(row: Judgement, run: Run | None) -> str:
     mark = "ok " if row.good else "BAD"
     confirmed = f", confirmed after {row.confirmed_s:.1f} s" if row.confirmed_s is not None else ""
     took = f" ({run.took_s:.0f} s in all)" if run is not None else ""
-    told = f"{row.kind}{' proven' if row.proven else ''}, {row.said}{confirmed}{took}"
-    return f"{mark} {row.name}: {told}" + "".join(f"\n      {difference}" for difference in row.wrong)
+    reported = f"{row.kind}{' proven' if row.proven else ''}, {row.said}{confirmed}{took}"
+    return f"{mark} {row.name}: {reported}" + "".join(f"\n      {difference}" for difference in row.wrong)
 
 
 def _load_baselines() -> list[Baseline]:

@@ -25,16 +25,17 @@ class Truth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is true of a hang. Lists of alternatives are for what is a matter of timing or of view; ranks never are.
 
     ``kinds``: what it may be called. ``proven``: whether a proof is there to be had. ``culprits``, ``waiting``: global
-    ranks. ``operation``: the names that the pending collective may be given, empty where there is none to see.
-    ``group``: its global ranks. ``sequence``: the number of the first operation in which the ranks differ. ``cause``:
-    the id. ``culprit_line`` and ``others_line``: a part of the source line on each side that occurs once in the program.
+    ranks, and names of processes of other worlds (``engine/0``). ``operation``: the names that the pending collective may be
+    given, empty where there is none to see. ``group``: its global ranks. ``sequence``: the number of the first operation in
+    which the ranks differ. ``cause``: the id. ``culprit_line`` and ``others_line``: a part of the source line on each side
+    that occurs once in the program.
     """
 
     kinds: tuple[Kind, ...]
     proven: bool
-    culprits: tuple[int, ...]
+    culprits: tuple[int | str, ...]
     cause: str
-    waiting: tuple[int, ...] | None = None
+    waiting: tuple[int | str, ...] | None = None
     operation: tuple[str, ...] = ()
     group: tuple[int, ...] | None = None
     sequence: int | None = None

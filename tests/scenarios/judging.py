@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -56,17 +56,17 @@ def judge(entry: Entry, run: Run) -> Judgement:
     truth = entry.scenario.truth
     if truth is None:
         return _judge_control(entry, run)
-    told = find_hang(run.incidents, truth)
-    if told is None:
+    reported = find_hang(run.incidents, truth)
+    if reported is None:
         return _row(entry, truth.cause, None, None, [f"no incident (exit status {run.status}, {run.took_s:.0f} s)"])
-    return judge_verdict(entry, truth, told.verdict, _confirmed_s(told))
+    return judge_verdict(entry, truth, reported.verdict, _confirmed_s(reported))
 
 
 def judge_verdict(entry: Entry, truth: Truth, verdict: Verdict, confirmed_s: float | None = None) -> Judgement:
     """The row of a hang of which this was said."""
     causes = [c.id for c in (verdict.cause, *verdict.alternatives) if c is not None]
     row = _row(entry, truth.cause, verdict, confirmed_s, _differences(entry, truth, verdict))
-    right = set(verdict.culprit_ranks) == set(truth.culprits)
+    right = _called(verdict, verdict.culprit_ranks) == _sorted(truth.culprits)
     return msgspec.structs.replace(
         row,
         culprits_right=right,
@@ -87,15 +87,15 @@ def _judge_control(entry: Entry, run: Run) -> Judgement:
     control = entry.scenario.control
     assert control is not None
     allowed = {"healthy", "straggler"} if control.warning else {"healthy"}
-    told = next((i for i in run.incidents if i.verdict.kind not in allowed), None)
+    reported = next((i for i in run.incidents if i.verdict.kind not in allowed), None)
     wrong = []
-    if told is not None:
-        wrong.append(f"reported: {told.verdict.summary}")
+    if reported is not None:
+        wrong.append(f"reported: {reported.verdict.summary}")
     elif run.status not in control.status:
         wrong.append(f"exit status {run.status} and not {control.status} after {run.took_s:.0f} s")
-    verdict = told.verdict if told is not None else None
-    row = _row(entry, "control", verdict, _confirmed_s(told) if told is not None else None, wrong)
-    alarm = told is not None and told.verdict.kind in HANG_KINDS
+    verdict = reported.verdict if reported is not None else None
+    row = _row(entry, "control", verdict, _confirmed_s(reported) if reported is not None else None, wrong)
+    alarm = reported is not None and reported.verdict.kind in HANG_KINDS
     return msgspec.structs.replace(row, false_alarm=alarm, wrong_proof=alarm and row.proven)
 
 
@@ -135,12 +135,12 @@ def _differences(entry: Entry, truth: Truth, verdict: Verdict) -> list[str]:
     found = []
     said = verdict.cause.id if verdict.cause is not None else None
     pairs: list[tuple[str, object, object]] = [
-        ("culprits", sorted(verdict.culprit_ranks), sorted(truth.culprits)),
+        ("culprits", _called(verdict, verdict.culprit_ranks), _sorted(truth.culprits)),
         ("cause", said, truth.cause),
         ("proven", verdict.proven, truth.proven),
     ]
     if truth.waiting is not None:
-        pairs.append(("waiting", sorted(verdict.waiting_ranks), sorted(truth.waiting)))
+        pairs.append(("waiting", _called(verdict, verdict.waiting_ranks), _sorted(truth.waiting)))
     pending = verdict.collective
     if truth.group is not None:
         pairs.append(("group", sorted(pending.group_ranks) if pending else None, sorted(truth.group)))
@@ -154,6 +154,15 @@ def _differences(entry: Entry, truth: Truth, verdict: Verdict) -> list[str]:
     if _lines_right(entry, truth, verdict.divergence) is False:
         found.append(f"lines {_lines(verdict.divergence)} and not {truth.culprit_line!r}, {truth.others_line!r}")
     return found
+
+
+def _called(verdict: Verdict, ranks: Iterable[int]) -> list[int | str]:
+    """Ranks, and processes of other worlds by their names."""
+    return _sorted(verdict.names.get(rank, rank) for rank in ranks)
+
+
+def _sorted(processes: Iterable[int | str]) -> list[int | str]:
+    return sorted(processes, key=lambda one: (isinstance(one, str), one))
 
 
 def _lines(divergence: Divergence | None) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def keep_raw(folder: Path) -> list[str]:
                 problems.append("NVML: not to be had")
             else:
                 (folder / "nvml.json").write_bytes(msgspec.json.encode(list(read_gpus(source._nvml))))
-            facts, gaps = asyncio.run(NodeWatch().look(ranks))
+            facts, gaps = asyncio.run(NodeWatch().read(ranks))
             (folder / "node.json").write_bytes(msgspec.json.encode(facts))
             problems += map(str, gaps)
         finally:

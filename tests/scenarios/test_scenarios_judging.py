@@ -53,7 +53,7 @@ def right(entry: Entry) -> Verdict:
 
 
 def ran(*verdicts: Verdict, status: int = 75) -> Run:
-    """A run in which these were told, two seconds after their onset."""
+    """A run in which these were reported, two seconds after their onset."""
     job = JobEntry("job", ("node-0",), 3, "torchrun", "train.py")
     onset, confirmed = "2026-11-21T12:00:00.000Z", "2026-11-21T12:00:02.000Z"
     incidents = (Incident("1", job, onset, confirmed, confirmed, None, verdict, (), {}, ()) for verdict in verdicts)

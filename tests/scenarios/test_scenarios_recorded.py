@@ -11,6 +11,7 @@ import pytest
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Verdict
+from hangwatch.model.numbers import is_guest
 from recorded import renamed
 from replicas import enlarged, has_peers
 from scenarios.catalogue import Entry, load_catalogue
@@ -88,13 +89,15 @@ def _renumbered(entry: Entry) -> Iterator[_Variant]:
     """Ranks listed in another order, and with other numbers unless it is their number that tells them apart."""
     capture, before = load(entry), verdict_of(entry)
     named = {*before.culprit_ranks, *before.waiting_ranks, *(rank.rank for rank in capture.ranks)}
-    world = max(capture.job.world_size or 0, 1 + max(named))
+    guests = {number: (number,) for number in named if is_guest(number)}
+    world = max(capture.job.world_size or 0, 1 + max(named - guests.keys()))
     orders = {"listed the other way round": list(range(world))}
     if not _by_position(capture):
         orders["numbered the other way round"] = list(reversed(range(world)))
         orders["numbered at random"] = random.Random(entry.scenario.name).sample(range(world), world)
     for what, order in orders.items():
-        yield _Variant(what, renamed(capture, dict(enumerate(order))), {old: (new,) for old, new in enumerate(order)})
+        new = {old: (new,) for old, new in enumerate(order)} | guests
+        yield _Variant(what, renamed(capture, {old: one for old, (one,) in new.items()}), new)
 
 
 def _copied(entry: Entry) -> _Variant | None:
@@ -110,7 +113,7 @@ def _copied(entry: Entry) -> _Variant | None:
     return _Variant(f"each rank {times} times", enlarged(capture, copies), copies)
 
 
-def _told(verdict: Verdict, new: Mapping[int, Sequence[int]]) -> tuple[object, ...]:
+def _reported(verdict: Verdict, new: Mapping[int, Sequence[int]]) -> tuple[object, ...]:
     """What has to be the same of every variant, with the ranks that ``new`` makes of those it names."""
     culprits, waiting = ({rank for old in ranks for rank in new[old]} for ranks in _named(verdict))
     return verdict.kind, verdict.proven, culprits, waiting, verdict.cause.id if verdict.cause is not None else None
@@ -127,7 +130,7 @@ def _confidence(verdict: Verdict) -> float | None:
 def _assert_same(entry: Entry, variant: _Variant) -> Verdict:
     after = diagnose(variant.capture).verdict
     itself = {rank: (rank,) for ranks in _named(after) for rank in ranks}
-    assert _told(after, itself) == _told(verdict_of(entry), variant.new), variant.what
+    assert _reported(after, itself) == _reported(verdict_of(entry), variant.new), variant.what
     return after
 
 

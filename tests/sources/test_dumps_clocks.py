@@ -40,7 +40,7 @@ def look(dumps: Mapping[int, Mapping[str, Any]]) -> Gathered:
     return gather(contents, job="job", total=None, progress=lambda _done, _total: None)
 
 
-def told(verdict: Verdict) -> object:
+def reported(verdict: Verdict) -> object:
     """What a verdict says that does not depend on times."""
     cause = verdict.cause.id if verdict.cause is not None else None
     collective = verdict.collective
@@ -60,8 +60,10 @@ def test_the_verdict_of_a_real_job_does_not_depend_on_clocks(fault: str, clocks:
             for m in archive.getmembers()
             if (stream := archive.extractfile(m)) is not None
         }
-    asked = told(diagnose(look(dumps).capture).verdict)
-    assert told(diagnose(look({r: shifted(one, clocks[r // 4]) for r, one in dumps.items()}).capture).verdict) == asked
+    asked = reported(diagnose(look(dumps).capture).verdict)
+    assert (
+        reported(diagnose(look({r: shifted(one, clocks[r // 4]) for r, one in dumps.items()}).capture).verdict) == asked
+    )
 
 
 def job(done: int, pending: bool) -> list[dict[str, Any]]:
@@ -83,7 +85,7 @@ def test_clocks_that_are_apart_are_named_and_corrected() -> None:
     off = look(
         {r: shifted(one, {2: 183.4, 3: 183.1}.get(r, -75.0 if r == 7 else 0.0)) for r, one in dumps.items()}
     ).capture
-    assert told(diagnose(off).verdict) == told(diagnose(plain).verdict)
+    assert reported(diagnose(off).verdict) == reported(diagnose(plain).verdict)
     assert diagnose(off).case.onset_ns == pytest.approx(diagnose(plain).case.onset_ns, abs=_SECOND)
     assert [str(gap) for gap in off.gaps if "clocks" in gap.reason] == [
         "flight recorder: clocks differ, and times were corrected: of rank 2-3 by 183 s ahead, of rank 7 by 75 s behind "

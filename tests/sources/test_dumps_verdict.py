@@ -63,7 +63,7 @@ def pickled(dumps: Iterable[Mapping[str, Any]], name: str = "nccl_trace_rank_{}"
     return {name.format(rank): pickle.dumps(one, protocol=2) for rank, one in enumerate(dumps)}
 
 
-def told(capture: Capture) -> str:
+def reported(capture: Capture) -> str:
     """What is said to be missing."""
     return "\n".join(str(gap) for gap in capture.gaps)
 
@@ -131,7 +131,7 @@ def test_names_decide_only_where_the_content_does_not() -> None:
     first, second = (dump(entries, {"0": ("default_pg", [4, 6])}) for entries in sending)
     capture = look({"rank_6": pickle.dumps(first), "rank_4": pickle.dumps(second)})
     assert [(r.rank, r.flight.operations[0].op) for r in capture.ranks if r.flight] == [(4, "send")]
-    assert "rank_4: another dump of rank 4" in told(capture) or "rank_6" in told(capture)
+    assert "rank_4: another dump of rank 4" in reported(capture) or "rank_6" in reported(capture)
 
 
 def test_a_dump_of_nobody_is_set_aside() -> None:
@@ -142,8 +142,8 @@ def test_a_dump_of_nobody_is_set_aside() -> None:
     }
     capture = look(files)
     assert [r.rank for r in capture.ranks] == [0, 1, 2]
-    assert "some: neither content nor name tells whose it is" in told(capture)
-    assert "rank_9: by its content it is of one of the ranks 0-2, by its name of 9" in told(capture)
+    assert "some: neither content nor name tells whose it is" in reported(capture)
+    assert "rank_9: by its content it is of one of the ranks 0-2, by its name of 9" in reported(capture)
 
 
 def test_missing_ranks_are_named() -> None:
@@ -151,7 +151,7 @@ def test_missing_ranks_are_named() -> None:
     files = pickled(straggling(4, 1))
     del files["nccl_trace_rank_3"]
     assert blame(files).culprits == (1,)
-    assert "no usable dump of rank 3 of 4 was found" in told(look(files))
+    assert "no usable dump of rank 3 of 4 was found" in reported(look(files))
     del files["nccl_trace_rank_1"]
     assert set(blame(files).culprits) == {1, 3}
 
@@ -161,7 +161,7 @@ def test_another_jobs_dump_is_set_aside() -> None:
     files = pickled(straggling(4, 2)) | {f"old/{n}": d for n, d in pickled(straggling(2, 0)).items()}
     capture = look(files)
     assert build_case(capture).blame.culprits == (2,)
-    assert "old/nccl_trace_rank_0: it is of another job: of ranks 0-1, the others are of 0-3" in told(capture)
+    assert "old/nccl_trace_rank_0: it is of another job: of ranks 0-1, the others are of 0-3" in reported(capture)
 
 
 def test_of_two_dumps_of_a_rank_the_newer_counts() -> None:
@@ -173,8 +173,8 @@ def test_of_two_dumps_of_a_rank_the_newer_counts() -> None:
     }
     capture = look(files)
     assert build_case(capture).blame.culprits == (1,)
-    assert "before/rank_0: another dump of rank 0: nccl_trace_rank_0 is newer" in told(capture)
-    assert "thin/rank_2: another dump of rank 2: nccl_trace_rank_2 holds as much or more" in told(capture)
+    assert "before/rank_0: another dump of rank 0: nccl_trace_rank_0 is newer" in reported(capture)
+    assert "thin/rank_2: another dump of rank 2: nccl_trace_rank_2 holds as much or more" in reported(capture)
 
 
 def test_a_dump_of_an_earlier_moment_accuses_nobody() -> None:
@@ -182,11 +182,12 @@ def test_a_dump_of_an_earlier_moment_accuses_nobody() -> None:
     dumps = [dump(steps(50, 51), world(4)) for _ in range(3)] + [dump(steps(20, 21), world(4))]
     capture = look(pickled(dumps))
     assert [r.rank for r in capture.ranks] == [0, 1, 2]
-    assert "set aside as rank 3's: it is of an earlier moment: others had completed number 50 of default_pg" in told(
-        capture
+    assert (
+        "set aside as rank 3's: it is of an earlier moment: others had completed number 50 of default_pg"
+        in reported(capture)
     )
     ahead = [dump(steps(20, 21), world(4)) for _ in range(3)] + [dump(steps(50, 51), world(4))]
-    assert "nccl_trace_rank_3: set aside as rank 3's: it is of a later moment or another run" in told(
+    assert "nccl_trace_rank_3: set aside as rank 3's: it is of a later moment or another run" in reported(
         look(pickled(ahead))
     )
 
@@ -328,7 +329,7 @@ def test_packings(tmp_path: Path, packing: str) -> None:
         path.write_bytes(_zip(files) if pack is None else _tar(files, pack))
     found = evidence(path)
     assert build_case(found.capture).blame.culprits == (1,)
-    assert ("notes.txt" in told(found.capture)) == (packing == "nested")
+    assert ("notes.txt" in reported(found.capture)) == (packing == "nested")
 
 
 def test_what_is_broken_is_named_and_the_rest_analysed(tmp_path: Path) -> None:
@@ -349,7 +350,7 @@ def test_what_is_broken_is_named_and_the_rest_analysed(tmp_path: Path) -> None:
         "asks for posix.system", "more.tar.gz: it is damaged", "fifo: it cannot be read: it is no regular file",
         "no usable dump of rank 3-5 of 6",
     ):  # fmt: skip
-        assert says in told(capture)
+        assert says in reported(capture)
 
 
 def test_members_cannot_leave_the_archive(tmp_path: Path) -> None:
@@ -364,7 +365,7 @@ def test_members_cannot_leave_the_archive(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     capture = evidence(tmp_path / "x.tar").capture
     assert build_case(capture).blame.culprits == (1,)
-    assert "rank_2: it is no regular file" in told(capture)
+    assert "rank_2: it is no regular file" in reported(capture)
     assert sorted(tmp_path.rglob("*")) == before
 
 

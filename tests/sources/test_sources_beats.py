@@ -75,7 +75,7 @@ def test_newer_and_broken_beats_are_gaps(run_dir: Path) -> None:
 
 
 def test_problem_of_a_living_process_is_a_gap(run_dir: Path) -> None:
-    """What a probe could not do is told while its process lives."""
+    """What a probe could not do is reported while its process lives."""
     (run_dir / "ranks" / f"{os.getpid()}.problem").write_text("no torch here\n")
     (run_dir / "ranks" / f"{2**22 + 1}.problem").write_text("long gone")
     beats, gaps = BeatReader(run_dir).read()

@@ -40,7 +40,7 @@ def _at(line: int) -> list[tuple[str, int, str]]:
     return [(block.kind, block.line, block.text) for block in SourceTree(SOURCE).blocks_at(line)]
 
 
-def test_blocks_are_told_from_the_outermost_in() -> None:
+def test_blocks_are_listed_from_the_outermost_in() -> None:
     """A collective deep inside a loop has the loop, the guard before it, and each condition, headers on one line."""
     assert _at(10) == [
         ("for", 3, "for step in range(10):"),

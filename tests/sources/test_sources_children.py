@@ -31,7 +31,7 @@ def _stack(*frames: Frame) -> StackSample:
     return StackSample(1, (ThreadStack(1, "MainThread", True, False, False, frames),))
 
 
-def test_a_forked_child_is_told_from_another_program(jobs: JobRunner) -> None:
+def test_a_forked_child_is_distinguished_from_another_program(jobs: JobRunner) -> None:
     """The one has its parent's command line; its stack is read where the parent waits for no rank, and only there."""
     job = jobs.start([sys.executable, "-c", FORKING])
     wait_for(lambda: "forked" in job.stdout_path.read_text(), what="the fork")
@@ -43,14 +43,14 @@ def test_a_forked_child_is_told_from_another_program(jobs: JobRunner) -> None:
     waits = _stack(Frame("<module>", "/srv/train/train.py", 11, source="os.waitpid(child, 0)"))
     # A busy machine may not get to read it in the time there is.
     found = wait_for(lambda: asyncio.run(add_child_stacks({job.pid: (process, waits)})), what="the child's stack")
-    told = next(c for c in found[job.pid].children if c.pid == forked.pid)
-    assert told.stack[0].startswith("<module> (<string>")
-    assert told.side_threads == ()
+    reported = next(c for c in found[job.pid].children if c.pid == forked.pid)
+    assert reported.stack[0].startswith("<module> (<string>")
+    assert reported.side_threads == ()
     torch = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
     assert asyncio.run(add_child_stacks({job.pid: (process, _stack(Frame("all_reduce", torch, 100)))})) == {}
 
 
-def test_the_group_that_torch_creates_is_told_by_value() -> None:
+def test_the_group_that_torch_creates_is_recognised_by_value() -> None:
     """Its ranks, and its name where that is a number or a digest; nothing else that is called so."""
     assert describe_group("global_ranks_in_group", "[0, 1, 5]") == "list[int]=[0,1,5]"
     assert describe_group("ranks", "[0, 1, ...]") is None

@@ -1,4 +1,4 @@
-"""Which variables count the turns of a loop, and which loops may end before their data does."""
+"""Which variables count the iterations of a loop, and which loops may end before their data does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _loop(header: str, *body: str, before: str = "pass") -> tuple[str | None, bo
         ("while step < steps:", None),
     ],
 )
-def test_a_counter_is_one_more_in_each_turn(header: str, counter: str | None) -> None:
+def test_a_counter_is_one_more_in_each_iteration(header: str, counter: str | None) -> None:
     """Only what is so by the words of the loop."""
     assert _loop(header)[0] == counter
 
@@ -67,8 +67,8 @@ def test_what_is_bound_elsewhere_counts_nothing(other: str) -> None:
     ],
 )
 @pytest.mark.parametrize("header", ["for batch in loader:", "while step < 9:"])
-def test_a_step_that_every_turn_comes_by_counts(header: str, body: list[str], counter: str | None) -> None:
-    """As long as no turn can go round it, and nothing else is done to it."""
+def test_a_step_that_every_iteration_passes_counts(header: str, body: list[str], counter: str | None) -> None:
+    """As long as no iteration can go round it, and nothing else is done to it."""
     assert _loop(header, *body, before="step = 0")[0] == counter
     assert _loop(header, *body)[0] is None
 
@@ -94,7 +94,7 @@ def test_a_function_inside_has_variables_of_its_own() -> None:
     ],
 )
 def test_a_loop_may_end_before_its_data(body: list[str], breaks: bool) -> None:
-    """By a break or return of its own, unless which turn it is decides: that is the same on every rank."""
+    """By a break or return of its own, unless which iteration it is decides: that is the same on every rank."""
     assert _loop("for step, batch in enumerate(loader):", *body)[1] is breaks
 
 
@@ -115,7 +115,7 @@ rest()
 
 
 def test_only_counters_keep_their_value(jobs: JobRunner, tmp_path: Path) -> None:
-    """Of a real process: a loop's counter is told, after the loop as well; no other number leaves the reader."""
+    """Of a real process: a loop's counter is read, after the loop as well; no other number leaves the reader."""
     script, ready = tmp_path / "program.py", tmp_path / "ready"
     script.write_text(_PROGRAM)
     job = jobs.start([sys.executable, script, ready])

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import DeepSpeedSettings
 from hangwatch.sources.training.deepspeed_config import (
-    ConfigError,
+    DeepSpeedConfigError,
     find_given,
     parse_deepspeed_config,
     parse_environment,
-    parse_version,
+    parse_release,
     read_deepspeed_config,
 )
 from hangwatch.sources.training.versions import parse_maps, read_versions
@@ -61,13 +61,13 @@ def test_the_default_of_overlap_comm(stage: int, overlap: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told", "checked"),
+    ("version", "reported", "checked"),
     [("0.14.4", None, False), ("0.19.2", None, False), ("0.19.3", None, True), ("0.20.0+abc", None, True),
      ("0.19.8", False, False), ("0.17.1", True, True), (None, None, None)],
 )  # fmt: skip
-def test_the_default_of_the_check_of_bf16(version: str | None, told: bool | None, checked: bool | None) -> None:
+def test_the_default_of_the_check_of_bf16(version: str | None, reported: bool | None, checked: bool | None) -> None:
     """Gradients in bf16 are checked since 0.19.3, unless the file says otherwise."""
-    bf16 = {"enabled": True} | ({} if told is None else {"check_grad_overflow": told})
+    bf16 = {"enabled": True} | ({} if reported is None else {"check_grad_overflow": reported})
     assert parse_deepspeed_config({"bf16": bf16}, "x", version).check_grad_overflow is checked
 
 
@@ -104,7 +104,7 @@ def test_any_json_is_a_configuration_or_an_error_of_ours(value: object) -> None:
     """No nonsense gets through as an error of another type."""
     try:
         found = parse_deepspeed_config(value, "x", "0.19.8")
-    except ConfigError:
+    except DeepSpeedConfigError:
         assert not isinstance(value, dict)
     else:
         assert isinstance(found, DeepSpeedSettings)
@@ -168,5 +168,5 @@ def test_maps_and_versions_of_other_forms() -> None:
         * 2
     )
     assert parse_maps(maps) == ("/opt/a b/site-packages", "/usr/lib/python3/dist-packages")
-    assert parse_version("0.19.3+cu12") == (0, 19, 3)
-    assert parse_version("main") is None
+    assert parse_release("0.19.3+cu12") == (0, 19, 3)
+    assert parse_release("main") is None

@@ -16,7 +16,7 @@ TORCHRUN = {
 
 
 def test_torchrun() -> None:
-    """torchrun's run id is the job, and its restart count is told."""
+    """torchrun's run id is the job, and its restart count is read."""
     claim = claim_rank(TORCHRUN)
     assert claim is not None
     assert (claim.rank, claim.world_size, claim.local_rank, claim.restart, claim.job_id) == (3, 4, 1, 2, "job7")

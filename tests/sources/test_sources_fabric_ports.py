@@ -23,7 +23,7 @@ def write_port(root: Path, device: str = "mlx5_0", port: int = 1, **files: str) 
 
 def look(source: FabricPorts) -> NodeFacts:
     """What it says now."""
-    found = source.look([])
+    found = source.read([])
     assert isinstance(found, NodeFacts)
     return found
 
@@ -33,7 +33,7 @@ def ports(source: FabricPorts) -> tuple[Port, ...]:
     return look(source).ports
 
 
-def test_what_grew_between_two_looks_is_told(tmp_path: Path) -> None:
+def test_what_grew_between_two_readings_is_reported(tmp_path: Path) -> None:
     """Errors count by their growth, data by what went through; waits and old errors say nothing."""
     write_port(tmp_path)
     source = FabricPorts(tmp_path)
@@ -57,7 +57,7 @@ def test_what_grew_between_two_looks_is_told(tmp_path: Path) -> None:
 
 
 def test_a_link_that_went_down_was_up(tmp_path: Path) -> None:
-    """Down since the first look is a fault; a second port that nobody ever plugged in is none."""
+    """Down since the first reading is a fault; a second port that nobody ever plugged in is none."""
     write_port(tmp_path)
     write_port(tmp_path, port=2, state="1: DOWN", phys_state="3: Disabled")
     source = FabricPorts(tmp_path)

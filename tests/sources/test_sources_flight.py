@@ -105,7 +105,7 @@ def test_membership_comes_from_the_beat() -> None:
     )
 
 
-def test_unused_group_is_told_only_when_sure() -> None:
+def test_unused_group_is_reported_only_when_sure() -> None:
     """A group the beat knows as unused has progress 0, unless a status that nobody can name may be its own."""
     groups = [BeatGroup("0", (0, 1), pg_id=0, enqueued=1), BeatGroup("1", (0, 1), enqueued=0), BeatGroup("2", (0, 1))]
     sure = parse(gloo_dump(entry(), _0=(1, -1, 1)), beat_groups=groups)

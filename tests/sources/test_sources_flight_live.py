@@ -68,7 +68,7 @@ def deep_run_dir(run_dir: Path) -> Path:
 
 def test_ranks_that_answer(jobs: JobRunner, tmp_path: Path, deep_run_dir: Path) -> None:
     """With the interpreter free the record has call sites and members; without them it comes from the worker server; then
-    a stopped rank and one that is gone are told apart. Socket paths may be long."""
+    a stopped rank and one that is gone are distinguished. Socket paths may be long."""
     beats = start(jobs, tmp_path, deep_run_dir, "sleep")
     record = fetch(beats[0], timeout_s=20)
     assert isinstance(record, FlightRecord)
@@ -116,7 +116,7 @@ def test_rank_that_holds_its_gil(jobs: JobRunner, tmp_path: Path, run_dir: Path)
 
 
 class _Socket:
-    """A socket that answers as it is told."""
+    """A socket that answers as it is set."""
 
     def __init__(self, path: Path, answer: bytes | None) -> None:
         self.path, self.answer = path, answer

@@ -71,7 +71,7 @@ def test_gpu_errors_in_all_their_forms(line: str) -> None:
     assert (event.kind, event.code, event.bus_id, event.pid) == ("xid", *XIDS[line])
 
 
-def test_switch_errors_are_told_apart() -> None:
+def test_switch_errors_are_distinguished() -> None:
     """An NVSwitch's error is no GPU's."""
     event = parse_line("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12020, Fatal, Link 46 egress sequence ID error", 1)
     assert event is not None
@@ -109,13 +109,13 @@ def test_hostile_lines_raise_nothing(text: str) -> None:
 
 
 def test_refused_is_a_gap_with_its_repair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may not read the log is told what repairs it."""
+    """Who may not read the log is shown what repairs it."""
 
     def refuse() -> list[bytes]:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(kernel_log, "read_records", refuse)
-    found = KernelLog().look([])
+    found = KernelLog().read([])
     assert isinstance(found, Gap)
     assert "CAP_SYSLOG" in found.hint
 
@@ -128,6 +128,6 @@ def test_the_real_log_is_read_to_its_end() -> None:
     except PermissionError:
         pytest.skip("kernel.dmesg_restrict is set")
     assert all(b";" in record for record in found)
-    facts = KernelLog().look([RankProcess(RankIdentity(0, 1, 0.0), 1, {})])
+    facts = KernelLog().read([RankProcess(RankIdentity(0, 1, 0.0), 1, {})])
     assert isinstance(facts, NodeFacts)
     assert facts.looked == ("kernel log",)

@@ -30,7 +30,7 @@ def two_gpus() -> Driver:
 
 def gpus(source: Gpus, *ranks: RankProcess) -> tuple[Gpu, ...]:
     """The GPUs now."""
-    found = source.look(ranks)
+    found = source.read(ranks)
     assert isinstance(found, NodeFacts), found
     return found.gpus
 
@@ -67,7 +67,7 @@ def test_ranks_are_placed_by_convention_where_the_driver_lists_nobody(
     assert {g.mapped_by for g in found if g.ranks} == ({"environment"} if index is not None else set())
 
 
-def test_what_changed_since_the_first_look_is_told() -> None:
+def test_what_changed_since_the_first_reading_is_reported() -> None:
     """Links that went down, errors that grew, Xids that the driver reported."""
     driver = two_gpus()
     source = Gpus(lambda: driver)
@@ -93,10 +93,10 @@ def test_a_lost_gpu_is_named_by_its_place() -> None:
 
 def test_no_driver_is_a_gap_and_no_gpu_is_none() -> None:
     """Broken and absent are two things."""
-    broken = Gpus(lambda: Driver([], loaded=False)).look([])
+    broken = Gpus(lambda: Driver([], loaded=False)).read([])
     assert isinstance(broken, Gap)
     assert "NVIDIA driver" in broken.hint
-    none = Gpus(lambda: Driver([])).look([])
+    none = Gpus(lambda: Driver([])).read([])
     assert isinstance(none, NodeFacts)
     assert [a.says for a in none.absent] == ["no NVIDIA GPU on this node"]
 
@@ -108,9 +108,9 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
         raise ModuleNotFoundError("No module named 'pynvml'")
 
     monkeypatch.setattr("hangwatch.sources.hardware.nvml._DEVICES", tmp_path)
-    assert isinstance(Gpus(absent).look([]), NodeFacts)
+    assert isinstance(Gpus(absent).read([]), NodeFacts)
     (tmp_path / "nvidia0").touch()
-    found = Gpus(absent).look([])
+    found = Gpus(absent).read([])
     assert isinstance(found, Gap)
     assert "hangwatch[gpu]" in found.hint
 
@@ -118,6 +118,6 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="this machine has a GPU")
 def test_the_real_library_without_a_driver_is_a_gap() -> None:
     """nvidia-ml-py itself, where its shared library is not there."""
-    found = Gpus().look([])
+    found = Gpus().read([])
     assert isinstance(found, Gap)
     assert found.reason == "NVML Shared Library Not Found"

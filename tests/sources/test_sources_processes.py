@@ -63,7 +63,7 @@ def test_stopped_process(jobs: JobRunner) -> None:
 
 
 def test_fifo_read_names_its_path(jobs: JobRunner, tmp_path: Path) -> None:
-    """A read from a FIFO that delivers nothing is told with the FIFO's path."""
+    """A read from a FIFO that delivers nothing is shown with the FIFO's path."""
     fifo = tmp_path / "shard"
     os.mkfifo(fifo)
     job = jobs.start([sys.executable, "-c", "import os, sys; os.read(os.open(sys.argv[1], os.O_RDWR), 1)", fifo])
@@ -94,7 +94,7 @@ def test_pipe_read_names_who_holds_the_other_end(jobs: JobRunner) -> None:
 
 
 def test_socket_read_names_the_peer(jobs: JobRunner) -> None:
-    """A receive from a silent peer is told with its address."""
+    """A receive from a silent peer is shown with its address."""
     port = find_free_port()
     code = (
         "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1])));"
@@ -106,7 +106,7 @@ def test_socket_read_names_the_peer(jobs: JobRunner) -> None:
 
 
 def test_poll_names_what_is_polled(jobs: JobRunner, tmp_path: Path) -> None:
-    """A poll is told with the descriptors it is on."""
+    """A poll is shown with the descriptors it is on."""
     os.mkfifo(tmp_path / "queue")
     code = "import os, select, sys; p = select.poll(); p.register(os.open(sys.argv[1], os.O_RDWR), 1); p.poll()"
     job = jobs.start([sys.executable, "-c", code, tmp_path / "queue"])
@@ -115,7 +115,7 @@ def test_poll_names_what_is_polled(jobs: JobRunner, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["flock", "lockf"])
 def test_lock_of_a_file_names_who_has_it(jobs: JobRunner, tmp_path: Path, call: str) -> None:
-    """Whoever waits for a lock on a file is told with the file, and the process that has it."""
+    """Whoever waits for a lock on a file is shown with the file, and the process that has it."""
     lock = tmp_path / "cache.lock"
     code = (
         "import fcntl, sys, time; f = open(sys.argv[1], 'a');"
@@ -124,12 +124,12 @@ def test_lock_of_a_file_names_who_has_it(jobs: JobRunner, tmp_path: Path, call: 
     owner = jobs.start([sys.executable, "-c", code, lock])
     wait_for(lambda: "locked" in owner.stdout())
     waiting = jobs.start([sys.executable, "-c", code, lock])
-    told = wait_for(lambda: sample_process(identify(waiting.pid), deep=True).blocked_on)
-    assert told.startswith(f"{lock} held by {owner.pid} ")
+    reported = wait_for(lambda: sample_process(identify(waiting.pid), deep=True).blocked_on)
+    assert reported.startswith(f"{lock} held by {owner.pid} ")
 
 
-def test_who_looks_again_and_again_for_a_lock_is_told_whose_it_is(jobs: JobRunner, tmp_path: Path) -> None:
-    """SQLite sleeps in between: the file it has open, and the process that has locked that, are told all the same."""
+def test_who_polls_for_a_lock_is_shown_whose_it_is(jobs: JobRunner, tmp_path: Path) -> None:
+    """SQLite sleeps in between: the file it has open, and the process that has locked that, are shown all the same."""
     take = (
         "import sqlite3, sys, time; db = sqlite3.connect(sys.argv[1], timeout=600.0, isolation_level=None);"
         "db.execute('BEGIN EXCLUSIVE'); print('locked', flush=True); time.sleep(600)"
@@ -138,14 +138,14 @@ def test_who_looks_again_and_again_for_a_lock_is_told_whose_it_is(jobs: JobRunne
     owner = jobs.start([sys.executable, "-c", take, file])
     wait_for(lambda: "locked" in owner.stdout())
     waiting = jobs.start([sys.executable, "-c", take, file])
-    told = wait_for(lambda: sample_process(identify(waiting.pid), deep=True).blocked_on)
-    assert told.startswith(f"{file} held by {owner.pid} ")
+    reported = wait_for(lambda: sample_process(identify(waiting.pid), deep=True).blocked_on)
+    assert reported.startswith(f"{file} held by {owner.pid} ")
     wait_for_sample(identify(owner.pid), state="S")
     assert sample_process(identify(owner.pid), deep=True).blocked_on is None, "it sleeps, and has the lock itself"
 
 
 def test_event_loop_names_the_connections_it_watches(jobs: JobRunner) -> None:
-    """What asyncio waits for is told, and not the socket by which it is woken."""
+    """What asyncio waits for is reported, and not the socket by which it is woken."""
     port = find_free_port()
     code = """
 import asyncio, sys
@@ -158,13 +158,13 @@ asyncio.run(main())
 """
     job = jobs.start([sys.executable, "-c", code, str(port)])
     identity = identify(job.pid)
-    told = wait_for(lambda: (b := sample_process(identity, deep=True).blocked_on or "") and f":{port}" in b and b)
-    parts = told.split(", ")
+    reported = wait_for(lambda: (b := sample_process(identity, deep=True).blocked_on or "") and f":{port}" in b and b)
+    parts = reported.split(", ")
     assert all(part.startswith("socket:[") and (" to " in part or " listening " in part) for part in parts)
 
 
 def test_event_loop_that_only_sleeps_is_on_no_connection(jobs: JobRunner) -> None:
-    """Nothing but itself is told of it."""
+    """Nothing but itself is reported of it."""
     job = jobs.start([sys.executable, "-c", "import asyncio; asyncio.run(asyncio.sleep(600))"])
     wait_for_sample(identify(job.pid), blocked_on="anon_inode:[eventpoll]")
 
@@ -309,8 +309,10 @@ def test_pure_parsers_read_real_text() -> None:
     assert parse_syscall(b"63 0x5 0x0 0x0 0x0 0x0 0x0 0x1 0x2\n", "aarch64") == SystemCall("read", (5, 0, 0, 0, 0, 0))
     assert parse_syscall(b"63 0x5\n", "riscv64") == SystemCall("#63", (5,))
     # As time.sleep is: from Python 3.11 on, and before.
-    told = {line: parse_syscall(line, "x86_64") for line in (b"230 0x1 0x1", b"23 0x0 0x0", b"23 0x4 0x0", b"0 0x0")}
-    assert [call is not None and call.asleep for call in told.values()] == [True, True, False, False]
+    reported = {
+        line: parse_syscall(line, "x86_64") for line in (b"230 0x1 0x1", b"23 0x0 0x0", b"23 0x4 0x0", b"0 0x0")
+    }
+    assert [call is not None and call.asleep for call in reported.values()] == [True, True, False, False]
     assert parse_syscall(b"running\n") is None
     assert parse_syscall(b"-1 0x7ff 0x7f\n") is None
     assert parse_cgroups(b"6:freezer:/job\n4:cpu,cpuacct:/x\n0::/y\n") == {

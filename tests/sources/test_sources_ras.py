@@ -23,13 +23,13 @@ EVEN = report_json([rank(n, 10 + n, {"AllReduce": 7}) for n in range(4)])
 
 def at(address: str, **variables: str) -> list[RankProcess]:
     """The ranks with an address of their own in their environment."""
-    told = {"NCCL_RAS_ADDR": address, **variables}
-    return [RankProcess(r.identity, r.namespace_pid, told) for r in RANKS]
+    reported = {"NCCL_RAS_ADDR": address, **variables}
+    return [RankProcess(r.identity, r.namespace_pid, reported) for r in RANKS]
 
 
 def look(ranks: list[RankProcess]) -> NodeFacts:
     """What the source says."""
-    found = Ras().look(ranks)
+    found = Ras().read(ranks)
     assert isinstance(found, NodeFacts), found
     return found
 
@@ -96,7 +96,7 @@ def test_another_jobs_answer_is_not_taken() -> None:
     with serve(lambda number, _: EVEN if number == 3 else theirs) as address:
         assert look(at(address)).ras[0].communicators[0].size == 4
     with serve(lambda *_: theirs) as address:
-        found = Ras().look(at(address))
+        found = Ras().read(at(address))
     assert isinstance(found, Gap)
     assert "another job answered" in found.reason
 
@@ -115,7 +115,7 @@ def test_a_report_that_never_comes_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ras, "_REPORT_TIMEOUT_S", 0.1)
     monkeypatch.setattr(ras, "_ATTEMPTS", 2)
     with serve(lambda *_: None) as address:
-        found = Ras().look(at(address))
+        found = Ras().read(at(address))
     assert isinstance(found, Gap)
     assert "did not answer" in found.reason
 
@@ -124,7 +124,7 @@ def test_a_report_that_never_comes_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> 
 def test_nobody_there_is_a_gap_and_switched_off_is_not() -> None:
     """An old NCCL has no such server; a job may have switched it off."""
     address = f"127.0.0.1:{find_free_port()}"
-    found = Ras().look(at(address))
+    found = Ras().read(at(address))
     assert isinstance(found, Gap)
     assert "nobody listens" in found.reason
     assert "2.24" in found.hint
@@ -133,7 +133,7 @@ def test_nobody_there_is_a_gap_and_switched_off_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("reported", "found"),
     [
         ("localhost:28028", ("localhost", 28028)),
         ("[::1]:9", ("::1", 9)),
@@ -141,16 +141,16 @@ def test_nobody_there_is_a_gap_and_switched_off_is_not() -> None:
         ("0.0.0.0:5", ("127.0.0.1", 5)),
     ],
 )
-def test_addresses_as_nccl_takes_them(told: str, found: tuple[str, int]) -> None:
+def test_addresses_as_nccl_takes_them(reported: str, found: tuple[str, int]) -> None:
     """Names, both families, an interface behind, and the address that means all."""
-    assert parse_address(told) == found
+    assert parse_address(reported) == found
 
 
-@pytest.mark.parametrize("told", ["localhost", ":5", "a:b", "a:99999", ""])
-def test_addresses_that_are_none(told: str) -> None:
+@pytest.mark.parametrize("reported", ["localhost", ":5", "a:b", "a:99999", ""])
+def test_addresses_that_are_none(reported: str) -> None:
     """One line says what is wrong with it."""
     with pytest.raises(RasError, match="no HOST:PORT"):
-        parse_address(told)
+        parse_address(reported)
 
 
 def test_ranks_of_other_hosts_are_not_ours() -> None:

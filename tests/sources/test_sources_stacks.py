@@ -87,7 +87,7 @@ def test_stopped_process_is_read(jobs: JobRunner, tmp_path: Path) -> None:
 
 
 def test_gil_held_in_native_code(jobs: JobRunner, tmp_path: Path) -> None:
-    """A thread that sleeps in C without letting go of the interpreter owns it and is not active; the block is told."""
+    """A thread that sleeps in C without letting go of the interpreter owns it and is not active; the block is reported."""
     job = start_program(jobs, tmp_path, "gil")
     found = sample(job.pid)
     assert isinstance(found, StackSample)
@@ -246,7 +246,7 @@ def test_source_of_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_source_that_is_nested_deeply_is_read_or_left(tmp_path: Path) -> None:
-    """An expression of thousands of terms is no trouble; of an ``if`` with thousands of branches nothing is told, nor raised."""
+    """An expression of thousands of terms is no trouble; of an ``if`` with thousands of branches nothing is read or raised."""
     terms, branches = tmp_path / "terms.py", tmp_path / "branches.py"
     terms.write_text("def f():\n    for i in range(3):\n        x = " + " + ".join(["1"] * 900) + "\n")
     branches.write_text("def f(x):\n    if x == 0:\n        y()\n" + "    elif x:\n        y()\n" * 3000)

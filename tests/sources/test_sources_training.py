@@ -16,11 +16,11 @@ from hangwatch.model.telemetry import VALUES, DeepSpeedSettings, LoggedStep
 from hangwatch.sources.training.follow import Follower
 from hangwatch.sources.training.lines.deepspeed_config import parse_deepspeed_words
 from hangwatch.sources.training.lines.formats import parse_line
+from hangwatch.sources.training.live_outputs import LiveOutputs, WatchedRank
 from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LINE_LIMIT_BYTES, PIECE_BYTES, LogStream
 from hangwatch.sources.training.tensorboard import EventStream, masked_crc
 from hangwatch.sources.training.trainer_state import parse_trainer_state
-from hangwatch.sources.training.written import WatchedRank, WrittenFiles
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "training"
 NAN = float("nan")
@@ -177,7 +177,7 @@ def test_long_lines_and_floods_are_bounded() -> None:
     assert numbers == sorted(set(numbers), key=lambda number: number or 0)
 
 
-def test_lines_of_several_ranks_are_told_apart() -> None:
+def test_lines_of_several_ranks_are_distinguished() -> None:
     """What torchrun --tee puts before each line says whose it is; where a file is one rank's, that is known better."""
     words = (
         "[default0]:step 5: loss 0.5",
@@ -313,8 +313,8 @@ def test_event_files_of_real_runs_are_read(name: str) -> None:
         builder.add(step)
     steps = builder.steps()
     assert len(steps) == count
-    told = {field for step in steps for field in VALUES if getattr(step, field) is not None}
-    assert told == values
+    reported = {field for step in steps for field in VALUES if getattr(step, field) is not None}
+    assert reported == values
     bad = [step.step for step in steps if step.loss != step.loss]
     assert bad == ([step.step for step in steps if bad_from is not None and (step.step or 0) >= bad_from])
     if name == "transformers-4.57.6-resumed":
@@ -384,7 +384,7 @@ def test_only_what_the_job_itself_wrote_counts(tmp_path: Path, jobs) -> None:  #
 
     with (tmp_path / "out").open("wb") as out:
         process = subprocess.Popen([sys.executable, "-c", code], stdout=out, stdin=subprocess.PIPE, cwd=tmp_path)
-    files = WrittenFiles((str(tmp_path / "*.log"),))
+    files = LiveOutputs((str(tmp_path / "*.log"),))
     ranks = [WatchedRank(0, process.pid, 0.0)]
     found: list[LoggedStep] = []
     try:

@@ -186,7 +186,7 @@ class Agent:
                     watch.resume(one, now_s)
                 self.jobs[job_id] = watch
         for job_id, watch in self.jobs.items():
-            watch.meet(here.get(job_id), now_s)
+            watch.update_ranks(here.get(job_id), now_s)
             if self._fleets is not None:
                 await self._join(watch, self._fleets)
             watch.note_gaps((*gaps, *found.gaps))
@@ -196,13 +196,13 @@ class Agent:
         channel = choose_channel(watch.ranks, watch.fleet.channel)
         if channel is not None and channel == watch.fleet.channel:
             return
-        await watch.part()
+        await watch.leave_fleet()
         if channel is None:
             return
         try:
             watch.join(fleets.join(channel, watch.ranks, watch.local, watch.incidents))
         except ExchangeError as error:
-            await watch.part((Gap("exchange", str(error), hint="this node reports its own ranks alone"),))
+            await watch.leave_fleet((Gap("exchange", str(error), hint="this node reports its own ranks alone"),))
 
     def _check_stacks(self) -> None:
         """Find out of every new rank whether its stacks could be read: whoever is alerted can repair it before a hang."""

@@ -9,17 +9,19 @@ from functools import cached_property
 from hangwatch.analysis.divergence.find import PathDivergence, find_divergence
 from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.analysis.idle import Idleness, find_idleness
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.ranks.views import RankView, view_ranks
 from hangwatch.analysis.situation import Situation, view_still_since_ns
 from hangwatch.analysis.waiting.blame import assign_blame
 from hangwatch.analysis.waiting.edges import build_graph
 from hangwatch.model.capture import Capture
+from hangwatch.model.numbers import is_guest
 
 
 @dataclass(frozen=True)
 class Case(Situation):
-    """A situation, and where in the program its sides went apart: found once, when it is first asked for."""
+    """A situation, and what takes longer to find: each is found once, when it is first asked for."""
 
     @cached_property
     def paths(self) -> PathDivergence | None:
@@ -41,10 +43,16 @@ class Case(Situation):
         """The loop that only one of them is in still, seen from that side; None where the fork is no such one."""
         return self.divergence.loop if self.divergence is not None else None
 
+    @cached_property
+    def idleness(self) -> Idleness | None:
+        """Whether all that any rank waits for is work from outside; None where some of it is not."""
+        return find_idleness(self)
+
 
 def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]:
-    """All global ranks of the job: its world size, or the size given to ``init_process_group``, and every rank seen."""
-    declared = [v.wait.world_size for v in views.values() if v.wait is not None and v.wait.world_size is not None]
+    """All processes of the job, ascending: its world size, or the size given to ``init_process_group``, and every one seen."""
+    own = (v for rank, v in views.items() if not is_guest(rank))
+    declared = [v.wait.world_size for v in own if v.wait is not None and v.wait.world_size is not None]
     size = max((capture.job.world_size or 0, *declared))
     return tuple(sorted(set(range(size)) | {c.rank for c in capture.ranks}))
 

@@ -102,7 +102,7 @@ def _of_gpu(gpu: Gpu, node: str) -> Iterator[Finding]:
             says = f"Xid {code}, {DEVICE_XIDS[code]}, reported by the driver since the suspicion"
             yield Finding("nvml", "proof" if gpu.ranks else "strong", part, says, gpu.ranks)
     if gpu.links_down:
-        says = f"NVLink {format_ranks(gpu.links_down)} went down since the first look"
+        says = f"NVLink {format_ranks(gpu.links_down)} went down since the first reading"
         yield Finding("nvml", "proof" if gpu.ranks else "strong", part, says, gpu.ranks)
     grown = ", ".join(f"{name} by {by}" for name, by in sorted(gpu.link_errors.items()))
     if grown:
@@ -132,7 +132,7 @@ def _of_port(port: Port, node: str) -> Iterator[Finding]:
     part = f"port {port.device}/{port.port} of {node}"
     if port.state != "ACTIVE" and port.was_up:
         yield Finding(
-            "fabric ports", "proof", part, f"{port.state}, {port.physical_state}; it was ACTIVE at the first look"
+            "fabric ports", "proof", part, f"{port.state}, {port.physical_state}; it was ACTIVE at the first reading"
         )
     elif port.state in {"INIT", "ARMED"}:
         says = f"is {port.state} and not ACTIVE: its subnet manager has not brought it up"

@@ -12,10 +12,10 @@ import re
 from itertools import takewhile
 from typing import Literal
 
-from hangwatch.analysis.case import Case
-from hangwatch.analysis.places import is_interpreter, part, user_frame, user_frames
+from hangwatch.analysis.places import diverging_frames, is_interpreter, user_frame, user_frames
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
+from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
 
 #: ``idle``: all that can be seen says so. ``likely``: the same, but for where the loop is, or who is at the other end.
@@ -33,7 +33,7 @@ _WRITER = re.compile(r"pipe:\[\d+\] from (\d+) ")
 _ENDLESS = re.compile(r"while\s*\(?\s*(?:True|1)\s*\)?\s*:|while\s+not\b.*:")
 
 
-def find_idleness(case: Case) -> Idleness | None:
+def find_idleness(case: Situation) -> Idleness | None:
     """Whether all that any rank waits for is work from outside; None where some of it is not."""
     blame = case.blame
     if blame.shape != "root" or blame.proof is not None or not blame.culprits or not blame.waiting:
@@ -71,7 +71,7 @@ def _source(view: RankView) -> int | None:
     return None
 
 
-def _awaits_work(case: Case, view: RankView) -> Idleness | None:
+def _awaits_work(case: Situation, view: RankView) -> Idleness | None:
     """Whether a rank with nothing in flight stands in a read of what others put there for it to do."""
     samples = view.capture.processes[-2:]
     own = user_frame(view.frames)
@@ -90,7 +90,7 @@ def _awaits_work(case: Case, view: RankView) -> Idleness | None:
     return _other_end(case, view, queued=queued)
 
 
-def _other_end(case: Case, view: RankView, *, queued: bool) -> Idleness | None:
+def _other_end(case: Situation, view: RankView, *, queued: bool) -> Idleness | None:
     """Who is at the other end of what a rank reads: a living process that is none of its own, or a client that may come."""
     last = view.capture.processes[-1]
     on = last.blocked_on or ""
@@ -115,7 +115,7 @@ def _in_while(view: RankView) -> bool:
 
 def _at_one_head(root: RankView, follower: RankView) -> bool:
     """Whether both are at the head of an endless loop: of the same one, the root before what the other is in."""
-    mine, theirs = part(root.frames, follower.frames)
+    mine, theirs = diverging_frames(root.frames, follower.frames)
     if mine is None or theirs is None or (mine.file, mine.function) != (theirs.file, theirs.function):
         return False
     loop = _endless(mine)

@@ -10,7 +10,7 @@ STALL_FLOOR_S = 30.0
 STALL_CEILING_S = 1800.0
 #: How far beyond the longest ordinary wait a wait has to go.
 STALL_FACTOR = 4.0
-#: A look costs a few milliseconds of each rank's node and none of its time; a second is enough to be no ordinary wait.
+#: A capture costs a few milliseconds of each rank's node and none of its time; a second is enough to be no ordinary wait.
 SUSPECT_FLOOR_S = 0.75
 #: Over how many seconds, at least, a culprit must not have moved to be called stuck.
 MOTION_WINDOW_FLOOR_S = 2.0
@@ -75,7 +75,7 @@ class Cadence:
         )
 
     def suspicion_s(self) -> float:
-        """From when a wait is worth a look: beyond nine in ten of the ordinary ones."""
+        """From when a wait is worth a capture: beyond nine in ten of the ordinary ones."""
         ordered = sorted(self.waits_s)
         usual = ordered[int(len(ordered) * 0.9)] if ordered else 0.0
         return max(SUSPECT_FLOOR_S, 1.5 * usual)

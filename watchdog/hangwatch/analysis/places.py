@@ -70,7 +70,7 @@ def user_frame(frames: Sequence[Frame]) -> Frame | None:
     return next(iter(user_frames(frames)), None)
 
 
-def part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame | None, Frame | None]:
+def diverging_frames(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame | None, Frame | None]:
     """The outermost frames at which two call paths diverge: the same function at two lines, or two functions."""
     a, b = list(reversed(ours)), list(reversed(theirs))
     for left, right in zip(a, b, strict=False):
@@ -94,7 +94,7 @@ def source_lines(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Source
     a trainer's ``train()``), the place where the paths diverged says more: the user's own if they diverged there.
     """
     mine, other = user_frame(ours), user_frame(theirs)
-    forked, forked_other = part(ours, theirs)
+    forked, forked_other = diverging_frames(ours, theirs)
     same = mine is not None and other is not None and (mine.file, mine.line) == (other.file, other.line)
     if same and forked in user_frames(ours) and forked_other in user_frames(theirs):
         mine, other = forked, forked_other

@@ -48,6 +48,7 @@ def live_job(
                 beat_age_s=progress.age_s if progress is not None else None,
                 groups=progress.groups if progress is not None else (),
                 frame=(frames or {}).get(identity.pid),
+                name=identity.name,
             )
         )
     return LiveJob(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.iterations import batch_loop
-from hangwatch.analysis.divergence.relate import Fork, condition_of
+from hangwatch.analysis.divergence.relate import Fork, catches, condition_of, own_blocks
 from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.file_locks import find_lock_file
 from hangwatch.analysis.ranks.shutdown import exit_of
@@ -55,7 +55,7 @@ def alternatives(case: Case, best: Match) -> list[Match]:
         elif other.of_rank is not None and culprit is not None:
             said = other.of_rank(case, case.views[culprit])
             evidence = (*at_stack(case, culprit), *at_process(case, culprit))
-        if said is not None:
+        if said is not None and all(other.cause != match.signature.cause for match in found):
             found.append(Match(Signature(other.cause, f"beside-{row.cause}-{number}", "possible"), said, evidence))
     return found
 
@@ -90,6 +90,24 @@ def _other_modules(fork: Fork) -> str | None:
         f"It may be that rank {fork.mine.rank} or rank {fork.theirs.rank} has run other modules of the sharded model, by "
         f"`{block.text}` in {bare(frame)}."
     )
+
+
+def _left_by_a_break(fork: Fork) -> str | None:
+    counted = fork.block.iterations if fork.relation == "loop" and fork.block is not None else None
+    if fork.block is None or counted is None or not counted.breaks:
+        return None
+    return (
+        f"It may be that rank {fork.sides[1].rank} left the loop `{fork.block.text}` by a condition that does not hold on every "
+        "rank."
+    )
+
+
+def _by_an_exception(fork: Fork) -> str | None:
+    for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
+        block = next((b for b in own_blocks(other, side) if catches(b) or b.text == "try:"), None)
+        if block is not None:
+            return f"It may be that an exception led rank {side.rank} out of the `{block.text}` in line {block.line}."
+    return None
 
 
 def _fewer_batches(fork: Fork) -> str | None:
@@ -188,10 +206,12 @@ _SHARDED = Alternative("sharded-forward-divergence", of_fork=_other_modules)
 _SKIPPED = Alternative("skipped-collective", of_fork=_skipped)
 _CONDITION = Alternative("rank-conditional-collective", of_fork=_by_a_condition)
 _DATA = Alternative("uneven-inputs", of_fork=_fewer_batches)
+_BREAK = Alternative("rank-conditional-collective", of_fork=_left_by_a_break)
+_EXCEPTION = Alternative("rank-raised", of_fork=_by_an_exception)
 
 #: By the cause that comes first: what it may be taken for, the likelier first.
 TABLE: Mapping[str, tuple[Alternative, ...]] = {
-    "uneven-inputs": (_SHARDED, _SKIPPED, _CONDITION),
+    "uneven-inputs": (_SHARDED, _BREAK, _SKIPPED, _EXCEPTION, _CONDITION),
     "skipped-collective": (_SHARDED, _CONDITION, _DATA),
     "rank-conditional-collective": (_SHARDED, _SKIPPED, _DATA),
     "sharded-forward-divergence": (_CONDITION, _SKIPPED),

@@ -68,6 +68,11 @@ def confidence(row: Signature, *, first: bool, whole: bool) -> float:
     return confidence_of(read_table(), row.cause, key_of(row, first=first, whole=whole))
 
 
+def is_measured(cause: str) -> bool:
+    """Whether the catalogue has a hang of this cause, so that its rates speak of it."""
+    return cause in read_table().measured
+
+
 @cache
 def read_table() -> Table:
     """The table that came with the package."""

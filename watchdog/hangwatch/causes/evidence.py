@@ -36,7 +36,7 @@ def at_frame(rank: int, frame: Frame | None, note: str = "") -> tuple[Evidence, 
 
 
 def at_stack(case: Case, rank: int, frame: Frame | None = None) -> tuple[Evidence, ...]:
-    """Where the rank's main thread is: the telling library frame and the user's line."""
+    """Where the rank's main thread is: the library frame that says most and the user's line."""
     frames = case.views[rank].frames if rank in case.views else ()
     own = user_frame(frames)
     shown = [f for f in (frame or (frames[0] if frames else None), own) if f is not None]

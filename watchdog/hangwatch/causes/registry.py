@@ -21,7 +21,7 @@ from hangwatch.causes.rules.diverged import (
     uneven,
 )
 from hangwatch.causes.rules.job import hardware, nodes, unknown
-from hangwatch.causes.rules.rank import children, failing, lost, straggling, stuck, tasks, threads
+from hangwatch.causes.rules.rank import children, failing, lost, straggling, stuck, tasks, threads, worlds
 from hangwatch.causes.scoring import order, with_alternatives
 from hangwatch.causes.signature import Match, Rule, TrainingRule
 from hangwatch.causes.training import nonfinite, unlabelled
@@ -35,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     failing.failed_and_ending,
     failing.failed_and_handling,
     failing.failed_in_thread,
+    failing.thrown_out,
     groups.creation,
     groups.inversion,
     groups.point_to_point,
@@ -46,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     lost.raised,
     lost.stopped,
     nodes.node_lost,
+    operations.branches,
     operations.mismatch,
     operations.tensors,
     sharded.generate_length,
@@ -64,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     threads.thread_stall,
     uneven.uneven_inputs,
     unknown.unknown,
+    worlds.peer_world_lost,
 )
 
 #: Why a training that runs learns nothing.

@@ -1,1 +1,1 @@
-"""The command line: one file per command, each a thin shell around the agent and the outputs."""
+"""The command line: ``main.py`` calls one of ``commands/``; beside it are the options and consoles that they share."""

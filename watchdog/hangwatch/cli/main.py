@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from hangwatch import __version__
 from hangwatch.model.errors import PlainError
 
-if TYPE_CHECKING:
-    from typer.core import TyperCommand
-
-#: The commands in the order of the help, with their click settings: module NAME defines function NAME.
+#: The commands in the order of the help, with their click settings (``commands/NAME.py``).
 #: Options of `run` end where the training command begins, so that `hangwatch run torchrun --nproc-per-node 8` needs no `--`.
 COMMANDS: dict[str, dict[str, Any]] = {
     "run": {"allow_interspersed_args": False, "ignore_unknown_options": False},
@@ -44,7 +41,7 @@ class _Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        function = getattr(importlib.import_module(f"hangwatch.cli.{name}"), name)
+        function = getattr(importlib.import_module(f"hangwatch.cli.commands.{name}"), name)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
         alone.command(cmd_name, context_settings=COMMANDS[cmd_name])(function)
         command: TyperCommand = typer.main.get_command(alone)  # type: ignore[assignment]

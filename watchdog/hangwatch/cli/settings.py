@@ -1,4 +1,4 @@
-"""The settings of ``run`` and ``agent``: options, configuration file and defaults merged into one value."""
+"""The settings of ``run`` and ``agent``: options, settings file and defaults merged into one value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Settings file in TOML (see docs/operations.md); command-line options override it.",
+        help="Settings file in TOML (see docs/configuration.md); command-line options override it.",
     ),
 ]
 StallAfter = Annotated[
@@ -76,7 +76,7 @@ def combine(
     exchange: str | None = None,
     job: str | None = None,
 ) -> Settings:
-    """The settings of a command: the option if given, else the configuration file, else the default.
+    """The settings of a command: the option if given, else the settings file, else the default.
 
     Raises ``UserError``.
     """

@@ -1,4 +1,4 @@
-"""The configuration file: TOML to ``Settings``, every mistake named with its place.
+"""The settings file: TOML to ``Settings``, every mistake named with its place.
 
 May import ``config.settings``, ``config.errors``, msgspec and the standard library. Reading and parsing are apart:
 ``parse_config`` is pure. Python's TOML reader keeps no line numbers, so a key that is found wrong is looked up again in the
@@ -38,9 +38,9 @@ def read_config(path: Path) -> Settings:
         with path.open("rb") as file:
             data = file.read(_SIZE_LIMIT_BYTES + 1)
     except OSError as error:
-        raise UserError(f"cannot read the configuration {path}: {error.strerror or error}; name another") from error
+        raise UserError(f"cannot read the settings file {path}: {error.strerror or error}; name another") from error
     if len(data) > _SIZE_LIMIT_BYTES:
-        raise UserError(f"the configuration {path} has more than {_SIZE_LIMIT_BYTES >> 20} MiB: is it the right file?")
+        raise UserError(f"the settings file {path} has more than {_SIZE_LIMIT_BYTES >> 20} MiB: is it the right file?")
     try:
         return parse_config(data.decode())
     except UnicodeDecodeError as error:
@@ -52,7 +52,7 @@ def read_config(path: Path) -> Settings:
 
 
 class ConfigError(ValueError):
-    """A mistake in a configuration: the text names key and repair, ``line`` (from 1) is None where it could not be found."""
+    """A mistake in a settings file: the text names key and repair, ``line`` (from 1) is None where it could not be found."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class ConfigError(ValueError):
 
 
 def parse_config(text: str) -> Settings:
-    """Decode a configuration. Raises ``ConfigError``."""
+    """Decode a settings file. Raises ``ConfigError``."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

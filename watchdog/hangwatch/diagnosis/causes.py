@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangwatch.causes.calibration import confidence
+from hangwatch.causes.calibration import confidence, is_measured
 from hangwatch.causes.signature import Match
 from hangwatch.model.incident import Cause
 
@@ -35,6 +35,7 @@ def to_cause(match: Match, *, first: bool, whole: bool) -> Cause:
         evidence=tuple(dict.fromkeys(match.evidence)),
         remedy=known.remedy,
         references=known.references,
+        measured=is_measured(known.id),
     )
 
 

@@ -13,7 +13,9 @@ from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import FlightRecord
 from hangwatch.model.devices import HARDWARE
 from hangwatch.model.incident import Incident, JobEntry, RankEntry, RankGroup
+from hangwatch.model.numbers import is_guest, name_guests
 from hangwatch.model.text import short_path
+from hangwatch.model.transforms.names import names_of
 
 
 def rfc3339(at_ns: int) -> str:
@@ -40,6 +42,9 @@ def _entry(view: RankView) -> RankEntry:
         state=view.state,
         groups=tuple(RankGroup(p.group.label, p.enqueued, p.completed) for p in progress),
         stack=tuple(f"{f.function} ({short_path(f.file)}:{f.line})" for f in view.frames),
+        name=capture.identity.name,
+        world=capture.identity.world,
+        world_rank=capture.identity.world_rank if is_guest(view.rank) else view.rank,
     )
 
 
@@ -52,7 +57,8 @@ def _has_call_sites(flight: FlightRecord) -> bool:
 
 def missing(capture: Capture) -> tuple[str, ...]:
     """What could not be seen, a line each."""
-    return tuple(dict.fromkeys(str(gap) for gap in capture.gaps))
+    names = names_of(capture)
+    return tuple(dict.fromkeys(name_guests(str(gap), names) for gap in capture.gaps))
 
 
 def asked_of_nodes(capture: Capture) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""The checks behind ``hangwatch doctor``: each tests one requirement and names the repair."""
+"""The checks of ``hangwatch doctor``: each tests one requirement and names the repair."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _stacks() -> Check:
         child.kill()
         child.communicate()
     if isinstance(found, Gap):
-        return Check("stacks (py-spy)", "failed", found.reason, found.hint or "see Permissions in docs/operations.md")
+        return Check("stacks (py-spy)", "failed", found.reason, found.hint or "see docs/permissions.md")
     return Check("stacks (py-spy)", "ok", "stacks of Python processes can be read")
 
 
@@ -126,7 +126,7 @@ def _run_dir() -> Check:
 def _hardware() -> list[Check]:
     """The sources for GPUs, network and kernel log. NCCL's RAS server is left out: it answers only while a job runs."""
     names = [name for name in HARDWARE if name != ras.NAME]
-    facts, gaps = asyncio.run(NodeWatch().look((), names))
+    facts, gaps = asyncio.run(NodeWatch().read((), names))
     broken = {gap.source: Check(gap.source, "warning", gap.reason, gap.hint) for gap in gaps}
     return [broken.get(name) or Check(name, "ok", _seen(name, facts)) for name in names]
 

@@ -15,7 +15,7 @@ from hangwatch.exchange.opening import ExchangeChoice, is_own_address, open_exch
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.tcpstore import DEFAULT_PORT
 from hangwatch.exchange.waiting import wait_within
-from hangwatch.sources.node_view import look_around
+from hangwatch.sources.node_view import discover_node
 
 NAME = "exchange"
 _LIMIT_S = 5.0
@@ -82,7 +82,7 @@ def _check_store(choice: ExchangeChoice) -> Check:
             "tcp needs torch in the agent's environment",
             "pip install torch in the environment of hangwatch",
         )
-    masters = sorted({job.master for job in look_around()[0].jobs if job.master})
+    masters = sorted({job.master for job in discover_node()[0].jobs if job.master})
     port = choice.port or DEFAULT_PORT
     if not masters:
         says = (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from hangwatch.doctor.check import Check
 from hangwatch.sources.discovery.rank_environment import pick_variables
-from hangwatch.sources.node_view import look_around
+from hangwatch.sources.node_view import discover_node
 from hangwatch.sources.proc.files import read_small, read_whole
 from hangwatch.sources.stacks.samples import find_pyspy
 
@@ -139,7 +139,7 @@ def judge_clock(result: int, status: int) -> Check:
 
 def check_jobs() -> list[Check]:
     """The probe, the flight recorder and the torch version of the ranks on this node."""
-    found, reader = look_around()
+    found, reader = discover_node()
     beats, _ = reader.read()
     ranks = {one.pid: one.rank for job in found.jobs for one in job.ranks}
     if not ranks:

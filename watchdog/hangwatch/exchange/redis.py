@@ -13,26 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from hangwatch.exchange.protocol import ExchangeError, hide_password
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-    from redis.asyncio.client import PubSub
-    from redis.asyncio.lock import Lock
 
 _TIMEOUT_S = 2.0
 _AWAIT_S = 5.0
 #: Values per MGET: a few hundred captures in one answer would be in memory twice.
 _GOT_AT_ONCE = 64
-_T = TypeVar("_T")
-
-
-def _ready(answer: Awaitable[_T] | _T) -> Awaitable[_T]:
-    """Narrow the client's annotations, which include the blocking API."""
-    return cast("Awaitable[_T]", answer)
 
 
 class RedisExchange:
@@ -44,7 +33,8 @@ class RedisExchange:
         except ImportError as error:
             raise ExchangeError("the Redis client is not installed: pip install 'hangwatch[redis]'") from error
         try:
-            self._redis: Redis[Any] = client.from_url(
+            # An extra, without types that could be checked: its own values are Any.
+            self._redis: Any = client.from_url(
                 url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, retry=None, retry_on_error=[]
             )
         except ValueError as error:
@@ -53,8 +43,8 @@ class RedisExchange:
             raise ExchangeError(f"{hide_password(url)} is not a valid Redis URL; {repair}") from error
         place = self._redis.connection_pool.connection_kwargs
         self._endpoint = (str(place["host"]), int(place.get("port", 6379))) if "host" in place else None
-        self._locks: dict[str, Lock] = {}
-        self._pubsubs: dict[str, PubSub] = {}
+        self._locks: dict[str, Any] = {}
+        self._pubsubs: dict[str, Any] = {}
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
@@ -74,14 +64,14 @@ class RedisExchange:
     async def read(self, channel: str) -> Mapping[str, bytes]:
         """See ``Exchange``."""
         with _one_line():
-            members = await _ready(self._redis.smembers(_key(channel, "nodes")))
+            members = await self._redis.smembers(_key(channel, "nodes"))
             nodes = sorted(name.decode() for name in members)
             if not nodes:
                 return {}
             digests = await self._redis.mget([_key(channel, "digest", node) for node in nodes])
             gone = [node for node, digest in zip(nodes, digests, strict=True) if digest is None]
             if gone:  # a node that publishes again is added again
-                await _ready(self._redis.srem(_key(channel, "nodes"), *gone))
+                await self._redis.srem(_key(channel, "nodes"), *gone)
         return {node: digest for node, digest in zip(nodes, digests, strict=True) if digest is not None}
 
     async def hold(self, channel: str, holder: str, expiry_s: float) -> bool:

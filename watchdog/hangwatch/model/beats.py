@@ -18,7 +18,7 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     The rest is there of a group that torch's ``new_group`` did not make, whose members may be no ranks of this job: ``place``
     is this process's own rank in it, of ``size``; ``store`` where its members met, empty where that cannot be told; ``foreign``
     says that ``ranks`` are no ranks of the job, but numbers of the group's own. ``outside`` is not written by the probe: places
-    that no rank is known to have, found by ``sources.beats.memberships``.
+    that no rank is known to have, found by ``sources.beats.worlds``.
     """
 
     name: str
@@ -62,7 +62,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     torch's worker server socket, ``control`` that of the probe's own; either is None where it could not be started, and
     ``problems`` says why. ``telemetry`` is what training says of itself, None where it has
     said nothing. ``store`` is where the ranks of its world met, empty where that cannot be told: processes of one store are
-    of one world.
+    of one world. ``number`` and ``host`` are not written by the probe (``sources.beats.worlds``): the number of a process that is
+    of another world than its job's own (``model.numbers``), and a process of that one.
     """
 
     version: int
@@ -87,6 +88,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: tuple[str, ...] = ()
     telemetry: BeatTelemetry | None = None
     store: str = ""
+    number: int | None = None
+    host: int | None = None
 
     def age_s(self, now_ns: int) -> float:
         """Seconds since it was written, by the wall clock ``now_ns``; never negative."""

@@ -40,6 +40,8 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``meeting_port``: the port at which it meets the others (``MASTER_PORT``). The host may go by several names.
     ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends.
+    ``rank`` is its number in the job (``model.numbers``). One that is of another world than the job's own has the name of that,
+    ``world``, and its rank there, None for a process that is in no world.
     """
 
     rank: int
@@ -50,6 +52,13 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     restart: int = 0
     meeting_port: int | None = None
     supervisor: int | None = None
+    world: str = ""
+    world_rank: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What a process of another world than the job's own is called, ``engine/0``; empty for the job's own ranks."""
+        return self.world if self.world_rank is None else f"{self.world}/{self.world_rank}"
 
 
 class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):

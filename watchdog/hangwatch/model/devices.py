@@ -133,7 +133,10 @@ class Absence(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All of it, of one node. ``looked`` names the sources that answered, also where they had nothing to report."""
+    """All of it, of one node.
+
+    ``looked`` names the sources that answered, also where they had nothing to report; it is called so in stored bundles.
+    """
 
     node: str
     at_ns: int

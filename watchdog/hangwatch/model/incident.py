@@ -1,4 +1,7 @@
-"""The incident document, schema ``hangwatch.incident/1``: the contract with users, dashboards and tests."""
+"""The incident document, schema ``hangwatch.incident/2``: the contract with users, dashboards and tests.
+
+Schema 1 is the same without ``name``, ``world`` and ``world_rank`` of ranks; its documents are read as they are.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = "hangwatch.incident/1"
+SCHEMA = "hangwatch.incident/2"
 
 Kind = Literal["deadlock", "stall", "rank_lost", "straggler", "silent_failure", "healthy"]
 Severity = Literal["critical", "warning", "info"]
@@ -26,7 +29,11 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """A hypothesis: an id of ``docs/causes``, how sure we are (0..1), why, and what to do."""
+    """A hypothesis: an id of ``docs/causes``, how sure we are, why, and what to do.
+
+    ``confidence`` (0..1): how often causes stated like this one were right on the catalogue's hangs. Of a cause that none of
+    these hangs has (``measured`` is false) nobody knows: people read ``certainty``, which says so in words.
+    """
 
     id: str
     title: str
@@ -35,6 +42,12 @@ class Cause(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
     remedy: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    measured: bool = True
+
+    @property
+    def certainty(self) -> str:
+        """How sure it is, for people: ``98%``, or ``not measured``."""
+        return f"{self.confidence:.0%}" if self.measured else "not measured"
 
 
 class SourceLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,7 +96,10 @@ class Collective(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What was found. ``proof`` and ``waits`` say in words why it can never resolve, and who waits for whom."""
+    """What was found. ``proof`` and ``waits`` say in words why it can never resolve, and who waits for whom.
+
+    ``names``: what processes of other worlds than the job's own are called, by number.
+    """
 
     kind: Kind
     proven: bool
@@ -97,6 +113,7 @@ class Verdict(msgspec.Struct, frozen=True):
     alternatives: tuple[Cause, ...] = ()
     proof: str | None = None
     waits: tuple[str, ...] = ()
+    names: dict[int, str] = {}
 
 
 class RankGroup(msgspec.Struct, frozen=True):
@@ -108,7 +125,11 @@ class RankGroup(msgspec.Struct, frozen=True):
 
 
 class RankEntry(msgspec.Struct, frozen=True):
-    """One rank in the document. ``stack`` is the main thread, deepest first, ``function (file:line)``."""
+    """One process in the document. ``stack`` is the main thread, deepest first, ``function (file:line)``.
+
+    ``rank`` is its number in the job, by which lists of ranks name it. Of a process of another world than the job's own, ``name``
+    is what texts call it (``engine/0``), ``world`` the name of that world, ``world_rank`` its rank there, None where it has none.
+    """
 
     rank: int
     node: str
@@ -116,6 +137,9 @@ class RankEntry(msgspec.Struct, frozen=True):
     state: str
     groups: tuple[RankGroup, ...]
     stack: tuple[str, ...]
+    name: str = ""
+    world: str = ""
+    world_rank: int | None = None
 
 
 class JobEntry(msgspec.Struct, frozen=True):

@@ -10,7 +10,10 @@ from hangwatch.model.progress import GroupFront, LiveProgress
 
 
 class LiveRank(msgspec.Struct, frozen=True):
-    """One rank. ``state`` is a word; ``beat_age_s`` None without a probe; ``frame`` its top frame, where it was read."""
+    """One rank. ``state`` is a word; ``beat_age_s`` None without a probe; ``frame`` its top frame, where it was read.
+
+    ``name``: what it is called where it is of another world than the job's own.
+    """
 
     rank: int
     node: str
@@ -19,6 +22,12 @@ class LiveRank(msgspec.Struct, frozen=True):
     beat_age_s: float | None = None
     groups: tuple[LiveProgress, ...] = ()
     frame: str | None = None
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """Its rank, or its name."""
+        return self.name or str(self.rank)
 
 
 class LiveJob(msgspec.Struct, frozen=True):
@@ -32,6 +41,11 @@ class LiveJob(msgspec.Struct, frozen=True):
     groups: tuple[GroupFront, ...] = ()
     incident: Incident | None = None
     capture: Capture | None = None
+
+    @property
+    def names(self) -> dict[int, str]:
+        """What processes of other worlds than the job's own are called, by number."""
+        return {one.rank: one.name for one in self.ranks if one.name}
 
 
 class LiveView(msgspec.Struct, frozen=True):

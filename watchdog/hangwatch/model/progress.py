@@ -10,6 +10,7 @@ import msgspec
 
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.collectives import DEFAULT_GROUP, Group
+from hangwatch.model.numbers import is_guest
 from hangwatch.model.text import format_members
 
 
@@ -125,5 +126,5 @@ def _name_group(name: str, ranks: tuple[int, ...], description: str, world_size:
     It depends on nothing but the group, so agents of several nodes say the same.
     """
     group = Group(name, ranks, description)
-    whole = not ranks or len(ranks) == world_size or description == DEFAULT_GROUP
+    whole = not ranks or len(ranks) == world_size or description == DEFAULT_GROUP or any(map(is_guest, ranks))
     return group.key, group.label if whole else f"{group.label} [{format_members(ranks)}]"

@@ -1,6 +1,6 @@
 """What training says of itself: logged steps, the series they make, and the settings that go with them.
 
-Imports nothing of ours. Absence is None. NaN and the infinities are ordinary floats here, and most telling ones: compare
+Imports nothing of ours. Absence is None. NaN and the infinities are ordinary floats here, and informative ones: compare
 with ``math.isnan``, never two steps with ``==``. JSON has no such numbers, so where these values are written they go
 through ``to_plain`` (words ``nan``, ``inf``, ``-inf``), and are read with ``msgspec.convert(..., strict=False)`` or
 ``msgspec.json.decode(..., strict=False)``, which take the words for the numbers.

@@ -19,6 +19,7 @@ class _Verdict(msgspec.Struct, frozen=True):
     severity: Severity
     summary: str
     culprit_ranks: tuple[int, ...] = ()
+    names: dict[int, str] = {}
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -26,7 +27,7 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class _Document(msgspec.Struct, frozen=True):
-    """The fields of ``incident.json`` (``hangwatch.incident/1``) that a list shows."""
+    """The fields of ``incident.json`` (``hangwatch.incident/2``) that a list shows."""
 
     id: str
     job: _Job
@@ -47,6 +48,7 @@ class IncidentSummary(msgspec.Struct, frozen=True):
     severity: Severity
     summary: str
     culprit_ranks: tuple[int, ...]
+    names: dict[int, str] = {}
 
     @property
     def open(self) -> bool:
@@ -99,4 +101,5 @@ def _summarize(document: _Document | None, name: str) -> IncidentSummary | None:
         severity=verdict.severity,
         summary=verdict.summary,
         culprit_ranks=verdict.culprit_ranks,
+        names=verdict.names,
     )

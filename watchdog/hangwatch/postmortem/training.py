@@ -10,7 +10,13 @@ from hangwatch.analysis.training.runs import OutputSeries, choose_run
 from hangwatch.analysis.training.series import make_series
 from hangwatch.model.capture import Capture, Gap, Job
 from hangwatch.model.telemetry import DeepSpeedSettings, TrainingSetup
-from hangwatch.sources.training.remains import Progress, Remains, Unread, read_lone_config, read_remains
+from hangwatch.sources.training.training_files import (
+    Progress,
+    TrainingFile,
+    Unread,
+    read_lone_config,
+    read_training_files,
+)
 
 _NAMED = 12
 
@@ -20,21 +26,21 @@ def read_training(path: Path, job: str, progress: Progress) -> Capture | None:
 
     Raises OSError where ``path`` itself cannot be read.
     """
-    remains: list[Remains] = []
+    files: list[TrainingFile] = []
     gaps: list[Gap] = []
-    for one in read_remains(path, progress):
+    for one in read_training_files(path, progress):
         if isinstance(one, Unread):
             gaps.append(Gap("file", f"{one.name}: {one.reason}"))
         else:
-            remains.append(one)
-    remains = _last_attempts(remains)
-    if not remains:
+            files.append(one)
+    files = _last_attempts(files)
+    if not files:
         return None
-    run = choose_run([run for one in remains for run in _runs_of(one)])
+    run = choose_run([run for one in files for run in _runs_of(one)])
     gaps += [Gap("file", f"{name} is of another run; give it alone") for name in run.others[:_NAMED]]
     if len(run.others) > _NAMED:
         gaps.append(Gap("file", f"and {len(run.others) - _NAMED} more files are of other runs"))
-    setup, world_size = _setup(path, remains)
+    setup, world_size = _setup(path, files)
     series = make_series(run.modified_ns, run.builders, {0: setup}, {})
     fault = read_learning(series, world_size=world_size).fault
     if fault is not None and fault.first.at_ns == run.modified_ns:
@@ -45,16 +51,16 @@ def read_training(path: Path, job: str, progress: Progress) -> Capture | None:
     return Capture(Job(job, world_size, launcher="unknown"), run.modified_ns, (), tuple(gaps), training=series)
 
 
-def _last_attempts(remains: Iterable[Remains]) -> list[Remains]:
+def _last_attempts(files: Iterable[TrainingFile]) -> list[TrainingFile]:
     """Without the output of attempts that torchrun has followed by another one."""
-    found = list(remains)
+    found = list(files)
     last: dict[str, int] = {}
     for one in found:
         last[one.family] = max(one.attempt, last.get(one.family, 0))
     return [one for one in found if one.attempt == last[one.family]]
 
 
-def _runs_of(one: Remains) -> Iterator[OutputSeries]:
+def _runs_of(one: TrainingFile) -> Iterator[OutputSeries]:
     """A series for each rank that the file names, as a launcher's prefix does; a rank's own file is that rank's."""
     ranks = dict.fromkeys(step.rank for step in one.steps)
     for rank in ranks:
@@ -62,9 +68,9 @@ def _runs_of(one: Remains) -> Iterator[OutputSeries]:
         yield OutputSeries(one.family or one.name, one.name, one.modified_ns, rank, steps)
 
 
-def _setup(path: Path, remains: Iterable[Remains]) -> tuple[TrainingSetup, int | None]:
+def _setup(path: Path, files: Iterable[TrainingFile]) -> tuple[TrainingSetup, int | None]:
     """What DeepSpeed logged of itself, else the one configuration that lies there; and how many ranks there were."""
-    newest = sorted(remains, key=lambda one: one.modified_ns)
+    newest = sorted(files, key=lambda one: one.modified_ns)
     settings: DeepSpeedSettings | None = None
     version: str | None = None
     size: int | None = None

@@ -176,8 +176,8 @@ class GroupTable:
             return ""
         if not (apart or renumbered) and _COUNTED.fullmatch(name):
             return ""
-        told = {"place": place, "size": size, "store": met, "foreign": apart or renumbered}
-        return "," + json.dumps(told, separators=(",", ":"))[1:-1]
+        fields = {"place": place, "size": size, "store": met, "foreign": apart or renumbered}
+        return "," + json.dumps(fields, separators=(",", ":"))[1:-1]
 
     def _backend(self, group: Any, device: str) -> Any:
         try:

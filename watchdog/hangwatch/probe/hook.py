@@ -3,10 +3,10 @@
 A finder on ``sys.meta_path`` waits for ``torch.distributed.distributed_c10d`` and for the modules of training libraries
 (``trainers.TARGETS``); a loader it has touched is as before once its module is imported. A process whose environment
 makes it a rank is probed from then on. Every other one (``mp.spawn`` passes the rank as an argument; launchers import
-torch.distributed too) becomes a rank in the moment it gets a default process group, which is seen by a setter around
-``_World.default_pg`` (torch 2.4 to 2.13): no thread waits for it, and a fork keeps it. A process that trains with no
-group and no rank at all (one GPU, ``python train.py``) is probed as rank 0 of 1 once it makes a trainer or reports a
-step.
+torch.distributed too) becomes a rank in the moment it gets a process group: a setter around ``_World.default_pg`` and a
+getter of ``_World.pg_to_tag`` (torch 2.4 to 2.13) see that; no thread waits for it, and a fork keeps it. A process that
+trains with no group and no rank at all (one GPU, ``python train.py``) is probed as rank 0 of 1 once it makes a trainer or
+reports a step.
 Imports the standard library only, and as little of it as possible.
 """
 
@@ -108,6 +108,7 @@ def _arrived(c10d: Any) -> None:
         if not launcher:
             recorder.set_environment(os.environ, torch)
         _watch_default_group(c10d)
+        _watch_first_group(c10d)
         if not launcher:
             _State.c10d = c10d
             if rank is not None:
@@ -159,6 +160,32 @@ def _watch_default_group(c10d: Any) -> None:
         _default_group_set(c10d, group)
 
     world.default_pg = property(plain.fget, set_default_group, plain.fdel, plain.__doc__)
+
+
+def _watch_first_group(c10d: Any) -> None:
+    """Be notified of the first group, which may be none of a world: an engine that takes weights from trainers has no other.
+
+    ``_World.pg_to_tag`` is read where a group is registered, and else only where one is destroyed; it is as before from then on.
+    """
+    world = c10d._World
+    plain = world.__dict__["pg_to_tag"]
+
+    def read_tags(self: Any) -> Any:
+        world.pg_to_tag = plain
+        _first_group_made(c10d)
+        return plain.fget(self)
+
+    world.pg_to_tag = property(read_tags, None, None, plain.__doc__)
+
+
+def _first_group_made(c10d: Any) -> None:
+    try:
+        from . import identity
+
+        if not identity.is_child_of_rank(os.environ):
+            _start(c10d)
+    except Exception as error:
+        leave_problem("the probe could not be started: %r" % (error,))
 
 
 def _default_group_set(c10d: Any, group: Any) -> None:

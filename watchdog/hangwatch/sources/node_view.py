@@ -6,7 +6,7 @@ from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.discovery.ranks import Discovery, RankFinder
 
 
-def look_around() -> tuple[Discovery, NodeBeats]:
+def discover_node() -> tuple[Discovery, NodeBeats]:
     """Every job on the node, and a reader for its beats."""
     finder, reader = RankFinder(), NodeBeats()
     finder.find()

@@ -213,7 +213,7 @@ def _may_record(beat: Beat) -> bool:
 
 def _counts(beat: Beat, record: FlightRecord | Gap, now_ns: int) -> bool:
     """Whether the record of a rank that may have no group at all says anything: only what is in flight does."""
-    if beat.initialized or beat.age_s(now_ns) > STALE_BEAT_S:
+    if beat.initialized or beat.groups or beat.age_s(now_ns) > STALE_BEAT_S:
         return True
     return isinstance(record, FlightRecord) and bool(in_flight(record.operations))
 
@@ -236,7 +236,8 @@ def _known_groups(beats: Sequence[Beat]) -> dict[str, BeatGroup]:
 def _with_groups(beat: Beat, known: Mapping[str, BeatGroup]) -> Beat:
     """The beat of a rank that knows no group any more, with the groups that others still know it to be in."""
     own = {g.name for g in beat.groups}
-    more = (g for g in known.values() if g.name not in own and beat.rank in g.ranks)
+    number = beat.rank if beat.number is None else beat.number
+    more = (g for g in known.values() if g.name not in own and number in g.ranks)
     return msgspec.structs.replace(beat, groups=(*beat.groups, *more))
 
 

@@ -25,7 +25,7 @@ async def add_hardware(capture: Capture, watch: NodeWatch, only: Collection[str]
 
     ``only``: these sources, None: all, of a job that uses NCCL.
     """
-    facts, gaps = await watch.look([r.identity for r in capture.ranks], only)
+    facts, gaps = await watch.read([r.identity for r in capture.ranks], only)
     if facts is None:
         return capture
     # What is read here may say of the ranks here what their environments call secret; no other's can be asked here.

@@ -13,6 +13,7 @@ import msgspec
 
 from hangwatch.agent.capturing.redact import secret_values
 from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.model.numbers import is_guest
 from hangwatch.sources.discovery.found_jobs import FoundJob
 from hangwatch.sources.redaction import hide_values
 
@@ -36,7 +37,7 @@ class LocalRanks:
     lost_since_s: dict[int, float] = field(default_factory=dict)
     replaced_s: float | None = None
 
-    def meet(self, found: FoundJob | None, now_s: float) -> bool:
+    def update(self, found: FoundJob | None, now_s: float) -> bool:
         """Take in which ranks exist now; whether they are a new incarnation of the job.
 
         A restarted rank replaces the one before; a vanished one is kept as lost.
@@ -45,7 +46,9 @@ class LocalRanks:
             self.job, self.master = found.job, found.master
         here = {r.rank: r for r in found.ranks} if found is not None else {}
         known = self.known
-        began = [i.start_time for r, i in here.items() if r in known and not is_same_process(known[r], i)]
+        # A process of another world may be started anew by itself: an engine that is restarted is no new run of the trainers.
+        own = [(i, known[r]) for r, i in here.items() if r in known and not is_guest(r)]
+        began = [i.start_time for i, before in own if not is_same_process(before, i)]
         if began:
             # The one before had ended when this one began, however late that is seen.
             self.replaced_s = min((*self.lost_since_s.values(), now_s - max(0.0, time.time_ns() / 1e9 - min(began))))
@@ -72,6 +75,11 @@ class LocalRanks:
         return [self.known[rank] for rank in sorted(self.known)]
 
     @property
+    def own(self) -> dict[int, RankIdentity]:
+        """The ranks of the job's own world that were seen."""
+        return {rank: identity for rank, identity in self.known.items() if not is_guest(rank)}
+
+    @property
     def living(self) -> list[RankIdentity]:
         """The ranks whose processes are there."""
         return [identity for rank, identity in self.known.items() if rank not in self.lost_since_s]
@@ -82,8 +90,8 @@ class LocalRanks:
         return bool(self.known) and len(self.lost_since_s) == len(self.known)
 
     def is_lost(self, now_s: float, grace_s: float) -> bool:
-        """Whether a rank has been gone for longer than ``grace_s``."""
-        return any(now_s - since_s >= grace_s for since_s in self.lost_since_s.values())
+        """Whether a rank has been gone for longer than ``grace_s``. Processes of other worlds may come and go."""
+        return any(now_s - since_s >= grace_s for rank, since_s in self.lost_since_s.items() if not is_guest(rank))
 
     def ages_s(self) -> dict[int, float]:
         """How old the processes of the living ranks are, by rank."""

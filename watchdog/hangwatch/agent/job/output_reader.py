@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import LoggedStep
-from hangwatch.sources.training.written import WatchedRank, WrittenFiles
+from hangwatch.sources.training.live_outputs import LiveOutputs, WatchedRank
 
 log = logging.getLogger("hangwatch")
 
@@ -33,7 +33,7 @@ class OutputReader:
     _thread: threading.Thread | None = None
 
     def watch(self, ranks: tuple[WatchedRank, ...]) -> None:
-        """Look at the files of these ranks from now on; starts the thread."""
+        """Read the files of these ranks from now on; starts the thread."""
         self._ranks = ranks
         if self._thread is None and ranks:
             self._thread = threading.Thread(target=self._run, name="hangwatch-output", daemon=True)
@@ -51,7 +51,7 @@ class OutputReader:
         self._stop.set()
 
     def _run(self) -> None:
-        files = WrittenFiles(self.patterns)
+        files = LiveOutputs(self.patterns)
         try:
             while not self._stop.is_set():
                 try:

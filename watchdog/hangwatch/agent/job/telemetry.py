@@ -14,7 +14,7 @@ from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.telemetry import TrainingSeries, TrainingSetup
 from hangwatch.sources.training.beats import parse_setup, parse_steps
-from hangwatch.sources.training.written import WatchedRank
+from hangwatch.sources.training.live_outputs import WatchedRank
 
 
 @dataclass

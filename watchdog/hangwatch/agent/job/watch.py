@@ -92,9 +92,9 @@ class JobWatch:
             silent_failure=self.silent_failures.incidents.open_record,
         )
 
-    def meet(self, found: FoundJob | None, now_s: float) -> None:
+    def update_ranks(self, found: FoundJob | None, now_s: float) -> None:
         """Take in which ranks exist now. Of a new incarnation of the job nothing of the old one speaks."""
-        if self.ranks.meet(found, now_s):
+        if self.ranks.update(found, now_s):
             self.suspector = Suspector(cadence=self.patience.cadence)
             self.local.forget_samples()
             self.training = self.training.restart()
@@ -105,7 +105,7 @@ class JobWatch:
         self.local.gaps = (*gaps, *self.training.gaps, *self.fleet.gaps)
 
     def resume(self, left: LeftOpen, now_s: float) -> None:
-        """Go on with an incident of this very job that an agent before this one has reported. Call it before ``meet``."""
+        """Go on with an incident of this very job that an agent before this one has reported. Call it before ``update_ranks``."""
         if left.silent:
             self.silent_failures.resume(left.as_record())
         else:
@@ -119,7 +119,7 @@ class JobWatch:
         self.scope = self.incidents.scope = fleet.scope
         self.incidents.sharing = fleet.sharing
 
-    async def part(self, why: tuple[Gap, ...] = ()) -> None:
+    async def leave_fleet(self, why: tuple[Gap, ...] = ()) -> None:
         """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this."""
         fleet, self.fleet = self.fleet, NoOtherNodes(why)
         self.scope = self.incidents.scope = self.local
@@ -137,7 +137,7 @@ class JobWatch:
         if self.over:
             await self.end(now_ns)
             return None
-        self.training.update(self.ranks.known, beats, now_ns)
+        self.training.update(self.ranks.own, beats, now_ns)
         if 0 in self.ranks.known or not (self.fleet.leads or self.fleet.follows):
             # Training speaks through rank 0: of all nodes that read it, its own one reports.
             await self.silent_failures.update(self.training.series, now_ns)
@@ -221,7 +221,7 @@ class JobWatch:
 
     async def end(self, at_ns: int) -> None:
         """The job is over, and so are its incidents."""
-        await self.part()
+        await self.leave_fleet()
         await self.incidents.close(at_ns)
         await self.silent_failures.incidents.close(at_ns)
 

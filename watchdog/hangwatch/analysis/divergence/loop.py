@@ -59,7 +59,7 @@ class Loop:
         """
         deeper = self.inside.path[: self.inside.path.index(self.frame)]
         below = (b for f in reversed(deeper) if is_program(f) for b in f.blocks)
-        return tuple(b for b in (*self.around, *below) if _is_condition(b) or (b.kind == "guard" and by_rank(b.text)))
+        return tuple(b for b in (*self.around, *below) if _is_condition(b) or _parts_ranks(b))
 
     @property
     def ranked(self) -> Block | None:
@@ -230,6 +230,11 @@ def _is_condition(block: Block) -> bool:
     return block.kind in CONDITIONS or (block.kind == "after" and block.text == "try:")
 
 
+def _parts_ranks(block: Block) -> bool:
+    """Whether this is a guard that speaks of the rank, and leaves in good order."""
+    return block.kind == "guard" and by_rank(block.text) and not block.text.endswith(" raise")
+
+
 def _on_data(frame: Frame, way: Block) -> bool:
     """Whether a way out of an iteration is taken by what data are like, or by what an exception says of them."""
     known = frame.locals or {}
@@ -272,6 +277,21 @@ def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
         if counts and all(theirs is not None and theirs <= mine for mine, theirs in counts):
             return True
     return False
+
+
+def held_for_both(fork: Fork) -> bool:
+    """Whether the other side was under the condition of the fork as well: that speaks of nothing but the iteration of a loop,
+    and the other side is in a later one."""
+    one, other = fork.sides
+    at = one.at
+    if fork.relation != "branch" or fork.block is None or at is None:
+        return False
+    there = _same_function(other.path, at)
+    if there is None or not depends_only_on_loop_variable(fork.block, one.path):
+        return False
+    counts = [(count_iterations(at, b), count_iterations(there, b)) for b in at.blocks if b.iterations is not None]
+    known = [theirs - ours for ours, theirs in counts if ours is not None and theirs is not None]
+    return next((ahead > 0 for ahead in known if ahead), False)
 
 
 def loop_of(case: Situation, fork: Fork) -> Loop | None:

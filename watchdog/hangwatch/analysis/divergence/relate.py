@@ -71,11 +71,11 @@ class Fork:
 
     @property
     def opposite(self) -> bool:
-        """Whether the sides are in the two branches of one ``if``."""
+        """Whether the sides are in the two branches of one ``if``; what comes behind one that returns is its other branch."""
         a, b = self.mine.at, self.theirs.at
         if a is None or b is None or not self.one_function:
             return False
-        mine, theirs = {(k.kind, k.line) for k in a.blocks}, {(k.kind, k.line) for k in b.blocks}
+        mine, theirs = ({("else" if returns(k) else k.kind, k.line) for k in f.blocks} for f in (a, b))
         return any(("else" if kind == "if" else "if", line) in theirs for kind, line in mine if kind in {"if", "else"})
 
 
@@ -96,7 +96,7 @@ def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
 
 def _decides(block: Block) -> bool:
     if block.kind == "guard":
-        return by_rank(block.text)
+        return by_rank(block.text) and not block.text.endswith(" raise")
     if block.kind == "with":
         return "process_first" in block.text
     return block.kind in LOOPS or (block.kind in CONDITIONS and "__name__" not in block.text)
@@ -259,6 +259,36 @@ def condition_of(side: Side) -> Block | None:
     """The innermost condition in the part of a path that is its own."""
     blocks = (b for f in side.tail if is_program(f) for b in reversed(f.blocks))
     return next((b for b in blocks if b.kind in CONDITIONS or returns(b)), None)
+
+
+def catches(block: Block) -> bool:
+    """Whether an exception that is raised inside is caught there, and the program goes on behind it."""
+    return block.kind == "try" or (block.kind == "with" and "suppress(" in block.text)
+
+
+def own_blocks(side: Side, other: Side) -> tuple[Block, ...]:
+    """The blocks of the user's own functions that a side is in and the other is not, outermost first."""
+    shared = {(b.kind, b.line) for b in other.at.blocks} if other.at is not None else set()
+    frames = [f for f in reversed(side.tail) if is_program(f) and package_of(f) is None]
+    return tuple(b for f in frames for b in f.blocks if f != side.at or (b.kind, b.line) not in shared)
+
+
+def only_by_iteration(side: Side, other: Side) -> bool:
+    """Whether nothing on a side's own way may differ by rank: there are no conditions but on the iteration of a loop, and none
+    is left early but by an exception."""
+    decisive = (
+        b
+        for b in own_blocks(side, other)
+        if b.kind in CONDITIONS or (b.kind == "guard" and not b.text.endswith(" raise"))
+    )
+    return all(depends_only_on_loop_variable(b, side.path) for b in decisive)
+
+
+def caught_around(side: Side, other: Side) -> Block | None:
+    """What catches an exception raised where a side is, and does not lead out of where the other is; None where there is no
+    such block, or something else may lead past the place."""
+    caught = next((b for b in own_blocks(side, other) if catches(b)), None)
+    return caught if only_by_iteration(side, other) else None
 
 
 def _guard_come_past(side: Side) -> Block | None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hangwatch.analysis.operations.histories import first_after, first_difference, histories_of
+from hangwatch.analysis.operations.histories import first_after, first_disagreement, histories_of
 from hangwatch.analysis.operations.signatures import Signature, signature
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group, GroupHistory, Operation, OperationColumns, Operations, first_record_id
@@ -15,7 +15,7 @@ GroupKey = str
 
 
 @dataclass(frozen=True)
-class Side:
+class SequenceSide:
     """Ranks that agree with each other at one sequence number; ``operation`` is one of theirs, None: not enqueued."""
 
     ranks: tuple[int, ...]
@@ -31,7 +31,7 @@ class SequenceDivergence:
 
     group: Group
     seq: int
-    sides: tuple[Side, ...]
+    sides: tuple[SequenceSide, ...]
     at_ns: int
 
     @property
@@ -54,7 +54,7 @@ class SequenceDivergence:
         tie = len(sides) > 1 and len(sides[1]) == len(sides[0])
         return tuple(sorted(r for side in (sides if tie else sides[1:]) for r in side))
 
-    def side_of(self, rank: int) -> Side | None:
+    def side_of(self, rank: int) -> SequenceSide | None:
         """The side a rank is on."""
         return next((side for side in self.sides if rank in side.ranks), None)
 
@@ -216,7 +216,7 @@ class History:
     def _divergence(self, key: GroupKey) -> SequenceDivergence | None:
         histories, members = self._lanes[key], self.groups[key].ranks
         ends = {m: end for m in members if (end := self.enqueued(m, key)) is not None}
-        unlike = first_difference(histories.values())
+        unlike = first_disagreement(histories.values())
         left = first_after(histories.values(), min(ends.values())) if ends else None
         seq = min((number for number in (unlike, left) if number is not None), default=None)
         if seq is None:
@@ -226,8 +226,8 @@ class History:
         for rank, operation in here.items():
             sides[signature(operation)].append(rank)
         absent = [m for m, end in ends.items() if m not in here and end < seq]
-        found = [Side(tuple(sorted(ranks)), here[ranks[0]]) for ranks in sides.values()]
+        found = [SequenceSide(tuple(sorted(ranks)), here[ranks[0]]) for ranks in sides.values()]
         if absent:
-            found.append(Side(tuple(sorted(absent)), None))
+            found.append(SequenceSide(tuple(sorted(absent)), None))
         found.sort(key=lambda side: (-len(side.ranks), side.ranks))
         return SequenceDivergence(self.groups[key], seq, tuple(found), min(o.created_ns for o in here.values()))

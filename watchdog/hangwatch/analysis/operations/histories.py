@@ -48,7 +48,7 @@ def cut_segments(places: Mapping[int, int], mark_at: Callable[[int], bytes]) -> 
     return tuple(segments)
 
 
-def first_difference(histories: Iterable[GroupHistory]) -> int | None:
+def first_disagreement(histories: Iterable[GroupHistory]) -> int | None:
     """The first sequence number of one group at which two ranks have operations that do not agree.
 
     Alike histories count once, so this grows with what differs and not with the number of ranks.

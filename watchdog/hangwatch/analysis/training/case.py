@@ -54,12 +54,14 @@ def _read_all(series: TrainingSeries, world_size: int | None) -> dict[int, Learn
     """The state of each rank's series, by rank; without those of a pipeline's stages that never compute a loss."""
     ranks = dict.fromkeys((0, *(found.rank for found in series.ranks if found.rank)))
     readings = {rank: _read(series, rank, world_size) for rank in ranks}
-    telling = {rank: learning for rank, learning in readings.items() if not _tells_nothing(learning)}
-    others_learn = any(step.loss is not None and step.loss != 0 for rank in telling for step in series.of_rank(rank))
-    return telling if others_learn else readings
+    informative = {rank: learning for rank, learning in readings.items() if not _shows_nothing(learning)}
+    others_learn = any(
+        step.loss is not None and step.loss != 0 for rank in informative for step in series.of_rank(rank)
+    )
+    return informative if others_learn else readings
 
 
-def _tells_nothing(learning: Learning) -> bool:
+def _shows_nothing(learning: Learning) -> bool:
     """Whether a rank has never reported anything but a loss of 0, without a gradient norm."""
     fault = learning.fault
     return fault is not None and fault.kind == "zero" and not fault.before and fault.norm == "unknown"

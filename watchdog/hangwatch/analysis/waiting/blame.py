@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from hangwatch.analysis.ranks.shutdown import failed_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
+from hangwatch.model.numbers import is_guest
 from hangwatch.model.text import format_ranks
 
 #: Of a larger circle no rank is singled out: looking for that one costs the square of its size.
@@ -160,17 +161,22 @@ def _relevant_divergence(
     return next((d for d in splits if sink.issubset(d.group.ranks)), splits[0] if splits else None)
 
 
-def _prove_mismatch(edges: Iterable[Edge]) -> str | None:
-    for edge in edges:
-        if edge.weak:
-            continue  # some of the group's members are not known
-        if edge.reason == "mismatch" and edge.operation is not None and edge.other is not None:
-            where = f"{edge.operation.group.label} at number {edge.operation.seq}"
-            return (
-                f"rank {edge.waiters[0]} is in {describe(edge.operation)} in {where}, rank {edge.awaited[0]} used that number "
-                f"for {describe(edge.other)}: the two can never meet"
-            )
-    return None
+def _mismatches(edges: Iterable[Edge]) -> list[Edge]:
+    """Two operations in one place of a group; none of a group that has members which are not known."""
+    return [
+        e for e in edges if e.reason == "mismatch" and not e.weak and e.operation is not None and e.other is not None
+    ]
+
+
+def _prove_mismatch(edges: Sequence[Edge]) -> str | None:
+    edge = edges[0] if edges else None
+    if edge is None or edge.operation is None or edge.other is None:
+        return None
+    where = f"{edge.operation.group.label} at number {edge.operation.seq}"
+    return (
+        f"rank {edge.waiters[0]} is in {describe(edge.operation)} in {where}, rank {edge.awaited[0]} used that number "
+        f"for {describe(edge.other)}: the two can never meet"
+    )
 
 
 def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph: WaitGraph) -> str | None:
@@ -219,11 +225,10 @@ def assign_blame(
     """Blame for a graph; ``waiting`` are the ranks whose waits count, ``world`` all that the job has."""
     waiting = tuple(sorted(waiting))
     if not waiting:
-        if failed := failed_ranks(views, world):
+        seen, ranks = {r: v for r, v in views.items() if not is_guest(r)}, [r for r in world if not is_guest(r)]
+        if failed := failed_ranks(seen, ranks):
             return Blame("lingering", culprits=failed)
-        return (
-            Blame("blocked", culprits=tuple(sorted(world))) if all_blocked_by_files(views, world) else Blame("nothing")
-        )
+        return Blame("blocked", culprits=tuple(ranks)) if all_blocked_by_files(seen, ranks) else Blame("nothing")
     if not graph.edges:
         return _blame_together(views, history, waiting)
     sinks = _seen_sinks(views, graph)
@@ -232,19 +237,50 @@ def assign_blame(
     cycles = [sink for sink in sinks if len(sink) > 1]
     component = frozenset(r for sink in sinks for r in sink)
     divergences = tuple(history.divergences(concerned=component | frozenset(waiting)))
+    mismatches = _mismatches(graph.edges)
+    circles = {cycle: proven for cycle in cycles if (proven := _prove_cycle(views, cycle, graph)) is not None}
+    proof = _prove_gone(graph.edges) or _prove_mismatch(mismatches) or next(iter(circles.values()), None)
+    surest = _proven_sinks(views, graph, sinks, circles, mismatches)
+    named, diverged_at = _name_culprits(views, graph, surest, divergences)
+    shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
+    alone = tuple(r for r in waiting if r not in named)
+    return Blame(shape, named, alone, tuple(sorted(component)), diverged_at, proof)
+
+
+def _proven_sinks(
+    views: Mapping[int, RankView],
+    graph: WaitGraph,
+    sinks: Sequence[tuple[int, ...]],
+    circles: Container[tuple[int, ...]],
+    mismatches: Sequence[Edge],
+) -> Sequence[tuple[int, ...]]:
+    """The sinks that a proof is about, and faults of their own beside it; all sinks where there is no proof.
+
+    A rank that is in a wait is no fault of its own: whom it waits for was not seen, where its record is missing.
+    """
+    gone = {rank for edge in graph.edges if edge.reason == "gone" for rank in edge.awaited}
+    pair = {rank for edge in mismatches for rank in (*edge.waiters, *edge.awaited)}
+    about = [sink for sink in sinks if sink in circles or not (gone | pair).isdisjoint(sink)]
+    if not about and not pair:
+        return sinks
+    apart = [sink for sink in sinks if sink not in about and all(r in views and views[r].wait is None for r in sink)]
+    return [*(about or [tuple(sorted(pair))]), *apart]
+
+
+def _name_culprits(
+    views: Mapping[int, RankView],
+    graph: WaitGraph,
+    sinks: Iterable[Sequence[int]],
+    divergences: Sequence[SequenceDivergence],
+) -> tuple[tuple[int, ...], SequenceDivergence | None]:
+    """The culprits of these sinks, and where they diverged first."""
     culprits: set[int] = set()
     found: list[SequenceDivergence] = []
     for sink in sinks:
         named, own = _sink_culprits(views, graph, sink, divergences)
         culprits |= set(named)
         found += [own] if own is not None else []
-    diverged_at = min(found, key=lambda d: (not d.mismatch, d.at_ns), default=None)
-    proof = _prove_gone(graph.edges) or _prove_mismatch(graph.edges)
-    for cycle in cycles:
-        proof = proof or _prove_cycle(views, cycle, graph)
-    shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
-    alone = tuple(r for r in waiting if r not in culprits)
-    return Blame(shape, tuple(sorted(culprits)), alone, tuple(sorted(component)), diverged_at, proof)
+    return tuple(sorted(culprits)), min(found, key=lambda d: (not d.mismatch, d.at_ns), default=None)
 
 
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:

@@ -11,6 +11,7 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks
 from hangwatch.model.collectives import Group, Operation
+from hangwatch.model.numbers import is_guest, same_world
 
 
 def _members(group: Group, world: Sequence[int]) -> Sequence[int]:
@@ -37,6 +38,8 @@ def _why_awaited(
         return "silent", None
     if other.motion.state in {"lost", "stopped"} and (theirs is None or not theirs.completed):
         # Even if it had joined: its half of the transfer is not served any more.
+        if other.gone and is_guest(m):  # an engine may be started anew, and nobody says who would do it
+            return "returning", None
         return ("gone" if other.gone else "stopped"), None
     enqueued = history.enqueued(m, key)
     if enqueued is None:
@@ -66,7 +69,7 @@ def _recorded_edges(
     apart = any(v.frontier is not None and signature(v.frontier) != signature(operation) for v in waiters)
     found = (
         (m, why)
-        for m in _members(operation.group, world)
+        for m in _members(operation.group, same_world(waiters[0].rank, world))
         if (why := _why_awaited(operation, views.get(m), m, history, apart)) is not None
     )
     # Whom unknown members wait for is not known either: no circle rests on such a group.
@@ -211,7 +214,7 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
         return alike and other.motion.state != "stopped" and not _create_apart(view, other)
 
     # A group is created by its members, and by them alone.
-    needed = wait.peers if wait.kind == "group_creation" and view.rank in wait.peers else world
+    needed = wait.peers if wait.kind == "group_creation" and view.rank in wait.peers else same_world(view.rank, world)
     inside = {v.rank for v in waiters}
     yield from _edges(waiters, ((m, found) for m in needed if m not in inside and (found := why(m)) is not None), None)
 
@@ -219,7 +222,7 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
 def build_graph(
     views: Mapping[int, RankView], history: History, world: Sequence[int], waiting: Container[int]
 ) -> WaitGraph:
-    """The graph over ``world`` (all global ranks of the job). ``waiting``: the ranks whose waits count."""
+    """The graph over ``world`` (all processes of the job). ``waiting``: the ranks whose waits count."""
     edges: list[Edge] = []
     for waiters in _companies(view for rank, view in views.items() if rank in waiting):
         view = waiters[0]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 
 from markupsafe import Markup, escape
 
 from hangwatch.model.incident import SourceLine
+from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks, short_path
 from hangwatch.outputs.sanitize import MAX_CHARACTERS, clean, excerpt
 
@@ -49,6 +50,12 @@ def number_ranks(ranks: Collection[int]) -> str:
     """``rank 3``, ``ranks 0-2,5``; a truncated list ends with its size."""
     several = "s" if len(ranks) != 1 else ""
     return f"rank{several} {short_ranks(ranks)}"
+
+
+def with_names(html: Markup, names: Mapping[int, str]) -> Markup:
+    """The markup with processes of other worlds by their names."""
+    escaped = {number: plain(name) for number, name in names.items()}
+    return Markup(name_guests(html, escaped)) if names else html  # noqa: S704  # both are markup
 
 
 def short_ranks(ranks: Collection[int]) -> str:

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.html.cells import render_cells
-from hangwatch.outputs.html.elements import NOTHING, code, join, moment, section, text
+from hangwatch.outputs.html.elements import NOTHING, code, join, moment, section, text, with_names
 from hangwatch.outputs.html.stacks import render_stacks
 from hangwatch.outputs.html.tables import render_groups, render_places
 from hangwatch.outputs.html.verdict import describe_job, render_heading, render_missing, render_reasons, render_verdict
@@ -22,7 +22,7 @@ def render_incident(incident: Incident, capture: Capture | None, tree: StackNode
     job = incident.job
     states = {entry.rank: entry.state for entry in incident.ranks}
     ranks = render_cells(states, culprits, incident.job.world_size) + render_places(incident)
-    return join(
+    whole = join(
         [
             render_heading(job.id, job.launcher, job.world_size, job.command),
             render_verdict(incident),
@@ -34,6 +34,7 @@ def render_incident(incident: Incident, capture: Capture | None, tree: StackNode
             section("Incident", _details(incident), css="details"),
         ]
     )
+    return with_names(whole, incident.verdict.names)
 
 
 def _details(incident: Incident) -> Markup:

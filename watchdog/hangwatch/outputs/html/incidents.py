@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from hangwatch.model.numbers import name_guests
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.html.elements import moment, short_ranks, text
 from hangwatch.outputs.html.tables import table
@@ -22,7 +23,7 @@ def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[
             moment(one.onset_at, whole_seconds=True),
             _kind(one),
             Markup('<a href="incidents/{}">{}</a>').format(quote(one.id), text(one.summary, 200)),
-            short_ranks(one.culprit_ranks) if one.culprit_ranks else "",
+            name_guests(short_ranks(one.culprit_ranks), one.names) if one.culprit_ranks else "",
             text(one.job, 60),
             _end(one, open_ids),
         )

@@ -11,7 +11,7 @@ from hangwatch.model.incident import Severity
 from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.html.cells import describe_states, render_cells
-from hangwatch.outputs.html.elements import NOTHING, section, text
+from hangwatch.outputs.html.elements import NOTHING, section, text, with_names
 from hangwatch.outputs.html.group_progress import ProgressPoint, render_group_progress
 from hangwatch.outputs.html.incidents import render_incidents
 from hangwatch.outputs.html.stacks import render_stacks
@@ -44,7 +44,7 @@ def render_parts(view: LiveView, histories: JobHistories, incidents: Sequence[In
         parts["jobs"] = section("Jobs on this node", _overview(jobs))
     for job in jobs:
         for name, content in _job_parts(job, histories.get(job.id, {})):
-            parts[f"{job_key(job.id)}-{name}"] = content
+            parts[f"{job_key(job.id)}-{name}"] = with_names(content, job.names)
     if not view.jobs:
         parts["job-none"] = _NO_JOB if view.at_ns else _STARTING
     open_ids = {job.incident.id for job in view.jobs if job.incident is not None}

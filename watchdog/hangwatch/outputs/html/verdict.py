@@ -139,7 +139,7 @@ def _side(who: str, line: SourceLine | None, op: str | None, css: str) -> Markup
 
 def _cause(cause: Cause) -> Markup:
     title = Markup("Cause: {}").format(text(cause.title))
-    certainty = Markup('<p class="quiet">{}, confidence {}</p>').format(code(cause.id), _percent(cause.confidence))
+    certainty = Markup('<p class="quiet">{}, confidence {}</p>').format(code(cause.id), cause.certainty)
     explanation = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
     remedy = listing((prose(step) for step in cause.remedy), "ol")
     todo = Markup('<div class="todo"><h3>What to do</h3>{}</div>').format(remedy) if remedy else NOTHING
@@ -173,8 +173,8 @@ def render_reasons(verdict: Verdict) -> Markup:
 
 def _alternatives(causes: Collection[Cause]) -> Markup:
     def one(cause: Cause) -> Markup:
-        said = Markup('{} <span class="quiet">({}, {})</span>').format(
-            text(cause.title), code(cause.id), _percent(cause.confidence)
+        said = Markup('{} <span class="quiet">({}, confidence {})</span>').format(
+            text(cause.title), code(cause.id), cause.certainty
         )
         why = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
         return said + why
@@ -211,7 +211,3 @@ def describe_job(incident: Incident) -> Markup:
 def _more(count: int) -> Markup:
     hidden = count - _MAX_ITEMS
     return Markup('<p class="quiet">and {} more in incident.json</p>').format(hidden) if hidden > 0 else NOTHING
-
-
-def _percent(confidence: float) -> str:
-    return f"{confidence * 100:.0f}%"

@@ -38,7 +38,7 @@ def rank_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
     for job in jobs:
         name = label(job.id)
         for one in _shown_ranks(job):
-            rank = str(one.rank)
+            rank = label(one.called)
             info.add_metric([name, rank, label(one.node), str(one.pid)], 1)
             state.add_metric([name, rank, label(one.state)], 1)
             if one.beat_age_s is not None:
@@ -73,7 +73,7 @@ def _collective_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
         name, rows = label(job.id), _rows(job)
         shown, fronts = _bounded(rows)
         for one, group_label, group in shown:
-            labels = [name, str(one.rank), group_label]
+            labels = [name, label(one.called), group_label]
             enqueued.add_metric(labels, group.enqueued)
             completed.add_metric(labels, group.completed)
             behind.add_metric(labels, fronts[group_label].behind_by(group))

@@ -15,7 +15,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import Incident, Verdict
+from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks
 from hangwatch.outputs.sanitize import clean
 
@@ -100,6 +101,7 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
             "severity": verdict.severity,
             "summary": clean(verdict.summary),
             "culprit_ranks": verdict.culprit_ranks,
+            "names": verdict.names,
             "waiting_ranks": verdict.waiting_ranks,
             "cause": None
             if cause is None
@@ -107,6 +109,7 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
                 "id": cause.id,
                 "title": cause.title,
                 "confidence": cause.confidence,
+                "measured": cause.measured,
                 "explanation": clean(cause.explanation),
                 "remedy": cause.remedy,
                 "references": cause.references,
@@ -133,11 +136,11 @@ def slack_body(notification: Notification, before: Notification | None, now: dat
     lines = [
         ended if notification.over else f"{sign} *{verdict.kind}{proven}: {job}* on {_escape(notification.node)}",
         _escape(verdict.summary),
-        f"*Culprit ranks:* {format_ranks(verdict.culprit_ranks)}  *waiting ranks:* {format_ranks(verdict.waiting_ranks)}",
+        f"*Culprit ranks:* {_ranks(verdict, verdict.culprit_ranks)}  *waiting ranks:* {_ranks(verdict, verdict.waiting_ranks)}",
     ]
     if verdict.cause is not None:
         lines.append(
-            f"*Cause* ({verdict.cause.confidence:.0%}): {_escape(verdict.cause.title)} (`{_escape(verdict.cause.id)}`)"
+            f"*Cause* (confidence {verdict.cause.certainty}): {_escape(verdict.cause.title)} (`{_escape(verdict.cause.id)}`)"
         )
         lines += [f"{number}. {_escape(step)}" for number, step in enumerate(verdict.cause.remedy, 1)]
     lines.append(f"*Since* {incident.onset_at}")
@@ -200,12 +203,16 @@ def _annotations(notification: Notification) -> dict[str, str]:
         "description": clean(cause.explanation) if cause is not None else "",
         "remedy": " ".join(steps),
         "runbook_url": _runbook(notification),
-        "culprit_ranks": format_ranks(verdict.culprit_ranks),
-        "waiting_ranks": format_ranks(verdict.waiting_ranks),
+        "culprit_ranks": _ranks(verdict, verdict.culprit_ranks),
+        "waiting_ranks": _ranks(verdict, verdict.waiting_ranks),
         "incident": notification.incident.id,
         "bundle": clean(notification.bundle or ""),
     }
     return {name: text[:_TEXT_LIMIT_CHARS] for name, text in annotations.items() if text}
+
+
+def _ranks(verdict: Verdict, ranks: tuple[int, ...]) -> str:
+    return name_guests(format_ranks(ranks), verdict.names)
 
 
 def _runbook(notification: Notification) -> str:

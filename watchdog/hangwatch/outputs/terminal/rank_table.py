@@ -8,6 +8,7 @@ from rich.console import Group as Lines
 from rich.text import Text
 
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
+from hangwatch.model.numbers import name_guests
 from hangwatch.model.progress import LiveProgress
 from hangwatch.model.text import format_ranks
 from hangwatch.outputs.sanitize import excerpt
@@ -81,8 +82,10 @@ def _head(job: LiveJob) -> Iterator[Text]:
     behind = [group for group in job.groups if group.behind]
     for group in behind[:2]:
         several = "s" if len(group.behind) > 1 else ""
-        ranks = format_ranks(group.behind)[:120]
-        yield Text(f"{excerpt(group.label, 80)}: rank{several} {ranks} behind {group.front}", "yellow")
+        ranks = name_guests(format_ranks(group.behind), job.names)[:120]
+        yield Text(
+            f"{excerpt(group.label, 80)}: rank{several} {ranks} behind, the furthest is at {group.front}", "yellow"
+        )
 
 
 def _table(rows: Sequence[_Row], width: int | None) -> Iterator[Text]:
@@ -122,7 +125,7 @@ def _fit(widths: list[int], width: int | None, gap: int) -> list[int]:
 
 
 def _cells(rank: LiveRank, progress: LiveProgress | None, behind: int) -> Iterator[Text]:
-    yield Text(str(rank.rank))
+    yield Text(excerpt(rank.called, _NAME_CHARACTERS))
     yield Text(str(rank.pid))
     yield Text(excerpt(rank.state.replace("_", " "), 20), style=_STYLES.get(rank.state, ""))
     if progress is None:

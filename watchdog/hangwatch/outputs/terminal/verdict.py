@@ -5,13 +5,14 @@ It is rendered from the incident document only, so live and stored incidents loo
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from hangwatch.model.incident import Cause, Collective, Divergence, Incident, SourceLine, Verdict
+from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks, short_path
 from hangwatch.outputs.terminal.layout import beside, emit, hang, say
 
@@ -42,9 +43,11 @@ class _VerdictText:
         self.bundle = bundle
         self.width = min(console.width, _MAX_WIDTH)
         self.page: list[Text] = []
+        self.names: Mapping[int, str] = {}
 
     def lines(self, incident: Incident) -> list[Text]:
         verdict = incident.verdict
+        self.names = incident.verdict.names
         self.head(incident)
         self.listing("Why it can never resolve", [verdict.proof] if verdict.proof else [], mark="")
         self.listing("Who waits for whom", list(verdict.waits), mark="")
@@ -98,7 +101,7 @@ class _VerdictText:
 
     def operation(self, collective: Collective) -> None:
         number = f", sequence number {collective.seq}" if collective.seq is not None else ""
-        ranks = f" of ranks {format_ranks(collective.group_ranks)}" if collective.group_ranks else ""
+        ranks = f" of {self.ranks(collective.group_ranks)}" if collective.group_ranks else ""
         self.add(say(f"{collective.op} in {collective.group}{ranks}{number}"))
         if collective.sizes:
             kinds = f" of {', '.join(collective.dtypes)}" if collective.dtypes else ""
@@ -110,7 +113,7 @@ class _VerdictText:
             # Without a culprit there is no divergence to show, only where the ranks wait.
             self.title("Where the ranks wait")
             shown = divergence.others or divergence.culprit
-            who = _side("waiting", shown.ranks if shown is not None else ())
+            who = self.who("waiting", shown.ranks if shown is not None else ())
             side = self.side(who, shown, divergence.others_op, "bold cyan", width=self.width - _INDENT)
             self.page += [Text(" " * _INDENT) + line for line in side]
             return
@@ -123,8 +126,8 @@ class _VerdictText:
         left_ranks = divergence.culprit.ranks if divergence.culprit is not None else ()
         right_ranks = divergence.others.ranks if divergence.others is not None else ()
         left_ranks = left_ranks or (verdict.culprit_ranks if others else ())
-        culprit = (_side(names[0], left_ranks), divergence.culprit, divergence.culprit_op, "bold red")
-        other = (_side(names[1], right_ranks or others), divergence.others, divergence.others_op, "bold cyan")
+        culprit = (self.who(names[0], left_ranks), divergence.culprit, divergence.culprit_op, "bold red")
+        other = (self.who(names[1], right_ranks or others), divergence.others, divergence.others_op, "bold cyan")
         via_style = "bold" if divergence.same_line else "dim"
         if self.console.width >= _SIDE_BY_SIDE_WIDTH:
             column = (self.width - _INDENT - 3) // 2
@@ -135,6 +138,12 @@ class _VerdictText:
             for part in (culprit, other):
                 side = self.side(*part, width=self.width - _INDENT, via_style=via_style)
                 self.page += [Text(" " * _INDENT) + line for line in side]
+
+    def ranks(self, ranks: Collection[int]) -> str:
+        return name_guests(f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}", self.names)
+
+    def who(self, name: str, ranks: Collection[int]) -> str:
+        return f"{name}, {self.ranks(ranks)}" if ranks else name
 
     def side(
         self, who: str, line: SourceLine | None, op: str | None, style: str, *, width: int, via_style: str = "dim"
@@ -154,12 +163,12 @@ class _VerdictText:
 
     def cause(self, cause: Cause) -> None:
         self.title(f"Cause: {cause.title}")
-        self.add(say(f"{cause.id}, confidence {_percent(cause.confidence)}", "dim"))
+        self.add(say(f"{cause.id}, confidence {cause.certainty}", "dim"))
         self.add(say(cause.explanation))
         if cause.evidence:
             self.title("Evidence")
         for item in cause.evidence:
-            who = f"rank {item.rank}, " if item.rank is not None else ""
+            who = f"{self.ranks((item.rank,))}, " if item.rank is not None else ""
             self.add(Text.assemble(say(f"{who}{item.source}: ", "cyan"), say(item.says)), mark="- ")
         if cause.remedy:
             self.title("What to do")
@@ -168,16 +177,6 @@ class _VerdictText:
         self.listing("See also", list(cause.references))
 
     def alternatives(self, causes: tuple[Cause, ...]) -> None:
-        named = (f"{cause.title} ({cause.id}, {_percent(cause.confidence)})" for cause in causes)
+        named = (f"{cause.title} ({cause.id}, confidence {cause.certainty})" for cause in causes)
         items = [f"{name}. {c.explanation}" if c.explanation else name for name, c in zip(named, causes, strict=True)]
         self.listing("Other possible causes", items)
-
-
-def _side(name: str, ranks: Collection[int]) -> str:
-    if not ranks:
-        return name
-    return f"{name}, rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
-
-
-def _percent(confidence: float) -> str:
-    return f"{confidence * 100:.0f}%"

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from hangwatch.model.errors import PlainError
 from hangwatch.outputs.html.elements import NOTHING
 from hangwatch.outputs.html.shell import PAGE_POLICY, render_page
-from hangwatch.outputs.web.rates import Rate
+from hangwatch.outputs.web.rate_limit import RateLimit
 
 OPEN_PATHS = frozenset({"/metrics", "/healthz"})
 TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE")
@@ -87,8 +87,8 @@ class Access:
     def __init__(self, host: str, token: str | None) -> None:
         self._token = token
         self._local = is_loopback(host)
-        self._requests = Rate(_REQUESTS_PER_S, _REQUESTS_AT_ONCE)
-        self._sign_ins = Rate(_SIGN_INS_PER_S, _SIGN_INS_AT_ONCE)
+        self._requests = RateLimit(_REQUESTS_PER_S, _REQUESTS_AT_ONCE)
+        self._sign_ins = RateLimit(_SIGN_INS_PER_S, _SIGN_INS_AT_ONCE)
         # Derived from the token: a leaked cookie does not reveal it, and stays valid after a restart of the agent.
         self._cookie = hmac.new((token or "").encode(), b"hangwatch page 1", hashlib.sha256).hexdigest()
 

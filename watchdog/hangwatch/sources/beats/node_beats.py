@@ -19,7 +19,7 @@ import msgspec
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.sources.beats.files import BeatReader
-from hangwatch.sources.beats.memberships import resolve_members
+from hangwatch.sources.beats.worlds import Worlds
 from hangwatch.sources.discovery.process_table import ProbedProcess
 from hangwatch.sources.proc.files import view_of
 
@@ -31,6 +31,7 @@ class NodeBeats:
         self._own = BeatReader(own) if own is not None else None
         self._own_folder = str(own) if own is not None else None
         self._places: dict[tuple[str, str], _Place] = {}
+        self._worlds = Worlds()
 
     def follow(self, members: Iterable[ProbedProcess]) -> None:
         """Read from now on what these processes, and no others, write."""
@@ -51,7 +52,7 @@ class NodeBeats:
         for found, missed in (*reads, *([self._own.read()] if self._own is not None else [])):
             beats |= found
             gaps += missed
-        return resolve_members(beats), tuple(gaps)
+        return self._worlds.resolve(beats), tuple(gaps)
 
 
 class _Place:

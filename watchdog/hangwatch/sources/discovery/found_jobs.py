@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from hangwatch.model.capture import Job, RankIdentity
@@ -18,7 +20,11 @@ class FoundJob(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A process that may be a rank, with everything that decides between it and another claimant."""
+    """A process that may be a rank, with everything that decides between it and another claimant.
+
+    ``host``, ``world`` and ``world_rank`` are of one that is in the job by a group it shares: a process of the job's own world,
+    and the name of its own one, with its rank there.
+    """
 
     process: KnownProcess
     job_id: str
@@ -32,6 +38,9 @@ class Candidate(msgspec.Struct, frozen=True):
     firm: bool
     placed: bool
     master: str = ""
+    host: int | None = None
+    world: str = ""
+    world_rank: int | None = None
 
     @property
     def order(self) -> tuple[int, bool, bool, bool, float, int]:
@@ -50,6 +59,16 @@ def put_together(jobs: dict[str, list[Candidate]]) -> dict[str, list[Candidate]]
         whole = next((name for name, others in found.items() if _are_parts(others, members)), job_id)
         found.setdefault(whole, []).extend(members)
     return found
+
+
+def add_guests(jobs: dict[str, list[Candidate]], guests: Iterable[Candidate]) -> None:
+    """Put processes of other worlds to the jobs that they share a group with; nothing is done for one whose job is not seen."""
+    homes = {member.process.pid: job_id for job_id, members in jobs.items() for member in members}
+    for guest in sorted(guests, key=lambda guest: guest.host is not None):
+        job_id = guest.job_id if guest.host is None else homes.get(guest.host)
+        if job_id is not None:
+            jobs.setdefault(job_id, []).append(guest)
+            homes[guest.process.pid] = job_id
 
 
 def _are_parts(ours: list[Candidate], theirs: list[Candidate]) -> bool:
@@ -75,7 +94,7 @@ def _port(master: str) -> int | None:
 def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
     """The job as a value. The newest members know its size; older ones beyond it are leftovers of a larger world."""
     node = node_name()
-    newest = max(members, key=lambda member: member.order)
+    newest = max((member for member in members if member.host is None), key=lambda member: member.order)
     world_size = newest.world_size
     if world_size is None and any(not member.placed and member.launcher == "plain" for member in members):
         world_size = max((m.world_size for m in members if m.world_size is not None), default=None)
@@ -89,9 +108,11 @@ def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
             restart=m.restart,
             meeting_port=_port(m.master),
             supervisor=_supervisor(m.process),
+            world=m.world,
+            world_rank=m.world_rank,
         )
         for m in sorted(members, key=lambda member: member.rank)
-        if world_size is None or m.rank < world_size or m.restart == newest.restart
+        if world_size is None or m.rank < world_size or m.restart == newest.restart or m.host is not None
     )
     job = Job(id=job_id, world_size=world_size, nodes=(node,), launcher=newest.launcher, command=newest.command)
     return FoundJob(job, ranks, newest.master)

@@ -72,8 +72,8 @@ class KnownProcess:
     origin: tuple[str, str] | None = None
     origin_pid: int | None = None
     probed: ProbedProcess | None = None
-    _looked_s: float = field(default=-1e9)
-    _torch_looked_s: float = field(default=-1e9)
+    _read_s: float = field(default=-1e9)
+    _torch_read_s: float = field(default=-1e9)
 
     @property
     def parent(self) -> int:
@@ -85,14 +85,14 @@ class KnownProcess:
         stat = read_stat(self.pid)
         return stat is not None and not is_zombie(stat)
 
-    def look(self, now_s: float) -> None:
+    def refresh(self, now_s: float) -> None:
         """Read its command line and environment if they may have changed since."""
         young = time.time() - self.start_time < _YOUNG_S
         unsettled = self.environ is None or (self.claim is not None and not self.python)
         period_s = 0.0 if young else _UNSETTLED_PERIOD_S if unsettled else _SETTLED_PERIOD_S + self.pid % 8
-        if now_s - self._looked_s < period_s:
+        if now_s - self._read_s < period_s:
             return
-        self._looked_s = now_s
+        self._read_s = now_s
         command = read_whole(f"/proc/{self.pid}/cmdline", _COMMAND_LIMIT_BYTES)
         if not command:  # a zombie or a kernel thread: keep what was known
             return
@@ -113,15 +113,15 @@ class KnownProcess:
         if not self.python or not folder.startswith("/"):
             return None
         try:
-            uid = os.stat(f"/proc/{self.pid}").st_uid  # noqa: PTH116  # every process, every look
+            uid = os.stat(f"/proc/{self.pid}").st_uid  # noqa: PTH116  # every process, every second
         except OSError:
             return None
         return ProbedProcess(self.pid, inner_pid(self.pid), uid, view_of(self.pid), folder)
 
     def maps_torch(self, now_s: float) -> bool:
         """Whether it has loaded torch. Reading a memory map costs a millisecond, so a no is believed for a while."""
-        if not self.torch and now_s - self._torch_looked_s >= _UNSETTLED_PERIOD_S:
-            self._torch_looked_s = now_s
+        if not self.torch and now_s - self._torch_read_s >= _UNSETTLED_PERIOD_S:
+            self._torch_read_s = now_s
             self.torch = b"/libtorch" in (read_whole(f"/proc/{self.pid}/maps", _MAPS_LIMIT_BYTES) or b"")
         return self.torch
 
@@ -158,11 +158,11 @@ class ProcessTable:
                 known.under_root = root is None or known.pid == root or self._is_below(known, root)
             if known.under_root or known.pid in extra:
                 known.under_root = True
-                known.look(now_s)
+                known.refresh(now_s)
         for known in list(living.values()):
             if known.under_root and known.claim is not None:
                 for ancestor in self.ancestors(known):
-                    ancestor.look(now_s)
+                    ancestor.refresh(now_s)
         return {pid: known for pid, known in living.items() if known.under_root}
 
     def probed(self) -> list[ProbedProcess]:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
-from hangwatch.sources.discovery.found_jobs import Candidate, FoundJob, make_job, put_together
+from hangwatch.sources.discovery.found_jobs import Candidate, FoundJob, add_guests, make_job, put_together
 from hangwatch.sources.discovery.launchers import HANGWATCH
 from hangwatch.sources.discovery.process_table import KnownProcess, ProbedProcess, ProcessTable
 from hangwatch.sources.discovery.rank_environment import claim_rank
+from hangwatch.sources.discovery.roles import Roles
 from hangwatch.sources.discovery.spawned import find_spawned
 from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.redaction import redact_command
@@ -47,6 +48,7 @@ class RankFinder:
         self._table = ProcessTable()
         self._spawned: dict[tuple[int, int], int] = {}
         self._spawn_looked_s = -1e9
+        self._roles = Roles()
 
     def find(self, root: int | None = None, beats: Mapping[int, Beat] = _NO_BEATS) -> Discovery:
         """The jobs and ranks of the node now, or of the process ``root`` and its descendants.
@@ -54,9 +56,11 @@ class RankFinder:
         ``beats`` by pid: a probed rank is found also where its environment says nothing (``mp.spawn``).
         """
         processes = self._table.refresh(root, frozenset(beats))
-        candidates = [c for p in processes.values() if (c := self._candidate(p, beats.get(p.pid))) is not None]
+        guests = [g for p in processes.values() if (g := self._guest(p, beats.get(p.pid))) is not None]
+        others = [process for process in processes.values() if process.pid not in {g.process.pid for g in guests}]
+        candidates = [c for p in others if (c := self._candidate(p, beats.get(p.pid))) is not None]
         chosen = self._choose(candidates)
-        spawned = self._find_spawned(processes, chosen)
+        spawned = self._find_spawned(processes, [*chosen, *guests])
         jobs: dict[str, list[Candidate]] = {}
         for candidate in [*chosen, *spawned]:
             jobs.setdefault(candidate.job_id, []).append(candidate)
@@ -64,6 +68,7 @@ class RankFinder:
         jobs = {job_id: members for job_id, members in jobs.items() if any(m.process.lives() for m in members)}
         if root is not None:
             jobs = put_together(jobs)
+        add_guests(jobs, guests)
         found = tuple(make_job(job_id, members) for job_id, members in sorted(jobs.items()))
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
 
@@ -116,6 +121,28 @@ class RankFinder:
             master=claim.master if claim is not None else "",
         )
 
+    def _guest(self, process: KnownProcess, beat: Beat | None) -> Candidate | None:
+        """The process as a member of a job whose own world is not its own; None of any other."""
+        if beat is None or beat.number is None or beat.start_ticks != process.stat.start_ticks:
+            return None
+        launcher, command, _ = self._origin(process)
+        return Candidate(
+            process=process,
+            job_id=f"pid-{beat.host or process.pid}",
+            rank=beat.number,
+            world_size=None,
+            local_rank=beat.local_rank,
+            restart=0,
+            launcher=launcher,
+            command=command,
+            initialized=True,
+            firm=True,
+            placed=False,
+            host=beat.host,
+            world=self._roles.name(self._program(process), beat.number),
+            world_rank=(beat.rank or 0) if beat.initialized else None,
+        )
+
     def _origin(self, process: KnownProcess) -> tuple[str, str, KnownProcess | None]:
         """The launcher, its command line, and the nearest launching process if it lives still."""
         nearest: KnownProcess | None = None
@@ -145,6 +172,12 @@ class RankFinder:
         if elastic and parent is not None and parent.python and parent.arguments:
             return "torchrun", redact_command(parent.arguments)
         return ("torchrun" if elastic else "plain"), redact_command(above.arguments)
+
+    def _program(self, process: KnownProcess) -> Sequence[str]:
+        """The command line that says what a process is: its parent's, where multiprocessing started it."""
+        spawned = "--multiprocessing-fork" in process.arguments
+        above = next(self._table.ancestors(process), None) if spawned else None
+        return above.arguments if above is not None and above.python and above.arguments else process.arguments
 
     def _choose(self, candidates: list[Candidate]) -> list[Candidate]:
         """One candidate a rank: the topmost of a family, the likelier or newer of strangers."""

@@ -1,6 +1,6 @@
 """Ranks that no environment names: processes of one ``torch.multiprocessing.spawn`` without the probe.
 
-May import hangwatch.sources' own parts and the standard library. A spawned rank is told from a DataLoader worker by its
+May import hangwatch.sources' own parts and the standard library. A spawned rank differs from a DataLoader worker by its
 sockets: the ranks of a job all hold a connection of their own to one store, and the first of them listens there.
 """
 

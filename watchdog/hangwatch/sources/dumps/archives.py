@@ -31,7 +31,7 @@ class ArchiveError(ValueError):
     """An archive, or a member of one, that cannot be opened; the message is one line for people."""
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """One file of an archive: its bytes, or why they cannot be had."""
 
     name: str
@@ -83,7 +83,7 @@ def read_compressed(stream: IO[bytes], head: bytes, limit_bytes: int) -> bytes:
     return data
 
 
-def read_zip(stream: IO[bytes], limit_bytes: int) -> Iterator[Member]:
+def read_zip(stream: IO[bytes], limit_bytes: int) -> Iterator[ArchiveMember]:
     """The files of a zip archive. Raises ``ArchiveError`` where it cannot be opened at all."""
     try:
         archive = zipfile.ZipFile(stream)
@@ -93,18 +93,18 @@ def read_zip(stream: IO[bytes], limit_bytes: int) -> Iterator[Member]:
         if info.filename.endswith("/"):  # is_dir() of Python below 3.13 cannot stand an empty name
             continue
         if (info.external_attr >> 28) not in {0, 0o10}:
-            yield Member(info.filename, None, b"", "it is no regular file")
+            yield ArchiveMember(info.filename, None, b"", "it is no regular file")
             continue
         try:
             with archive.open(info) as opened:
                 data = opened.read(limit_bytes + 1)
         except _DAMAGE as error:
-            yield Member(info.filename, None, b"", _say(error))
+            yield ArchiveMember(info.filename, None, b"", _say(error))
             continue
         yield _make_member(info.filename, None, data, limit_bytes)  # it keeps local time, and not of which place
 
 
-def read_tar(stream: IO[bytes], limit_bytes: int) -> Iterator[Member]:
+def read_tar(stream: IO[bytes], limit_bytes: int) -> Iterator[ArchiveMember]:
     """The files of a tar archive that is not compressed any more; it may end too early.
 
     Raises ``ArchiveError`` where it cannot be opened at all, or where it breaks off.
@@ -117,7 +117,7 @@ def read_tar(stream: IO[bytes], limit_bytes: int) -> Iterator[Member]:
                 if info.isdir():
                     continue
                 if not info.isreg() or info.issparse():
-                    yield Member(info.name, None, b"", "it is no regular file")
+                    yield ArchiveMember(info.name, None, b"", "it is no regular file")
                     continue
                 data = _read_member(archive, info, limit_bytes)
                 yield _make_member(info.name, max(0, int(info.mtime * 1e9)) or None, data, limit_bytes)
@@ -139,10 +139,10 @@ def _read_member(archive: tarfile.TarFile, info: tarfile.TarInfo, limit_bytes: i
     return b"".join(parts)
 
 
-def _make_member(name: str, modified_ns: int | None, data: bytes, limit_bytes: int) -> Member:
+def _make_member(name: str, modified_ns: int | None, data: bytes, limit_bytes: int) -> ArchiveMember:
     if len(data) > limit_bytes:
-        return Member(name, modified_ns, b"", f"it has more than {limit_bytes} bytes")
-    return Member(name, modified_ns, data)
+        return ArchiveMember(name, modified_ns, b"", f"it has more than {limit_bytes} bytes")
+    return ArchiveMember(name, modified_ns, data)
 
 
 def _say(error: BaseException) -> str:

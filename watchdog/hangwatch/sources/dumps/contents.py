@@ -18,7 +18,7 @@ import msgspec
 
 from hangwatch.sources.dumps.archives import (
     ArchiveError,
-    Member,
+    ArchiveMember,
     compression_of,
     is_tar,
     is_zip,
@@ -69,7 +69,7 @@ def find_contents(path: Path) -> Iterator[Content | Aside]:
         return
     for number, file in enumerate(_walk(path)):
         if number >= MAX_FILES:
-            yield Aside(path.name, f"it holds more than {MAX_FILES} files; the others were not looked at")
+            yield Aside(path.name, f"it holds more than {MAX_FILES} files; the others were not read")
             return
         yield from _look_into(file, file.relative_to(path).as_posix(), given=False)
 
@@ -153,7 +153,7 @@ def _look_into(file: Path, name: str, *, given: bool) -> Iterator[Content | Asid
         yield Aside(name, str(error) if isinstance(error, ArchiveError) else f"it is damaged: {error}")
 
 
-def _members(members: Iterator[Member], archive: str, packed_bytes: int) -> Iterator[Content | Aside]:
+def _members(members: Iterator[ArchiveMember], archive: str, packed_bytes: int) -> Iterator[Content | Aside]:
     """The members of an archive; that it breaks off is said after what it still holds."""
     while True:
         try:
@@ -186,7 +186,7 @@ def _unknown(name: str, head: bytes) -> Aside:
     )
 
 
-def _unpack_member(name: str, member: Member, packed_bytes: int) -> Content | Aside:
+def _unpack_member(name: str, member: ArchiveMember, packed_bytes: int) -> Content | Aside:
     """A compressed file within an archive."""
     try:
         limit_bytes = unpacked_limit_bytes(packed_bytes)

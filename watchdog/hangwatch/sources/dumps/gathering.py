@@ -24,7 +24,7 @@ from hangwatch.sources.dumps.workers import map_files
 from hangwatch.sources.flight.pickles import FlightFormatError
 from hangwatch.sources.stacks.samples import StackFormatError
 
-#: Told after every file: how many are done, and of how many, None where that is not known yet.
+#: Called after every file: how many are done, and of how many, None where that is not known yet.
 Progress = Callable[[int, "int | None"], None]
 #: Files that are named one by one in the document; the rest of them is counted.
 _NAMED = 40
@@ -108,7 +108,7 @@ def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Asi
         )
     if assigned.assumed:
         hint = "call the files ..._rank_N"
-        gaps += (Gap("stacks", "whose they are is not told: ranks are taken in order of process id", hint=hint),)
+        gaps += (Gap("stacks", "they name no rank: ranks are taken in order of process id", hint=hint),)
     gaps += _describe_asides((*asides, *belonging.asides, *assigned.asides))
     times = [flight.at_ns for flight in flights.values()]
     times += [sample.at_ns for stacks in assigned.stacks.values() for sample in stacks.samples]

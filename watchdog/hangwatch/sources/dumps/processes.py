@@ -62,7 +62,7 @@ def assign_stacks(found: Sequence[tuple[str, ProcessStack]], ranks: Mapping[str,
             known.setdefault(pids.index(process.pid), []).append((name, process))
     else:
         asides += [
-            Aside(name, f"whose stacks these are cannot be told (process {process.pid}); call the file ..._rank_N")
+            Aside(name, f"it does not show whose stacks these are (process {process.pid}); call the file ..._rank_N")
             for name, process in unknown
         ]
     return Assigned({rank: _join(rank, those, asides) for rank, those in sorted(known.items())}, tuple(asides), assumed)

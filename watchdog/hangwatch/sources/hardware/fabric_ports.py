@@ -67,7 +67,7 @@ class FabricPorts:
         except OSError:
             self._first = {}
 
-    def look(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+    def read(self, _ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
         """The ports now, and what has grown since ``begin``."""
         try:
             readings = read_ports(self._root)

@@ -4,7 +4,7 @@ May import hangwatch.model, its own parts and the standard library. Records: ``/
 Documentation/ABI/testing/dev-kmsg): one a read, ``PRIORITY,NUMBER,MICROSECONDS,FLAGS;text``, then lines that begin with a blank.
 Lines: ``NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, ..`` (NVIDIA's "XID Errors"), ``nvidia-nvswitch3: SXid (..)``
 (its Fabric Manager guide), ``oom-kill:constraint=..`` and ``Killed process`` (mm/oom_kill.c, Linux 5.0 on). Times are the
-kernel's own clock, which stands still while the machine sleeps.
+kernel's own clock, which stops while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KernelLog:
     def begin(self) -> None:
         """Nothing to remember: every record has its time."""
 
-    def look(self, ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+    def read(self, ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
         """What the kernel has said since the first of these ranks was started."""
         try:
             records = read_records()

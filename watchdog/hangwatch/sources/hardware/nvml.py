@@ -61,7 +61,7 @@ class Gpus:
         if self._open() is None:
             self._first = {r.uuid or str(r.index): r for r in read_gpus(self._nvml)}
 
-    def look(self, ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+    def read(self, ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
         """The GPUs now, those of the ranks named."""
         refused = self._open()
         if refused is not None:
@@ -88,7 +88,7 @@ class Gpus:
         except ImportError:
             if not any(_DEVICES.glob("nvidia[0-9]*")):
                 return NodeFacts("", 0, absent=(Absence(NAME, "no NVIDIA GPU on this node"),), looked=(NAME,))
-            return Gap(NAME, "nvidia-ml-py is not installed, so GPUs are not looked at", hint=_INSTALL)
+            return Gap(NAME, "nvidia-ml-py is not installed, so GPUs are not read", hint=_INSTALL)
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:

@@ -1,7 +1,7 @@
 """What a node says of its hardware: the registry of sources, each asked in a thread of its own and never awaited for long.
 
 May import hangwatch.model and its own parts. A source has a ``name``, takes by ``begin`` the reading that later ones are
-compared with, and tells by ``look`` what there is now: facts (an ``Absence`` among them where the node has no such thing),
+compared with, and tells by ``read`` what there is now: facts (an ``Absence`` among them where the node has no such thing),
 or a ``Gap``.
 """
 
@@ -24,7 +24,7 @@ from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.ras.report import Ras
 
 #: A driver that hangs answers nothing for ever, and NCCL waits ten seconds for its peers.
-LOOK_TIMEOUT_S = 12.0
+READ_TIMEOUT_S = 12.0
 BEGIN_TIMEOUT_S = 3.0
 #: First readings may be from before the hang: growth over some minutes says as much.
 FIRST_READING_MAX_AGE_S = 300.0
@@ -41,7 +41,7 @@ class NodeSource(Protocol):
         """Take the reading that later ones are compared with."""
         ...
 
-    def look(self, ranks: Sequence[RankProcess], /) -> NodeFacts | Gap:
+    def read(self, ranks: Sequence[RankProcess], /) -> NodeFacts | Gap:
         """What there is now."""
         ...
 
@@ -69,7 +69,7 @@ class NodeWatch:
         if nccl:
             await asyncio.gather(*(self._call(s.name, s.begin, BEGIN_TIMEOUT_S) for s in self._sources))
 
-    async def look(
+    async def read(
         self, ranks: Sequence[RankIdentity], only: Collection[str] | None = None
     ) -> tuple[NodeFacts | None, tuple[Gap, ...]]:
         """What the sources say now, and which could not: those named, or all where the ranks use NCCL; None: none was asked."""
@@ -77,7 +77,7 @@ class NodeWatch:
         if only is None and not any(uses_nccl(p.pid) for p in processes if p.alive):
             return None, ()
         asked = [s for s in self._sources if only is None or s.name in only]
-        found = await asyncio.gather(*(self._call(s.name, partial(s.look, processes), LOOK_TIMEOUT_S) for s in asked))
+        found = await asyncio.gather(*(self._call(s.name, partial(s.read, processes), READ_TIMEOUT_S) for s in asked))
         facts = [f for f in found if isinstance(f, NodeFacts)]
         return merge_facts(node_name(), time.time_ns(), facts), tuple(f for f in found if isinstance(f, Gap))
 

@@ -24,7 +24,7 @@ from hangwatch.sources.ras.ras_text import parse_status_text
 
 NAME = "nccl ras"
 DEFAULT_ADDRESS = "localhost:28028"
-#: Told to NCCL: how long it may wait for its peers. It adds five seconds of its own where peers do not answer.
+#: Sent to NCCL: how long it may wait for its peers. It adds five seconds of its own where peers do not answer.
 PEERS_TIMEOUT_S = 2
 #: A process that runs answers the greeting at once.
 GREETING_TIMEOUT_S = 1.0
@@ -45,7 +45,7 @@ class Ras:
     def begin(self) -> None:
         """Nothing to remember."""
 
-    def look(self, ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
+    def read(self, ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
         """The reports of the ranks' communicators."""
         asked: dict[str, list[RankProcess]] = {}
         for rank in ranks:

@@ -21,7 +21,7 @@ _LEAVES = (*_GOES_ON, ast.Raise)
 #: ``ast.TryStar`` (``except*``) came with Python 3.11 and has the same fields.
 _TRIES: tuple[type[ast.Try], ...] = (ast.Try, *((vars(ast)["TryStar"],) if "TryStar" in vars(ast) else ()))
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-#: What is called to be gone through, and calls nothing of the program's in turn.
+#: What is called to be gone through, and itself calls nothing of the program's.
 _PLAIN = frozenset({"range", "enumerate", "zip", "len", "sorted", "reversed", "items", "keys", "values"})
 #: What goes through all that it is given.
 _EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sorted", "frozenset"})

@@ -2,7 +2,7 @@
 
 May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Through ``/proc/PID/root`` files
 of another container are found too. Only lines of code somebody may have to look at are read: nothing of the standard
-library, nothing frozen. The blocks around a line are told for all but torch itself, whose
+library, nothing frozen. The blocks around a line are given for all but torch itself, whose
 branches are no choice of the job's, save those of its pipeline schedules: they say which stage is awaited.
 """
 

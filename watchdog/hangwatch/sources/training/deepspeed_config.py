@@ -33,7 +33,7 @@ _CHECKED_BY_DEFAULT = (0, 19, 3)
 _DTYPES = {"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16"}
 
 
-class ConfigError(ValueError):
+class DeepSpeedConfigError(ValueError):
     """A configuration that cannot be read; the message says why."""
 
 
@@ -53,26 +53,26 @@ def read_deepspeed_config(pid: int, version: str | None = None) -> DeepSpeedSett
         return parse_deepspeed_config(config, "environment", version)
     try:
         return _read_given(pid, given, version)
-    except ConfigError as error:
+    except DeepSpeedConfigError as error:
         return Gap(_SOURCE, str(error), hint="start the job with the probe, which asks the engine itself")
 
 
 def _read_given(pid: int, given: str, version: str | None) -> DeepSpeedSettings:
-    """What a command line gives. Raises ``ConfigError``."""
+    """What a command line gives. Raises ``DeepSpeedConfigError``."""
     if given.lstrip().startswith("{"):
         return parse_deepspeed_config(_decode(given.encode()), "command line", version)
     path = _place(pid, given)
     if path is not None:
         data = read_whole(str(path), _LARGEST_FILE_BYTES + 1) or b""
         if len(data) > _LARGEST_FILE_BYTES:
-            raise ConfigError(f"{given} is larger than a configuration ever is")
+            raise DeepSpeedConfigError(f"{given} is larger than a configuration ever is")
         return parse_deepspeed_config(_decode(data), given, version)
     try:
         decoded = base64.b64decode(given, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         decoded = b""
     if not decoded.lstrip().startswith(b"{"):
-        raise ConfigError(f"{given[:200]} is no file that can be read, and no JSON")
+        raise DeepSpeedConfigError(f"{given[:200]} is no file that can be read, and no JSON")
     return parse_deepspeed_config(_decode(decoded), "command line", version)
 
 
@@ -129,17 +129,17 @@ def _decode(data: bytes) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"it is no JSON that can be read: {error}") from None
+        raise DeepSpeedConfigError(f"it is no JSON that can be read: {error}") from None
 
 
 def parse_deepspeed_config(config: object, source: str, version: str | None = None) -> DeepSpeedSettings:
     """A configuration's object as settings, with the defaults of ``version`` (None: those that all versions share).
 
     Defaults are those of ``runtime/zero/config.py`` and ``runtime/precision_config.py``: ``overlap_comm`` is on for stage 3 and
-    off for others (0.9.5 to 0.19.8). Raises ``ConfigError`` for what is no object.
+    off for others (0.9.5 to 0.19.8). Raises ``DeepSpeedConfigError`` for what is no object.
     """
     if not isinstance(config, dict):
-        raise ConfigError("it is no JSON object")
+        raise DeepSpeedConfigError("it is no JSON object")
     zero = _object(config, "zero_optimization")
     stage = _whole(zero, "stage")
     if stage is None and zero.get("stage") is None:
@@ -156,7 +156,7 @@ def parse_deepspeed_config(config: object, source: str, version: str | None = No
         allgather_bucket_size=_bucket(zero, "allgather_bucket_size"),
         contiguous_gradients=True if zero.get("contiguous_gradients") is None else _flag(zero, "contiguous_gradients"),
         dtype=dtype,
-        check_grad_overflow=_check(config, dtype, parse_version(version)),
+        check_grad_overflow=_check(config, dtype, parse_release(version)),
         communication_data_type=_text(config, "communication_data_type"),
         gradient_clipping=_number(config, "gradient_clipping"),
         gradient_accumulation_steps=_whole(config, "gradient_accumulation_steps"),
@@ -166,7 +166,7 @@ def parse_deepspeed_config(config: object, source: str, version: str | None = No
     )
 
 
-def parse_version(version: str | None) -> tuple[int, ...] | None:
+def parse_release(version: str | None) -> tuple[int, ...] | None:
     """The numbers a version begins with, ``0.19.3+cu12`` is (0, 19, 3); None where it has none."""
     found = re.match(r"\d+(?:\.\d+)*", version or "")
     return tuple(int(part) for part in found[0].split(".")) if found else None

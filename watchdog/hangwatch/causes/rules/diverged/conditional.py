@@ -10,10 +10,17 @@ from hangwatch.analysis.divergence.call_sites import is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
 from hangwatch.analysis.divergence.frames import by_rank, call_site, is_program
 from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations
-from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, condition_of, depends_only_on_loop_variable
+from hangwatch.analysis.divergence.relate import (
+    CONDITIONS,
+    Fork,
+    Side,
+    condition_of,
+    depends_only_on_loop_variable,
+    own_blocks,
+)
 from hangwatch.analysis.places import bare
 from hangwatch.causes.evidence import at_fork, named
-from hangwatch.causes.rules.diverged.groups import in_point_to_point
+from hangwatch.causes.rules.diverged.groups import in_point_to_point, left_schedule
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.stacks import Block, Frame
 
@@ -67,6 +74,8 @@ PAST_GUARD = Signature("rank-conditional-collective", "past-a-guard", "likely", 
 LEFT_OUT_BEHIND_UNREAD = Signature("rank-conditional-collective", "left-out-behind-a-loop-unread", "likely")
 #: It came sooner by that condition, or only once before.
 BELOW = Signature("rank-conditional-collective", "condition-further-down", "possible", beats=("skipped-collective",))
+#: Those who wait are in a pipeline's schedule, which all ranks follow.
+OUT_OF_A_PIPELINE = Signature("rank-conditional-collective", "out-of-a-pipeline", "likely")
 LATER_ITERATION = Signature("rank-conditional-collective", "holds-on-later-iterations", "possible")
 
 
@@ -87,6 +96,8 @@ def conditional(case: Case) -> Match | None:
     if fork.relation == "order" and _alone_in_a_place(case, fork):
         said = f"Rank {fork.mine.rank} is in a collective at a place where none was called before, on any rank."
         return Match(NEW_PLACE, said, at_fork(case, fork))
+    if left_schedule(case):
+        return _out_of_a_pipeline(case, fork)
     if fork.relation != "branch" or fork.block is None:
         return None
     waits = [v.wait for side in (fork.mine, fork.theirs) if (v := case.views.get(side.rank)) is not None]
@@ -110,6 +121,19 @@ def conditional(case: Case) -> Match | None:
     if deeper is not None:
         said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
     return Match(row, said, at_fork(case, fork))
+
+
+def _out_of_a_pipeline(case: Case, fork: Fork) -> Match | None:
+    """The culprit calls a collective under a condition, and the others are in the next step of the pipeline."""
+    own = (b for b in reversed(own_blocks(fork.mine, fork.theirs)) if b.kind in CONDITIONS)
+    block = next((b for b in own if not depends_only_on_loop_variable(b, fork.mine.path)), None)
+    if block is None:
+        return None
+    said = (
+        f"Rank {fork.mine.rank} is under `{block.text}` in a collective of all ranks, and the others are in the next step of the "
+        f"pipeline."
+    )
+    return Match(OUT_OF_A_PIPELINE, said, at_fork(case, replace(fork, block=block, only=fork.mine.rank)))
 
 
 def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:

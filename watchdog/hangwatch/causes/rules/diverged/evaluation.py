@@ -10,7 +10,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import call_site, where
 from hangwatch.analysis.divergence.iterations import steps_of
 from hangwatch.analysis.divergence.relate import Side
-from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.places import bare, calls, package_of
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
@@ -34,6 +34,10 @@ MIDST_OF_EVEN_BATCHES = Signature(
 )
 #: Why the call was left out.
 LABELS_ABSENT = Signature("tuple-labels-gather", "labels-absent", "strong", beats=("skipped-collective",))
+#: The condition is the trainer's own: on there being labels, or a loss, which there is with labels only.
+LABELS_NEVER_MET = Signature(
+    "tuple-labels-gather", "labels-never-met", "strong", beats=("rank-conditional-collective", "skipped-collective")
+)
 MIDST_OF_BATCH = Signature("tuple-labels-gather", "midst-of-a-batch", "likely")
 
 _LOOPS = ("evaluation_loop", "prediction_loop")
@@ -101,6 +105,12 @@ def tuple_labels(case: Case) -> Match | None:
             )
             return Match(row, said, at_fork(case, replace(fork, block=None)))
         loop = loop or _loss_gather(side.path)
+        if loop is not None and _never_met(case, side, loop):
+            said = (
+                f"Rank {side.rank} is in {where(loop)}, and rank {other.rank} has begun that evaluation with it and gathered "
+                f"nothing in it: its batches had no labels, or one of them was None."
+            )
+            return Match(LABELS_NEVER_MET, said, (Evidence(side.rank, "stack", where(loop)), *at_fork(case, fork)))
         if loop is None or not _labels_absent(loop, other):
             continue
         said = (
@@ -157,6 +167,15 @@ def _loss_gather(path: Sequence[Frame]) -> Frame | None:
 
 def _loop(path: Sequence[Frame]) -> Frame | None:
     return next((f for f in path if bare(f) in _LOOPS), None)
+
+
+def _never_met(case: Case, side: Side, frame: Frame) -> bool:
+    """Whether the trainer gathers what there are labels for in its loop, and the other side was in it and never came to that."""
+    loop = case.loop
+    if loop is None or loop.inside.rank != side.rank or loop.frame != frame or package_of(frame) is None:
+        return False
+    unmet = loop.unmet
+    return unmet is not None and bool(_LABELS.search(unmet.text) or _LOSS.search(unmet.text))
 
 
 def _labels_absent(loop: Frame, other: Side) -> bool:

@@ -57,7 +57,11 @@ NO_COUNTERPART = Signature(
 ONE_WAITS = Signature(
     "p2p-mismatch", "one-waits", "likely", beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs")
 )
+#: The schedule pairs them by itself: what is wrong is that one rank has left it.
+SCHEDULE_LEFT = Signature("p2p-mismatch", "schedule-left", "possible", beats=("uneven-inputs", "skipped-collective"))
 
+#: Libraries that send and receive by a schedule of their own. Megatron-LM and NeMo have theirs in ``pipeline_parallel``.
+_SCHEDULES = ("torch/distributed/pipelining/", "deepspeed/runtime/pipe/", "/pipeline_parallel/")
 _P2P_CALL = re.compile(r"\bi?(?:send|recv)\w*\(|isend_irecv|_p2p\b|p2p_|_recvs?\b|_sends?\b")
 
 
@@ -215,6 +219,19 @@ def in_point_to_point(view: RankView) -> bool:
     return view.wait.kind == "point_to_point" or any(_P2P_CALL.search(text) for text in texts)
 
 
+def in_schedule(view: RankView) -> bool:
+    """Whether a rank sends or receives by the schedule of a library: the calls there pair by themselves."""
+    return in_point_to_point(view) and any(part in f.file for f in view.frames for part in _SCHEDULES)
+
+
+def left_schedule(case: Case) -> bool:
+    """Whether all who wait are in the schedule of a pipeline, and the culprits wait outside of it for all ranks."""
+    gone = [case.views[r] for r in case.blame.culprits if r in case.views]
+    left = [case.views[r] for r in case.blame.waiting if r in case.views]
+    outside = all(v.wait is not None and not in_point_to_point(v) and not v.waits_for_no_rank for v in gone)
+    return bool(gone) and bool(left) and outside and all(in_schedule(v) for v in left)
+
+
 def point_to_point(case: Case) -> Match | None:
     """A rank that waits in send or recv, for a peer that waits in something that is not its counterpart."""
     concerned = sorted(set(case.blame.culprits) | set(case.blame.component))
@@ -252,6 +269,8 @@ def point_to_point(case: Case) -> Match | None:
         said = f"Rank {waiter} waits in {op} for rank {peer}, which is in {there} instead."
     else:
         said = f"Rank {next(iter(waits))} waits for the other end of a send or receive, and no rank is there."
+    if left_schedule(case):
+        return Match(SCHEDULE_LEFT, said, evidence)
     if blocked is None:
         return Match(NO_COUNTERPART, said, evidence)
     return Match(BOTH_WAIT if both else ONE_WAITS, said, evidence)

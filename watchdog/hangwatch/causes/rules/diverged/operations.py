@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import is_program
+from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.operations.signatures import signature
-from hangwatch.causes.evidence import at_recorder, at_stack
+from hangwatch.causes.evidence import at_fork, at_recorder, at_stack
 from hangwatch.causes.signature import Match, Signature
 
-SHAPES = Signature("shape-mismatch", "one-line", "strong")
-DTYPES = Signature("dtype-mismatch", "one-line", "strong")
+#: The calls are meant to meet, whatever they are under.
+SHAPES = Signature("shape-mismatch", "one-line", "strong", beats=("rank-conditional-collective",))
+#: The same.
+DTYPES = Signature("dtype-mismatch", "one-line", "strong", beats=("rank-conditional-collective",))
 SHAPES_ELSEWHERE = Signature("shape-mismatch", "two-places", "possible")
 DTYPES_ELSEWHERE = Signature("dtype-mismatch", "two-places", "possible")
+#: Each side has a collective of its own there, so that none is left out.
+ONE_IN_EACH_BRANCH = Signature(
+    "collective-mismatch", "one-in-each-branch", "strong", beats=("rank-conditional-collective", "skipped-collective")
+)
 MISMATCH = Signature("collective-mismatch", "wrong-pair", "possible", general=True, beats=("unknown",))
 MISMATCH_IN_A_CYCLE = Signature("collective-mismatch", "cycle", "possible", general=True, beats=("unknown",))
 
@@ -26,7 +34,7 @@ def tensors(case: Case) -> Match | None:
     if ours is None or theirs is None or ours.op != theirs.op:
         return None
     fork = case.paths.fork if case.paths is not None else None
-    same_place = fork is not None and fork.relation == "same"
+    same_place = fork is not None and (fork.relation == "same" or _in_each_branch(fork))
     types = ours.input_dtypes != theirs.input_dtypes
     if signature(ours) == signature(theirs):
         return None
@@ -35,6 +43,27 @@ def tensors(case: Case) -> Match | None:
     row = (DTYPES if same_place else DTYPES_ELSEWHERE) if types else (SHAPES if same_place else SHAPES_ELSEWHERE)
     said = f"Ranks {one} and {other} both call {ours.op} at number {diverged_at.seq}, with tensors of different {what}."
     return Match(row, said, evidence)
+
+
+def branches(case: Case) -> Match | None:
+    """The two branches of one condition each call a collective themselves, and not the same one."""
+    diverged_at, fork = case.blame.diverged_at, case.fork
+    if diverged_at is None or not diverged_at.mismatch or fork is None or not _in_each_branch(fork):
+        return None
+    called = {o.op for o in case.history.at(diverged_at.group.key, diverged_at.seq).values()}
+    if len(called) < 2:
+        return None
+    at = [f"`{side.at.source}`" for side in (fork.mine, fork.theirs) if side.at is not None]
+    said = f"Ranks {fork.mine.rank} and {fork.theirs.rank} are in the two branches of one condition, in {' and '.join(at)}."
+    return Match(ONE_IN_EACH_BRANCH, said, at_fork(case, fork))
+
+
+def _in_each_branch(fork: Fork) -> bool:
+    """Whether each side is in another branch of one condition, at a call there that is the program's last: what a function calls
+    further down is none of the condition's."""
+    return fork.opposite and all(
+        next((f for f in side.path if is_program(f)), None) == side.at for side in (fork.mine, fork.theirs)
+    )
 
 
 def mismatch(case: Case) -> Match | None:

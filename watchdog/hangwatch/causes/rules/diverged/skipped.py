@@ -7,13 +7,14 @@ from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, steps_of
 from hangwatch.analysis.divergence.iterations import inside as visit
-from hangwatch.analysis.divergence.loop import holds_on_later_iterations
+from hangwatch.analysis.divergence.loop import held_for_both, holds_on_later_iterations
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
     Side,
-    condition_of,
+    caught_around,
     depends_only_on_loop_variable,
+    only_by_iteration,
     returns,
 )
 from hangwatch.analysis.places import package_of
@@ -21,6 +22,7 @@ from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.rules.diverged.checkpoint import orientations
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.signature import Match, Signature
+from hangwatch.model.stacks import Block
 from hangwatch.model.text import short_path
 
 #: Rows that say only that a side is past a loop, or under a condition around it: less than how it left an iteration.
@@ -91,6 +93,20 @@ USUAL_BLOCK = Signature(
 #: What was left out is usual on both sides.
 JUMPED = Signature("skipped-collective", "jumped-a-guard", "strong", beats=("rank-conditional-collective/expression",))
 PASSED_BY = Signature("skipped-collective", "passed-by", "strong")
+#: It was under the condition too, so that made no difference.
+LEFT_IN_AN_EARLIER_ITERATION = Signature(
+    "skipped-collective",
+    "left-in-an-earlier-iteration",
+    "strong",
+    beats=("checkpoint-on-some-ranks/under-a-condition",),
+)
+#: Nothing else leads past the call.
+CAUGHT_ON_THE_WAY = Signature(
+    "skipped-collective",
+    "exception-caught-on-the-way",
+    "strong",
+    beats=("checkpoint-on-some-ranks/on-one-way", "rank-conditional-collective/expression"),
+)
 CAUGHT_BEFORE_NEXT_ROUND = Signature("skipped-collective", "exception-caught-before-the-next-round", "strong")
 #: It has been under that condition before, with the others.
 EARLY = Signature("skipped-collective", "early", "likely", beats=("rank-conditional-collective",))
@@ -120,14 +136,22 @@ def skipped(case: Case) -> Match | None:
             f"iterations before, and is ahead of them."
         )
         return Match(USUAL_BLOCK, said, at_fork(case, fork))
+    inside, outside = fork.sides
     if fork.block is not None and holds_on_later_iterations(case, fork):
-        inside, outside = fork.sides
         said = (
             f"Rank {inside.rank} is at what `{fork.block.text}` brings to every rank on its own iteration, rank "
             f"{outside.rank} is not: "
             f"one of them has left out an operation before."
         )
         return Match(LATER_ITERATION, said, at_fork(case, fork))
+    if fork.block is not None and held_for_both(fork) and only_by_iteration(inside, outside):
+        caught = caught_around(inside, outside)
+        how = f"; the `try` in line {caught.line} may have caught an exception" if caught is not None else ""
+        said = (
+            f"Rank {outside.rank} has been under `{fork.block.text}` too, as it is in a later iteration, and has left out what "
+            f"rank {inside.rank} is in{how}."
+        )
+        return Match(LEFT_IN_AN_EARLIER_ITERATION, said, at_fork(case, fork))
     for side, other in orientations(case, fork):
         early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
         if early is None:
@@ -145,6 +169,14 @@ def skipped(case: Case) -> Match | None:
         if _took_another_way(fork, side):
             row = EARLY_ANOTHER_WAY
         return Match(row, said, at_fork(case, fork))
+    passed = _caught_on_the_way(case, fork)
+    if passed is not None:
+        ahead, behind, caught = passed
+        said = (
+            f"Rank {ahead} is past what rank {behind} is in, under no condition, and the `try` in line {caught.line} is around "
+            f"that: an exception there may have been caught."
+        )
+        return Match(CAUGHT_ON_THE_WAY, said, at_fork(case, fork))
     if (fork.relation == "order" or _may_have_left(fork)) and _passed_by(case, fork):
         said = (
             f"Rank {fork.mine.rank} is past the place rank {fork.theirs.rank} is at without the operation there, which it has "
@@ -186,6 +218,19 @@ def _may_have_left(fork: Fork) -> bool:
     return fork.block is not None and fork.block.kind == "guard" and not fork.sure and fork.only == fork.theirs.rank
 
 
+def _caught_on_the_way(case: Case, fork: Fork) -> tuple[int, int, Block] | None:
+    """The rank further down in one function, which it may have come to by an exception, the other, and what may have caught it.
+
+    Of two sides that are both to blame it may be either; else it is the culprit's.
+    """
+    sides = [(fork.mine, fork.theirs), *([(fork.theirs, fork.mine)] if not case.blame.waiting else [])]
+    for ahead, behind in sides if fork.relation == "order" else ():
+        caught = caught_around(behind, ahead)
+        if caught is not None and ahead.at is not None and behind.at is not None and ahead.at.line > behind.at.line:
+            return ahead.rank, behind.rank, caught
+    return None
+
+
 def _passed_by(case: Case, fork: Fork) -> bool:
     """Whether the culprit is further down in one function, and has often been where the other is."""
     mine, theirs, there = fork.mine.at, fork.theirs.at, call_site(fork.theirs.path)
@@ -216,8 +261,8 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
             f"midst of it: its data had not ended."
         )
         return Match(LEFT_MID_ITERATION, said, at_fork(case, fork))
-    tried = next((b for f in loop.past.tail if is_program(f) for b in f.blocks if b.kind == "try"), None)
-    if (loop.rounds_ahead or 0) > 0 and tried is not None and condition_of(loop.past) is None:
+    tried = caught_around(loop.past, loop.inside)
+    if (loop.rounds_ahead or 0) > 0 and tried is not None:
         said = (
             f"Rank {loop.inside.rank} is in `{loop.block.text}` again without what rank {past} is in, which the `try` in line "
             f"{tried.line} is around: an exception there may have been caught."
@@ -233,7 +278,7 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
         return Match(AS_MANY_ITERATIONS, said, at_fork(case, fork))
     if count is not None and count.fewer > 0 and not count.breaks:
         return None  # it had fewer
-    guards = [b for b in loop.around if b.kind == "guard"]
+    guards = [b for b in loop.around if b.kind == "guard" and not b.text.endswith((" raise", " break"))]
     below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
     inner = [*loop.around, *(b for f in below if f != loop.frame for b in f.blocks)]
     unsynced = next((b for b in inner if b.kind == "with" and "no_sync" in b.text), None)

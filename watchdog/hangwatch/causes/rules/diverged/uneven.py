@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import is_parameter_loop
-from hangwatch.analysis.divergence.iterations import batch_loop, begins_iteration_alone
+from hangwatch.analysis.divergence.iterations import LOOPS, batch_loop, begins_iteration_alone
 from hangwatch.analysis.divergence.loop import Loop
-from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.analysis.divergence.relate import Fork, own_blocks
 from hangwatch.causes.evidence import at_fork
-from hangwatch.causes.rules.diverged.groups import in_point_to_point
+from hangwatch.causes.rules.diverged.groups import in_point_to_point, left_schedule
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.stacks import Block
 
@@ -40,12 +40,23 @@ RAN_OUT_BEFORE = Signature(
         "skipped-collective/exception-caught-before-the-next-round",
     ),
 )
+#: A schedule takes as many steps on all ranks; a rank has left it at the end of its data.
+LEFT_SCHEDULE = Signature(
+    "uneven-inputs", "past-a-loop-of-a-pipeline", "strong", beats=("rank-conditional-collective", "skipped-collective")
+)
 NEXT_ROUND = Signature("uneven-inputs", "another-round", "possible")
 
 
 def uneven_inputs(case: Case) -> Match | None:
     """One side is still in a loop, the other past it."""
     fork, loop = case.fork, case.loop
+    data = _loop_of_pipeline(case, fork) if fork is not None else None
+    if fork is not None and data is not None:
+        said = (
+            f"Rank {fork.mine.rank} has left the pipeline and is past the loop over its data, rank {fork.theirs.rank} is still "
+            f"in `{data.text}` and needs it."
+        )
+        return Match(LEFT_SCHEDULE, said, at_fork(case, fork))
     if fork is None or fork.relation != "loop" or fork.block is None:
         return None
     inside, past = fork.sides
@@ -67,6 +78,14 @@ def uneven_inputs(case: Case) -> Match | None:
                 f"`{loop.block.text}`; rank {past.rank} begins one iteration more and needs the others."
             )
     return Match(row, said, at_fork(case, fork))
+
+
+def _loop_of_pipeline(case: Case, fork: Fork) -> Block | None:
+    """The loop over data in which the others drive a pipeline, where the culprit is past it, or past its own."""
+    if not left_schedule(case) or not fork.one_function or fork.mine.at is None:
+        return None
+    own = (b for b in own_blocks(fork.theirs, fork.mine) if b.kind in LOOPS and b.line < fork.mine.at.line)
+    return next((b for b in own if not is_parameter_loop(b.text) and " in range(" not in b.text), None)
 
 
 def _left_between_iterations(case: Case, loop: Loop) -> Block | None:

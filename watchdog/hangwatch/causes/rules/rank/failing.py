@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.divergence.loop import count_iterations
+from hangwatch.analysis.divergence.relate import only_by_iteration
 from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
-from hangwatch.causes.evidence import at_process, at_stack, standing
+from hangwatch.causes.evidence import at_fork, at_process, at_stack, standing
 from hangwatch.causes.rules.rank.threads import polls, waits_for_thread, working_threads
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
@@ -32,8 +34,13 @@ HANDLING_ANYTHING = Signature("rank-raised", "handling-any-exception", "certain"
 HANDLING = Signature("rank-raised", "handling", "likely")
 HANDLING_ONE_KIND = Signature("rank-raised", "handling-one-kind", "likely")
 RETRYING = Signature("rank-raised", "handling-in-a-retry-loop", "likely")
+#: Batches that run out end a loop at its end only.
+OUT_OF_A_LOOP = Signature(
+    "rank-raised", "out-of-a-loop-midway", "strong", beats=("uneven-inputs", "skipped-collective")
+)
 
 _LOOPS = frozenset({"for", "while"})
+_RANGE = re.compile(r" in range\((?:\d+, )?(?P<end>\d+)\):$")
 _EXITS = frozenset({"__exit__", "__aexit__"})
 _BROAD = re.compile(r"except\s*(?::|.*\b(?:Base)?Exception\b)")
 #: What the second argument of ``__exit__`` is called: None unless an exception is on its way.
@@ -90,8 +97,8 @@ def failed_and_handling(case: Case) -> Match | None:
     """The main thread is stuck and is handling an exception that the ranks which wait have not met."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
-        if view is None or view.gone or view.motion.state != "stuck":
-            continue
+        if view is None or view.gone or (view.motion.state != "stuck" and view.wait is None):
+            continue  # it is at work; one that waits for others may wake now and then
         error = view.capture.handled_error
         leaving = next((f for f in view.frames if bare(f) in _EXITS), None)
         kind = _on_its_way(leaving) if leaving is not None else None
@@ -118,6 +125,28 @@ def failed_and_handling(case: Case) -> Match | None:
             said = f"Rank {rank} failed {failed}, and is stuck at the end of a `with` that the exception is leaving."
         return Match(row, said, evidence)
     return None
+
+
+def thrown_out(case: Case) -> Match | None:
+    """A rank has left a loop of a fixed number of iterations, long before the last, by no ``break`` and no ``return``."""
+    fork, loop = case.fork, case.loop
+    if fork is None or fork.block is None or loop is None or not loop.visited:
+        return None
+    inside, past = fork.sides
+    frame = next((f for f in inside.path if fork.block in f.blocks), None)
+    fixed, counted = _RANGE.search(fork.block.text), fork.block.iterations
+    now = count_iterations(frame, fork.block) if frame is not None else None
+    if now is None or fixed is None or counted is None or counted.breaks or not only_by_iteration(inside, past):
+        return None
+    left = count_iterations(loop.past_frame, fork.block) if loop.past_frame is not None else None
+    last = int(fixed["end"]) - 1
+    if now >= last or (left is not None and left >= last):
+        return None
+    said = (
+        f"Rank {past.rank} has left the loop `{fork.block.text}`, in whose iteration {now} rank {inside.rank} is: nothing leads "
+        f"out of it there but an exception, which was caught further up."
+    )
+    return Match(OUT_OF_A_LOOP, said, at_fork(case, fork))
 
 
 def _on_its_way(leaving: Frame) -> str | None:

@@ -20,7 +20,7 @@ from hangwatch.sources.training.lines.transformers import parse_transformers_lin
 from hangwatch.sources.training.lines.values import strip_colours
 
 
-class Format(NamedTuple):
+class LineFormat(NamedTuple):
     """One form of line."""
 
     mark: str
@@ -28,14 +28,14 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format("'loss': ", parse_transformers_line),
-    Format("loss", parse_json_line),
-    Format("skipped=", parse_deepspeed_step),
-    Format("OVERFLOW!", parse_deepspeed_overflow),
-    Format("loss", parse_torchtitan_line),
-    Format("loss", parse_lightning_line),
-    Format("loss", parse_megatron_line),
-    Format("oss", parse_plain_line),
+    LineFormat("'loss': ", parse_transformers_line),
+    LineFormat("loss", parse_json_line),
+    LineFormat("skipped=", parse_deepspeed_step),
+    LineFormat("OVERFLOW!", parse_deepspeed_overflow),
+    LineFormat("loss", parse_torchtitan_line),
+    LineFormat("loss", parse_lightning_line),
+    LineFormat("loss", parse_megatron_line),
+    LineFormat("oss", parse_plain_line),
 )
 #: What the bytes of a log are searched for, before anything is decoded: together they are in every line with a mark.
 NEEDLES = (b"loss", b"Loss", b"skipped=", b"OVERFLOW!")

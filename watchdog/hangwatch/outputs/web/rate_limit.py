@@ -10,7 +10,7 @@ _CALLERS_LIMIT = 1024
 
 
 @dataclass
-class Rate:
+class RateLimit:
     """A token bucket per caller: ``burst`` requests at once, ``per_s`` per second."""
 
     per_s: float

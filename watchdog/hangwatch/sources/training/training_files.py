@@ -18,14 +18,14 @@ import msgspec
 
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep
 from hangwatch.sources.dumps.archives import ArchiveError, open_compressed
-from hangwatch.sources.training.deepspeed_config import ConfigError, parse_deepspeed_config
+from hangwatch.sources.training.deepspeed_config import DeepSpeedConfigError, parse_deepspeed_config
 from hangwatch.sources.training.lines.deepspeed_config import DeepSpeedWords, parse_deepspeed_words
 from hangwatch.sources.training.names import parse_output_name
 from hangwatch.sources.training.stream import LogStream
 from hangwatch.sources.training.tensorboard import EventStream, masked_crc
 from hangwatch.sources.training.trainer_state import parse_trainer_state
 
-#: In a folder these are looked into; a file that was named itself may be called anything.
+#: In a folder these are read; a file that was named itself may be called anything.
 _NAMES = re.compile(
     r"(?:\.log|\.out|\.err|\.txt|\.jsonl)(?:\.\d{1,3}|\.gz|\.xz|\.bz2)?$|^(?:nohup|stdout|stderr|output|log)$"
     r"|events\.out\.tfevents\.|^trainer_state\.json$",
@@ -38,11 +38,11 @@ _HEAD_BYTES = 8 << 20
 _STATE_LIMIT_BYTES = 64 << 20
 _CONFIG_LIMIT_BYTES = 1 << 18
 
-#: OutputSeries after every file: how many are done, and of how many.
+#: Called after every file: how many are done, and of how many.
 Progress = Callable[[int, "int | None"], None]
 
 
-class Remains(msgspec.Struct, frozen=True, omit_defaults=True):
+class TrainingFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """The steps in one file. ``name`` is its path below what was given, ``modified_ns`` when it was last written.
 
     ``family`` is the same for files that the ranks of one run wrote, by their names; ``attempt`` counts torchrun's restarts,
@@ -66,8 +66,8 @@ class Unread(msgspec.Struct, frozen=True):
     reason: str
 
 
-def read_remains(path: Path, progress: Progress) -> Iterator[Remains | Unread]:
-    """All files that tell of steps, in order of name. Raises OSError where ``path`` itself cannot be looked at."""
+def read_training_files(path: Path, progress: Progress) -> Iterator[TrainingFile | Unread]:
+    """All files with logged steps, in order of name. Raises OSError if ``path`` itself cannot be read."""
     if not stat.S_ISDIR(path.stat().st_mode):
         found = _read_file(path, path.name)
         if found is not None:
@@ -95,7 +95,7 @@ def read_lone_config(path: Path) -> DeepSpeedSettings | None:
         if isinstance(config, dict) and isinstance(config.get("zero_optimization"), dict):
             try:
                 found.append(parse_deepspeed_config(config, file.name))
-            except ConfigError:
+            except DeepSpeedConfigError:
                 continue
     return found[0] if len(found) == 1 else None
 
@@ -112,8 +112,8 @@ def _walk(folder: Path, names: re.Pattern[str]) -> Iterator[Path]:
                 yield Path(here, name)
 
 
-def _read_file(file: Path, name: str) -> Remains | Unread | None:
-    """One file; None where it tells of no step."""
+def _read_file(file: Path, name: str) -> TrainingFile | Unread | None:
+    """One file; None where it has no logged step."""
     try:
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
             status = os.fstat(stream.fileno())
@@ -128,7 +128,7 @@ def _read_file(file: Path, name: str) -> Remains | Unread | None:
         return Unread(name, str(getattr(error, "strerror", None) or error))
     if not any(step.loss is not None for step in steps):
         return None
-    return Remains(
+    return TrainingFile(
         name=name,
         modified_ns=status.st_mtime_ns,
         steps=steps,

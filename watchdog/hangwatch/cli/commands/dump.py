@@ -25,7 +25,7 @@ from hangwatch.outputs.terminal.verdict import print_verdict
 from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.discovery.found_jobs import FoundJob
 from hangwatch.sources.hardware.registry import NodeWatch
-from hangwatch.sources.node_view import look_around
+from hangwatch.sources.node_view import discover_node
 
 #: There is no history here, so a rank counts as stuck if it does not move during the whole capture; a step may take 2 s.
 _SAMPLES = 4
@@ -44,7 +44,7 @@ def dump(
 ) -> None:
     """Capture and diagnose every job on this node now. Exit status 0: no hang found; 1: hang found; 2: no job found."""
     state = prepare_state_dir(state_dir or default_state_dir())
-    found, reader = look_around()
+    found, reader = discover_node()
     jobs = [job for job in found.jobs if not pid or _belongs(job, pid)]
     if not jobs:
         for gap in found.gaps:

@@ -1,4 +1,4 @@
-"""``hangwatch check-config``: validate a configuration file before an agent uses it."""
+"""``hangwatch check-config``: validate a settings file before an agent uses it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hangwatch.outputs.web.server import parse_listen
 
 
 def check_config(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration file (TOML).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Settings file (TOML).")],
     json: Json = False,
 ) -> None:
-    """Check a configuration file. Exit status 0: valid; 2: invalid, with the line and key of the error."""
+    """Check a settings file. Exit status 0: valid; 2: invalid, with the line and key of the error."""
     settings = read_config(file)
     check_addresses(settings)
     if json:

@@ -28,9 +28,9 @@ _LIMIT_S = 120.0
 def demo(
     scenario: Annotated[
         Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Argument(metavar="[SCENARIO]", help=f"Scenario to run (see --list; default: {DEFAULT.name})."),
+        typer.Argument(metavar="NAME", help=f"Demo to run (see --list; default: {DEFAULT.name})."),
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="List the scenarios and exit.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="List the demos and exit.")] = False,
 ) -> None:
     """Run a small job that hangs and diagnose it. Exit status 0: the verdict is the expected one; 1: it is not."""
     console = stdout_console()
@@ -40,7 +40,7 @@ def demo(
         return
     chosen = find_scenario(scenario) if scenario else DEFAULT
     if chosen is None:
-        raise UserError(f"no scenario named {scenario!r}; list them with: hangwatch demo --list")
+        raise UserError(f"no demo named {scenario!r}; list them with: hangwatch demo --list")
     _check_needs(chosen)
     raise typer.Exit(_show(chosen, console))
 
@@ -93,7 +93,7 @@ def _run(command: list[str], scenario: Scenario) -> int:
 
 
 def _judge(scenario: Scenario, state: Path, status: int, took_s: float, console: Console) -> int:
-    """Compare the stored incident with the one the scenario expects; returns the exit status."""
+    """Compare the stored incident with the one the demo expects; returns the exit status."""
     incidents = list_incidents(state)
     reported = [
         (i.verdict.kind, i.verdict.cause.id if i.verdict.cause else None, i.verdict.culprit_ranks) for i in incidents

@@ -43,7 +43,7 @@ def agent(
     exchange: ExchangeOption = None,
     job: JobOption = None,
 ) -> None:
-    """Watch every job on this node. SIGHUP reloads the configuration; SIGTERM stops the agent, jobs keep running."""
+    """Watch every job on this node. SIGHUP reloads the settings file; SIGTERM stops the agent, jobs keep running."""
 
     def load_settings() -> Settings:
         return combine(
@@ -98,8 +98,8 @@ async def _reload(
         try:
             fixed = await service.reload(load_settings())
         except (UserError, PushError) as error:
-            log.error("configuration not reloaded, keeping the current one: %s", error)
+            log.error("settings not reloaded, the current ones stay: %s", error)
         else:
             later = f"; restart required for {', '.join(fixed)}" if fixed else ""
-            service.voice.say(f"configuration reloaded{later}")
+            service.voice.say(f"settings reloaded{later}")
         service.manager.ready(status)

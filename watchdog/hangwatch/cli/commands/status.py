@@ -19,7 +19,7 @@ from hangwatch.model.live import LiveView
 from hangwatch.model.stacks import StackSample
 from hangwatch.model.text import short_path
 from hangwatch.outputs.terminal.rank_table import render_view
-from hangwatch.sources.node_view import look_around
+from hangwatch.sources.node_view import discover_node
 from hangwatch.sources.proc.samples import sample_process
 from hangwatch.sources.stacks.samples import sample_stacks
 
@@ -86,7 +86,7 @@ class _NodeObserver:
 
     def view(self) -> tuple[LiveView, list[str]]:
         """The current state of all jobs, and what could not be read."""
-        found, reader = look_around()
+        found, reader = discover_node()
         beats, _ = reader.read()
         self._read_frames([identity.pid for job in found.jobs for identity in job.ranks])
         now_ns = time.time_ns()

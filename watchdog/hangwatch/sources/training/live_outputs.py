@@ -1,4 +1,4 @@
-"""Everything one job writes that tells of its training: found, followed, and parsed. May import hangwatch.sources.
+"""What a running job writes about its training: found, followed, and parsed. May import hangwatch.sources.
 
 All of it is reading of files, which may block for long on a network file system, so it is called from a thread of its own.
 """
@@ -27,7 +27,7 @@ READ_LIMIT_BYTES = 16 << 20
 #: Of what was there before us the last part is enough: a long series keeps its last steps.
 BACKLOG_LIMIT_BYTES = 64 << 20
 _STATE_LIMIT_BYTES = 64 << 20
-_LOOK_PERIOD_S = 5.0
+_SEARCH_PERIOD_S = 5.0
 _STATE = "trainer_state.json"
 _EVENTS = "events.out.tfevents."
 
@@ -68,7 +68,7 @@ class _Followed:
         return kind(str(self.path), self.rank)
 
 
-class WrittenFiles:
+class LiveOutputs:
     """The files of one job. ``patterns`` are the user's globs (``--log``)."""
 
     def __init__(self, patterns: tuple[str, ...] = ()) -> None:
@@ -76,7 +76,7 @@ class WrittenFiles:
         self._files: dict[tuple[int, int], _Followed] = {}
         self._states: dict[Path, float] = {}
         self._state_floor: int | None = None
-        self._looked_s = -1e9
+        self._searched_s = -1e9
         self._before = True
         self._gaps: dict[Path, Gap] = {}
 
@@ -84,9 +84,9 @@ class WrittenFiles:
         """The steps written since the last call, and what could not be read. Blocks for as long as the files do."""
         now_s, at_ns = time.monotonic(), time.time_ns()
         found: list[LoggedStep] = []
-        if now_s - self._looked_s >= _LOOK_PERIOD_S:
-            self._looked_s = now_s
-            found += self._look({rank.rank: rank for rank in ranks}, at_ns)
+        if now_s - self._searched_s >= _SEARCH_PERIOD_S:
+            self._searched_s = now_s
+            found += self._search({rank.rank: rank for rank in ranks}, at_ns)
         for followed in self._files.values():
             try:
                 found += followed.read(at_ns)
@@ -100,8 +100,8 @@ class WrittenFiles:
         for followed in self._files.values():
             followed.follower.close()
 
-    def _look(self, ranks: Mapping[int, WatchedRank], at_ns: int) -> list[LoggedStep]:
-        """Find what is written now. What was there before we looked belongs to the job only if the job has emptied it."""
+    def _search(self, ranks: Mapping[int, WatchedRank], at_ns: int) -> list[LoggedStep]:
+        """Find what is written now. What was there before belongs to the job only if the job has emptied it."""
         owners: dict[tuple[int, int], set[int]] = {}
         opened = {}
         for rank in ranks.values():

@@ -1,0 +1,188 @@
+"""What may lead past a call: told from the text of a program with a line for each side, whatever dress it is in."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hangwatch.analysis.divergence.loop import held_for_both
+from hangwatch.analysis.divergence.relate import Side, caught_around, own_blocks, relate
+from hangwatch.model.stacks import Frame
+from hangwatch.sources.stacks.blocks import SourceTree
+
+
+def _side(program: str, rank: int, mark: str, **counters: int) -> Side:
+    """The path of the side whose lines are marked ``# MARK``, or ``# both``; a function's line is below the one that calls it."""
+    tree, lines, found, name = SourceTree(program), program.splitlines(), [], "<module>"
+    for number, line in enumerate(lines, 1):
+        header = re.match(r"def (\w+)", line)
+        name = header[1] if header else name
+        if re.search(rf"# (?:{mark}|both)$", line):
+            known = {counter: f"int={value}" for counter, value in counters.items()}
+            found.append(Frame(name, "/srv/train/train.py", number, line.strip(), known, tuple(tree.blocks_at(number))))
+    return Side(rank, tuple(found), tuple(found))
+
+
+SWALLOWED = """
+def score(model):
+    rows = [parse(line) for line in read()]
+    gather(rows)  # behind
+def main():
+    for step in range(80):
+        loss.backward()  # ahead
+        if step % 40 == 0:
+            try:
+                score(model)  # behind
+            except Exception:
+                log("failed")
+"""
+SUPPRESSED = """
+def main():
+    with contextlib.suppress(OSError):
+        share(load(path))  # behind
+    model = wrap(model)  # ahead
+"""
+IN_A_HELPER = """
+def settings():
+    try:
+        share(load(path))  # behind
+    except OSError:
+        pass
+def main():
+    settings()  # behind
+    model = wrap(model)  # ahead
+"""
+UNDER_A_CONDITION = """
+def main():
+    try:
+        if improved:
+            gather(rows)  # behind
+    except OSError:
+        pass
+    dist.barrier()  # ahead
+"""
+LEFT_BY_A_RETURN = """
+def collect(rows):
+    try:
+        if not rows:
+            return
+        gather(rows)  # behind
+    except OSError:
+        pass
+def main():
+    collect(rows)  # behind
+    dist.barrier()  # ahead
+"""
+CHECKED = """
+def collect(rows):
+    try:
+        if not rows:
+            raise ValueError
+        gather(rows)  # behind
+    except ValueError:
+        pass
+def main():
+    collect(rows)  # behind
+    dist.barrier()  # ahead
+"""
+CLEANED_UP = """
+def main():
+    try:
+        gather(rows)  # behind
+    finally:
+        close()
+    dist.barrier()  # ahead
+"""
+AROUND_BOTH = """
+def main():
+    try:
+        gather(rows)  # behind
+        dist.barrier()  # ahead
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "catches"),
+    [
+        (SWALLOWED, "try:"),
+        (SUPPRESSED, "with contextlib.suppress(OSError):"),
+        (IN_A_HELPER, "try:"),
+        (CHECKED, "try:"),
+        (UNDER_A_CONDITION, None),
+        (LEFT_BY_A_RETURN, None),
+        (CLEANED_UP, None),
+        (AROUND_BOTH, None),
+    ],
+)
+def test_what_catches_an_exception_leads_past_a_call(program: str, catches: str | None) -> None:
+    """Where nothing else does: a condition or a return on the way decides, and one around both leads past neither."""
+    ahead, behind = _side(program, 0, "ahead"), _side(program, 1, "behind")
+    found = caught_around(_tail(behind), _tail(ahead))
+    assert (found.text if found is not None else None) == catches
+
+
+@pytest.mark.parametrize(("ahead", "behind", "held"), [(41, 40, True), (40, 40, False), (39, 40, False)])
+def test_a_condition_on_the_iteration_held_for_who_is_past_it(ahead: int, behind: int, held: bool) -> None:
+    """Only by the counter: who is behind may come to it yet."""
+    sides = _side(SWALLOWED, 0, "ahead", step=ahead), _side(SWALLOWED, 1, "behind", step=behind)
+    assert held_for_both(relate(_tail(sides[0]), _tail(sides[1]))) is held
+
+
+IF_AND_ELSE = """
+def main():
+    if rank == 0:
+        dist.broadcast(sizes, 0)  # one
+    else:
+        dist.all_reduce(sizes)  # other
+"""
+RETURNS = """
+def collect(figures):
+    if rank == 0:
+        dist.all_gather_object(parts, figures)  # one
+        return parts
+    dist.gather_object(figures)  # other
+"""
+BEHIND = """
+def main():
+    if rank == 0:
+        dist.all_reduce(mean)  # one
+    dist.barrier()  # other
+"""
+GOES_ON = """
+def main():
+    for batch in loader:
+        if rank == 0:
+            dist.all_reduce(mean)  # one
+            continue
+        dist.barrier()  # other
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "opposite"), [(IF_AND_ELSE, True), (RETURNS, True), (BEHIND, False), (GOES_ON, False)]
+)
+def test_what_follows_a_return_is_the_other_branch(program: str, opposite: bool) -> None:
+    """What merely follows an ``if`` is not."""
+    assert relate(_side(program, 0, "one"), _side(program, 1, "other")).opposite is opposite
+
+
+def test_own_blocks_leave_out_what_is_around_both() -> None:
+    """The loop is shared; the condition and the try are one side's."""
+    ahead, behind = _side(SWALLOWED, 0, "ahead"), _side(SWALLOWED, 1, "behind")
+    assert [b.kind for b in own_blocks(_tail(behind), _tail(ahead))] == ["if", "try"]
+
+
+@pytest.mark.parametrize(("leaves", "ranked"), [("raise ValueError", False), ("return", True)])
+def test_a_check_that_raises_parts_no_ranks(leaves: str, ranked: bool) -> None:
+    """Whoever it holds for has failed: that it speaks of the rank says nothing of who is past it."""
+    program = f"def main():\n    wait()  # other\n    if rank == 2:\n        {leaves}\n    gather(rows)  # one\n"
+    assert relate(_side(program, 0, "one"), _side(program, 1, "other")).ranked is ranked
+
+
+def _tail(side: Side) -> Side:
+    """The side as the divergence has it: deepest frame first, ``main`` the one in which the two part."""
+    path = tuple(sorted(side.path, key=lambda frame: frame.function == "main"))
+    return Side(side.rank, path, path)

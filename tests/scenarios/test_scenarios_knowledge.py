@@ -1,0 +1,63 @@
+"""What is known is taken away from every proven hang of the catalogue: a proof may become none, and is never of other ranks.
+
+Of the ranks that are left, both sides are named where they are as many: then it names the culprits and others, as it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.capture import Capture
+from hangwatch.model.collectives import Group
+from recorded import unclaimed, without
+from scenarios.catalogue import Entry, load_catalogue
+from scenarios.recording import load, path, verdict_of
+
+ENTRIES = [entry for entry in load_catalogue() if path(entry).exists()]
+FAMILIES = sorted({entry.family for entry in ENTRIES})
+PARTS = ("stacks", "flight", "progress", "processes", "sources", "sites", "rank")
+
+
+def groups_of(capture: Capture) -> set[Group]:
+    """All groups with known members that any rank of a capture has a record of."""
+    found = set()
+    for rank in capture.ranks:
+        found |= {p.group for p in (*(rank.progress or ()), *(rank.flight.progress if rank.flight else ()))}
+    return {group for group in found if group.ranks}
+
+
+def poorer(capture: Capture) -> Iterator[tuple[str, Capture]]:
+    """The capture with less in it, and what was taken: a part of one rank or of all, or the members of a group."""
+    numbers = [rank.rank for rank in capture.ranks]
+    for part in PARTS:
+        if part != "rank":
+            yield f"{part} of all", without(capture, dict.fromkeys(numbers, frozenset({part})))
+        for rank in numbers if len(numbers) > 1 else ():
+            yield f"{part} of {rank}", without(capture, {rank: frozenset({part})})
+    for group in groups_of(capture):
+        for member in group.ranks:
+            yield f"who is {member} in {group.label}", unclaimed(capture, {group: frozenset({member})})
+        yield f"who is in {group.label}", unclaimed(capture, {group: frozenset(group.ranks)})
+
+
+def proven(family: str) -> list[Entry]:
+    """The hangs of a family whose kept capture is a proof."""
+    return [entry for entry in ENTRIES if entry.family == family and verdict_of(entry).proven]
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_with_less_known_no_other_rank_is_proven_to_be_the_culprit(family: str) -> None:
+    """Of every proven hang of a family, and everything that can be taken from it."""
+    wrong = []
+    for entry in proven(family):
+        culprits = set(verdict_of(entry).culprit_ranks)
+        for what, capture in poorer(load(entry)):
+            found = diagnose(capture).verdict
+            named = set(found.culprit_ranks)
+            if found.proven and not (named <= culprits or named >= culprits):
+                wrong.append(f"{entry.scenario.name} without {what}: {sorted(named)} and not {sorted(culprits)}")
+    assert not wrong, "\n".join(wrong)

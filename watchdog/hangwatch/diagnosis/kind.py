@@ -1,0 +1,108 @@
+"""The kind of a case: a deadlock, a stall, a lost rank, a straggler, or no hang at all. Pure."""
+
+from __future__ import annotations
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.hardware import find_faults
+from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
+from hangwatch.model.incident import Kind
+from hangwatch.model.numbers import world_of
+
+#: Waits this long are enough where a node is silent, however long it has been.
+_SILENT_WAIT_S = 30.0
+
+
+def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind:
+    """What a case is, after what has not moved for so long.
+
+    ``patience``: None when a person asks about a job that hangs. ``waited_s``: how long the oldest wait has lasted.
+    """
+    blame = case.blame
+    if blame.shape == "nothing":
+        return "healthy"
+    if blame.shape in {"blocked", "lingering"}:
+        long = patience is None or (waited_s is not None and waited_s >= patience.blocked_s)
+        found: Kind = "stall" if blame.shape == "blocked" else "rank_lost"
+        return found if long else "healthy"
+    if blame.shape == "outside":
+        if patience is not None and (waited_s is None or waited_s < patience.stall_s):
+            return "healthy"
+        return (
+            "stall" if patience is not None and waited_s is not None and waited_s >= patience.outside_s else "straggler"
+        )
+    if _rank_lost(case, patience, waited_s) or _node_lost(case, waited_s):
+        return "rank_lost"
+    if blame.proof is not None:
+        return "deadlock"
+    if case.idleness is not None:
+        # An engine without requests may be so for ever. In doubt it is reported late, and never as a hang.
+        long = (
+            case.idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
+        )
+        return "straggler" if long else "healthy"
+    here = patience is None or not _is_of_another_world(case)
+    stuck = here and _is_stuck(case) and (_is_transfer_stuck(case) or _long(waited_s, patience))
+    if patience is None:
+        if blame.culprits and not stuck and not any(v.capture.processes for v in case.views.values()):
+            # Records alone show of no rank whether it moves, be it one that left none: they are kept of jobs that hang.
+            stuck = case.views.keys().isdisjoint(blame.culprits)
+        return "stall" if stuck else "straggler" if blame.culprits else "healthy"
+    if waited_s is None or waited_s < patience.stall_s:
+        return "healthy"
+    if stuck or waited_s >= patience.busy_s:
+        return "stall"
+    return "straggler" if blame.culprits else "healthy"
+
+
+def _is_of_another_world(case: Case) -> bool:
+    """Whether ranks wait for a process of another world, which has work of its own: an engine may answer, or load, for long.
+
+    What it does there does not show in its Python stack, so that it does not move says little.
+    """
+    worlds = {world_of(r) for r in case.blame.waiting or case.blame.culprits}
+    return any(world_of(r) not in worlds for r in case.blame.culprits)
+
+
+def _rank_lost(case: Case, patience: Patience | None, waited_s: float | None) -> bool:
+    """Whether a culprit's process is gone; of those that may be started anew, whether that has not come in time."""
+    gone = {r for r in case.blame.culprits if r in case.views and case.views[r].gone}
+    returning = {r for e in case.graph.edges if e.reason == "returning" for r in e.awaited}
+    late = patience is None or (waited_s is not None and waited_s >= patience.stall_s)
+    return bool(gone if late else gone - returning)
+
+
+def _node_lost(case: Case, waited_s: float | None) -> bool:
+    """Whether a culprit's node is silent, and others have waited about as long: a short wait is of a job that goes on."""
+    silent = [n.silent_s for n in case.capture.silent if not set(n.ranks).isdisjoint(case.blame.culprits)]
+    return bool(silent) and waited_s is not None and waited_s >= min(min(silent) / 2, _SILENT_WAIT_S)
+
+
+def _is_transfer_stuck(case: Case) -> bool:
+    """Whether it is known that a transfer all have joined does not move, and is not merely behind work on the GPU.
+
+    On NCCL an operation is in flight from when it is enqueued, while its GPU may have a minute of computing before it.
+    """
+    operation = case.operation
+    live = any(case.views[r].capture.processes for r in case.blame.waiting if r in case.views)
+    if case.blame.shape != "together" or operation is None or operation.backend != "nccl" or not live:
+        return True
+    here = case.history.at(operation.group.key, operation.seq)
+    begun = all(o.started for o in here.values())
+    return begun or bool(find_faults(case.capture, here, operation.created_ns))
+
+
+def _long(waited_s: float | None, patience: Patience | None) -> bool:
+    """Whether even work on the GPU would have ended by now."""
+    return waited_s is not None and waited_s >= (patience.busy_s if patience is not None else STALL_FLOOR_S)
+
+
+def _is_stuck(case: Case) -> bool:
+    """Whether the ranks to blame do not move, as far as can be seen."""
+    blame = case.blame
+    seen = [case.views[r] for r in blame.culprits or blame.waiting if r in case.views]
+    if not seen:
+        # Ranks of other nodes may well be at work. Only one that never reached the rendezvous is known to be missing.
+        waits = (case.views[r].wait for r in blame.waiting)
+        return any(w is not None and w.kind == "initialization" for w in waits)
+    moves = [view.motion.state for view in seen]
+    return any(m in {"stuck", "stopped"} for m in moves) or "busy" not in moves
