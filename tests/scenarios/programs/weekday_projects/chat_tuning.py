@@ -1,4 +1,4 @@
-"""Tunes a small causal model with DeepSpeed ZeRO-3 and looks at the embedding from time to time."""
+"""Tunes a small causal model with DeepSpeed ZeRO-3 and prints the perplexity from time to time."""
 
 import deepspeed
 import torch
@@ -17,10 +17,10 @@ def conversations(rank: int):
         yield torch.randint(64, (2, 16), generator=generator)
 
 
-def embedding_norm(engine: deepspeed.DeepSpeedEngine) -> float:
-    weight = engine.module.transformer.wte.weight
-    with deepspeed.zero.GatheredParameters([weight]):
-        return weight.norm().item()
+def perplexity(engine: deepspeed.DeepSpeedEngine, loss: torch.Tensor) -> float:
+    total = loss.detach().clone()
+    torch.distributed.all_reduce(total)
+    return (total / engine.world_size).exp().item()
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
         engine.backward(loss)
         engine.step()
         if step % 4 == 3 and rank == 0:
-            print(f"{step}: loss {loss.item():.3f}, embedding {embedding_norm(engine):.3f}", flush=True)
+            print(f"{step}: loss {loss.item():.3f}, perplexity {perplexity(engine, loss):.1f}", flush=True)
     torch.distributed.barrier()
 
 
