@@ -11,6 +11,7 @@ from hangwatch.analysis.case import Case, build_case
 from hangwatch.analysis.divergence.call_sites import Difference, first_difference
 from hangwatch.analysis.divergence.find import annotated
 from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.going_on import goes_on
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.idle import find_idleness
 from hangwatch.analysis.operations.alignment import Side
@@ -35,6 +36,8 @@ _SEVERITY: Mapping[str, Severity] = {
     "silent_failure": "warning",
     "healthy": "info",
 }
+#: A main thread that has completed a collective so long ago goes on, where there is no patience to go by.
+GOING_ON_S = 30.0
 #: Waits this long are enough where a node is silent, however long it has been.
 _SILENT_WAIT_S = 30.0
 
@@ -97,6 +100,10 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
         # An engine without requests may be so for ever. In doubt it is reported late, and never as a hang.
         long = idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
         return "straggler" if long else "healthy"
+    window_s = patience.motion_window_s if patience is not None else GOING_ON_S
+    if goes_on(case, int(case.capture.at_ns - window_s * 1e9)):
+        # What is stuck beside training may end by itself, and nothing is lost by waiting: it is no hang.
+        return "straggler" if patience is None or (waited_s or 0.0) >= patience.busy_s else "healthy"
     still = _stands_still(case) and (_transfer_stands(case) or _long(waited_s, patience))
     if patience is None:
         if blame.culprits and not still and not any(v.capture.processes for v in case.views.values()):

@@ -1,4 +1,8 @@
-"""One rank as the diagnosis sees it: its pending operations, what its main thread waits for, whether it moves. Pure."""
+"""One rank as the diagnosis sees it: its pending operations, what it waits for, whether it moves. Pure.
+
+A view is of one thread of the rank: of the main one, unless another does the collectives that matter (``threads.py``). All that
+is said of it (wait, frames, motion, its last system call) is said of that thread.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,18 @@ from types import MappingProxyType
 
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
-from hangwatch.analysis.ranks.waits import Wait, in_torch_distributed, read_destructor, read_launch, read_wait
+from hangwatch.analysis.ranks.threads import (
+    choose_thread,
+    find_joining,
+    find_thread,
+    last_called,
+    may_join,
+    program_part,
+    seen_from,
+    side_threads,
+    threads_of,
+)
+from hangwatch.analysis.ranks.waits import Wait, read_destructor, read_launch, read_wait
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import DEFAULT_GROUP, Operation, in_flight
 from hangwatch.model.stacks import Frame, ThreadStack
@@ -16,11 +31,13 @@ from hangwatch.model.stacks import Frame, ThreadStack
 
 @dataclass(frozen=True)
 class RankView:
-    """A rank at the end of its capture.
+    """A rank at the end of its capture, seen from one of its threads.
 
     ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait`` is what
-    the main thread waits for by its stack; ``frames`` is the main thread, deepest first, empty where unseen. ``silent``: its
-    node is lost, and the rank with it as far as can be seen.
+    the thread waits for by its stack; ``frames`` is the thread, deepest first, empty where unseen. ``silent``: its
+    node is lost, and the rank with it as far as can be seen. ``thread``: which of its threads, None for the main one; in
+    ``capture`` and ``threads`` that one has the place of the main thread then. ``taken`` is the rank as it was captured.
+    ``joining``: the thread was chosen as the one that the others wait for.
     """
 
     capture: RankCapture
@@ -29,6 +46,9 @@ class RankView:
     motion: Motion
     frames: tuple[Frame, ...]
     threads: tuple[ThreadStack, ...]
+    taken: RankCapture
+    thread: ThreadStack | None = None
+    joining: bool = False
     silent: bool = False
 
     @property
@@ -66,13 +86,18 @@ class RankView:
 
     @property
     def alone(self) -> bool:
-        """Whether only the main thread can join collectives: no other Python thread works or is inside torch.distributed."""
-        return not any(in_torch_distributed(f) for t in self.side_threads for f in t.frames[:8])
+        """Whether no other thread can join collectives: none is one of the program or inside torch.distributed."""
+        return not any(may_join(t) for t in self.side_threads)
 
     @property
     def side_threads(self) -> tuple[ThreadStack, ...]:
-        """The program's Python threads beside the main one: our probe's is none of them."""
-        return tuple(t for t in self.threads if not t.is_main and t.name != "hangwatch-probe")
+        """The program's other Python threads: our probe's is none of them."""
+        return side_threads(self.threads)
+
+    @property
+    def who(self) -> str:
+        """The thread, for people: ``main thread``, ``thread train_0``."""
+        return "main thread" if self.thread is None else f"thread {self.thread.name or self.thread.os_thread_id}"
 
     @property
     def settled(self) -> bool:
@@ -190,16 +215,32 @@ def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[Th
     """
     if wait is None or not _on_nccl(pending):
         return False
-    at_work = any(t.active for t in threads if not t.is_main and t.name != "hangwatch-probe")
+    at_work = any(t.active for t in side_threads(threads))
     return not (wait.kind == "backward" and at_work)
 
 
 def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
-    """The view of one rank. Motion is judged by the samples since ``since_ns``."""
+    """The view of one rank, by what it shows itself. Motion is judged by the samples since ``since_ns``."""
+    pending = _pending(capture)
+    return _view_from(capture, choose_thread(capture, pending), pending, since_ns)
+
+
+def _pending(capture: RankCapture) -> tuple[Operation, ...]:
     mixed = mixed_groups(capture)
     recorded = in_flight(capture.flight.operations) if capture.flight is not None else ()
-    pending = tuple(o for o in recorded if not _completed_since(o, capture, mixed))
-    threads = capture.stacks[-1].threads if capture.stacks else ()
+    return tuple(o for o in recorded if not _completed_since(o, capture, mixed))
+
+
+def _view_from(
+    taken: RankCapture,
+    thread: ThreadStack | None,
+    pending: tuple[Operation, ...],
+    since_ns: int,
+    *,
+    joining: bool = False,
+) -> RankView:
+    capture = taken if thread is None else seen_from(taken, thread)
+    threads = threads_of(capture)
     frames = next((t.frames for t in threads if t.is_main), ())
     wait = _read_wait(capture, frames, pending)
     # What it did before it came to the operation it is in says nothing about its wait; an operation without a record
@@ -213,7 +254,69 @@ def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
         motion=motion,
         frames=() if motion.state == "lost" else frames,
         threads=threads,
+        taken=taken,
+        thread=thread,
+        joining=joining,
     )
+
+
+def _joining_view(view: RankView, views: Mapping[int, RankView], since_ns: int) -> RankView:
+    """The rank seen from the thread that the others wait for, where that is not the one that its view is of.
+
+    It is not for the others that the rank waits as long as that thread could still come. One that may itself wait, for another
+    thread of its rank perhaps, changes nothing of a rank that waits.
+    """
+    front, last = _awaited(view, views)
+    if front is None:
+        return view
+    key = (front.group.key, front.seq)
+    there = (v for v in views.values() if v.frontier is not None and (v.frontier.group.key, v.frontier.seq) == key)
+    alike = {program_part(t) for v in there if (t := _caller(v)) is not None}
+    thread = find_joining(view.taken, last, alike - {None})
+    if _ident(thread) == _ident(view.thread):
+        return view
+    pending = tuple(o for o in _pending(view.taken) if thread is not None and o.thread == thread.ident)
+    found = _view_from(view.taken, thread, pending, since_ns, joining=True)
+    waits = view.wait is not None or view.frontier is not None
+    return view if waits and not (found.waits_for_no_rank or found.wait is not None) else found
+
+
+def _caller(view: RankView) -> ThreadStack | None:
+    """The thread that called what a rank is in, where that is recorded; else the one that its view is of."""
+    found = find_thread(threads_of(view.taken), view.frontier.thread) if view.frontier is not None else None
+    return found or next((t for t in view.threads if t.is_main), None)
+
+
+def _calling_view(view: RankView, beside: Container[tuple[str, int]], since_ns: int) -> RankView:
+    """The rank seen from the thread that called what it is in, where another rank's such thread is who that awaits."""
+    front = view.frontier
+    thread = find_thread(side_threads(threads_of(view.taken)), front.thread) if front is not None else None
+    if front is None or view.joining or thread is None or (front.group.key, front.seq) not in beside:
+        return view
+    return view if _ident(thread) == _ident(view.thread) else _view_from(view.taken, thread, view.pending, since_ns)
+
+
+def _awaited_key(view: RankView, views: Mapping[int, RankView]) -> tuple[str, int] | None:
+    front, _ = _awaited(view, views)
+    return (front.group.key, front.seq) if front is not None else None
+
+
+def _ident(thread: ThreadStack | None) -> tuple[int, int]:
+    return (thread.ident, thread.os_thread_id) if thread is not None else (0, 0)
+
+
+def _awaited(view: RankView, views: Mapping[int, RankView]) -> tuple[Operation | None, Operation | None]:
+    """The oldest operation that others are in and this rank has not called, and what it called last in that group."""
+    fronts = {
+        (o.group.key, o.seq): o
+        for r, v in views.items()
+        if r != view.rank and (o := v.frontier) is not None and not o.p2p and view.rank in o.group.ranks
+    }
+    for front in sorted(fronts.values(), key=lambda o: o.created_ns):
+        last = last_called(view.taken, front.group.key)
+        if last is None or last.seq < front.seq:
+            return front, last
+    return None, None
 
 
 def view_ranks(
@@ -224,7 +327,11 @@ def view_ranks(
 
     def view(one: RankCapture) -> RankView:
         found = known.get(one.rank)
-        return found if found is not None and found.capture is one else view_rank(one, since_ns)
+        same = found is not None and found.taken is one and not found.joining
+        return found if same and found is not None else view_rank(one, since_ns)
 
-    views = {c.rank: view(c) for c in sorted(capture.ranks, key=lambda c: c.rank)}
+    own = {c.rank: view(c) for c in sorted(capture.ranks, key=lambda c: c.rank)}
+    views = {r: _joining_view(v, own, since_ns) if v.side_threads and not v.gone else v for r, v in own.items()}
+    beside = {key for r, v in views.items() if v.joining and (key := _awaited_key(own[r], own)) is not None}
+    views = {r: _calling_view(v, beside, since_ns) for r, v in views.items()}
     return {r: replace(v, silent=True) if r in silent else v for r, v in views.items()}
