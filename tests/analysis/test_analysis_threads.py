@@ -16,7 +16,7 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.model.processes import ThreadSample
-from hangwatch.model.stacks import PROBE_THREAD, Frame, StackSample, ThreadStack
+from hangwatch.model.stacks import PROBE_THREAD, Block, Frame, StackSample, ThreadStack
 from worlds import SECOND_NS, TORCH, operation, world
 from worlds import rank as bare_rank
 
@@ -70,6 +70,7 @@ class Thread:
     call: str = "futex"
     cpu_s: float = 0.0
     name: str = "train_0"
+    on: str | None = None
 
 
 SLEEPS = Thread(asleep(), channel="hrtimer_nanosleep", call="clock_nanosleep")
@@ -96,10 +97,7 @@ def rank(
         first = msgspec.structs.replace(stack.threads[0], ident=MAIN)
         others = (ThreadStack(t.ident, t.name, False, False, False, t.frames, t.ident) for t in threads)
         stacks.append(StackSample(stack.at_ns, (first, *others)))
-        kernel = tuple(
-            ThreadSample(t.ident, "S", cpu_s=t.cpu_s * i, switches=3, wait_channel=t.channel, syscall=t.call)
-            for t in threads
-        )
+        kernel = tuple(ThreadSample(t.ident, "S", t.cpu_s * i, None, 3, t.channel, t.call, t.on) for t in threads)
         processes.append(msgspec.structs.replace(process, threads=kernel, cpu_s=1.0 + cpu_s * i))
     return msgspec.structs.replace(plain, stacks=tuple(stacks), processes=tuple(processes))
 
@@ -295,6 +293,42 @@ def test_a_stuck_saver_is_a_hang_once_training_has_stopped() -> None:
     """Nor is it forgotten that training went on before."""
     verdict = diagnose(_saving(6.0), patience=fixed_patience(3.0)).verdict
     assert (verdict.kind, verdict.culprit_ranks) == ("stall", (1,))
+
+
+def _listening(training: tuple[Operation, ...]) -> Capture:
+    """Rank 1's listener awaits the next command, which rank 0's sends when its queue has one; the main threads train."""
+    forever = (Block("while", 50, "while True:"),)
+    receives = (
+        Frame("broadcast", TORCH, 100, locals={"src": "int=0"}),
+        Frame("listen", FILE, 52, "dist.broadcast(command, src=0)", blocks=forever),
+        *BEGIN,
+    )
+    reads = (
+        Frame("Connection._recv", LIBRARY + "multiprocessing/connection.py", 395),
+        Frame("Queue.get", LIBRARY + "multiprocessing/queues.py", 103),
+        Frame("listen", FILE, 51, "command = commands.get()", blocks=forever),
+        *BEGIN,
+    )
+    in_step = (Frame("all_reduce", TORCH, 100), Frame("<module>", FILE, 91))
+    reading = (Frame("load", FILE, 40, "file.read()"), Frame("<module>", FILE, 90))
+    before = called_by(WORKER, operation(1, SAVERS, 1))
+    awaited = called_by(WORKER, operation(2, SAVERS, 2, "broadcast", done=False))
+    reader = Thread(reads, channel="anon_pipe_read", call="read", on="pipe:[7] from 4000 python")
+    return world(
+        rank(0, (*before, *training[:1]), reading, [reader], channel="pipe_read"),
+        rank(1, (*before, *awaited, *training), in_step, [Thread(receives)], channel="futex_do_wait"),
+    )
+
+
+def test_a_listener_without_commands_is_idle_and_hides_no_hang() -> None:
+    """What it waits for is in flight for as long as there is no command; training may hang all the same."""
+    step = called_by(MAIN, operation(3, PAIR, 1))
+    hangs = _listening((*step, *called_by(MAIN, operation(4, PAIR, 2, done=False))))
+    verdict = diagnose(hangs, patience=fixed_patience(3.0)).verdict
+    assert (verdict.kind, verdict.culprit_ranks, verdict.waiting_ranks) == ("stall", (0,), (1,))
+    assert verdict.collective is not None
+    assert verdict.collective.op == "all_reduce"
+    assert diagnose(_listening(step), patience=fixed_patience(3.0)).verdict.kind == "healthy"
 
 
 def _opposite(second: bool, thread: int = SECOND) -> Capture:

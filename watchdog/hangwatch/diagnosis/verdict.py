@@ -18,6 +18,7 @@ from hangwatch.analysis.operations.alignment import Side
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.ranks.joining import Aside
 from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.registry import explain
 from hangwatch.causes.signature import Match
@@ -37,7 +38,9 @@ _SEVERITY: Mapping[str, Severity] = {
     "healthy": "info",
 }
 #: A main thread that has completed a collective so long ago goes on, where there is no patience to go by.
-GOING_ON_S = 30.0
+_GOING_ON_S = 30.0
+#: A program has a few threads that communicate beside its main one.
+_ASIDE_ROUNDS = 3
 #: Waits this long are enough where a node is silent, however long it has been.
 _SILENT_WAIT_S = 30.0
 
@@ -63,18 +66,47 @@ def diagnose(
     ``patience``: how long what cannot be proven may last; None when a person asks about a job that hangs, and whatever
     has not moved counts. ``min_wait_s``: operations younger than this are no waits yet.
     ``before``: the case of the same capture, with the same patience, when some of its ranks showed less.
+
+    Threads that await work, or are stuck beside a training that goes on, are put aside: what else hangs is seen without them.
     """
     window_s = patience.motion_window_s if patience is not None else None
     case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before)
     silent = diagnose_training(capture.training, capture.job.world_size)
     if silent is not None:  # the capture was made for that, at ranks in the middle of their steps
         return Diagnosis(silent.verdict, case, None, silent.onset_ns)
+    first = found = _diagnose(case, patience)
+    for _ in range(_ASIDE_ROUNDS):
+        aside = _beside(found.case, patience)
+        if aside is None:
+            break
+        case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before, aside=aside)
+        found = _diagnose(case, patience)
+    return found if _SEVERITY[found.verdict.kind] == "critical" else first
+
+
+def _diagnose(case: Case, patience: Patience | None) -> Diagnosis:
+    capture = case.capture
     since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
     waited = (capture.at_ns - since) / 1e9 if since is not None else None
     kind = _kind(case, patience, waited)
     if kind == "healthy":
         return Diagnosis(_healthy(case), case, waited, case.onset_ns)
     return Diagnosis(_verdict(case, kind, explain(case)), case, waited, case.onset_ns)
+
+
+def _beside(case: Case, patience: Patience | None) -> Aside | None:
+    """The threads to be put aside, with those that are so already; None where all that waits may well hold up the job."""
+    waiting = [case.views[r] for r in case.blame.waiting if r in case.views]
+    threads = {v.rank: v.thread.ident for v in waiting if v.thread is not None and v.thread.ident}
+    if not threads or len(threads) < len(waiting) or not (find_idleness(case) or _goes_on(case, patience)):
+        return None
+    ranks = case.aside.keys() | threads.keys()
+    return {r: case.aside.get(r, frozenset()) | ({threads[r]} if r in threads else frozenset()) for r in ranks}
+
+
+def _goes_on(case: Case, patience: Patience | None) -> bool:
+    window_s = patience.motion_window_s if patience is not None else _GOING_ON_S
+    return goes_on(case, int(case.capture.at_ns - window_s * 1e9))
 
 
 def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind:
@@ -100,8 +132,7 @@ def _kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind
         # An engine without requests may be so for ever. In doubt it is reported late, and never as a hang.
         long = idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
         return "straggler" if long else "healthy"
-    window_s = patience.motion_window_s if patience is not None else GOING_ON_S
-    if goes_on(case, int(case.capture.at_ns - window_s * 1e9)):
+    if _goes_on(case, patience):
         # What is stuck beside training may end by itself, and nothing is lost by waiting: it is no hang.
         return "straggler" if patience is None or (waited_s or 0.0) >= patience.busy_s else "healthy"
     still = _stands_still(case) and (_transfer_stands(case) or _long(waited_s, patience))

@@ -11,6 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 import torch.distributed as dist
 
+#: A client: some requests, a time of nothing, some more.
+CLIENT = """
+import socket, sys, time
+port, requests, idle = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+for request in range(1, requests + 1):
+    if request == requests // 2:
+        time.sleep(idle)
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"%d\\n" % request)
+        print(f"request {request}: {connection.makefile().readline().strip()}", flush=True)
+"""
+
 
 def run(command: int) -> float:
     """One request on this rank, on the pool's thread."""
@@ -34,17 +46,6 @@ def follow(options: argparse.Namespace) -> None:
         dist.all_reduce(hidden)
 
 
-async def ask(port: int, options: argparse.Namespace) -> None:
-    """A client: some requests, a minute of nothing, some more."""
-    for request in range(1, options.requests + 1):
-        if request == options.requests // 2:
-            await asyncio.sleep(options.idle)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(f"{request}\n".encode())
-        print(f"request {request}: {(await reader.readline()).decode().strip()}", flush=True)
-        writer.close()
-
-
 async def serve(options: argparse.Namespace) -> None:
     loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(1, thread_name_prefix="model")
 
@@ -56,15 +57,11 @@ async def serve(options: argparse.Namespace) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    client = await asyncio.create_subprocess_exec(*client_command(port, options))
+    asked = (str(number) for number in (port, options.requests, options.idle))
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", CLIENT, *asked)
     await client.wait()
     server.close()
     await loop.run_in_executor(pool, lambda: dist.broadcast(torch.tensor([-1]), src=0))
-
-
-def client_command(port: int, options: argparse.Namespace) -> list[str]:
-    requests = ["--requests", str(options.requests), "--idle", str(options.idle)]
-    return [sys.executable, __file__, "--port", str(port), *requests]
 
 
 async def second(options: argparse.Namespace) -> None:
@@ -73,14 +70,10 @@ async def second(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--requests", type=int, default=10)
     parser.add_argument("--idle", type=float, default=40.0)
     parser.add_argument("--traced", type=int, default=0, help="number of the request that is traced")
     options = parser.parse_args()
-    if options.port:
-        asyncio.run(ask(options.port, options))
-    else:
-        dist.init_process_group("gloo")
-        asyncio.run(serve(options) if dist.get_rank() == 0 else second(options))
-        dist.destroy_process_group()
+    dist.init_process_group("gloo")
+    asyncio.run(serve(options) if dist.get_rank() == 0 else second(options))
+    dist.destroy_process_group()

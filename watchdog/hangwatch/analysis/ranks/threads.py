@@ -6,7 +6,7 @@ and from several of these. A rank waits for others only where the thread waits w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from msgspec.structs import replace
 
@@ -29,6 +29,11 @@ _LOOPS = ("asyncio/", "selectors.py", "trio/")
 def threads_of(capture: RankCapture) -> tuple[ThreadStack, ...]:
     """All Python threads of a rank, as they were seen last."""
     return capture.stacks[-1].threads if capture.stacks else ()
+
+
+def main_of(threads: Sequence[ThreadStack]) -> ThreadStack | None:
+    """The main thread among these, or the one in its place."""
+    return next((t for t in threads if t.is_main), None)
 
 
 def side_threads(threads: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:
@@ -59,16 +64,16 @@ def program_part(thread: ThreadStack) -> tuple[str, str] | None:
     return (own[-1].file, bare(own[-1])) if own else None
 
 
-def choose_thread(capture: RankCapture, pending: Sequence[Operation]) -> ThreadStack | None:
+def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Container[int] = ()) -> ThreadStack | None:
     """The thread that matters, by what this rank alone shows; None for the main one.
 
     The one that called the oldest operation in flight; where that is not recorded, one that is inside torch.distributed while
     the main thread is in an event loop. A main thread that waits for another one is where the rank is, if anything is in flight:
-    it goes on when that one does.
+    it goes on when that one does. ``aside``: threads that are not looked at.
     """
     threads = threads_of(capture)
     others = side_threads(threads)
-    main = next((t for t in threads if t.is_main), None)
+    main = main_of(threads)
     hands_over = main is not None and _is_in(main, _HANDOVERS)
     if not others or (pending and hands_over):
         return None
@@ -77,7 +82,7 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation]) -> ThreadS
         return find_thread(others, caller)
     if main is not None and not hands_over and not _is_in(main, _LOOPS):
         return None
-    inside = [t for t in others if read_wait(t.frames) is not None]
+    inside = [t for t in others if t.ident not in aside and read_wait(t.frames) is not None]
     return min(inside, key=lambda t: (t.os_thread_id, t.ident), default=None)
 
 
@@ -93,21 +98,23 @@ def _is_in(thread: ThreadStack, places: Sequence[str]) -> bool:
 
 
 def find_joining(
-    capture: RankCapture, last: Operation | None, alike: Collection[tuple[str, str] | None]
+    capture: RankCapture, last: Operation | None, parts: Collection[tuple[str, str]]
 ) -> ThreadStack | None:
-    """The thread that would call the next operation of a group; None for the main one, or where it cannot be told.
+    """The thread that would call the next operation of a group; None where that cannot be told.
 
-    ``last``: what the rank called there before. ``alike``: the parts of the program (``program_part``) in which other ranks wait
-    in the group. One that runs such a part comes first: the number of a thread that has ended may be another's by now.
+    ``last``: what the rank called there before. ``parts``: the parts of the program (``program_part``) in which other ranks wait
+    in the group. One that runs such a part comes first: the number of a thread that has ended may be another's by now. Where the
+    thread has ended or is idle, it is for the main one to give a thread something to do.
     """
     threads = threads_of(capture)
-    main = next((t for t in threads if t.is_main), None)
-    if last is not None and last.thread and main is not None and main.ident == last.thread:
-        return None
-    working = [t for t in side_threads(threads) if t.frames and not is_idle_worker(t)]
-    same_part = [t for t in working if program_part(t) in alike]
+    main = main_of(threads)
     ident = last.thread if last is not None else 0
-    return find_thread(same_part, ident) or next(iter(same_part), None) or find_thread(working, ident)
+    if main is not None and ident and main.ident == ident:
+        return main
+    working = [t for t in side_threads(threads) if t.frames and not is_idle_worker(t)]
+    same_part = [t for t in working if program_part(t) in parts]
+    found = find_thread(same_part, ident) or next(iter(same_part), None) or find_thread(working, ident)
+    return found or (main if ident else None)
 
 
 def last_called(capture: RankCapture, key: str) -> Operation | None:

@@ -6,25 +6,20 @@ is said of it (wait, frames, motion, its last system call) is said of that threa
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
 from hangwatch.analysis.ranks.threads import (
     choose_thread,
-    find_joining,
-    find_thread,
-    last_called,
     may_join,
-    program_part,
     seen_from,
     side_threads,
     threads_of,
 )
 from hangwatch.analysis.ranks.waits import Wait, read_destructor, read_launch, read_wait
-from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import DEFAULT_GROUP, Operation, in_flight
 from hangwatch.model.stacks import Frame, ThreadStack
 
@@ -219,19 +214,25 @@ def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[Th
     return not (wait.kind == "backward" and at_work)
 
 
-def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
-    """The view of one rank, by what it shows itself. Motion is judged by the samples since ``since_ns``."""
-    pending = _pending(capture)
-    return _view_from(capture, choose_thread(capture, pending), pending, since_ns)
+def view_rank(capture: RankCapture, since_ns: int = 0, aside: Container[int] = ()) -> RankView:
+    """The view of one rank, by what it shows itself. Motion is judged by the samples since ``since_ns``.
+
+    ``aside``: threads (``ThreadStack.ident``) that the rank is not seen from, and whose operations do not count.
+    """
+    pending = pending_of(capture, aside)
+    return view_from(capture, choose_thread(capture, pending, aside), pending, since_ns)
 
 
-def _pending(capture: RankCapture) -> tuple[Operation, ...]:
+def pending_of(capture: RankCapture, aside: Container[int] = ()) -> tuple[Operation, ...]:
+    """The operations in flight, oldest first, without those that the threads ``aside`` have called."""
     mixed = mixed_groups(capture)
     recorded = in_flight(capture.flight.operations) if capture.flight is not None else ()
-    return tuple(o for o in recorded if not _completed_since(o, capture, mixed))
+    return tuple(
+        o for o in recorded if not _completed_since(o, capture, mixed) and not (o.thread and o.thread in aside)
+    )
 
 
-def _view_from(
+def view_from(
     taken: RankCapture,
     thread: ThreadStack | None,
     pending: tuple[Operation, ...],
@@ -239,6 +240,7 @@ def _view_from(
     *,
     joining: bool = False,
 ) -> RankView:
+    """The view of a rank from one of its threads (None: the main one), with ``pending`` of what it has in flight."""
     capture = taken if thread is None else seen_from(taken, thread)
     threads = threads_of(capture)
     frames = next((t.frames for t in threads if t.is_main), ())
@@ -258,80 +260,3 @@ def _view_from(
         thread=thread,
         joining=joining,
     )
-
-
-def _joining_view(view: RankView, views: Mapping[int, RankView], since_ns: int) -> RankView:
-    """The rank seen from the thread that the others wait for, where that is not the one that its view is of.
-
-    It is not for the others that the rank waits as long as that thread could still come. One that may itself wait, for another
-    thread of its rank perhaps, changes nothing of a rank that waits.
-    """
-    front, last = _awaited(view, views)
-    if front is None:
-        return view
-    key = (front.group.key, front.seq)
-    there = (v for v in views.values() if v.frontier is not None and (v.frontier.group.key, v.frontier.seq) == key)
-    alike = {program_part(t) for v in there if (t := _caller(v)) is not None}
-    thread = find_joining(view.taken, last, alike - {None})
-    if _ident(thread) == _ident(view.thread):
-        return view
-    pending = tuple(o for o in _pending(view.taken) if thread is not None and o.thread == thread.ident)
-    found = _view_from(view.taken, thread, pending, since_ns, joining=True)
-    waits = view.wait is not None or view.frontier is not None
-    return view if waits and not (found.waits_for_no_rank or found.wait is not None) else found
-
-
-def _caller(view: RankView) -> ThreadStack | None:
-    """The thread that called what a rank is in, where that is recorded; else the one that its view is of."""
-    found = find_thread(threads_of(view.taken), view.frontier.thread) if view.frontier is not None else None
-    return found or next((t for t in view.threads if t.is_main), None)
-
-
-def _calling_view(view: RankView, beside: Container[tuple[str, int]], since_ns: int) -> RankView:
-    """The rank seen from the thread that called what it is in, where another rank's such thread is who that awaits."""
-    front = view.frontier
-    thread = find_thread(side_threads(threads_of(view.taken)), front.thread) if front is not None else None
-    if front is None or view.joining or thread is None or (front.group.key, front.seq) not in beside:
-        return view
-    return view if _ident(thread) == _ident(view.thread) else _view_from(view.taken, thread, view.pending, since_ns)
-
-
-def _awaited_key(view: RankView, views: Mapping[int, RankView]) -> tuple[str, int] | None:
-    front, _ = _awaited(view, views)
-    return (front.group.key, front.seq) if front is not None else None
-
-
-def _ident(thread: ThreadStack | None) -> tuple[int, int]:
-    return (thread.ident, thread.os_thread_id) if thread is not None else (0, 0)
-
-
-def _awaited(view: RankView, views: Mapping[int, RankView]) -> tuple[Operation | None, Operation | None]:
-    """The oldest operation that others are in and this rank has not called, and what it called last in that group."""
-    fronts = {
-        (o.group.key, o.seq): o
-        for r, v in views.items()
-        if r != view.rank and (o := v.frontier) is not None and not o.p2p and view.rank in o.group.ranks
-    }
-    for front in sorted(fronts.values(), key=lambda o: o.created_ns):
-        last = last_called(view.taken, front.group.key)
-        if last is None or last.seq < front.seq:
-            return front, last
-    return None, None
-
-
-def view_ranks(
-    capture: Capture, since_ns: int = 0, known: Mapping[int, RankView] = MappingProxyType({})
-) -> Mapping[int, RankView]:
-    """All ranks of the capture, by global rank. Views that are ``known`` stand where they are of the very same rank capture."""
-    silent = {rank for node in capture.silent for rank in node.ranks}
-
-    def view(one: RankCapture) -> RankView:
-        found = known.get(one.rank)
-        same = found is not None and found.taken is one and not found.joining
-        return found if same and found is not None else view_rank(one, since_ns)
-
-    own = {c.rank: view(c) for c in sorted(capture.ranks, key=lambda c: c.rank)}
-    views = {r: _joining_view(v, own, since_ns) if v.side_threads and not v.gone else v for r, v in own.items()}
-    beside = {key for r, v in views.items() if v.joining and (key := _awaited_key(own[r], own)) is not None}
-    views = {r: _calling_view(v, beside, since_ns) for r, v in views.items()}
-    return {r: replace(v, silent=True) if r in silent else v for r, v in views.items()}
