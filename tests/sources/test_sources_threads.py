@@ -21,7 +21,7 @@ dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{sys.argv[1]}", ra
 dist.all_reduce(torch.ones(1))
 def gather():
     dist.all_gather([torch.zeros(1)], torch.ones(1))
-    print(torch._C._distributed_c10d._dump_fr_trace_json(), flush=True)
+    print(torch._C._distributed_c10d._dump_fr_trace_json().decode(), flush=True)
     os.read(os.pipe()[0], 1)
 threading.Thread(target=gather, name="gatherer", daemon=True).start()
 while True:

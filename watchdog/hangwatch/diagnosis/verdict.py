@@ -38,7 +38,7 @@ _SEVERITY: Mapping[str, Severity] = {
     "healthy": "info",
 }
 #: A main thread that has completed a collective so long ago goes on, where there is no patience to go by.
-_GOING_ON_S = 30.0
+_GOING_ON_S = 3.0
 #: A program has a few threads that communicate beside its main one.
 _ASIDE_ROUNDS = 3
 #: Waits this long are enough where a node is silent, however long it has been.

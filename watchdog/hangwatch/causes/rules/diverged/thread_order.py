@@ -11,7 +11,7 @@ from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
 
 #: Each rank has called both, by two threads: it has skipped nothing, and no condition kept it from either.
-CROSSED = Signature("thread-order", "both-crossed", "certain")
+CROSSED = Signature("thread-order", "both-crossed", "certain", decides=True)
 #: One rank has called both, by two threads; the other's second is still to come.
 ONE_CROSSED = Signature(
     "thread-order",
