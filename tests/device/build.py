@@ -18,7 +18,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "src"
-COMPILE = ["c++", "-std=c++17", "-O2", "-g1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-pthread"]
+#: No tail calls: in native stacks the function that torch has called is seen, as with NVIDIA's libraries, and nothing below it.
+COMPILE = [
+    "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-fno-optimize-sibling-calls",
+    "-pthread",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def link(library: Library, imports: dict[str, str], objects: list[Path], build: 
     stub_object = stub.with_suffix(".o")
     subprocess.run(["cc", "-w", "-fno-builtin", "-fPIC", "-c", stub, "-o", stub_object], check=True)
     subprocess.run(
-        ["c++", "-shared", "-pthread", f"-Wl,-soname,{library.soname}", "-Wl,-rpath,$ORIGIN", "-Wl,-z,defs", f"-L{target}",
+        ["c++", "-shared", "-s", "-pthread", f"-Wl,-soname,{library.soname}", "-Wl,-rpath,$ORIGIN", "-Wl,-z,defs", f"-L{target}",
          *([f"-Wl,--version-script,{script}"] if version else []),
          "-o", target / library.soname, stub_object, *objects, *(f"-l:{name}" for name in library.links)],
         check=True,
