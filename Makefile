@@ -26,6 +26,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
+NCCL_VENV := .venv-nccl
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 # Where DeepSpeed's operator is compiled, with this environment's PyTorch: others' would be compiled anew at each turn.
@@ -54,7 +55,7 @@ else
 fi
 endef
 
-.PHONY: help demo check test test-long scenarios calibrate lint format setup clean
+.PHONY: help demo check test test-long nccl scenarios calibrate lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
@@ -77,6 +78,10 @@ test: $(VENV)/.test ## That, and real components and jobs: something real for al
 test-long: $(VENV)/.scenarios ## All other tests: hosts with networks of their own, Slurm, a soak, every hang in many forms.
 	@echo "running what takes long ..."
 	$(BIN)/python -m pytest --tier long -n $(JOB_WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
+
+nccl: $(VENV)/.test $(NCCL_VENV)/.device ## Tests on the real ProcessGroupNCCL, over a simulated device (PyTorch for CUDA: 1.5 GB, once).
+	@echo "running jobs on NCCL over the simulated device ..."
+	$(BIN)/python -m pytest --tier nccl $(PYTEST_OPTIONS)
 
 scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (ONLY=NAME for some).
 	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
@@ -153,4 +158,21 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 
 $(VENV)/.scenarios: $(VENV)/.test
 	@$(call pip_install,Lightning and torchmetrics for the catalogue (about 2 MB, once),-c constraints.txt --group scenarios)
+	touch $@
+
+# The jobs on NCCL have an environment of their own: a build of PyTorch for CUDA without NVIDIA's libraries, and the simulated
+# device in their place (tests/device/README.md).
+$(NCCL_VENV)/.torch: private BIN := $(NCCL_VENV)/bin
+$(NCCL_VENV)/.torch: private LOG := $(NCCL_VENV)/install.log
+$(NCCL_VENV)/.torch: tests/device/torch.txt constraints.txt pyproject.toml | $(VENV)/.base
+	@mkdir -p $(NCCL_VENV)
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(NCCL_VENV) >>$(LOG) 2>&1 || { tail -n 5 $(LOG) >&2; exit 1; }
+	$(call pip_install,pip,-c constraints.txt pip)
+	$(call pip_install,PyTorch for CUDA (0.5 GB to load and 1.4 GB on disk, once),--no-deps -r tests/device/torch.txt)
+	$(call pip_install,what it imports,-c constraints.txt --group nccl)
+	touch $@
+
+$(NCCL_VENV)/.device: $(NCCL_VENV)/.torch tests/device/build.py $(wildcard tests/device/src/*.* tests/device/src/*/*.*)
+	@command -v c++ >/dev/null || { log=$(NCCL_VENV)/install.log; $(call debian_package,g++,the simulated device); }
+	$(NCCL_VENV)/bin/python tests/device/build.py
 	touch $@

@@ -3,6 +3,7 @@
 - ``check``: pure. It starts no process and touches no socket; one that does fails.
 - ``test``: real. It uses the fixture ``real``, by itself or through another one (``jobs``, a browser, a server).
 - ``long``: it uses the fixture ``long`` (hosts with networks of their own, Slurm, a soak, thousands of diagnoses).
+- ``nccl``: it uses the fixture ``nccl`` (jobs on the real ProcessGroupNCCL, over the simulated device of ``device/README.md``).
 
 ``pytest --tier NAME`` runs one of them, ``pytest`` all. What the machine lacks skips a test; in CI (``CI`` is set) such a
 skip is a failure, unless it is a fact about the machine that no installation changes (``OF_THE_MACHINE``).
@@ -15,11 +16,20 @@ import os
 import re
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 #: Name of a tier -> what ``make help`` and ``pytest --help`` say of it.
-TIERS = {"check": "pure", "test": "real components and jobs", "long": "hosts, Slurm, soak, all scenarios multiplied"}
+TIERS = {
+    "check": "pure",
+    "test": "real components and jobs",
+    "long": "hosts, Slurm, soak, all scenarios multiplied",
+    "nccl": "jobs on NCCL over the simulated device",
+}
+#: The Python of the environment that ``make nccl`` builds, and what says that it is whole.
+NCCL_PYTHON = Path(__file__).resolve().parents[1] / ".venv-nccl" / "bin" / "python"
+_NCCL_BUILT = NCCL_PYTHON.parents[1] / ".device"
 #: Reasons for a skip that stand in CI too.
 OF_THE_MACHINE = re.compile(
     r"this machine has a GPU|another C library than glibc|takes root|needs? root|root's alone|needs NVRx's"
@@ -75,11 +85,20 @@ def long() -> None:
     """Whoever uses it takes long, or more of a machine than is to be had everywhere: the tier ``long``."""
 
 
+@pytest.fixture(scope="session")
+def nccl(real: None) -> Path:
+    """The Python for jobs on NCCL; whoever uses it is of the tier ``nccl``."""
+    if not _NCCL_BUILT.exists():
+        pytest.skip("the simulated device is not built: call 'make nccl'")
+    return NCCL_PYTHON
+
+
 def tier_of(item: pytest.Item) -> str:
     """The tier of a test."""
     fixtures = frozenset(getattr(item, "fixturenames", ()))
-    if "long" in fixtures:
-        return "long"
+    for tier in ("nccl", "long"):
+        if tier in fixtures:
+            return tier
     return "test" if "real" in fixtures else "check"
 
 

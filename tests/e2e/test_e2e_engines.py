@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from watched_runs import STALL_AFTER_S, find_bundles, read_incident
 
-from hangwatch.model.incident import HANG_KINDS
+from hangwatch.model.incident import HANG_KINDS, Verdict
 from scenarios.catalogue import PROGRAMS
 from support import Job, JobRunner, wait_for
 
 WEIGHTS = PROGRAMS / "several_worlds" / "weights_to_an_engine.py"
+ROLLOUT = PROGRAMS / "several_worlds" / "rollout_engine.py"
 IDLE = PROGRAMS / "serving" / "idle_engine.py"
 
 
@@ -22,6 +23,11 @@ def watch(jobs: JobRunner, state: Path, program: Path, *arguments: str) -> Job:
     return jobs.hangwatch(
         "run", *options, "--", sys.executable, str(program), *arguments, env={"HANGWATCH_STATE_DIR": str(state)}
     )
+
+
+def named(verdict: Verdict) -> list[str]:
+    """The culprits: processes of other worlds by their names."""
+    return [verdict.names.get(rank, str(rank)) for rank in verdict.culprit_ranks]
 
 
 @pytest.mark.parametrize(
@@ -41,19 +47,24 @@ def test_a_job_that_awaits_others_comes_to_its_end(
     assert job.wait(120.0) == 0, job.stderr()
     incidents = [read_incident(bundle) for bundle in find_bundles(tmp_path / "state")]
     assert not {one.verdict.kind for one in incidents} & set(HANG_KINDS)
-    assert all(not one.verdict.proven and not one.verdict.culprit_ranks for one in incidents)
+    assert not any(one.verdict.proven for one in incidents)
+    # While it is late, a warning may name the engine, and nobody else.
+    assert {name for one in incidents for name in named(one.verdict)} <= {"engine"}
     assert "ending the job" not in job.stderr()
 
 
 @pytest.mark.usefixtures("long")
-def test_an_engine_that_never_comes_is_no_fault_of_a_trainer(jobs: JobRunner, tmp_path: Path) -> None:
-    """The trainers are left alone, a warning says whom they wait for, and no rank is blamed."""
+def test_an_engine_that_never_comes_is_named(jobs: JobRunner, tmp_path: Path) -> None:
+    """A process of another world, which has work of its own: a warning names it with its line, and leaves the trainers alone."""
     state = tmp_path / "state"
     job = watch(jobs, state, WEIGHTS, "--late", "update", "--seconds", "3600")
     bundle = wait_for(lambda: next(iter(find_bundles(state)), None), 90.0, "a warning")
     found = read_incident(bundle).verdict
-    assert (found.kind, found.severity, found.proven, found.culprit_ranks) == ("straggler", "warning", False, ())
-    assert "group weights" in found.summary
+    assert (found.kind, found.severity, found.proven, named(found)) == ("straggler", "warning", False, ["engine"])
+    assert "because of engine" in found.summary
+    assert found.divergence is not None
+    assert found.divergence.culprit is not None
+    assert found.divergence.culprit.function == "generate"
     assert job.process.poll() is None
 
 
@@ -63,3 +74,20 @@ def test_a_worker_that_reads_in_the_middle_of_a_request_is_found(jobs: JobRunner
     assert job.wait(90.0) != 0
     found = [read_incident(bundle).verdict for bundle in find_bundles(tmp_path / "state")]
     assert [(one.kind, one.culprit_ranks) for one in found] == [("stall", (0,))]
+
+
+def test_a_worker_of_an_engine_is_named_by_its_world(jobs: JobRunner, tmp_path: Path) -> None:
+    """Trainer 0 sends weights to a server of two workers; worker 1 reads a pipe that nobody writes to: a chain of two worlds."""
+    state = tmp_path / "state"
+    job = watch(jobs, state, ROLLOUT, "--fault", "reads-a-pipe")
+
+    def told() -> Verdict | None:
+        found = (read_incident(bundle).verdict for bundle in find_bundles(state))
+        return next((one for one in found if one.culprit_ranks), None)
+
+    found = wait_for(told, 120.0, "the worker to be named")
+    assert (named(found), found.waiting_ranks[:2], found.proven) == (["rollout/1"], (0, 1), False)
+    assert found.cause is not None
+    assert found.cause.id == "blocked-io"
+    assert "rollout/1" in found.summary
+    assert job.process.poll() is None

@@ -100,6 +100,7 @@ class Node:
             self.name,
             lambda: None,
             self.reader,
+            node=self.name,
         )
         self.watch.join(self.fleet)
 

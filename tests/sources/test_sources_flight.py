@@ -62,6 +62,19 @@ def parse(dump: Any, **options: Any) -> FlightRecord:
     return parse_flight(dump, at_ns=7, source="pickle", **options)
 
 
+@pytest.mark.parametrize(
+    ("written", "thread"),
+    [
+        ("140085430970112", 140085430970112), (140085430970112, 140085430970112), ("0x16b4", 0), (None, 0), (-5, 0),
+        (1 << 70, 0), ([], 0),
+    ],
+)  # fmt: skip
+def test_the_thread_that_called_is_a_number_or_not_known(written: object, thread: int) -> None:
+    """It is text in both forms of a dump; of another C library it may be anything."""
+    record = parse(gloo_dump(entry(thread_id=written), entry(record_id=1, collective_seq_id=2, thread_id="7")))
+    assert [o.thread for o in record.operations] == [thread, 7]
+
+
 def test_gloo_completed_is_retired() -> None:
     """Finished Gloo operations stay scheduled; retired is what tells. Order is by record id."""
     record = parse(gloo_dump(entry(record_id=2, collective_seq_id=2, retired=False), entry(), _0=(2, -1, 1)))
@@ -73,6 +86,7 @@ def test_gloo_completed_is_retired() -> None:
     assert record.operations[0].backend == "gloo"
     assert record.operations[0].input_sizes == ((4,),)
     assert record.operations[0].timeout_ms == 1800000
+    assert record.operations[0].thread == 1
 
 
 def test_json_form_is_the_same_but_for_call_sites() -> None:

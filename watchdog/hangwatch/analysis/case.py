@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from hangwatch.analysis.divergence.find import PathDivergence, find_divergence
@@ -11,7 +11,8 @@ from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.idle import Idleness, find_idleness
 from hangwatch.analysis.operations.alignment import History
-from hangwatch.analysis.ranks.views import RankView, view_ranks
+from hangwatch.analysis.ranks.joining import NONE_ASIDE, Aside, view_ranks
+from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.situation import Situation, view_still_since_ns
 from hangwatch.analysis.waiting.blame import assign_blame
 from hangwatch.analysis.waiting.edges import build_graph
@@ -21,7 +22,12 @@ from hangwatch.model.numbers import is_guest
 
 @dataclass(frozen=True)
 class Case(Situation):
-    """A situation, and what takes longer to find: each is found once, when it is first asked for."""
+    """A situation, and what takes longer to find: each is found once, when it is first asked for.
+
+    ``aside``: threads of its ranks that were not looked at.
+    """
+
+    aside: Aside = field(default_factory=dict)
 
     @cached_property
     def paths(self) -> PathDivergence | None:
@@ -58,16 +64,22 @@ def world_of(capture: Capture, views: Mapping[int, RankView]) -> tuple[int, ...]
 
 
 def build_case(
-    capture: Capture, *, min_wait_s: float = 0.0, motion_window_s: float | None = None, before: Case | None = None
+    capture: Capture,
+    *,
+    min_wait_s: float = 0.0,
+    motion_window_s: float | None = None,
+    before: Case | None = None,
+    aside: Aside = NONE_ASIDE,
 ) -> Case:
     """Analyse a capture. Operations in flight for less than ``min_wait_s`` seconds are no waits yet.
 
     ``motion_window_s``: how far back a rank must not have moved to be called stuck (None: as far as samples reach).
     ``before``: the case of the same capture, with the same window, when some of its ranks showed less; what is known of
-    the others is not found out again.
+    the others is not found out again. ``aside``: threads that are not looked at.
     """
     since_ns = 0 if motion_window_s is None else int(capture.at_ns - motion_window_s * 1e9)
-    views = view_ranks(capture, since_ns, before.views if before is not None else {})
+    known = before.views if before is not None and before.aside == aside else {}
+    views = view_ranks(capture, since_ns, known, aside)
     history = History(capture.ranks)
     world = world_of(capture, views)
 
@@ -86,7 +98,7 @@ def build_case(
     waiting = frozenset(r for r, v in views.items() if waits(v))
     graph = build_graph(views, history, world, waiting)
     blame = assign_blame(views, history, graph, waiting, world)
-    return Case(capture, views, world, history, graph, blame)
+    return Case(capture, views, world, history, graph, blame, aside)
 
 
 def _seen_at_ns(capture: Capture, view: RankView) -> int:

@@ -3,16 +3,16 @@
 Worker 0 of such an engine reads a queue, a pipe or a socket at the head of an endless loop, and passes on what it has read;
 the others stand in that very broadcast. It may be so for hours, and is no hang. A rank that reads in the middle of its step
 looks alike, but the others do not wait for it: they are in another operation, in a loop over data, or not in what this
-rank sends.
+rank sends. Worker 0 may be a service under asyncio, whose event loop listens for requests.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Literal
 
-from hangwatch.analysis.places import diverging_frames, is_interpreter, user_frame, user_frames
+from hangwatch.analysis.places import calls, diverging_frames, is_interpreter, user_frame, user_frames
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
 from hangwatch.analysis.situation import Situation
@@ -108,18 +108,31 @@ def _other_end(case: Situation, view: RankView, *, queued: bool) -> Idleness | N
 
 
 def _in_while(view: RankView) -> bool:
-    """Whether the innermost loop of the program that a rank is in goes on until it is told to stop."""
+    """Whether the innermost loop of the program that a rank is in goes on until it is told to stop, as an event loop does."""
+    if _in_event_loop(view):
+        return True
     loops = (loop for f in user_frames(view.frames) if (loop := _innermost(f)) is not None)
     return next((loop.kind == "while" for loop in loops), False)
 
 
 def _at_one_head(root: RankView, follower: RankView) -> bool:
-    """Whether both are at the head of an endless loop: of the same one, the root before what the other is in."""
+    """Whether both are at the head of an endless loop: of the same one, the root before what the other is in.
+
+    Which command comes next an event loop decides by what it is sent, and the code of both sides has nothing in common.
+    """
+    if _in_event_loop(root):
+        loops = (f for f in user_frames(follower.frames) if _innermost(f) is not None)
+        return any(_endless(f) is not None for f in islice(loops, 1))
     mine, theirs = diverging_frames(root.frames, follower.frames)
     if mine is None or theirs is None or (mine.file, mine.function) != (theirs.file, theirs.function):
         return False
     loop = _endless(mine)
     return loop is not None and loop == _endless(theirs) and mine.line <= theirs.line
+
+
+def _in_event_loop(view: RankView) -> bool:
+    """Whether a rank waits in asyncio for the next event (``BaseEventLoop._run_once``, CPython 3.10 to 3.14)."""
+    return calls(view.frames, "asyncio/base_events.py", "_run_once") is not None
 
 
 def _endless(frame: Frame) -> Block | None:

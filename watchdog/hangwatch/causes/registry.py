@@ -18,6 +18,7 @@ from hangwatch.causes.rules.diverged import (
     operations,
     sharded,
     skipped,
+    thread_order,
     uneven,
 )
 from hangwatch.causes.rules.job import hardware, nodes, unknown
@@ -62,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     stuck.debugger,
     stuck.gil_held,
     tasks.task_stall,
+    thread_order.thread_order,
     threads.lock_deadlock,
     threads.thread_stall,
     uneven.uneven_inputs,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.going_on import goes_on
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.model.incident import Kind
 from hangwatch.model.numbers import world_of
 
+#: A main thread that has completed a collective so long ago goes on, where there is no patience to go by.
+_GOING_ON_S = 3.0
 #: Waits this long are enough where a node is silent, however long it has been.
 _SILENT_WAIT_S = 30.0
 
@@ -40,6 +43,9 @@ def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) ->
             case.idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
         )
         return "straggler" if long else "healthy"
+    if goes_on_beside(case, patience):
+        # What is stuck beside training may end by itself, and nothing is lost by waiting: it is no hang.
+        return "straggler" if patience is None or (waited_s or 0.0) >= patience.busy_s else "healthy"
     here = patience is None or not _is_of_another_world(case)
     stuck = here and _is_stuck(case) and (_is_transfer_stuck(case) or _long(waited_s, patience))
     if patience is None:
@@ -52,6 +58,12 @@ def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) ->
     if stuck or waited_s >= patience.busy_s:
         return "stall"
     return "straggler" if blame.culprits else "healthy"
+
+
+def goes_on_beside(case: Case, patience: Patience | None) -> bool:
+    """Whether training goes on beside what is stuck."""
+    window_s = patience.motion_window_s if patience is not None else _GOING_ON_S
+    return goes_on(case, int(case.capture.at_ns - window_s * 1e9))
 
 
 def _is_of_another_world(case: Case) -> bool:

@@ -15,11 +15,12 @@ from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.ranks.joining import Aside
 from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.registry import explain
 from hangwatch.causes.signature import Match
 from hangwatch.diagnosis.causes import to_causes
-from hangwatch.diagnosis.kind import judge_kind
+from hangwatch.diagnosis.kind import goes_on_beside, judge_kind
 from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
@@ -35,6 +36,8 @@ _SEVERITY: Mapping[str, Severity] = {
     "silent_failure": "warning",
     "healthy": "info",
 }
+#: A program has a few threads that communicate beside its main one.
+_ASIDE_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,26 @@ def diagnose(
     ``patience``: how long what cannot be proven may last; None when a person asks about a job that hangs, and whatever
     has not moved counts. ``min_wait_s``: operations younger than this are no waits yet.
     ``before``: the case of the same capture, with the same patience, when some of its ranks showed less.
+
+    Threads that await work, or are stuck beside a training that goes on, are put aside: what else hangs is seen without them.
     """
     window_s = patience.motion_window_s if patience is not None else None
     case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before)
     silent = diagnose_training(capture.training, capture.job.world_size)
     if silent is not None:  # the capture was made for that, at ranks in the middle of their steps
         return Diagnosis(silent.verdict, case, None, silent.onset_ns)
+    first = found = _diagnose(case, patience)
+    for _ in range(_ASIDE_ROUNDS):
+        aside = _beside(found.case, patience)
+        if aside is None:
+            break
+        case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before, aside=aside)
+        found = _diagnose(case, patience)
+    return found if _SEVERITY[found.verdict.kind] == "critical" else first
+
+
+def _diagnose(case: Case, patience: Patience | None) -> Diagnosis:
+    capture = case.capture
     since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
     waited = (capture.at_ns - since) / 1e9 if since is not None else None
     kind = judge_kind(case, patience, waited)
@@ -74,6 +91,16 @@ def diagnose(
 def _named(verdict: Verdict, names: dict[int, str]) -> Verdict:
     """The verdict as people read it: processes of other worlds by their names."""
     return msgspec.structs.replace(with_names(verdict, names), names=names) if names else verdict
+
+
+def _beside(case: Case, patience: Patience | None) -> Aside | None:
+    """The threads to be put aside, with those that are so already; None where all that waits may well hold up the job."""
+    waiting = [case.views[r] for r in case.blame.waiting if r in case.views]
+    threads = {v.rank: v.thread.ident for v in waiting if v.thread is not None and v.thread.ident}
+    if not threads or len(threads) < len(waiting) or not (case.idleness or goes_on_beside(case, patience)):
+        return None
+    ranks = case.aside.keys() | threads.keys()
+    return {r: case.aside.get(r, frozenset()) | ({threads[r]} if r in threads else frozenset()) for r in ranks}
 
 
 def _healthy(case: Case) -> Verdict:

@@ -56,7 +56,8 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     point-to-point operations are numbered apart: ``p2p`` says which). ``completed`` is already made comparable between
     backends (Gloo: retired; NCCL: state completed, for one that is only retired has timed out). ``peer`` is the *global* rank
     of the other side for point-to-point. Sizes are shapes, dtypes torch's scalar type names (``Float``). ``frames`` is the
-    call site, deepest first, None where only the JSON form could be had.
+    call site, deepest first, None where only the JSON form could be had. ``thread`` is the thread that called it, by
+    ``ThreadStack.ident``; 0 where the dump does not tell.
     """
 
     record_id: int
@@ -75,6 +76,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     output_dtypes: tuple[str, ...] = ()
     timeout_ms: int | None = None
     frames: tuple[Frame, ...] | None = None
+    thread: int = 0
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
@@ -201,6 +203,7 @@ def _called(kind: Operation, record_id: int, seq: int, created_ns: int, state: i
         kind.output_dtypes,
         kind.timeout_ms,
         kind.frames,
+        kind.thread,
     )
 
 

@@ -34,6 +34,22 @@ class ExitStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     seen_at_ns: int | None = None
 
 
+class ThreadSample(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the kernel says of one of a process's other threads: the fields of ``ProcessSample``, all of this thread alone.
+
+    ``os_thread_id`` is in the process's own PID namespace, as ``ThreadStack`` has it.
+    """
+
+    os_thread_id: int
+    state: str
+    cpu_s: float = 0.0
+    io_bytes: int | None = None
+    switches: int | None = None
+    wait_channel: str | None = None
+    syscall: str | None = None
+    blocked_on: str | None = None
+
+
 class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     """One process at one instant (``at_ns``: wall clock).
 
@@ -42,7 +58,7 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     ``switches`` counts the main thread's voluntary context switches. ``wait_channel`` is the main thread's kernel wait
     channel; ``syscall`` its system call name where /proc tells; ``blocked_on`` the path (or ``pipe:[..]``,
     ``socket:[..]``) of the descriptor a blocking read or write is on. ``frozen`` says that its cgroup is frozen.
-    ``supervised``: it has ended, and who may start it anew lives.
+    ``supervised``: it has ended, and who may start it anew lives. ``threads``: its other Python threads, where they were seen.
     """
 
     at_ns: int
@@ -58,3 +74,4 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     children: tuple[ChildProcess, ...] = ()
     exit: ExitStatus | None = None
     supervised: bool = False
+    threads: tuple[ThreadSample, ...] = ()

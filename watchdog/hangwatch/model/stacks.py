@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+#: The name of our own thread in a rank (``probe/rank.py``).
+PROBE_THREAD = "hangwatch-probe"
+
 
 class Iterations(msgspec.Struct, frozen=True):
     """What counts the iterations of a loop.
@@ -59,6 +62,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thread of a process.
 
+    ``ident`` is Python's number for it (``threading.get_ident``, which is ``pthread_self``), 0 where it was not seen.
     ``active`` is py-spy's view: not idle in the interpreter's or kernel's eyes; False of a main thread of which it cannot tell
     (``os_thread_id`` 0: Python before 3.11).
     """
@@ -69,6 +73,7 @@ class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
     active: bool
     owns_gil: bool
     frames: tuple[Frame, ...]
+    ident: int = 0
 
 
 class StackSample(msgspec.Struct, frozen=True):

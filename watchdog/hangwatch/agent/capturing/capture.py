@@ -21,10 +21,12 @@ from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
-from hangwatch.model.stacks import StackSample
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import PROBE_THREAD, StackSample
 from hangwatch.sources.flight.recorder import fetch_flight, progress_of
 from hangwatch.sources.flight.transport import ask_for_beats
 from hangwatch.sources.proc.samples import sample_process
+from hangwatch.sources.proc.threads import sample_threads
 from hangwatch.sources.redaction import redact_text
 from hangwatch.sources.stacks import source_lines
 from hangwatch.sources.stacks.samples import sample_stacks
@@ -62,8 +64,16 @@ async def sample_ranks(
         stack = stacks.get(pid)
         if isinstance(stack, Gap):
             gaps.append(Gap(stack.source, stack.reason, by_pid[pid].rank, stack.hint))
-        trail.add(pid, process, stack if isinstance(stack, StackSample) else None)
+        seen = stack if isinstance(stack, StackSample) else None
+        trail.add(pid, _with_threads(process, seen) if seen is not None else process, seen)
     return tuple(gaps)
+
+
+def _with_threads(process: ProcessSample, stack: StackSample) -> ProcessSample:
+    """The sample with those of the program's other Python threads: whether they wait, and for what, is theirs alone."""
+    others = {t.os_thread_id for t in stack.threads if not t.is_main and t.os_thread_id and t.name != PROBE_THREAD}
+    threads = sample_threads(process.pid, others, (child.pid for child in process.children))
+    return msgspec.structs.replace(process, threads=threads)
 
 
 async def _fresh_beats(reader: Beats | None, wanted: Mapping[int, int]) -> dict[int, Beat]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from hangwatch.analysis.progress import word_state
-from hangwatch.analysis.ranks.views import view_ranks
+from hangwatch.analysis.ranks.joining import view_ranks
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, RankIdentity
 from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank

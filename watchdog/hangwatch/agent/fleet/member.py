@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -45,13 +46,17 @@ LINGER_S = 60.0
 
 
 def name_node() -> str:
-    """This node's name in an exchange: its own, and what tells it from another of the same name."""
+    """This node's key in an exchange: its name, and what tells it from others of that name, machines or containers of one.
+
+    Two agents that see the same processes are of one node.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123  # no path of the user's
             boot = file.read(8)
+        inside = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116  # the same
     except OSError:
-        boot = "0"
-    return f"{node_name()}.{boot}"
+        return f"{node_name()}.0"
+    return f"{node_name()}.{blake2b(f'{boot} {inside}'.encode(), digest_size=4).hexdigest()}"
 
 
 def name_channel(job_id: str, master: str, world_size: int | None) -> str:
@@ -65,8 +70,8 @@ def name_channel(job_id: str, master: str, world_size: int | None) -> str:
 class JobFleet:
     """This node among the nodes of a job: ``local`` captures its ``ranks``, ``incidents`` is the job's.
 
-    ``name`` is the node's in the exchange, ``wake`` lets the next tick come at once. ``owned``: the exchange is for this job
-    alone.
+    ``name`` is the node's key in the exchange, ``node`` what people call it, ``wake`` lets the next tick come at once. ``owned``:
+    the exchange is for this job alone.
     """
 
     ranks: LocalRanks
@@ -79,6 +84,7 @@ class JobFleet:
     reader: Beats | None = None
     health: SourceHealth = field(default_factory=SourceHealth)
     owned: bool = False
+    node: str = field(default_factory=node_name)
     link: Link = field(init=False)
     inquiry: Inquiry = field(init=False)
     scope: FleetScope = field(init=False)
@@ -93,10 +99,10 @@ class JobFleet:
         """Take up the link; within a running loop."""
         agent = uuid.uuid4().hex[:16]
         holder = f"{self.name}/{agent}"
-        self.writer = Writer(node_name(), agent, own_address(self.exchange.endpoint))
+        self.writer = Writer(self.node, agent, own_address(self.exchange.endpoint))
         self.link = Link(self.exchange, self.channel, self.name, holder, self._write_digest, self.wake, self.health)
         self.inquiry = Inquiry(self.link, self._post)
-        self.scope = FleetScope(self.local, self.ranks, self.link, self.inquiry)
+        self.scope = FleetScope(self.local, self.ranks, self.link, self.inquiry, self.node)
         self.sharing = SharedIncident(self.incidents, self.scope, self.link, self.writer.node, self._post)
         self.link.start()
 

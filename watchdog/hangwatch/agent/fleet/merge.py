@@ -6,6 +6,7 @@ May import the model, the analysis and ``fleet.peers``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -47,12 +48,13 @@ def merge(
     now_s: float,
     *,
     unasked: Iterable[str] = (),
+    called: Mapping[str, str] = MappingProxyType({}),
 ) -> Capture:
     """One capture of the whole job, on this node's clock.
 
     ``own``: this node's; ``answers``: the others', by node. ``elsewhere``: what the newest digests say of the ranks there, read
     after all captures: what has completed since is not in flight, and of ranks whose node sent no capture it is all there is.
-    ``unasked``: nodes that were not asked, as they are known to be silent.
+    ``unasked``: nodes that were not asked, as they are known to be silent. ``called``: what to call nodes, by their keys.
     """
     ranks = {rank.rank: rank for rank in own.ranks}
     gaps = list(own.gaps)
@@ -68,7 +70,7 @@ def merge(
                 ranks[rank.rank] = rank
     groups = _groups(ranks.values())
     for number, (member, digested) in sorted(elsewhere.items()):
-        names.append(member.digest.node)
+        names.append(_name(member, called))
         seen = ranks.get(number)
         if seen is not None and seen.identity.pid != digested.pid:
             seen = None
@@ -76,9 +78,9 @@ def merge(
         if seen is not None:
             ranks[number] = _replace(seen, progress=_overlaid(seen.progress, known))
         elif not member.is_silent(now_s) or member.is_lost(now_s):
-            ranks[number] = _by_digest(member, digested, known, own.at_ns)
-    silent = _silent(elsewhere.values(), now_s)
-    gaps += _absent(elsewhere.values(), answers, set(unasked), now_s)
+            ranks[number] = _by_digest(member, digested, known, own.at_ns, called)
+    silent = _silent(elsewhere.values(), now_s, called)
+    gaps += _absent(elsewhere.values(), answers, set(unasked), now_s, called)
     unknown = set(range(own.job.world_size or 0)) - set(ranks) - set(elsewhere)
     if unknown:
         hint = "run hangwatch with the same --exchange on every node of the job"
@@ -129,14 +131,22 @@ def _overlaid(
     return tuple(found)
 
 
-def _by_digest(member: Member, rank: DigestRank, progress: Mapping[str, GroupProgress], at_ns: int) -> RankCapture:
+def _name(member: Member, called: Mapping[str, str]) -> str:
+    return called.get(member.name, member.digest.node)
+
+
+def _by_digest(
+    member: Member, rank: DigestRank, progress: Mapping[str, GroupProgress], at_ns: int, called: Mapping[str, str]
+) -> RankCapture:
     """A rank of which there is its digest alone."""
     gone = (ProcessSample(at_ns, rank.pid, "gone", supervised=rank.supervised),) if rank.state == "lost" else ()
-    identity = member.digest.identity(rank, at_ns)
+    identity = _replace(member.digest.identity(rank, at_ns), node=_name(member, called))
     return RankCapture(identity, processes=gone, progress=tuple(progress.values()) or None, beat_age_s=rank.beat_age_s)
 
 
-def _silent(elsewhere: Iterable[tuple[Member, DigestRank]], now_s: float) -> tuple[SilentNode, ...]:
+def _silent(
+    elsewhere: Iterable[tuple[Member, DigestRank]], now_s: float, called: Mapping[str, str]
+) -> tuple[SilentNode, ...]:
     """The nodes that are lost: nothing comes from their agents, and their hosts do not answer."""
     found: dict[str, tuple[Member, list[int]]] = {}
     for member, rank in elsewhere:
@@ -144,7 +154,7 @@ def _silent(elsewhere: Iterable[tuple[Member, DigestRank]], now_s: float) -> tup
             found.setdefault(member.name, (member, []))[1].append(rank.rank)
     return tuple(
         SilentNode(
-            node=member.digest.node,
+            node=_name(member, called),
             ranks=tuple(sorted(ranks)),
             silent_s=round(member.silent_s(now_s), 1),
             address=member.digest.address,
@@ -155,7 +165,11 @@ def _silent(elsewhere: Iterable[tuple[Member, DigestRank]], now_s: float) -> tup
 
 
 def _absent(
-    elsewhere: Iterable[tuple[Member, DigestRank]], answers: Mapping[str, Capture], unasked: set[str], now_s: float
+    elsewhere: Iterable[tuple[Member, DigestRank]],
+    answers: Mapping[str, Capture],
+    unasked: set[str],
+    now_s: float,
+    called: Mapping[str, str],
 ) -> Sequence[Gap]:
     """Why nodes have sent no capture."""
     ranks: dict[str, list[int]] = {}
@@ -166,7 +180,7 @@ def _absent(
             members[member.name] = member
     gaps = []
     for name, member in members.items():
-        where = member.digest.node
+        where = _name(member, called)
         if member.digest.leaving:
             reason = f"the agent of {where} has ended, as its part of the job has"
         elif member.is_silent(now_s):

@@ -17,6 +17,7 @@ from hangwatch.agent.capturing.scope import CaptureScope
 from hangwatch.agent.fleet.digests import LastCapture, summarize
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.merge import merge
+from hangwatch.agent.fleet.node_names import rename_node, tell_apart
 from hangwatch.agent.fleet.peers import RanksElsewhere
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.wire import Question
@@ -39,6 +40,7 @@ class FleetScope:
     ranks: LocalRanks
     link: Link
     inquiry: Inquiry
+    node: str
     elsewhere: RanksElsewhere = field(default_factory=dict)
     last: Capture | None = None
     last_captures: dict[int, LastCapture] = field(default_factory=dict)
@@ -56,8 +58,9 @@ class FleetScope:
             capture = await self.capture_here()
             answers = await self.inquiry.collect(question)
             await self.inquiry.confirm(set(answers))
-        now_s = self.link.clock()
-        return merge(capture, answers, self.link.members.ranks(now_s, self.ranks.ages_s()), now_s)
+        now_s, called = self.link.clock(), self._called
+        theirs = {name: rename_node(a, called[name]) if name in called else a for name, a in answers.items()}
+        return merge(capture, theirs, self.link.members.ranks(now_s, self.ranks.ages_s()), now_s, called=called)
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
         """The capture with the call sites of ``ranks`` (None: all), wherever they are."""
@@ -111,10 +114,17 @@ class FleetScope:
         self._left = True
 
     @property
+    def _called(self) -> dict[str, str]:
+        """What to call the other nodes, by their keys."""
+        return tell_apart(self.node, {m.name: m.digest.node for m in self.link.members.members.values()})
+
+    @property
     def _asks(self) -> bool:
         return self.link.leads and not self._left
 
     async def _collect(self, question: Question, among: set[str] | None = None) -> list[Capture]:
         """The answers, their times on this node's clock."""
         answers, members = await self.inquiry.collect(question, among), self.link.members.members
-        return [shift(a, members[name].offset_ns if name in members else 0) for name, a in answers.items()]
+        shifted = {name: shift(a, members[name].offset_ns if name in members else 0) for name, a in answers.items()}
+        called = self._called
+        return [rename_node(a, called[name]) if name in called else a for name, a in shifted.items()]

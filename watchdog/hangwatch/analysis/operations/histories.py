@@ -164,7 +164,7 @@ def condense(operations: Sequence[Operation]) -> OperationColumns:
     kind: list[int] = []
     for one in operations:
         shape = (one.group.key, one.op, one.p2p, one.peer, one.backend, one.input_sizes, one.output_sizes)
-        key = (*shape, one.input_dtypes, one.output_dtypes, one.timeout_ms, _path(one))
+        key = (*shape, one.input_dtypes, one.output_dtypes, one.timeout_ms, one.thread, _path(one))
         if key not in known:
             known[key] = len(kinds)
             kinds.append(one)

@@ -24,7 +24,8 @@ _LOCK_FILES = {
 FILE_CALLS = frozenset(
     {
         "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "open", "openat", "openat2",
-        "stat", "lstat", "newfstatat", "statx", "getdents64", "fsync", "fdatasync", "flock", "rename", "unlink", "unlinkat",
+        "stat", "lstat", "newfstatat", "statx", "getdents64", "fsync", "fdatasync", "flock", "fcntl", "rename", "unlink",
+        "unlinkat",
     }
 )  # fmt: skip
 _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")

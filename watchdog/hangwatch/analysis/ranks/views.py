@@ -1,26 +1,38 @@
-"""One rank as the diagnosis sees it: its pending operations, what its main thread waits for, whether it moves. Pure."""
+"""One rank as the diagnosis sees it: its pending operations, what it waits for, whether it moves. Pure.
+
+A view is of one thread of the rank: of the main one, unless another does the collectives that matter (``threads.py``). All that
+is said of it (wait, frames, motion, its last system call) is said of that thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
-from hangwatch.analysis.ranks.waits import Wait, in_torch_distributed, read_destructor, read_launch, read_wait
-from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.analysis.ranks.threads import (
+    choose_thread,
+    may_join,
+    seen_from,
+    side_threads,
+    threads_of,
+)
+from hangwatch.analysis.ranks.waits import Wait, read_destructor, read_launch, read_wait
+from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import DEFAULT_GROUP, Operation, in_flight
 from hangwatch.model.stacks import Frame, ThreadStack
 
 
 @dataclass(frozen=True)
 class RankView:
-    """A rank at the end of its capture.
+    """A rank at the end of its capture, seen from one of its threads.
 
     ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait`` is what
-    the main thread waits for by its stack; ``frames`` is the main thread, deepest first, empty where unseen. ``silent``: its
-    node is lost, and the rank with it as far as can be seen.
+    the thread waits for by its stack; ``frames`` is the thread, deepest first, empty where unseen. ``silent``: its
+    node is lost, and the rank with it as far as can be seen. ``thread``: which of its threads, None for the main one; in
+    ``capture`` and ``threads`` that one has the place of the main thread then. ``taken`` is the rank as it was captured.
+    ``joining``: the thread was chosen as the one that the others wait for.
     """
 
     capture: RankCapture
@@ -29,6 +41,9 @@ class RankView:
     motion: Motion
     frames: tuple[Frame, ...]
     threads: tuple[ThreadStack, ...]
+    taken: RankCapture
+    thread: ThreadStack | None = None
+    joining: bool = False
     silent: bool = False
 
     @property
@@ -66,13 +81,18 @@ class RankView:
 
     @property
     def alone(self) -> bool:
-        """Whether only the main thread can join collectives: no other Python thread works or is inside torch.distributed."""
-        return not any(in_torch_distributed(f) for t in self.side_threads for f in t.frames[:8])
+        """Whether no other thread can join collectives: none is one of the program or inside torch.distributed."""
+        return not any(may_join(t) for t in self.side_threads)
 
     @property
     def side_threads(self) -> tuple[ThreadStack, ...]:
-        """The program's Python threads beside the main one: our probe's is none of them."""
-        return tuple(t for t in self.threads if not t.is_main and t.name != "hangwatch-probe")
+        """The program's other Python threads: our probe's is none of them."""
+        return side_threads(self.threads)
+
+    @property
+    def who(self) -> str:
+        """The thread, for people: ``main thread``, ``thread train_0``."""
+        return "main thread" if self.thread is None else f"thread {self.thread.name or self.thread.os_thread_id}"
 
     @property
     def settled(self) -> bool:
@@ -190,16 +210,39 @@ def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[Th
     """
     if wait is None or not _on_nccl(pending):
         return False
-    at_work = any(t.active for t in threads if not t.is_main and t.name != "hangwatch-probe")
+    at_work = any(t.active for t in side_threads(threads))
     return not (wait.kind == "backward" and at_work)
 
 
-def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
-    """The view of one rank. Motion is judged by the samples since ``since_ns``."""
+def view_rank(capture: RankCapture, since_ns: int = 0, aside: Container[int] = ()) -> RankView:
+    """The view of one rank, by what it shows itself. Motion is judged by the samples since ``since_ns``.
+
+    ``aside``: threads (``ThreadStack.ident``) that the rank is not seen from, and whose operations do not count.
+    """
+    pending = pending_of(capture, aside)
+    return view_from(capture, choose_thread(capture, pending, aside), pending, since_ns)
+
+
+def pending_of(capture: RankCapture, aside: Container[int] = ()) -> tuple[Operation, ...]:
+    """The operations in flight, oldest first, without those that the threads ``aside`` have called."""
     mixed = mixed_groups(capture)
     recorded = in_flight(capture.flight.operations) if capture.flight is not None else ()
-    pending = tuple(o for o in recorded if not _completed_since(o, capture, mixed))
-    threads = capture.stacks[-1].threads if capture.stacks else ()
+    return tuple(
+        o for o in recorded if not _completed_since(o, capture, mixed) and not (o.thread and o.thread in aside)
+    )
+
+
+def view_from(
+    taken: RankCapture,
+    thread: ThreadStack | None,
+    pending: tuple[Operation, ...],
+    since_ns: int,
+    *,
+    joining: bool = False,
+) -> RankView:
+    """The view of a rank from one of its threads (None: the main one), with ``pending`` of what it has in flight."""
+    capture = taken if thread is None else seen_from(taken, thread)
+    threads = threads_of(capture)
     frames = next((t.frames for t in threads if t.is_main), ())
     wait = _read_wait(capture, frames, pending)
     # What it did before it came to the operation it is in says nothing about its wait; an operation without a record
@@ -213,18 +256,7 @@ def view_rank(capture: RankCapture, since_ns: int = 0) -> RankView:
         motion=motion,
         frames=() if motion.state == "lost" else frames,
         threads=threads,
+        taken=taken,
+        thread=thread,
+        joining=joining,
     )
-
-
-def view_ranks(
-    capture: Capture, since_ns: int = 0, known: Mapping[int, RankView] = MappingProxyType({})
-) -> Mapping[int, RankView]:
-    """All ranks of the capture, by global rank. Views that are ``known`` stand where they are of the very same rank capture."""
-    silent = {rank for node in capture.silent for rank in node.ranks}
-
-    def view(one: RankCapture) -> RankView:
-        found = known.get(one.rank)
-        return found if found is not None and found.capture is one else view_rank(one, since_ns)
-
-    views = {c.rank: view(c) for c in sorted(capture.ranks, key=lambda c: c.rank)}
-    return {r: replace(v, silent=True) if r in silent else v for r, v in views.items()}

@@ -65,7 +65,8 @@ def _read_threads(lines: Sequence[str], pid: int) -> Iterator[ThreadStack]:
         number = int(head[1], 0) if head[1].startswith("0x") else int(head[1])
         system = 0 if head[1].startswith("0x") else number
         is_main = head[3] == "MainThread" if named else (system == pid and pid > 0)
-        yield ThreadStack(system, head[3] or None, is_main, "active" in head[2], "gil" in head[2], frames)
+        ident = 0 if system else number
+        yield ThreadStack(system, head[3] or None, is_main, "active" in head[2], "gil" in head[2], frames, ident)
 
 
 def is_python(file: str, line: int) -> bool:

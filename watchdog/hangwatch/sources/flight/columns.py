@@ -33,7 +33,7 @@ _Row = tuple[object, ...]
 _Numbers = Sequence[int | None]
 _KIND = (
     "pg_id", "process_group", "profiling_name", "timeout_ms", "is_p2p", "input_dtypes", "output_dtypes", "input_sizes",
-    "output_sizes", "frames",
+    "output_sizes", "thread_id", "frames",
 )  # fmt: skip
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 _CALL = (*_TIMES, "record_id", "collective_seq_id", "p2p_seq_id", "state", "retired", "id", "seq_id")
@@ -208,7 +208,17 @@ class _Kinds:
         # Not every writer shares the frames of a call site between entries; the parser does.
         place = tuple(map(id, kind.frames or ()))
         tensors = (kind.input_sizes, kind.output_sizes, kind.input_dtypes, kind.output_dtypes)
-        alike = (kind.group.key, kind.op, kind.p2p, kind.peer, kind.backend, kind.timeout_ms, place, tensors)
+        alike = (
+            kind.group.key,
+            kind.op,
+            kind.p2p,
+            kind.peer,
+            kind.backend,
+            kind.timeout_ms,
+            kind.thread,
+            place,
+            tensors,
+        )
         number = self._alike.setdefault(alike, len(self.known))
         if number == len(self.known):
             self.known.append(kind)

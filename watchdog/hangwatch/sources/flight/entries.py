@@ -108,6 +108,7 @@ class EntryParser:
             output_dtypes=self._parse_texts(entry.get("output_dtypes")),
             timeout_ms=parse_number(entry.get("timeout_ms")),
             frames=self._parse_frames(entry.get("frames")),
+            thread=_thread(entry.get("thread_id")),
         )
 
     def _parse_frames(self, value: object) -> tuple[Frame, ...] | None:
@@ -148,6 +149,12 @@ class EntryParser:
         if texts is None:
             texts = self._texts_of[id(value)] = tuple(str(item)[:40] for item in value)
         return texts
+
+
+def _thread(value: object) -> int:
+    """``std::thread::id`` as ``c10::str`` writes it: of glibc's ``pthread_self``, a decimal number. 0 for anything else."""
+    number = parse_number(value)
+    return number if number is not None and 0 < number < 1 << 63 else 0
 
 
 def _group_name(value: object, pg_id: int | None) -> tuple[str, str]:

@@ -77,10 +77,21 @@ def read_whole(path: str, limit_bytes: int) -> bytes | None:
 
 def inner_pid(pid: int) -> int:
     """The pid that a process has in its own PID namespace (``NSpid``, Linux 4.1 on); ours of it where that cannot be read."""
-    for line in (read_small(f"/proc/{pid}/status", 8192) or b"").splitlines():
-        if line.startswith(b"NSpid:"):
-            return int(line.split()[-1])
-    return pid
+    return parse_inner_pid(read_small(f"/proc/{pid}/status", 8192) or b"") or pid
+
+
+def parse_inner_pid(data: bytes) -> int | None:
+    """The number that a process or thread has in its own PID namespace, by its ``status``; None where that does not tell."""
+    numbers = [line.split()[-1] for line in data.splitlines() if line.startswith(b"NSpid:")]
+    return int(numbers[0]) if numbers else None
+
+
+def list_folder(folder: str) -> list[str]:
+    """Names in a folder of ``/proc``; none where the process is gone."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are wanted, and nothing is cheaper
+    except OSError:
+        return []
 
 
 def read_link(path: str) -> str | None:

@@ -6,7 +6,6 @@ of every rank every second. The deep one walks the descendants and resolves what
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 
@@ -19,6 +18,7 @@ from hangwatch.sources.proc.files import (
     Stat,
     is_same_start,
     is_zombie,
+    list_folder,
     read_small,
     read_stat,
     start_time_s,
@@ -97,7 +97,7 @@ def parse_io(data: bytes) -> int | None:
 
 
 def parse_switches(data: bytes) -> int | None:
-    """Voluntary context switches of the main thread (``/proc/PID/status``); None where the count is missing.
+    """Voluntary context switches of a thread by its ``status``, of a process's main thread by that of the process; or None.
 
     The involuntary ones are left out: a thread that spins for its GPU is switched out all the time, and waits still.
     """
@@ -125,7 +125,7 @@ def find_descendants(pid: int) -> tuple[int, ...]:
 def _living_state(stat: Stat) -> str:
     """The state of the process: that of its main thread, or where that ended alone, of the next thread."""
     if stat.state == "Z" and stat.threads > 1:
-        for thread in _names(f"/proc/{stat.pid}/task"):
+        for thread in list_folder(f"/proc/{stat.pid}/task"):
             other = read_small(f"/proc/{stat.pid}/task/{thread}/stat", 2048)
             letter = (other or b"").rpartition(b")")[2].split()[:1]
             if letter and letter[0] not in {b"Z", b"X"}:
@@ -147,14 +147,6 @@ def _sample_children(pid: int) -> Iterator[ChildProcess]:
 
 def _children_of(pid: int) -> Iterator[int]:
     """Direct children of a process: those of each of its threads."""
-    for thread in _names(f"/proc/{pid}/task"):
+    for thread in list_folder(f"/proc/{pid}/task"):
         for child in (read_small(f"/proc/{pid}/task/{thread}/children") or b"").split():
             yield int(child)
-
-
-def _names(folder: str) -> list[str]:
-    """Names in a folder of ``/proc``; none where the process is gone."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names are wanted, and nothing is cheaper
-    except OSError:
-        return []

@@ -60,6 +60,7 @@ class _Frame(msgspec.Struct):
 class _Thread(msgspec.Struct):
     frames: list[_Frame]
     os_thread_id: int | None = None
+    thread_id: int = 0
     thread_name: str | None = None
     active: bool = False
     owns_gil: bool = False
@@ -215,6 +216,7 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: b
             )
             for frame in cut_stack(thread.frames)
         ),
+        ident=thread.thread_id,
     )
 
 

@@ -29,7 +29,7 @@ _LINE_LIMIT_CHARS = 300
 #: About a kilobyte each.
 _CACHE_LIMIT = 5_000
 #: Of threads beside the main one so many frames are read, the deepest.
-_SIDE_FRAMES = 6
+_SIDE_FRAMES = 16
 
 Place = tuple[str, int]
 

@@ -90,7 +90,7 @@ def debugger(case: Case) -> Match | None:
         for part, functions in _PROMPTS:
             frame = calls(above, part, *functions)
             if frame is not None:
-                said = f"Rank {rank}'s main thread is in the debugger, called from the user's line."
+                said = f"Rank {rank}'s {view.who} is in the debugger, called from the user's line."
                 evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
                 return Match(DEBUGGER, said, evidence)
         asking = next((f for f in view.frames[:3] if f.source and _INPUT.search(f.source)), None)
@@ -141,7 +141,7 @@ def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
     if lock is not None:
         # Its holder may be another rank, which is at work.
         held = LOCK_FILE if len(standing(case)) == len(case.blame.culprits) else LOCK_FILE_OF_A_BUSY_RANK
-        said = f"Rank {rank}'s main thread waits for a lock file, which another process holds or has left behind."
+        said = f"Rank {rank}'s {view.who} waits for a lock file, which another process holds or has left behind."
         return Match(held, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
     row = _io_row(view.capture.processes)
     if row is None:
@@ -152,7 +152,7 @@ def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
         row = row if row in {SOCKET_CHANNEL, SELECT} else PIPE_OR_PROMPT
     what = f" on {last.blocked_on}" if last.blocked_on else ""
     call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
-    said = f"Rank {rank}'s main thread is blocked in {call}{what}."
+    said = f"Rank {rank}'s {view.who} is blocked in {call}{what}."
     return Match(row, said, (*at_process(case, rank), *at_stack(case, rank)))
 
 

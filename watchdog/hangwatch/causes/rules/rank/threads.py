@@ -75,16 +75,16 @@ def lock_deadlock(case: Case) -> Match | None:
         if holder is not None:
             inside = {_IMPORT_LOCK: "and inside such an import", _HANDLER_LOCK: "and in writing a line"}
             held = inside.get(wanted, "inside whose `with`")
-            said = f"Rank {rank}'s main thread waits for {wanted}, {held} its thread {_name(holder)} is blocked."
+            said = f"Rank {rank}'s {view.who} waits for {wanted}, {held} its thread {_name(holder)} is blocked."
         elif own:
-            said = f"Rank {rank}'s main thread takes {wanted}, which it holds already further up, and waits for itself."
+            said = f"Rank {rank}'s {view.who} takes {wanted}, which it holds already further up, and waits for itself."
         elif shown:
             said = (
-                f"Rank {rank}'s main thread waits for a lock, another thread of it is blocked too, and nothing of it "
+                f"Rank {rank}'s {view.who} waits for a lock, another thread of it is blocked too, and nothing of it "
                 f"moves."
             )
         else:
-            said = f"Rank {rank}'s main thread takes {wanted}, and none of its threads is seen inside a `with` of it."
+            said = f"Rank {rank}'s {view.who} takes {wanted}, and none of its threads is seen inside a `with` of it."
         # Where the source of the others was not read, they may be blocked anywhere.
         row = HELD_BY_THREAD if holder is not None else TAKEN_TWICE if own else SEVERAL_TAKE if taking else TAKES_A_LOCK
         return Match(row, said, (*evidence, *at_process(case, rank)))
@@ -103,8 +103,8 @@ def _crossed(view: RankView, main: ThreadStack) -> tuple[Frame, ThreadStack, str
 
 def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, lock: str) -> Match:
     said = (
-        f"Rank {rank}'s main thread waits in {bare(frame)} for its thread {_name(thread)}, inside a `with` of {lock}, for which "
-        f"that thread waits."
+        f"Rank {rank}'s {case.views[rank].who} waits in {bare(frame)} for its thread {_name(thread)}, inside a "
+        f"`with` of {lock}, for which that thread waits."
     )
     evidence = (
         *at_stack(case, rank, frame),
@@ -135,12 +135,12 @@ def thread_stall(case: Case) -> Match | None:
         if shown:
             at = _own(shown[0].frames) or shown[0].frames[0]
             said = (
-                f"Rank {rank}'s main thread waits in {bare(frame)} for another thread of its own; thread {_name(shown[0])} "
+                f"Rank {rank}'s {view.who} waits in {bare(frame)} for another thread of its own; thread {_name(shown[0])} "
                 f"is stuck in {where(at)}."
             )
         else:
             said = (
-                f"Rank {rank}'s main thread waits in {bare(frame)} for another thread of its own, and none is left that is at "
+                f"Rank {rank}'s {view.who} waits in {bare(frame)} for another thread of its own, and none is left that is at "
                 f"work: it has ended, by an exception perhaps, and nothing will wake the main thread."
             )
         row = WAITS_FOR_THREAD if working or not shown else WAITS_FOR_IDLE_THREAD

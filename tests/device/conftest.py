@@ -1,0 +1,28 @@
+"""Jobs on NCCL: programs of this folder under torchrun, with the Python of ``.venv-nccl``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support import Job, JobRunner
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+#: For jobs whose waits are no matter: a host that waits for its device sleeps.
+BLOCK = {"SIMULATED_SYNC": "block"}
+
+StartNccl = Callable[..., Job]
+
+
+@pytest.fixture
+def start_nccl(nccl: Path, jobs: JobRunner) -> StartNccl:
+    """Start a program on a number of ranks (0: alone, without a launcher)."""
+
+    def start(program: str, *arguments: str, nproc: int = 2, env: dict[str, str] | None = None) -> Job:
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc)] if nproc else []
+        environment: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None, "PYTHONPATH": None, **(env or {})}
+        return jobs.start([nccl, *launcher, PROGRAMS / program, *arguments], environment)
+
+    return start

@@ -1,0 +1,42 @@
+"""Nodes by names that tell them apart: hosts may all be called ``localhost``, containers by the name of their host. Pure.
+
+In the exchange a node has a key of its own (``member.name_node``). People read its name, and where two have one name, the key's
+next part behind it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from hangwatch.model.capture import Capture
+
+_replace = msgspec.structs.replace
+#: So much of a key tells nodes of one name apart, where it does.
+_SHORT = 4
+
+
+def tell_apart(own: str, nodes: Mapping[str, str]) -> dict[str, str]:
+    """What to call each of the other nodes: its name, unless this node or another one has it, too.
+
+    ``own``: this node's name, which it keeps. ``nodes``: names by keys, which begin with the name.
+    """
+    several = Counter([own, *nodes.values()])
+    found = {}
+    for key, name in nodes.items():
+        rest = key.removeprefix(name).lstrip(".")
+        found[key] = name if several[name] == 1 or not rest else f"{name}.{rest[:_SHORT]}"
+    taken = Counter([own, *found.values()])
+    return {key: called if taken[called] == 1 else key for key, called in found.items()}
+
+
+def rename_node(capture: Capture, called: str) -> Capture:
+    """The capture of one node, with the node called so."""
+    names = {rank.identity.node for rank in capture.ranks} | {facts.node for facts in capture.nodes}
+    if names <= {called, ""}:
+        return capture
+    ranks = tuple(_replace(rank, identity=_replace(rank.identity, node=called)) for rank in capture.ranks)
+    nodes = tuple(_replace(facts, node=called) for facts in capture.nodes)
+    return _replace(capture, ranks=ranks, nodes=nodes, job=_replace(capture.job, nodes=(called,)))

@@ -1,0 +1,168 @@
+"""The threads of one rank: which of them does its collectives, and the rank as that one has it. Pure.
+
+A rank's collectives may come from its main thread, from a pool's under an event loop, from a thread that saves or reads ahead,
+and from several of these. A rank waits for others only where the thread waits whose call the others lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Sequence
+
+from msgspec.structs import replace
+
+from hangwatch.analysis.places import bare, user_frames
+from hangwatch.analysis.ranks.waits import in_torch_distributed, read_wait
+from hangwatch.model.capture import RankCapture
+from hangwatch.model.collectives import Operation, OperationColumns
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import PROBE_THREAD, StackSample, ThreadStack
+
+#: Where a worker of a pool waits for something to do (CPython 3.10 to 3.14).
+_POOL, _WORKER = "concurrent/futures/thread.py", "_worker"
+#: A thread of the standard library that calls a function of the program after a while.
+_TIMER = "Timer.run"
+#: Where a main thread is that waits for another one of its process, and where it is in an event loop.
+_HANDOVERS = ("threading.py", "queue.py", "concurrent/futures/")
+_LOOPS = ("asyncio/", "selectors.py", "trio/")
+
+
+def threads_of(capture: RankCapture) -> tuple[ThreadStack, ...]:
+    """All Python threads of a rank, as they were seen last."""
+    return capture.stacks[-1].threads if capture.stacks else ()
+
+
+def main_of(threads: Sequence[ThreadStack]) -> ThreadStack | None:
+    """The main thread among these, or the one in its place."""
+    return next((t for t in threads if t.is_main), None)
+
+
+def side_threads(threads: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:
+    """The program's Python threads beside the main one: our probe's is none of them."""
+    return tuple(t for t in threads if not t.is_main and t.name != PROBE_THREAD)
+
+
+def is_idle_worker(thread: ThreadStack) -> bool:
+    """Whether it is a pool's and waits for something to do."""
+    first = thread.frames[0] if thread.frames else None
+    return first is not None and first.file.endswith(_POOL) and bare(first) == _WORKER
+
+
+def may_join(thread: ThreadStack) -> bool:
+    """Whether a thread may yet call a collective by itself: one of the program, a timer, or any inside torch.distributed.
+
+    A pool's idle worker does nothing unless another thread tells it to, and threads that libraries start for themselves (a
+    progress bar, a writer of events) do not run the program.
+    """
+    if any(in_torch_distributed(f) for f in thread.frames) or any(f.function == _TIMER for f in thread.frames):
+        return True
+    return program_part(thread) is not None
+
+
+def program_part(thread: ThreadStack) -> tuple[str, str] | None:
+    """The part of the program that a thread runs: file and function of its outermost frame there; None for no thread of it."""
+    own = user_frames(thread.frames)
+    return (own[-1].file, bare(own[-1])) if own else None
+
+
+def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Container[int] = ()) -> ThreadStack | None:
+    """The thread that matters, by what this rank alone shows; None for the main one.
+
+    The one that called the oldest operation in flight; where that is not recorded, one that is inside torch.distributed while
+    the main thread is in an event loop. A main thread that waits for another one is where the rank is, if anything is in flight:
+    it goes on when that one does. ``aside``: threads that are not looked at.
+    """
+    threads = threads_of(capture)
+    others = side_threads(threads)
+    main = main_of(threads)
+    hands_over = main is not None and _is_in(main, _HANDOVERS)
+    if not others or (pending and hands_over):
+        return None
+    caller = pending[0].thread if pending else 0
+    if caller:
+        return find_thread(others, caller)
+    if main is not None and not hands_over and not _is_in(main, _LOOPS):
+        return None
+    inside = [t for t in others if t.ident not in aside and read_wait(t.frames) is not None]
+    return min(inside, key=lambda t: (t.os_thread_id, t.ident), default=None)
+
+
+def find_thread(threads: Sequence[ThreadStack], ident: int) -> ThreadStack | None:
+    """The thread of that number, if it is among these."""
+    return next((t for t in threads if ident and t.ident == ident and t.frames), None)
+
+
+def _is_in(thread: ThreadStack, places: Sequence[str]) -> bool:
+    """Whether a thread's deepest frame is in one of these files, for no wait for other ranks."""
+    first = thread.frames[0] if thread.frames else None
+    return first is not None and any(part in first.file for part in places) and read_wait(thread.frames) is None
+
+
+def find_joining(
+    capture: RankCapture, last: Operation | None, parts: Collection[tuple[str, str]]
+) -> ThreadStack | None:
+    """The thread that would call the next operation of a group; None where that cannot be told.
+
+    ``last``: what the rank called there before. ``parts``: the parts of the program (``program_part``) in which other ranks wait
+    in the group. One that runs such a part comes first: the number of a thread that has ended may be another's by now. Where the
+    thread has ended or is idle, it is for the main one to give a thread something to do.
+    """
+    threads = threads_of(capture)
+    main = main_of(threads)
+    ident = last.thread if last is not None else 0
+    if main is not None and ident and main.ident == ident:
+        return main
+    working = [t for t in side_threads(threads) if t.frames and not is_idle_worker(t)]
+    same_part = [t for t in working if program_part(t) in parts]
+    found = find_thread(same_part, ident) or next(iter(same_part), None) or find_thread(working, ident)
+    return found or (main if ident else None)
+
+
+def last_called(capture: RankCapture, key: str) -> Operation | None:
+    """The last collective that a rank has called in a group, of those on record."""
+    operations = capture.flight.operations if capture.flight is not None else ()
+    if isinstance(operations, OperationColumns):
+        history = next((h for h in operations.histories if h.group.key == key), None)
+        place = history.place(history.newest) if history is not None else None
+        return operations[place] if place is not None else None
+    return next((o for o in reversed(operations) if o.group.key == key and not o.p2p), None)
+
+
+def seen_from(capture: RankCapture, thread: ThreadStack) -> RankCapture:
+    """The rank as one of its other threads has it: that one is in the place of the main thread, in all samples.
+
+    Where it moves, what it waits for and what it costs are then its own. What ends or stops the process concerns all threads.
+    """
+    return replace(
+        capture,
+        processes=tuple(_process_of(p, thread) for p in capture.processes),
+        stacks=tuple(_stack_of(s, thread) for s in capture.stacks),
+    )
+
+
+def _stack_of(sample: StackSample, thread: ThreadStack) -> StackSample:
+    turned = [replace(t, is_main=_same(t, thread)) for t in sample.threads]
+    return replace(sample, threads=tuple(sorted(turned, key=lambda t: not t.is_main)))
+
+
+def _same(one: ThreadStack, other: ThreadStack) -> bool:
+    return one.ident == other.ident if one.ident and other.ident else one.os_thread_id == other.os_thread_id > 0
+
+
+def _process_of(sample: ProcessSample, thread: ThreadStack) -> ProcessSample:
+    if sample.state not in {"R", "S", "D", "I"}:
+        return sample
+    own = next((t for t in sample.threads if t.os_thread_id == thread.os_thread_id), None)
+    if own is None:
+        return replace(
+            sample, state="S", io_bytes=None, switches=None, wait_channel=None, syscall=None, blocked_on=None
+        )
+    return replace(
+        sample,
+        state=own.state,
+        cpu_s=own.cpu_s,
+        io_bytes=own.io_bytes,
+        switches=own.switches,
+        wait_channel=own.wait_channel,
+        syscall=own.syscall,
+        blocked_on=own.blocked_on,
+    )

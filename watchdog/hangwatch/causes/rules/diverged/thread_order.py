@@ -1,0 +1,89 @@
+"""Two threads of each rank use one group, and their operations met in another order on one rank than on another."""
+
+from __future__ import annotations
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.operations.signatures import describe, signature
+from hangwatch.analysis.ranks.threads import find_thread, threads_of
+from hangwatch.causes.evidence import at_frame, at_recorder
+from hangwatch.causes.signature import Match, Signature
+from hangwatch.model.collectives import Operation
+from hangwatch.model.incident import Evidence
+
+#: Each rank has called both, by two threads: it has skipped nothing, and no condition kept it from either.
+CROSSED = Signature("thread-order", "both-crossed", "certain", decides=True)
+#: One rank has called both, by two threads; the other's second is still to come.
+ONE_CROSSED = Signature(
+    "thread-order",
+    "one-crossed",
+    "strong",
+    beats=(
+        "rank-conditional-collective",
+        "skipped-collective",
+        "uneven-inputs",
+        "checkpoint-on-some-ranks",
+        "tuple-labels-gather",
+        "shape-mismatch",
+        "dtype-mismatch",
+        "thread-stall",
+    ),
+)
+#: So many numbers on, a thread that was passed has its operation: each thread of a few has one in flight.
+_NEAR = 8
+
+
+def thread_order(case: Case) -> Match | None:
+    """Where the ranks differ first, the operation of one side is on the other as well, right behind and by another thread."""
+    diverged_at = case.blame.diverged_at
+    if diverged_at is None or not diverged_at.mismatch:
+        return None
+    here = case.history.at(diverged_at.group.key, diverged_at.seq)
+    sides = [side for side in diverged_at.sides if side.operation is not None]
+    for side in sides:
+        for other in sides:
+            one, two = side.ranks[0], other.ranks[0]
+            ours, theirs = here.get(one), here.get(two)
+            if side is other or ours is None or theirs is None:
+                continue
+            passed = _passed_by(case, one, ours, theirs)
+            if passed is not None:
+                row = CROSSED if _passed_by(case, two, theirs, ours) is not None else ONE_CROSSED
+                return _match(case, row, (one, ours), (two, theirs), passed)
+    return None
+
+
+def _passed_by(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
+    """What a rank called soon after ``ours``, by another thread, and which is alike to ``theirs``."""
+    if not ours.thread or signature(ours) == signature(theirs):
+        return None
+    for seq in range(ours.seq + 1, ours.seq + 1 + _NEAR):
+        later = case.history.at(ours.group.key, seq).get(rank)
+        if later is None:
+            return None
+        if later.thread and later.thread != ours.thread and signature(later) == signature(theirs):
+            return later
+    return None
+
+
+def _match(
+    case: Case, row: Signature, one: tuple[int, Operation], two: tuple[int, Operation], passed: Operation
+) -> Match:
+    (rank, ours), (other, theirs) = one, two
+    said = (
+        f"Two threads of each rank use {ours.group.label}: on rank {rank} {_thread(case, rank, ours)} came first with "
+        f"{describe(ours)}, on rank {other} {_thread(case, other, theirs)} with {describe(theirs)}, and number {ours.seq} of "
+        f"one met that of the other."
+    )
+    passed_says = f"number {passed.seq} of {passed.group.label} is {describe(passed)}, by {_thread(case, rank, passed)}"
+    evidence = (*at_recorder(case, (rank, other)), Evidence(rank, "flight recorder", passed_says))
+    for where, operation in ((rank, ours), (rank, passed), (other, theirs)):
+        found = find_thread(threads_of(case.views[where].taken), operation.thread) if where in case.views else None
+        evidence += at_frame(where, found.frames[0], found.name or "") if found is not None else ()
+    return Match(row, said, evidence)
+
+
+def _thread(case: Case, rank: int, operation: Operation) -> str:
+    found = find_thread(threads_of(case.views[rank].taken), operation.thread) if rank in case.views else None
+    if found is None:
+        return "one thread"
+    return "the main thread" if found.is_main else f"thread {found.name or found.os_thread_id}"
