@@ -15,6 +15,7 @@ import pytest
 from watched_runs import find_bundles, read_incident
 
 from hangwatch.cli.status import StatusRow
+from hangwatch.config.directories import probe_environment
 from hangwatch.demos import SCENARIOS, find_scenario
 from hangwatch.doctor.check import Check
 from hangwatch.model.incident import Incident
@@ -106,6 +107,8 @@ def test_env_prints_what_a_shell_can_read(jobs: JobRunner, node: dict[str, str |
     run_dir = Path(variables["HANGWATCH_RUN_DIR"])
     assert run_dir.stat().st_mode & 0o077 == 0
     assert variables["PYTHONPATH"].split(":")[-2:] == own.split(":")[-2:]
+    assert variables["SPT_NOENV"] == "1"
+    assert "SPT_NOENV" not in probe_environment(run_dir, {"SPT_NOENV": ""})  # the user's own stands
     shell = f'eval "$({_HANGWATCH} env)"; printf "%s|%s" "$HANGWATCH_RUN_DIR" "$PYTHONPATH"'
     in_shell = jobs.start(["sh", "-c", shell], env={**node, "PYTHONPATH": own})
     assert in_shell.wait() == 0, in_shell.stderr()

@@ -40,6 +40,7 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``meeting_port``: the port at which it meets the others (``MASTER_PORT``). The host may go by several names.
     ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends.
+    ``title``: what it calls itself, ``VLLM::Worker_TP0`` or ``ray::Trainer``, empty where it has no such title.
     """
 
     rank: int
@@ -50,6 +51,7 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     restart: int = 0
     meeting_port: int | None = None
     supervisor: int | None = None
+    title: str = ""
 
 
 class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):

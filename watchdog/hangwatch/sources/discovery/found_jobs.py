@@ -89,6 +89,7 @@ def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
             restart=m.restart,
             meeting_port=_port(m.master),
             supervisor=_supervisor(m.process),
+            title=m.process.title.name if m.process.title is not None else "",
         )
         for m in sorted(members, key=lambda member: member.rank)
         if world_size is None or m.rank < world_size or m.restart == newest.restart

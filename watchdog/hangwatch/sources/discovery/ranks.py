@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -139,7 +139,8 @@ class RankFinder:
     def _plain_origin(self, process: KnownProcess) -> tuple[str, str]:
         """Where no launcher is above: the parent's command where it is Python (``mp.spawn``), else its own."""
         parent = next(self._table.ancestors(process), None)
-        spawned = any(argument == "--multiprocessing-fork" for argument in process.arguments)
+        titled = process.title is not None and len(process.arguments) == 1
+        spawned = titled or any(argument == "--multiprocessing-fork" for argument in process.arguments)
         above = parent if parent is not None and parent.python and parent.launcher is None and spawned else process
         elastic = process.claim is not None and process.claim.elastic
         if elastic and parent is not None and parent.python and parent.arguments:
@@ -249,10 +250,17 @@ def _is_started_by(candidate: Candidate, ancestor: Candidate) -> bool:
     return candidate.local_rank is not None and ancestor.local_rank is None and _key(candidate) != _key(ancestor)
 
 
-def _spawn_gaps(spawned: Iterable[Candidate]) -> tuple[Gap, ...]:
+def _are_titled(spawned: Iterable[Candidate]) -> bool:
+    """Whether the titles of all of them number them."""
+    titles = [candidate.process.title for candidate in spawned]
+    return all(title is not None and title.rank_hint is not None for title in titles)
+
+
+def _spawn_gaps(spawned: Sequence[Candidate]) -> tuple[Gap, ...]:
     """Says that ranks were inferred."""
     pids = ", ".join(str(candidate.process.pid) for candidate in spawned)
     if not pids:
         return ()
-    reason = f"no environment names the ranks of processes {pids}: they are numbered in the order they were started"
+    order = "the order of their titles" if _are_titled(spawned) else "the order they were started"
+    reason = f"no environment names the ranks of processes {pids}: they are numbered in {order}"
     return (Gap("discovery", reason, hint=_PROBE_HINT),)
