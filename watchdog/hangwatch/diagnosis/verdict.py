@@ -17,6 +17,7 @@ from hangwatch.analysis.operations.alignment import Side
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.ranks.requests import find_awaiting, is_caller_at_work
 from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.registry import explain
 from hangwatch.causes.signature import Match
@@ -151,6 +152,8 @@ def _stands_still(case: Case) -> bool:
         # Ranks of other nodes may well be at work. Only one that never reached the rendezvous is known to be missing.
         waits = (case.views[r].wait for r in blame.waiting)
         return any(w is not None and w.kind == "initialization" for w in waits)
+    if all(find_awaiting(view) is not None and is_caller_at_work(view) for view in seen):
+        return False  # who is to call them computes
     moves = [view.motion.state for view in seen]
     return any(m in {"stuck", "stopped"} for m in moves) or "busy" not in moves
 

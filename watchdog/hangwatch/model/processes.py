@@ -25,6 +25,18 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     side_threads: tuple[str, ...] = ()
 
 
+class CallerProcess(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The nearest Python process above a rank that is no launcher: an engine's core, a driver. CPU time in seconds.
+
+    ``stack`` are the lines of its program that its main thread is in, deepest first, written as those of a child.
+    """
+
+    pid: int
+    name: str
+    cpu_s: float = 0.0
+    stack: tuple[str, ...] = ()
+
+
 class ExitStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a process ended, as far as anyone saw: ``code`` and ``signal`` are None when the launcher reaped it unseen."""
 
@@ -42,7 +54,8 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     ``switches`` counts the main thread's voluntary context switches. ``wait_channel`` is the main thread's kernel wait
     channel; ``syscall`` its system call name where /proc tells; ``blocked_on`` the path (or ``pipe:[..]``,
     ``socket:[..]``) of the descriptor a blocking read or write is on. ``frozen`` says that its cgroup is frozen.
-    ``supervised``: it has ended, and who may start it anew lives.
+    ``supervised``: it has ended, and who may start it anew lives. ``caller`` is who started it, read only of a rank that awaits
+    what to do.
     """
 
     at_ns: int
@@ -58,3 +71,4 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     children: tuple[ChildProcess, ...] = ()
     exit: ExitStatus | None = None
     supervised: bool = False
+    caller: CallerProcess | None = None

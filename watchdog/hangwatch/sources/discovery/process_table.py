@@ -17,7 +17,7 @@ from typing import NamedTuple
 from hangwatch.sources.discovery.launchers import is_python_program, name_launcher
 from hangwatch.sources.discovery.pods import pod_variables
 from hangwatch.sources.discovery.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
-from hangwatch.sources.discovery.titles import Title, find_title, is_overwritten, parse_title
+from hangwatch.sources.discovery.titles import IDLE_WORKER, Title, find_title, is_overwritten, parse_title
 from hangwatch.sources.proc.files import (
     Stat,
     inner_pid,
@@ -31,6 +31,8 @@ from hangwatch.sources.proc.files import (
 )
 
 _YOUNG_S = 10.0
+#: A worker of an engine takes its title when it has loaded what it needs.
+_NAMED_WITHIN_S = 120.0
 _SETTLED_PERIOD_S = 15.0
 _UNSETTLED_PERIOD_S = 2.0
 _ENVIRON_LIMIT_BYTES = 1 << 20
@@ -93,8 +95,11 @@ class KnownProcess:
 
     def look(self, now_s: float) -> None:
         """Read its command line and environment if they may have changed since."""
-        young = time.time() - self.start_time < _YOUNG_S
-        unsettled = self.environ is None or (self.claim is not None and not self.python)
+        age_s = time.time() - self.start_time
+        young = age_s < _YOUNG_S
+        named = self.title is not None and self.title.name != IDLE_WORKER
+        unnamed = not named and (self.title is not None or (self.python and age_s < _NAMED_WITHIN_S))
+        unsettled = self.environ is None or unnamed or (self.claim is not None and not self.python)
         period_s = 0.0 if young else _UNSETTLED_PERIOD_S if unsettled else _SETTLED_PERIOD_S + self.pid % 8
         if now_s - self._looked_s < period_s:
             return

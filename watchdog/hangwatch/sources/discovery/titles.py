@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 from hangwatch.sources.discovery.launchers import is_python_program
 
+#: A worker of Ray's that is no actor yet.
+IDLE_WORKER = "ray::IDLE"
 _TITLE = re.compile(r"([A-Za-z][\w.-]{0,40})::([A-Za-z_][\w.:<>-]{0,80})")
 _PLACES = re.compile(r"_([A-Z]+(?:_[A-Z]+)?)(\d{1,6})(?=_|$)")
 #: The axes by which vLLM and SGLang number the processes of one engine, from the slowest to the fastest.
