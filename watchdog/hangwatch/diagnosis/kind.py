@@ -6,6 +6,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.going_on import goes_on
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
+from hangwatch.analysis.ranks.requests import find_awaiting, is_caller_at_work
 from hangwatch.model.incident import Kind
 from hangwatch.model.numbers import world_of
 
@@ -116,5 +117,7 @@ def _is_stuck(case: Case) -> bool:
         # Ranks of other nodes may well be at work. Only one that never reached the rendezvous is known to be missing.
         waits = (case.views[r].wait for r in blame.waiting)
         return any(w is not None and w.kind == "initialization" for w in waits)
+    if all(find_awaiting(view) is not None and is_caller_at_work(view) for view in seen):
+        return False  # who is to call them computes
     moves = [view.motion.state for view in seen]
     return any(m in {"stuck", "stopped"} for m in moves) or "busy" not in moves
