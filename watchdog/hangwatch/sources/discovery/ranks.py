@@ -177,7 +177,7 @@ class RankFinder:
     def _role(self, process: KnownProcess) -> str:
         """What a process is, by its title or a command line: its parent's, where multiprocessing started it."""
         if process.title is not None and process.title.role:
-            return clean_role(process.title.role)
+            return clean_role(process.title.role.replace("::", "-"))
         spawned = "--multiprocessing-fork" in process.arguments
         above = next(self._table.ancestors(process), None) if spawned else None
         return read_role(above.arguments if above is not None and above.arguments else process.arguments)
