@@ -22,12 +22,15 @@ from worlds import NOW_NS, rank, world
 MAIN = Frame("<module>", "/srv/train/train.py", 90)
 TENSORS = {"loss": "Tensor", "self": "Trainer"}
 ITEM = (Frame("log", "/srv/train/train.py", 40, "total += loss.item()", TENSORS), MAIN)
+#: As the real ProcessGroupNCCL leaves it: at the level of a module nothing among the locals says that this is a tensor.
+ELEMENT = (Frame("<module>", "/srv/train/train.py", 17, "outs[0][0].item()", {"outs": "list[2]", "step": "int=20"}),)
 STEP = (
     Frame("_multi_tensor_adamw", "/opt/venv/lib/python3.11/site-packages/torch/optim/adamw.py", 520),
     Frame("train", "/srv/train/train.py", 31, "optimizer.step()"),
     MAIN,
 )
 MATMUL = (Frame("forward", "/srv/train/model.py", 12, "x = x @ self.weight", {"x": "Tensor", "self": "Block"}), MAIN)
+SCIPY = (Frame("<module>", "/srv/train/train.py", 18, "u, s, v = svd(spectra)", {"spectra": "ndarray"}),)
 READING = (Frame("load", "/srv/train/data.py", 9, "rows = json.loads(text)", {"text": "str(9)"}), MAIN)
 
 
@@ -63,7 +66,7 @@ def captured(records: Sequence[tuple[FlightRecord, tuple[Frame, ...]]]) -> Captu
     return world(*(spinning(n, record, frames) for n, (record, frames) in enumerate(records)))
 
 
-@pytest.mark.parametrize("frames", [ITEM, STEP, MATMUL])
+@pytest.mark.parametrize("frames", [ITEM, ELEMENT, STEP, MATMUL])
 @pytest.mark.parametrize("state", ["scheduled", "started"])
 def test_a_rank_that_spins_for_its_gpu_waits(frames: tuple[Frame, ...], state: str) -> None:
     """At a read of a value, in an optimizer, at an operator that finds the queue full: with NCCL in flight it waits."""
@@ -76,6 +79,9 @@ def test_a_rank_that_spins_for_its_gpu_waits(frames: tuple[Frame, ...], state: s
     [
         (flight(0, *history(None)), STEP, False),
         (flight(0, *history(pending())), READING, False),
+        (flight(0, *history(pending())), SCIPY, False),
+        (flight(0, *history(None)), ELEMENT, False),
+        (flight(0, *history(pending())), ELEMENT, True),
         (flight(0, *history(pending())), MATMUL, True),
     ],
 )

@@ -242,13 +242,15 @@ def read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
 
     Of itself such a frame says nothing. Only of a rank that is known to have NCCL operations in flight, that is found in the
     same call repeatedly, and that does not hold the interpreter's lock there, this is a wait. The program's own line
-    may be the deepest, where it calls an operator; it is taken for that if the thread ``runs`` and has tensors at hand.
+    may be the deepest, where it calls an operator; it is taken for that if the thread ``runs`` and has tensors at hand, or asks
+    for a value of one (``outs[0].item()`` of a list, at the level of a module: CUDA spins there by default).
     """
     first = frames[0] if frames else None
     if first is None or any(part in first.file for part in _HOST_WORK):
         return None
     tensors = any(kind in described for described in (first.locals or {}).values() for kind in ("Tensor", "Parameter"))
-    return Wait("device", "synchronize", first) if "/torch/" in first.file or (runs and tensors) else None
+    asks = tensors or _DEVICE.search(first.source or "") is not None
+    return Wait("device", "synchronize", first) if "/torch/" in first.file or (runs and asks) else None
 
 
 def read_wait(frames: Sequence[Frame]) -> Wait | None:
