@@ -13,11 +13,12 @@ from hangwatch.analysis.patience import fixed_patience
 from hangwatch.analysis.ranks.views import view_rank
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
-from hangwatch.model.collectives import FlightRecord
+from hangwatch.model.collectives import FlightRecord, Group, Operation
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.sources.flight.recorder import parse_flight
 from nccl_dumps import nccl_dump, nccl_entry
-from worlds import NOW_NS, rank, world
+from worlds import NOW_NS, SECOND_NS, collective_frames, rank, world
+from worlds import operation as recorded_operation
 
 MAIN = Frame("<module>", "/srv/train/train.py", 90)
 TENSORS = {"loss": "Tensor", "self": "Trainer"}
@@ -172,3 +173,29 @@ def test_a_retired_operation_of_nccl_has_not_completed() -> None:
     assert [o.seq for o in record.operations if not o.completed] == [8]
     gloo = nccl_entry(seq=1, op="gloo:all_reduce", state="scheduled", retired=True)
     assert parse_flight(nccl_dump(gloo), at_ns=1, source="json").operations[0].completed
+
+
+def connecting(*operations: Operation) -> Capture:
+    """Rank 0 polls in an all_reduce that no recorder shows, for twelve seconds; rank 1 sleeps."""
+    polling = rank(0, operations, collective_frames("all_reduce"), busy=True, state="R", channel="")
+    at_ns = range(NOW_NS - 12 * SECOND_NS, NOW_NS + 1, 4 * SECOND_NS)
+    last = polling.processes[-1]
+    processes = (msgspec.structs.replace(last, at_ns=at, switches=7000 * n) for n, at in enumerate(at_ns))
+    stacks = (msgspec.structs.replace(polling.stacks[-1], at_ns=at) for at in at_ns)
+    polling = msgspec.structs.replace(polling, processes=tuple(processes), stacks=tuple(stacks))
+    asleep = (Frame("train", "/srv/train/train.py", 15, "time.sleep(10000)"), MAIN)
+    return world(polling, rank(1, operations, asleep, channel="hrtimer_nanosleep"))
+
+
+def test_a_rank_in_its_first_collective_polls_until_all_have_come() -> None:
+    """NCCL connects in the first call, before torch records it: the host polls there, and that is no motion."""
+    found = diagnose(connecting(), patience=fixed_patience(6.0), min_wait_s=0.5).verdict
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks, found.proven) == ("stall", (1,), (0,), False)
+    assert diagnose(connecting(), patience=fixed_patience(30.0), min_wait_s=0.5).verdict.kind == "healthy"
+
+
+def test_a_rank_that_goes_from_one_collective_to_the_next_does_not_hang() -> None:
+    """With operations on record it may be in the same line each time it is seen, and each time for another one."""
+    group = Group("0", (0, 1), "default_pg")
+    capture = connecting(recorded_operation(1, group, 1))
+    assert diagnose(capture, patience=fixed_patience(6.0), min_wait_s=0.5).verdict.kind == "healthy"

@@ -149,4 +149,15 @@ def view_still_since_ns(view: RankView) -> int | None:
     """Since when a rank has not moved, by its samples (wall clock, ns); None where that is not known."""
     # Rank 0 polls every 10 ms whether all have joined its store, as does a rank that wants a lock file.
     polls = view.wait is not None and view.wait.kind == "initialization"
-    return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view))
+    return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view) or _is_connecting(view))
+
+
+def _is_connecting(view: RankView) -> bool:
+    """Whether a rank is in its first collective, which has no record yet: NCCL connects first, and polls until all have come.
+
+    It cannot be one of many that come and go: those would be on record.
+    """
+    flight, progress = view.capture.flight, view.capture.progress
+    if view.wait is None or view.wait.kind != "collective" or flight is None or progress is None:
+        return False
+    return not len(flight.operations) and not any(p.enqueued for p in progress)
