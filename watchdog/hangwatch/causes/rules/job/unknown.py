@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_front, at_ras, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.capture import Gap
@@ -14,6 +15,7 @@ from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
 UNKNOWN = Signature("unknown", "nothing-fits", "possible", general=True)
+_SLEEPS = frozenset({"clock_nanosleep", "nanosleep"})
 #: Of how many ranks, and of how many things that could not be seen, is reported.
 _SHOWN = 3
 
@@ -50,8 +52,15 @@ def unknown(case: Case) -> Match:
     how = "is stuck" if view.motion.state == "stuck" else "is"
     deepest = view.frames[0] if view.frames else None
     via = f", inside {where(deepest)}" if deepest is not None and deepest != own else ""
-    said = f"Rank {rank} {how}{at}{via}. What it waits for there could not be seen."
+    what = "It sleeps there" if _sleeps(view) else "What it waits for there could not be seen"
+    said = f"Rank {rank} {how}{at}{via}. {what}."
     return Match(UNKNOWN, said, seen + missing)
+
+
+def _sleeps(view: RankView) -> bool:
+    """Whether the thread is in a sleep that its program asked for: the kernel's call, of the program's own line."""
+    calls = {sample.syscall for sample in view.capture.processes[-2:]}
+    return bool(calls) and calls <= _SLEEPS and "sleep(" in ((view.frames[0].source or "") if view.frames else "")
 
 
 def _seen(case: Case, rank: int) -> tuple[Evidence, ...]:
