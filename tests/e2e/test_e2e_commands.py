@@ -13,6 +13,7 @@ from nodes import Node, send
 from watched_runs import find_bundles, read_incident
 
 from hangwatch.cli.commands.status import StatusRow
+from hangwatch.config.directories import probe_environment
 from hangwatch.demos import SCENARIOS, find_scenario
 from hangwatch.doctor.check import Check
 from support import SOURCE_ROOT, Job, JobRunner, wait_for
@@ -82,6 +83,8 @@ def test_env_prints_what_a_shell_can_read(node: Node) -> None:
     run_dir = Path(variables["HANGWATCH_RUN_DIR"])
     assert run_dir.stat().st_mode & 0o077 == 0
     assert variables["PYTHONPATH"].split(":")[-2:] == own.split(":")[-2:]
+    assert variables["SPT_NOENV"] == "1"
+    assert "SPT_NOENV" not in probe_environment(run_dir, {"SPT_NOENV": ""})  # the user's own stands
     shell = f'eval "$({_HANGWATCH} env)"; printf "%s|%s" "$HANGWATCH_RUN_DIR" "$PYTHONPATH"'
     in_shell = node.start("sh", "-c", shell, env={"PYTHONPATH": own})
     assert in_shell.wait() == 0, in_shell.stderr()

@@ -22,7 +22,7 @@ from hangwatch.causes.rules.diverged import (
     uneven,
 )
 from hangwatch.causes.rules.job import hardware, nodes, unknown
-from hangwatch.causes.rules.rank import children, failing, lost, straggling, stuck, tasks, threads, worlds
+from hangwatch.causes.rules.rank import children, failing, lost, requests, straggling, stuck, tasks, threads, worlds
 from hangwatch.causes.scoring import order, with_alternatives
 from hangwatch.causes.signature import Match, Rule, TrainingRule
 from hangwatch.causes.training import nonfinite, unlabelled
@@ -51,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     operations.branches,
     operations.mismatch,
     operations.tensors,
+    requests.waits_for_request,
     sharded.generate_length,
     sharded.sharded_forward,
     skipped.skipped,

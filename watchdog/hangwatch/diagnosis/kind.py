@@ -6,8 +6,10 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.going_on import goes_on
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
+from hangwatch.analysis.ranks.requests import find_awaiting, is_caller_at_work
+from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.incident import Kind
-from hangwatch.model.numbers import world_of
+from hangwatch.model.numbers import is_guest, world_of
 
 #: A main thread that has completed a collective so long ago goes on, where there is no patience to go by.
 _GOING_ON_S = 3.0
@@ -67,12 +69,22 @@ def goes_on_beside(case: Case, patience: Patience | None) -> bool:
 
 
 def _is_of_another_world(case: Case) -> bool:
-    """Whether ranks wait for a process of another world, which has work of its own: an engine may answer, or load, for long.
+    """Whether ranks wait for another world, which has work of its own: an engine may answer, or load, for long.
 
-    What it does there does not show in its Python stack, so that it does not move says little.
+    What it does there does not show in its Python stack, so that it does not move says little. A rank may wait for it in the
+    group of both, or for the answer to a request, in a read from a socket.
     """
-    worlds = {world_of(r) for r in case.blame.waiting or case.blame.culprits}
-    return any(world_of(r) not in worlds for r in case.blame.culprits)
+    blame = case.blame
+    worlds = {world_of(r) for r in blame.waiting or blame.culprits}
+    elsewhere = [r for r in blame.culprits if world_of(r) not in worlds]
+    asking = [r for r in blame.culprits if any(map(is_guest, case.views)) and _reads_socket(case.views.get(r))]
+    return bool(blame.culprits) and (bool(elsewhere) or len(asking) == len(blame.culprits))
+
+
+def _reads_socket(view: RankView | None) -> bool:
+    if view is None or view.wait is not None or not view.capture.processes:
+        return False
+    return (view.capture.processes[-1].blocked_on or "").startswith("socket:[")
 
 
 def _rank_lost(case: Case, patience: Patience | None, waited_s: float | None) -> bool:
@@ -116,5 +128,7 @@ def _is_stuck(case: Case) -> bool:
         # Ranks of other nodes may well be at work. Only one that never reached the rendezvous is known to be missing.
         waits = (case.views[r].wait for r in blame.waiting)
         return any(w is not None and w.kind == "initialization" for w in waits)
+    if all(find_awaiting(view) is not None and is_caller_at_work(view) for view in seen):
+        return False  # who is to call them computes
     moves = [view.motion.state for view in seen]
     return any(m in {"stuck", "stopped"} for m in moves) or "busy" not in moves

@@ -42,6 +42,7 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends.
     ``rank`` is its number in the job (``model.numbers``). One that is of another world than the job's own has the name of that,
     ``world``, and its rank there, None for a process that is in no world.
+    ``title``: what it calls itself, ``VLLM::Worker_TP0`` or ``ray::Trainer``, empty where it has no such title.
     """
 
     rank: int
@@ -59,6 +60,8 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     def name(self) -> str:
         """What a process of another world than the job's own is called, ``engine/0``; empty for the job's own ranks."""
         return self.world if self.world_rank is None else f"{self.world}/{self.world_rank}"
+
+    title: str = ""
 
 
 class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):

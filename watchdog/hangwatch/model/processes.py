@@ -25,6 +25,18 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     side_threads: tuple[str, ...] = ()
 
 
+class CallerProcess(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The nearest Python process above a rank that is no launcher: an engine's core, a driver. CPU time in seconds.
+
+    ``stack`` are the lines of its program that its main thread is in, deepest first, written as those of a child.
+    """
+
+    pid: int
+    name: str
+    cpu_s: float = 0.0
+    stack: tuple[str, ...] = ()
+
+
 class ExitStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a process ended, as far as anyone saw: ``code`` and ``signal`` are None when the launcher reaped it unseen."""
 
@@ -59,6 +71,7 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     channel; ``syscall`` its system call name where /proc tells; ``blocked_on`` the path (or ``pipe:[..]``,
     ``socket:[..]``) of the descriptor a blocking read or write is on. ``frozen`` says that its cgroup is frozen.
     ``supervised``: it has ended, and who may start it anew lives. ``threads``: its other Python threads, where they were seen.
+    ``caller`` is who started it, read only of a rank that awaits what to do.
     """
 
     at_ns: int
@@ -75,3 +88,4 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     exit: ExitStatus | None = None
     supervised: bool = False
     threads: tuple[ThreadSample, ...] = ()
+    caller: CallerProcess | None = None

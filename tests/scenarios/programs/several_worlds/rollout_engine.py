@@ -40,14 +40,14 @@ class Worker:
     def __init__(self, rank: int, workers: int, options: argparse.Namespace) -> None:
         self.rank, self.options = rank, options
         self.model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Linear(32, 32))
-        self.weights = meet(options.weights, 1 + rank, 1 + workers)
-        self.updates = 0
+        self.weights, self.updates = meet(options.weights, 1 + rank, 1 + workers), 0
 
     def generate(self, tokens: int) -> float:
         hidden = torch.ones(32)
         for _ in range(tokens):
             hidden = self.model(hidden).detach()
             dist.all_reduce(hidden)
+            time.sleep(0.1)  # what it has written is scored
         if self.options.fault == "long-prompt" and self.updates == 2:
             time.sleep(self.options.seconds)
         return float(hidden.sum())

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from hangwatch.agent.capturing.callers import add_callers
 from hangwatch.agent.capturing.children import add_child_stacks
 from hangwatch.agent.capturing.flight_pipes import fetch_by_pipes
 from hangwatch.agent.capturing.redact import hide_secrets
@@ -127,7 +128,7 @@ async def capture_job(
     unprobed = [r for r in ranks if r.pid not in beats]
     after, _, piped = await asyncio.gather(
         _fresh_beats(reader, late),
-        _sample_children(ranks, trail, began_ns),
+        _sample_relatives(ranks, trail, began_ns),
         fetch_by_pipes(unprobed, trail.processes, trail.stacks, trail.piped, job.world_size),
     )
     records |= piped
@@ -166,13 +167,14 @@ async def _recorded(
     return records
 
 
-async def _sample_children(ranks: Sequence[RankIdentity], trail: Trail, began_ns: int) -> None:
-    """Put the stacks of children into the last samples of the ranks that may wait for them."""
-    last = {r.pid: trail.processes[r.pid][-1] for r in ranks if trail.processes.get(r.pid)}
-    stacks = {pid: trail.stacks_since(pid, began_ns) for pid in last}
-    found = await add_child_stacks({pid: (p, stacks[pid][-1] if stacks[pid] else None) for pid, p in last.items()})
-    for pid, process in found.items():
-        trail.processes[pid][-1] = process
+async def _sample_relatives(ranks: Sequence[RankIdentity], trail: Trail, began_ns: int) -> None:
+    """Put into the last samples the stacks of children, and who started a rank, where the rank may wait for them."""
+    for add in (add_child_stacks, add_callers):
+        last = {r.pid: trail.processes[r.pid][-1] for r in ranks if trail.processes.get(r.pid)}
+        stacks = {pid: trail.stacks_since(pid, began_ns) for pid in last}
+        found = await add({pid: (p, stacks[pid][-1] if stacks[pid] else None) for pid, p in last.items()})
+        for pid, process in found.items():
+            trail.processes[pid][-1] = process
 
 
 def _redacted(lines: Sequence[str]) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Block, Frame, Iterations
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
 from hangwatch.model.transforms.rewrite import Rewrite, compile_rewrite
-from hangwatch.sources.proc.files import read_whole
+from hangwatch.sources.discovery.titles import is_overwritten
+from hangwatch.sources.proc.files import read_stat, read_whole
 from hangwatch.sources.redaction import find_secret_values, hide_values
 
 _ENVIRON_LIMIT_BYTES = 1 << 20
@@ -75,11 +76,16 @@ class _UnreadError(Exception):
 
 @lru_cache(maxsize=1024)
 def _read_values(pid: int, start_time: float) -> frozenset[str]:
-    """Remembered once it was read, also for when the process is gone. Raises ``_UnreadError``, which is not remembered."""
-    del start_time  # a part of the key: another process with this pid has other secrets
+    """Remembered once it was read, also for when the process is gone. Raises ``_UnreadError``, which is not remembered.
+
+    ``start_time`` is a part of the key: another process with this pid has other secrets.
+    """
     data = read_whole(f"/proc/{pid}/environ", _ENVIRON_LIMIT_BYTES)
     if not data:
         raise _UnreadError
+    if is_overwritten(data):  # it was that of its parent before its title was written over it
+        stat = read_stat(pid)
+        return _read_values(stat.parent, start_time) if stat is not None and stat.parent > 1 else frozenset()
     return find_secret_values(data)
 
 

@@ -55,7 +55,12 @@ def _why_awaited(
     if apart or signature(theirs) != signature(operation):
         return "sizes", None if apart else theirs
     front = other.frontier
-    if front is not None and front.record_id < theirs.record_id and theirs in other.pending and _in_turn(front, theirs):
+    if (
+        front is not None
+        and front.record_id < theirs.record_id
+        and theirs in other.pending
+        and _in_order(front, theirs)
+    ):
         return "queued", theirs
     return None
 
@@ -153,7 +158,7 @@ def _p2p_edges(
     yield from (replace(edge, weak=edge.reason == "queued") for edge in _edges([view], found, operation))
 
 
-def _in_turn(front: Operation, later: Operation) -> bool:
+def _in_order(front: Operation, later: Operation) -> bool:
     """Whether one waits for the other on its rank, as far as is known: what two threads call is in no order."""
     return front.thread == later.thread or not (front.thread and later.thread)
 
@@ -164,7 +169,12 @@ def _is_blocked_before(theirs: Operation, other: RankView) -> bool:
     A collective, or what is received: the program goes on with it. Sends to others are on their way by themselves.
     """
     front = other.frontier
-    if front is None or front.record_id >= theirs.record_id or _one_batch(front, theirs) or not _in_turn(front, theirs):
+    if (
+        front is None
+        or front.record_id >= theirs.record_id
+        or _one_batch(front, theirs)
+        or not _in_order(front, theirs)
+    ):
         return False
     return not front.p2p or front.op == "recv"
 

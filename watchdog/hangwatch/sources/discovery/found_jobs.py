@@ -110,6 +110,7 @@ def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
             supervisor=_supervisor(m.process),
             world=m.world,
             world_rank=m.world_rank,
+            title=m.process.title.name if m.process.title is not None else "",
         )
         for m in sorted(members, key=lambda member: member.rank)
         if world_size is None or m.rank < world_size or m.restart == newest.restart or m.host is not None

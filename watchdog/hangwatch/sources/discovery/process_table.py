@@ -17,6 +17,7 @@ from typing import NamedTuple
 from hangwatch.sources.discovery.launchers import is_python_program, name_launcher
 from hangwatch.sources.discovery.pods import pod_variables
 from hangwatch.sources.discovery.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
+from hangwatch.sources.discovery.titles import IDLE_WORKER, Title, find_title, is_overwritten, parse_title
 from hangwatch.sources.proc.files import (
     Stat,
     inner_pid,
@@ -30,6 +31,8 @@ from hangwatch.sources.proc.files import (
 )
 
 _YOUNG_S = 10.0
+#: A worker of an engine takes its title when it has loaded what it needs.
+_NAMED_WITHIN_S = 120.0
 _SETTLED_PERIOD_S = 15.0
 _UNSETTLED_PERIOD_S = 2.0
 _ENVIRON_LIMIT_BYTES = 1 << 20
@@ -52,7 +55,10 @@ class ProbedProcess(NamedTuple):
 
 @dataclass
 class KnownProcess:
-    """One process as last read. ``environ`` is None where it may not be read."""
+    """One process as last read. ``environ`` is None where it may not be read; what a title has overwritten is as it was before.
+
+    ``overwritten``: a title is where its environment was. ``title`` is what it says of itself in its title.
+    """
 
     pid: int
     inode: int
@@ -60,6 +66,8 @@ class KnownProcess:
     start_time: float
     arguments: tuple[str, ...] = ()
     environ: dict[str, str] | None = None
+    title: Title | None = None
+    overwritten: bool = False
     python: bool = False
     launcher: str | None = None
     claim: RankClaim | None = None
@@ -87,8 +95,11 @@ class KnownProcess:
 
     def refresh(self, now_s: float) -> None:
         """Read its command line and environment if they may have changed since."""
-        young = time.time() - self.start_time < _YOUNG_S
-        unsettled = self.environ is None or (self.claim is not None and not self.python)
+        age_s = time.time() - self.start_time
+        young = age_s < _YOUNG_S
+        named = self.title is not None and self.title.name != IDLE_WORKER
+        unnamed = not named and (self.title is not None or (self.python and age_s < _NAMED_WITHIN_S))
+        unsettled = self.environ is None or unnamed or (self.claim is not None and not self.python)
         period_s = 0.0 if young else _UNSETTLED_PERIOD_S if unsettled else _SETTLED_PERIOD_S + self.pid % 8
         if now_s - self._read_s < period_s:
             return
@@ -96,12 +107,19 @@ class KnownProcess:
         command = read_whole(f"/proc/{self.pid}/cmdline", _COMMAND_LIMIT_BYTES)
         if not command:  # a zombie or a kernel thread: keep what was known
             return
-        self.arguments = tuple(part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0"))
-        self.launcher = name_launcher(self.arguments)
+        said = find_title(command)
+        self.title = parse_title(said)
+        if not said or not self.arguments:
+            self.arguments = tuple(part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0"))
+            self.launcher = name_launcher(self.arguments)
         program = read_link(f"/proc/{self.pid}/exe") or self.arguments[0]
         self.python = is_python_program(PurePosixPath(program).name)
         environ = read_whole(f"/proc/{self.pid}/environ", _ENVIRON_LIMIT_BYTES)
         if environ is None:
+            return
+        self.overwritten = self.python and is_overwritten(environ)
+        if self.overwritten:
+            self.environ = self.environ or {}
             return
         self.environ = parse_environ(environ)
         if "KUBERNETES_SERVICE_HOST" in self.environ:
@@ -117,6 +135,10 @@ class KnownProcess:
         except OSError:
             return None
         return ProbedProcess(self.pid, inner_pid(self.pid), uid, view_of(self.pid), folder)
+
+    def inherit_probe(self, probed: ProbedProcess) -> ProbedProcess | None:
+        """What it says of the probe where its environment was overwritten, and was that of ``probed`` before."""
+        return self._find_probe(probed.folder)
 
     def maps_torch(self, now_s: float) -> bool:
         """Whether it has loaded torch. Reading a memory map costs a millisecond, so a no is believed for a while."""
@@ -166,8 +188,18 @@ class ProcessTable:
         return {pid: known for pid, known in living.items() if known.under_root}
 
     def probed(self) -> list[ProbedProcess]:
-        """The processes at the last reading that were started with the probe's environment."""
-        return [known.probed for known in self._known.values() if known.under_root and known.probed is not None]
+        """The processes at the last reading that were started with the probe's environment.
+
+        One whose environment a title has overwritten has had that of its parent, as far as anyone can tell.
+        """
+        found = []
+        for known in self._known.values():
+            if known.probed is None and known.overwritten and known.under_root:
+                above = (known.inherit_probe(a.probed) for a in self.ancestors(known) if a.probed is not None)
+                known.probed = next(above, None)
+            if known.under_root and known.probed is not None:
+                found.append(known.probed)
+        return found
 
     def _is_below(self, process: KnownProcess, root: int) -> bool:
         """Whether an ancestor is the root or was below it."""

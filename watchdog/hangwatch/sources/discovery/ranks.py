@@ -20,7 +20,7 @@ from hangwatch.sources.discovery.found_jobs import Candidate, FoundJob, add_gues
 from hangwatch.sources.discovery.launchers import HANGWATCH
 from hangwatch.sources.discovery.process_table import KnownProcess, ProbedProcess, ProcessTable
 from hangwatch.sources.discovery.rank_environment import claim_rank
-from hangwatch.sources.discovery.roles import Roles
+from hangwatch.sources.discovery.roles import Roles, clean_role, read_role
 from hangwatch.sources.discovery.spawned import find_spawned
 from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.redaction import redact_command
@@ -139,7 +139,7 @@ class RankFinder:
             firm=True,
             placed=False,
             host=beat.host,
-            world=self._roles.name(self._program(process), beat.number),
+            world=self._roles.name(self._role(process), beat.number),
             world_rank=(beat.rank or 0) if beat.initialized else None,
         )
 
@@ -166,18 +166,21 @@ class RankFinder:
     def _plain_origin(self, process: KnownProcess) -> tuple[str, str]:
         """Where no launcher is above: the parent's command where it is Python (``mp.spawn``), else its own."""
         parent = next(self._table.ancestors(process), None)
-        spawned = any(argument == "--multiprocessing-fork" for argument in process.arguments)
+        titled = process.title is not None and len(process.arguments) == 1
+        spawned = titled or any(argument == "--multiprocessing-fork" for argument in process.arguments)
         above = parent if parent is not None and parent.python and parent.launcher is None and spawned else process
         elastic = process.claim is not None and process.claim.elastic
         if elastic and parent is not None and parent.python and parent.arguments:
             return "torchrun", redact_command(parent.arguments)
         return ("torchrun" if elastic else "plain"), redact_command(above.arguments)
 
-    def _program(self, process: KnownProcess) -> Sequence[str]:
-        """The command line that says what a process is: its parent's, where multiprocessing started it."""
+    def _role(self, process: KnownProcess) -> str:
+        """What a process is, by its title or a command line: its parent's, where multiprocessing started it."""
+        if process.title is not None and process.title.role:
+            return clean_role(process.title.role.replace("::", "-"))
         spawned = "--multiprocessing-fork" in process.arguments
         above = next(self._table.ancestors(process), None) if spawned else None
-        return above.arguments if above is not None and above.python and above.arguments else process.arguments
+        return read_role(above.arguments if above is not None and above.arguments else process.arguments)
 
     def _choose(self, candidates: list[Candidate]) -> list[Candidate]:
         """One candidate a rank: the topmost of a family, the likelier or newer of strangers."""
@@ -282,10 +285,17 @@ def _is_started_by(candidate: Candidate, ancestor: Candidate) -> bool:
     return candidate.local_rank is not None and ancestor.local_rank is None and _key(candidate) != _key(ancestor)
 
 
-def _spawn_gaps(spawned: Iterable[Candidate]) -> tuple[Gap, ...]:
+def _are_titled(spawned: Iterable[Candidate]) -> bool:
+    """Whether the titles of all of them number them."""
+    titles = [candidate.process.title for candidate in spawned]
+    return all(title is not None and title.rank_hint is not None for title in titles)
+
+
+def _spawn_gaps(spawned: Sequence[Candidate]) -> tuple[Gap, ...]:
     """Says that ranks were inferred."""
     pids = ", ".join(str(candidate.process.pid) for candidate in spawned)
     if not pids:
         return ()
-    reason = f"no environment names the ranks of processes {pids}: they are numbered in the order they were started"
+    order = "the order of their titles" if _are_titled(spawned) else "the order they were started"
+    reason = f"no environment names the ranks of processes {pids}: they are numbered in {order}"
     return (Gap("discovery", reason, hint=_PROBE_HINT),)

@@ -22,13 +22,12 @@ class Roles:
         self._names: dict[int, str] = {}
         self._taken: Counter[str] = Counter()
 
-    def name(self, arguments: Sequence[str], number: int) -> str:
-        """The name of a process's world, by a command line; ``number`` is its own in the job. Empty for the job's own world."""
+    def name(self, role: str, number: int) -> str:
+        """The name of a process's world, by its role; ``number`` is its own in the job. Empty for the job's own world."""
         world = world_of(number)
         if world is None:
             return ""
         if world not in self._names:
-            role = read_role(arguments)
             self._taken[role] += 1
             again = self._taken[role]
             self._names[world] = role if again == 1 else f"{role}-{again}"
@@ -40,17 +39,17 @@ def read_role(arguments: Sequence[str]) -> str:
     for place, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         if name == _ROLE and (value or place + 1 < len(arguments)):
-            return _clean(value or arguments[place + 1])
+            return clean_role(value or arguments[place + 1])
     rest = list(arguments[1:]) if arguments and is_python_program(PurePosixPath(arguments[0]).name) else list(arguments)
     while rest and rest[0].startswith("-") and rest[0] not in {"-m", "-c"}:
         rest.pop(0)
     if not rest or rest[0] == "-c":
         return "process"
     named = rest[1].rpartition(".")[2] if rest[0] == "-m" and len(rest) > 1 else PurePosixPath(rest[0]).stem
-    return _clean(named)
+    return clean_role(named)
 
 
-def _clean(name: str) -> str:
+def clean_role(name: str) -> str:
     """A name that is short, and no number."""
     kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:32].strip("-.")
     return kept if kept and not kept.isdigit() else "process"

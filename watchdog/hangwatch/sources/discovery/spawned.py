@@ -1,7 +1,8 @@
 """Ranks that no environment names: processes of one ``torch.multiprocessing.spawn`` without the probe.
 
 May import hangwatch.sources' own parts and the standard library. A spawned rank differs from a DataLoader worker by its
-sockets: the ranks of a job all hold a connection of their own to one store, and the first of them listens there.
+sockets: the ranks of a job all hold a connection of their own to one store, and the first of them listens there. Where their
+titles number them (``VLLM::Worker_TP1``), that is their order, and else the order in which they were started.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hangwatch.sources.discovery.process_table import KnownProcess
+from hangwatch.sources.discovery.titles import in_order_of_titles
 from hangwatch.sources.proc.sockets import TcpSocket, read_socket_inodes, read_tcp_sockets
 
 
@@ -17,33 +19,40 @@ def find_spawned(processes: Iterable[KnownProcess], now_s: float) -> list[list[K
     siblings: dict[tuple[int, tuple[str, ...]], list[KnownProcess]] = {}
     for process in processes:
         if process.python and process.claim is None and process.launcher is None and not process.context:
-            siblings.setdefault((process.parent, _shape(process.arguments)), []).append(process)
+            siblings.setdefault((process.parent, _shape(process)), []).append(process)
     found = []
     for members in siblings.values():
         if len(members) < 2 or not all(member.maps_torch(now_s) for member in members):
             continue
         ordered = sorted(members, key=lambda member: (member.stat.start_ticks, member.pid))
-        if _meet_at_first(ordered):
+        titled = in_order_of_titles([member.title for member in ordered])
+        ordered = ordered if titled is None else [ordered[at] for at in titled]
+        if _meet_at_first(ordered, titled=titled is not None):
             found.append(ordered)
     return found
 
 
-def _shape(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """A command line without the numbers multiprocessing puts into it."""
-    if any("multiprocessing.spawn import spawn_main" in argument for argument in arguments):
+def _shape(process: KnownProcess) -> tuple[str, ...]:
+    """What siblings that do the same work have in common: their titles without numbers, else their command lines."""
+    if process.title is not None:
+        return (process.title.role,)
+    if any("multiprocessing.spawn import spawn_main" in argument for argument in process.arguments):
         return ("spawn_main",)
-    return arguments
+    return process.arguments
 
 
-def _meet_at_first(ordered: Sequence[KnownProcess]) -> bool:
-    """Whether all hold their own connection to one port, and the one started first listens on it.
+def _meet_at_first(ordered: Sequence[KnownProcess], *, titled: bool) -> bool:
+    """Whether all hold their own connection to one port, and the first one listens on it.
 
-    ``mp.spawn`` starts rank 0 first, and rank 0 hosts the store: where the two disagree, the order proves nothing.
+    ``mp.spawn`` starts rank 0 first, and rank 0 hosts the store: where the two disagree, the order proves nothing. Forked
+    processes inherit connections: of those that are not numbered by their titles, these are workers of one parent, not ranks.
     """
     table: dict[int, TcpSocket] = {entry.inode: entry for entry in read_tcp_sockets(ordered[0].pid)}
     sockets = [read_socket_inodes(member.pid) for member in ordered]
-    if any(sockets[i] & sockets[j] for i in range(len(sockets)) for j in range(i)):
-        return False  # inherited by fork: workers of one parent, not ranks
+    inherited = set().union(*(sockets[i] & sockets[j] for i in range(len(sockets)) for j in range(i)))
+    if inherited and not titled:
+        return False
+    sockets = [inodes - inherited for inodes in sockets]
     listening = {table[inode].local_port for inode in sockets[0] if inode in table and table[inode].listening}
     common: set[int] | None = None
     for inodes in sockets:

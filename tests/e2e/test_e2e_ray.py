@@ -1,0 +1,64 @@
+"""Real Ray, on this machine alone: actors in a Gloo group, with the probe by ``runtime_env`` (docs/frameworks.md)."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from watched_runs import STALL_AFTER_S, find_bundles, read_incident
+
+from hangwatch.outputs.bundle.bundle import read_bundle
+from scenarios.catalogue import PROGRAMS
+from support import Job, JobRunner
+
+pytestmark = [
+    pytest.mark.usefixtures("long"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None,
+        reason="Ray is no part of this environment: make test-long installs it",
+    ),
+]
+PROGRAM = PROGRAMS / "actors" / "averaging.py"
+
+
+@pytest.fixture
+def ray_folder() -> Iterator[str]:
+    """Where Ray keeps its sockets: their path has to be short."""
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+def watch(jobs: JobRunner, state: Path, folder: str, *arguments: str) -> Job:
+    """The program under ``hangwatch run``, which would end it where it finds a hang."""
+    variables = {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    options = ("--on-hang", "stop", "--stall-after", str(STALL_AFTER_S))
+    command = [sys.executable, str(PROGRAM), *arguments]
+    return jobs.hangwatch("run", *options, "--", *command, env={"HANGWATCH_STATE_DIR": str(state), **variables})
+
+
+def test_actors_that_are_all_called_are_healthy(jobs: JobRunner, tmp_path: Path, ray_folder: str) -> None:
+    """Also while the driver calls nobody for longer than the patience, and computes for longer than that between two calls."""
+    job = watch(jobs, tmp_path / "state", ray_folder, "--pause", "12", "--score", "9")
+    assert job.wait(180.0) == 0, job.stderr()
+    assert not [b for b in find_bundles(tmp_path / "state") if read_incident(b).verdict.kind != "straggler"]
+
+
+def test_an_actor_that_is_not_called_is_named(jobs: JobRunner, tmp_path: Path, ray_folder: str) -> None:
+    """The actor by its class, that it has nothing to do, and the line in which its driver is."""
+    job = watch(jobs, tmp_path / "state", ray_folder, "--busy", "2")
+    assert job.wait(180.0) == 75, job.stderr()
+    (bundle,) = find_bundles(tmp_path / "state")
+    incident, capture = read_bundle(bundle)
+    found = incident.verdict
+    assert (found.kind, found.proven, found.culprit_ranks, found.waiting_ranks) == ("stall", False, (2,), (0, 1))
+    assert found.cause is not None
+    assert found.cause.id == "waits-for-request"
+    assert "Rank 2 (ray::Learner)" in found.cause.explanation
+    driver = [e.says for e in found.cause.evidence if e.source == "caller"]
+    assert any("averaging.py" in says and "ray.get" in says for says in driver)
+    assert {rank.identity.title for rank in capture.ranks} == {"ray::Learner"}
+    assert all(rank.beat_age_s is not None for rank in capture.ranks)
