@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from hangwatch.analysis.patience import fixed_patience
 from hangwatch.analysis.ranks.motion import read_motion, still_since_ns
-from hangwatch.model.stacks import Block, Frame
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.capture import RankCapture
+from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
+from recorded import load
 from worlds import NOW_NS, SECOND_NS, collective_frames, rank
 
 
@@ -33,6 +37,35 @@ def test_the_sample_before_the_window_counts() -> None:
     capture = msgspec.structs.replace(capture, processes=busy)
     assert read_motion(capture, NOW_NS - SECOND_NS // 2 - 1).state == "busy"
     assert read_motion(capture, NOW_NS - SECOND_NS // 2).state == "stuck"
+
+
+def test_what_a_rank_did_before_its_wait_is_no_motion_in_it() -> None:
+    """However far the window reaches back: a job that loaded for minutes before it hung is not busy for the next ones."""
+    capture = rank(0, (), collective_frames("all_reduce"))
+    first, last = capture.processes[0].at_ns, capture.processes[-1].at_ns
+    busy = (msgspec.structs.replace(capture.processes[0], cpu_s=0.0), *capture.processes[1:])
+    capture = msgspec.structs.replace(capture, processes=busy)
+    assert read_motion(capture).state == "busy"
+    assert read_motion(capture, began_ns=first - 1).state == "busy"
+    assert read_motion(capture, began_ns=first).state == "stuck"
+    both = tuple(msgspec.structs.replace(p, cpu_s=float(i)) for i, p in enumerate(busy))
+    assert read_motion(msgspec.structs.replace(capture, processes=both), began_ns=last).state == "busy"
+
+
+def test_a_proof_does_not_wait_for_what_came_before() -> None:
+    """A rank that was seen at work before it came to its wait is proven to hang as soon as it is seen in it."""
+    capture = load("group_order")
+
+    def earlier(taken: RankCapture) -> RankCapture:
+        process = msgspec.structs.replace(
+            taken.processes[0], at_ns=taken.processes[0].at_ns - 600 * SECOND_NS, cpu_s=0.0
+        )
+        loading = ThreadStack(process.pid, "MainThread", True, True, False, collective_frames("load", 5))
+        stack = StackSample(process.at_ns, (loading,))
+        return msgspec.structs.replace(taken, processes=(process, *taken.processes), stacks=(stack, *taken.stacks))
+
+    capture = msgspec.structs.replace(capture, ranks=tuple(earlier(one) for one in capture.ranks))
+    assert diagnose(capture, patience=fixed_patience(3600.0)).verdict.proven
 
 
 def test_who_will_try_again_is_not_stuck() -> None:

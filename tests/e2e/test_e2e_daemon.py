@@ -155,9 +155,9 @@ def test_systemd_hears_of_readiness_of_life_and_of_a_reload(node: Node, tmp_path
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
     (refused,) = [line for line in lines if line["level"] == "error"]
     assert refused["message"] == (
-        f"configuration not reloaded, keeping the current one: {file}:9: unknown key receivers.slak; did you mean slack?"
+        f"settings not reloaded, the current ones stay: {file}:9: unknown key receivers.slak; did you mean slack?"
     )
-    assert "configuration reloaded; restart required for listen" in [line["message"] for line in lines]
+    assert "settings reloaded; restart required for listen" in [line["message"] for line in lines]
 
 
 def _silence(manager: socket.socket) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -74,7 +74,10 @@ def test_the_wheel_runs_beside_the_other_watchdog(jobs: JobRunner, wheel: Path, 
     # What it depends on is the suite's. Of a folder that is named this way only the packages are seen, not that ours is
     # installed there for development.
     (site,) = home.glob("lib/python*/site-packages")
-    (site / "suite.pth").write_text(sysconfig.get_path("purelib"))
+    found = importlib.util.find_spec("watchdog")
+    assert found is not None
+    assert found.origin is not None
+    (site / "suite.pth").write_text(str(Path(found.origin).parents[1]))
     code = "import watchdog.observers, hangwatch.probe; print(watchdog.__file__); print(hangwatch.__file__)"
     reported = jobs.start([python, "-c", code], env={"PYTHONPATH": None})
     assert reported.wait(LONG_S) == 0, reported.stderr()

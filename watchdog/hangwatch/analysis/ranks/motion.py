@@ -85,10 +85,11 @@ def _is_fed(before: ProcessSample, after: ProcessSample) -> bool:
     return rate >= DATA_WAKEUPS_PER_S and (after.wait_channel or "").startswith(_DATA_CHANNELS)
 
 
-def _since(samples: Sequence[Sample], since_ns: int) -> Sequence[Sample]:
-    """The samples that cover the time since then: from the last one before it, and two at the least."""
+def _since(samples: Sequence[Sample], since_ns: int, began_ns: int) -> Sequence[Sample]:
+    """The samples after the wait began that cover the time since ``since_ns``, from the last one before it; two at the least."""
+    skipped = sum(s.at_ns <= began_ns for s in samples)
     before = sum(s.at_ns <= since_ns for s in samples)
-    return samples[max(0, min(before - 1, len(samples) - 2)) :]
+    return samples[max(0, min(max(before - 1, skipped), len(samples) - 2)) :]
 
 
 def _retries(stacks: Sequence[StackSample]) -> bool:
@@ -120,13 +121,15 @@ def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     return since
 
 
-def read_motion(capture: RankCapture, since_ns: int = 0, *, spins: bool = False) -> Motion:
+def read_motion(capture: RankCapture, since_ns: int = 0, *, began_ns: int = 0, spins: bool = False) -> Motion:
     """The motion of one rank over its samples since ``since_ns``: busy if it was so in any interval between two.
 
-    The last two samples count in any case, and so does the one before ``since_ns``: samples are seconds apart. ``spins``: it
-    is known to wait for a GPU, which it does at full speed, as do NCCL's own threads: then CPU time is no motion.
+    The last two samples count in any case, and so does the one before ``since_ns``: samples are seconds apart. None from before
+    its wait began (``began_ns``) does: what it did on its way there is no motion in the wait. ``spins``: it is known to wait for
+    a GPU, which it does at full speed, as do NCCL's own threads: then CPU time is no motion.
     """
-    samples, stacks = _since(capture.processes, since_ns), _since(capture.stacks, since_ns)
+    samples = _since(capture.processes, since_ns, began_ns)
+    stacks = _since(capture.stacks, since_ns, began_ns)
     if not samples:
         return Motion("unknown")
     last = samples[-1]
