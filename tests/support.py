@@ -180,8 +180,9 @@ class Job:
 
     def end(self, timeout_s: float = 10.0) -> None:
         """End every process of the job (SIGKILL: stopped and hung ones too) and wait until none is left."""
+        self.process.kill()  # by itself: in the middle of its exec it shows no environment
         _end_all({self.token}, timeout_s)
-        self.process.wait(timeout_s)
+        self.process.wait(_with_room(timeout_s))
 
 
 class JobRunner:
@@ -261,6 +262,8 @@ class JobRunner:
     def end_all(self, timeout_s: float = 10.0) -> None:
         """End everything that was started; fails when something is left."""
         tokens = {job.token for job in self._started}
+        for job in self._started:
+            job.process.kill()
         try:
             if tokens:
                 _end_all(tokens, timeout_s)
@@ -269,7 +272,7 @@ class JobRunner:
                 if job.process.stdin is not None:
                     with contextlib.suppress(BrokenPipeError):
                         job.process.stdin.close()
-                job.process.wait(timeout_s)
+                job.process.wait(_with_room(timeout_s))
             self._started.clear()
 
 
