@@ -157,7 +157,7 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 	touch $@
 
 $(VENV)/.scenarios: $(VENV)/.test
-	@$(call pip_install,Lightning, torchmetrics, Ray and ZeroMQ for the catalogue (about 85 MB, once),-c constraints.txt --group scenarios)
+	@$(call pip_install,Lightning and Ray for the catalogue (about 85 MB, once),-c constraints.txt --group scenarios)
 	touch $@
 
 # The jobs on NCCL have an environment of their own: a build of PyTorch for CUDA without NVIDIA's libraries, and the simulated
