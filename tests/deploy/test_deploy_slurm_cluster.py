@@ -197,12 +197,13 @@ def test_ranks_of_srun_are_watched_by_an_agent_of_the_job(cluster: Cluster) -> N
     def verdict() -> Incident | None:
         ended = cluster.state(job) not in {"PENDING", "RUNNING"}
         assert not ended, (cluster.folder / "train-srun.out").read_text()
-        return next((i for i in cluster.incidents(job) if 0 in i.verdict.culprit_ranks), None)
+        # Of two agents on a busy machine one may read no more than two ranks' records, and then names both.
+        return next((i for i in cluster.incidents(job) if i.verdict.culprit_ranks == (0,)), None)
 
     try:
         found = wait_for(verdict, LONG_S, "the verdict", poll_s=0.5)
     finally:
         cluster.call("scancel", job)
     assert found is not None
-    assert (found.verdict.kind, found.verdict.proven, found.verdict.culprit_ranks) == ("deadlock", True, (0,))
+    assert (found.verdict.kind, found.verdict.proven) == ("deadlock", True)
     wait_for(lambda: cluster.state(job) == "CANCELLED", LONG_S, "the end", poll_s=0.5)
