@@ -29,7 +29,7 @@ def goes_on(case: Case, since_ns: int) -> bool:
 
 
 def _main_goes_on(view: RankView, operation: Operation, after_ns: int) -> bool:
-    main = next((t for t in view.taken.stacks[-1].threads if t.is_main), None) if view.taken.stacks else None
+    main = view.taken.stacks[-1].main if view.taken.stacks else None
     if view.thread is None or main is None or not main.ident or view.taken.flight is None:
         return False
     recorded = view.taken.flight.operations

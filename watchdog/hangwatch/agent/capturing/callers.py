@@ -13,6 +13,7 @@ import msgspec
 
 from hangwatch.analysis.places import user_frames
 from hangwatch.analysis.ranks.requests import read_awaiting
+from hangwatch.analysis.ranks.threads import side_threads
 from hangwatch.analysis.ranks.waits import read_wait
 from hangwatch.model.processes import CallerProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
@@ -64,8 +65,7 @@ def _awaits(process: ProcessSample, stack: StackSample) -> bool:
     main = stack.main
     if main is None or read_wait(main.frames) is not None:
         return False
-    others = [t for t in stack.threads if not t.is_main and t.name != "hangwatch-probe"]
-    return read_awaiting(main.frames, others, process) is not None
+    return read_awaiting(main.frames, side_threads(stack.threads), process) is not None
 
 
 def _with_stack(caller: CallerProcess, stack: object) -> CallerProcess:

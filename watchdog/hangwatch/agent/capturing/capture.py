@@ -1,6 +1,6 @@
 """A capture of ranks: two samples of each a moment apart, the flight recorders, then the progress after.
 
-May import the model, the sources, the settings and its own room.
+May import the model, the analysis, the sources, the settings and its own room.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from hangwatch.agent.capturing.flight_pipes import fetch_by_pipes
 from hangwatch.agent.capturing.redact import hide_secrets
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
+from hangwatch.analysis.ranks.threads import side_threads
 from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import PROBE_THREAD, StackSample
+from hangwatch.model.stacks import StackSample
 from hangwatch.sources.flight.recorder import fetch_flight, progress_of
 from hangwatch.sources.flight.transport import ask_for_beats
 from hangwatch.sources.proc.samples import sample_process
@@ -72,7 +73,7 @@ async def sample_ranks(
 
 def _with_threads(process: ProcessSample, stack: StackSample) -> ProcessSample:
     """The sample with those of the program's other Python threads: whether they wait, and for what, is theirs alone."""
-    others = {t.os_thread_id for t in stack.threads if not t.is_main and t.os_thread_id and t.name != PROBE_THREAD}
+    others = {t.os_thread_id for t in side_threads(stack.threads) if t.os_thread_id}
     threads = sample_threads(process.pid, others, (child.pid for child in process.children))
     return msgspec.structs.replace(process, threads=threads)
 
