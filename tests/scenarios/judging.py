@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -9,6 +10,9 @@ import msgspec
 
 from hangwatch.model.incident import HANG_KINDS, Divergence, Incident, Verdict
 from scenarios.catalogue import Entry, Truth
+
+#: What ends the name of a process beside the job.
+_PID = re.compile(r"\[\d+\]$")
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -157,8 +161,9 @@ def _differences(entry: Entry, truth: Truth, verdict: Verdict) -> list[str]:
 
 
 def _called(verdict: Verdict, ranks: Iterable[int]) -> list[int | str]:
-    """Ranks, and processes of other worlds by their names."""
-    return _sorted(verdict.names.get(rank, rank) for rank in ranks)
+    """Ranks, and other processes by their names; those beside the job without the pid, which differs from run to run."""
+    names = {rank: _PID.sub("", name) for rank, name in verdict.names.items()}
+    return _sorted(names.get(rank, rank) for rank in ranks)
 
 
 def _sorted(processes: Iterable[int | str]) -> list[int | str]:

@@ -14,6 +14,7 @@ from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.ranks.joining import NONE_ASIDE, Aside, view_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.situation import Situation, view_still_since_ns
+from hangwatch.analysis.waiting.answers import find_answers
 from hangwatch.analysis.waiting.blame import assign_blame
 from hangwatch.analysis.waiting.edges import build_graph
 from hangwatch.model.capture import Capture
@@ -96,8 +97,11 @@ def build_case(
         return since is None or capture.at_ns - since >= min_wait_s * 1e9
 
     waiting = frozenset(r for r, v in views.items() if waits(v))
-    graph = build_graph(views, history, world, waiting)
-    blame = assign_blame(views, history, graph, waiting, world)
+    answers = {r: server for r, server in find_answers(views).items() if r not in waiting}
+    if not waiting and any(r not in answers for r in views if not is_guest(r)):
+        answers = {}  # as long as one rank goes on, none of them holds up another
+    graph = build_graph(views, history, world, waiting, answers)
+    blame = assign_blame(views, history, graph, waiting | answers.keys(), world)
     return Case(capture, views, world, history, graph, blame, aside)
 
 

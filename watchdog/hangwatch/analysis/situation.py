@@ -80,7 +80,9 @@ class Situation:
         if view.frontier is not None:
             kind = "" if view.frontier.p2p else f" (number {view.frontier.seq})"
             return f"{view.frontier.op} in {view.frontier.group.label}{kind}"
-        return view.wait.op if view.wait is not None else view.state
+        if view.wait is not None:
+            return view.wait.op
+        return "a request" if view.capture.processes and view.capture.processes[-1].server is not None else view.state
 
     def waits(self) -> tuple[str, ...]:
         """Who waits for whom, a line a kind."""

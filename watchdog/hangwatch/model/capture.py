@@ -61,6 +61,11 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
         """What a process of another world than the job's own is called, ``engine/0``; empty for the job's own ranks."""
         return self.world if self.world_rank is None else f"{self.world}/{self.world_rank}"
 
+    @property
+    def worldless(self) -> bool:
+        """Whether it is in no world at all."""
+        return bool(self.world) and self.world_rank is None
+
     title: str = ""
 
 

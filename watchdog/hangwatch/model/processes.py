@@ -71,7 +71,9 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     channel; ``syscall`` its system call name where /proc tells; ``blocked_on`` the path (or ``pipe:[..]``,
     ``socket:[..]``) of the descriptor a blocking read or write is on. ``frozen`` says that its cgroup is frozen.
     ``supervised``: it has ended, and who may start it anew lives. ``threads``: its other Python threads, where they were seen.
-    ``caller`` is who started it, read only of a rank that awaits what to do.
+    ``caller`` is who started it, read only of a rank that awaits what to do. ``server``: the pid of the one process that has
+    the other end of the connection or pipe that the main thread reads from; None where it reads from none, where that end is not
+    on this node, or several have it, and where the process is a relative.
     """
 
     at_ns: int
@@ -89,3 +91,4 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     supervised: bool = False
     threads: tuple[ThreadSample, ...] = ()
     caller: CallerProcess | None = None
+    server: int | None = None

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from hangwatch.analysis.places import user_frames
-from hangwatch.analysis.ranks.requests import read_awaiting
+from hangwatch.analysis.ranks.awaiting import read_awaiting
 from hangwatch.analysis.ranks.threads import side_threads
 from hangwatch.analysis.ranks.waits import read_wait
 from hangwatch.model.processes import CallerProcess, ProcessSample

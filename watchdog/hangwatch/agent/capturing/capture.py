@@ -16,6 +16,7 @@ from hangwatch.agent.capturing.callers import add_callers
 from hangwatch.agent.capturing.children import add_child_stacks
 from hangwatch.agent.capturing.flight_pipes import fetch_by_pipes
 from hangwatch.agent.capturing.redact import hide_secrets
+from hangwatch.agent.capturing.servers import find_servers
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.analysis.ranks.threads import side_threads
@@ -107,6 +108,8 @@ async def capture_job(
 ) -> Capture:
     """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
 
+    With more samples than one, so are processes beside the job that a rank awaits an answer from.
+
     ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
     ``health`` counts how the sources fared. ``settings``: whether to keep what locals hold.
     """
@@ -116,31 +119,35 @@ async def capture_job(
     began_ns = time.time_ns()
     beats = reader.read()[0] if reader is not None else {}
     seen: list[Gap] = list(gaps)
+    awaited, servers = await asyncio.to_thread(find_servers, ranks) if samples > 1 else ({}, ())
+    everyone = [*ranks, *servers]
     for _ in range(samples - 1):
-        await sample_ranks(ranks, trail, health, settings)
+        await sample_ranks(everyone, trail, health, settings)
         await asyncio.sleep(interval_s)
     # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
     found, records = await asyncio.gather(
-        sample_ranks(ranks, trail, health, settings),
+        sample_ranks(everyone, trail, health, settings),
         _recorded(health, _fetch_records(ranks, beats, call_sites=False)),
     )
+    _add_servers(trail, awaited)
     seen += found
     late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
     unprobed = [r for r in ranks if r.pid not in beats]
     after, _, piped = await asyncio.gather(
         _fresh_beats(reader, late),
-        _sample_relatives(ranks, trail, began_ns),
+        _sample_relatives(everyone, trail, began_ns),
         fetch_by_pipes(unprobed, trail.processes, trail.stacks, trail.piped, job.world_size),
     )
     records |= piped
     now_ns = time.time_ns()
     captures = []
-    for identity in ranks:
+    for identity in everyone:
         pid = identity.pid
         record, beat = records.get(pid), after.get(pid, beats.get(pid))
         if isinstance(record, Gap):
             seen.append(record)
-        if beat is None and trail.processes.get(pid, [])[-1:] and trail.processes[pid][-1].state not in {"gone", "Z"}:
+        samples_of = trail.processes.get(pid)
+        if beat is None and identity not in servers and samples_of and samples_of[-1].state not in {"gone", "Z"}:
             seen.append(_no_probe(identity))
         captures.append(
             RankCapture(
@@ -176,6 +183,14 @@ async def _sample_relatives(ranks: Sequence[RankIdentity], trail: Trail, began_n
         found = await add({pid: (p, stacks[pid][-1] if stacks[pid] else None) for pid, p in last.items()})
         for pid, process in found.items():
             trail.processes[pid][-1] = process
+
+
+def _add_servers(trail: Trail, awaited: Mapping[int, int]) -> None:
+    """Put into the last samples whom a process awaits an answer from, where it is still in a call."""
+    for pid, server in awaited.items():
+        samples = trail.processes.get(pid)
+        if samples and samples[-1].syscall is not None:
+            samples[-1] = msgspec.structs.replace(samples[-1], server=server)
 
 
 def _redacted(lines: Sequence[str]) -> tuple[str, ...]:

@@ -7,10 +7,12 @@ and from several of these. A rank waits for others only where the thread waits w
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Sequence
+from itertools import takewhile
 
 from msgspec.structs import replace
 
-from hangwatch.analysis.places import bare, user_frames
+from hangwatch.analysis.places import bare, is_interpreter, user_frames
+from hangwatch.analysis.ranks.awaiting import read_awaiting
 from hangwatch.analysis.ranks.waits import in_torch_distributed, read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Operation, OperationColumns
@@ -24,6 +26,9 @@ _TIMER = "Timer.run"
 #: Where a main thread is that waits for another one of its process, and where it is in an event loop.
 _HANDOVERS = ("threading.py", "queue.py", "concurrent/futures/")
 _LOOPS = ("asyncio/", "selectors.py", "trio/")
+#: What calls the program's handler of a request, in a thread: servers of the standard library and of gRPC, Starlette by AnyIO.
+_SERVERS = ("socketserver.py", "http/server.py")
+_HANDLERS = (*_SERVERS, "anyio/", "grpc/_server.py", "concurrent/futures/thread.py")
 
 
 def threads_of(capture: RankCapture) -> tuple[ThreadStack, ...]:
@@ -74,6 +79,8 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Con
     threads = threads_of(capture)
     others = side_threads(threads)
     main = main_of(threads)
+    if capture.identity.worldless and not capture.progress:
+        return find_serving(capture)
     hands_over = main is not None and _is_in(main, _HANDOVERS)
     if not others or (pending and hands_over):
         return None
@@ -84,6 +91,32 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Con
         return None
     inside = [t for t in others if t.ident not in aside and read_wait(t.frames) is not None]
     return min(inside, key=lambda t: (t.os_thread_id, t.ident), default=None)
+
+
+def find_serving(capture: RankCapture) -> ThreadStack | None:
+    """The one thread of a server that answers a request, while the main one does not; None where that is not so.
+
+    A thread that takes its next command answers none.
+    """
+    threads = threads_of(capture)
+    main = main_of(threads)
+    if main is None or not capture.processes or _answers(main, capture.processes[-1]):
+        return None
+    last = capture.processes[-1]
+    working = [t for t in side_threads(threads) if _answers(t, _process_of(last, t))]
+    # A thread that a server's library has called is no thread that the program keeps for itself.
+    handling = [t for t in working if any(part in f.file for f in t.frames for part in _HANDLERS)] or working
+    return handling[0] if len(handling) == 1 else None
+
+
+def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:
+    """Whether a thread runs the program, and not a loop that hands on what comes in, its own or a library's."""
+    above = list(takewhile(is_interpreter, thread.frames))
+    called = any(part in f.file for f in thread.frames[len(above) :] for part in _HANDLERS)
+    waits = any(part in f.file for f in above for part in (*_HANDOVERS, *_LOOPS, *_SERVERS))
+    accepts = bool(above) and bare(above[0]) == "accept"
+    hands_on = thread.is_main and not called and (waits or accepts)
+    return bool(user_frames(thread.frames)) and not hands_on and read_awaiting(thread.frames, (), sample) is None
 
 
 def find_thread(threads: Sequence[ThreadStack], ident: int) -> ThreadStack | None:

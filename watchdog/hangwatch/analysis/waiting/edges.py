@@ -8,6 +8,7 @@ from dataclasses import replace
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.operations.signatures import describe, signature
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.waiting.answers import answer_edges
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks
 from hangwatch.model.collectives import Group, Operation
@@ -236,10 +237,17 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
 
 
 def build_graph(
-    views: Mapping[int, RankView], history: History, world: Sequence[int], waiting: Container[int]
+    views: Mapping[int, RankView],
+    history: History,
+    world: Sequence[int],
+    waiting: Container[int],
+    answers: Mapping[int, int],
 ) -> WaitGraph:
-    """The graph over ``world`` (all processes of the job). ``waiting``: the ranks whose waits count."""
-    edges: list[Edge] = []
+    """The graph over ``world`` (all processes of the job).
+
+    ``waiting``: the ranks whose waits for other ranks count, ``answers``: whom a rank awaits an answer from.
+    """
+    edges: list[Edge] = list(answer_edges(answers))
     for waiters in _companies(view for rank, view in views.items() if rank in waiting):
         view = waiters[0]
         front, wait = view.frontier, view.wait

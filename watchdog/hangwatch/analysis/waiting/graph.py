@@ -16,7 +16,7 @@ from hangwatch.model.text import format_ranks
 
 Reason = Literal[
     "absent", "mismatch", "sizes", "queued", "gone", "returning", "silent", "stopped", "unseen", "peer", "elsewhere",
-    "creation", "possible", "outside",
+    "creation", "possible", "outside", "answer",
 ]  # fmt: skip
 
 
@@ -28,7 +28,8 @@ class Edge:
 
     ``operation`` is what the (first) waiter is in, where it is recorded; ``other`` what the first of the awaited has instead.
     ``weak``: the awaited have their half enqueued, behind what need not hold it, or the group has members that are not
-    known. An edge ``outside`` awaits no process that has a rank in the job, so its waiters are in no sink.
+    known, or it is an answer that is awaited. An edge ``outside`` awaits no process that has a rank in the job, so its waiters
+    are in no sink.
     """
 
     waiters: tuple[int, ...]
@@ -58,6 +59,7 @@ class Edge:
             "elsewhere": f"which {is_} somewhere else",
             "creation": f"which {is_} creating another group",
             "outside": "which no rank of this job says it is",
+            "answer": "which has not answered",
             "possible": "any of which it may be waiting for" if many else "which it may be waiting for",
         }.get(self.reason, "")
 

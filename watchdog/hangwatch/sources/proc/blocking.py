@@ -19,6 +19,7 @@ from hangwatch.sources.proc.syscalls import (
     ON_EPOLL,
     ON_PATH,
     ON_POLL,
+    READING,
     SystemCall,
     as_descriptor,
     parse_syscall,
@@ -62,6 +63,23 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
     return None
 
 
+def descriptors_read(pid: int, call: SystemCall | None) -> tuple[int, ...]:
+    """The descriptors that the call reads from, or awaits something to read on; none of any other call."""
+    if call is None or not call.arguments:
+        return ()
+    if call.name in READING:
+        return (as_descriptor(call.arguments[0]),)
+    if call.name in ON_POLL and len(call.arguments) > 1:
+        return tuple(_polled_descriptors(pid, call.arguments[0], call.arguments[1]))
+    return watched_descriptors(pid, as_descriptor(call.arguments[0])) if call.name in ON_EPOLL else ()
+
+
+def watched_descriptors(pid: int, descriptor: int) -> tuple[int, ...]:
+    """What an epoll descriptor of the process watches (``tfd`` lines of its fdinfo, proc_pid_fdinfo(5))."""
+    lines = (read_small(f"/proc/{pid}/fdinfo/{descriptor}", _WATCHED_LIMIT_BYTES) or b"").splitlines()
+    return tuple(int(line[4:].split()[0]) for line in lines if line.startswith(b"tfd:"))
+
+
 def _path_argument(pid: int, call: SystemCall) -> str | None:
     """The path a call was given, made absolute as the process sees it; None where its memory cannot be read."""
     index = ON_PATH[call.name]
@@ -88,10 +106,9 @@ def _describe_watched(pid: int, descriptor: int, relatives: Iterable[int]) -> st
     An event loop watches a socket of its own, by which other threads wake it: that is no connection to anybody.
     """
     watched: list[str] = []
-    for line in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", _WATCHED_LIMIT_BYTES) or b"").splitlines():
-        name, _, rest = line.partition(b":")
-        if name == b"tfd" and len(watched) < _POLLED_LIMIT:
-            found = _describe_descriptor(pid, int(rest.split()[0]), relatives)
+    for number in watched_descriptors(pid, descriptor):
+        if len(watched) < _POLLED_LIMIT:
+            found = _describe_descriptor(pid, number, relatives)
             if found is not None and not (found.startswith("socket:") and found.endswith("]")):
                 watched.append(found)
     return ", ".join(watched) or read_link(f"/proc/{pid}/fd/{descriptor}")
@@ -125,7 +142,7 @@ def _describe_descriptor(pid: int, descriptor: int, relatives: Iterable[int]) ->
 
 def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterable[int]) -> str:
     """Which related processes hold the pipe's other end."""
-    writing = _access_mode(pid, descriptor)
+    writing = access_mode(pid, descriptor)
     if writing is None:
         return ""
     holders: list[str] = []
@@ -133,7 +150,7 @@ def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterabl
         if other == pid or len(holders) >= _HOLDERS_LIMIT:
             continue
         if any(
-            link == target and _access_mode(other, number) == (not writing) for number, link in read_descriptors(other)
+            link == target and access_mode(other, number) == (not writing) for number, link in read_descriptors(other)
         ):
             stat = read_stat(other)
             holders.append(f"{other} {stat.name}" if stat else str(other))
@@ -193,7 +210,7 @@ def _devices_of_mounts(pid: int) -> dict[str, str]:
     return found
 
 
-def _access_mode(pid: int, descriptor: int) -> bool | None:
+def access_mode(pid: int, descriptor: int) -> bool | None:
     """True for a descriptor open for writing, False for reading; None where that cannot be read."""
     for line in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b"").splitlines():
         if line.startswith(b"flags:"):

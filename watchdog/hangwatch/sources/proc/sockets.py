@@ -19,9 +19,10 @@ _TABLE_LIMIT_BYTES = 8 << 20
 
 
 class TcpSocket(NamedTuple):
-    """One TCP socket: its inode, both ports, the remote address, and whether it listens."""
+    """One TCP socket: its inode, its two ends, and whether it listens."""
 
     inode: int
+    local_address: str
     local_port: int
     remote_address: str
     remote_port: int
@@ -37,10 +38,12 @@ def parse_tcp_table(data: bytes) -> tuple[TcpSocket, ...]:
         try:
             local, remote, state, inode = fields[1], fields[2], fields[3], int(fields[9])
             host, port = remote.split(":")
+            own_host, own_port = local.split(":")
             found.append(
                 TcpSocket(
                     inode=inode,
-                    local_port=int(local.split(":")[1], 16),
+                    local_address=_address(own_host),
+                    local_port=int(own_port, 16),
                     remote_address=_address(host),
                     remote_port=int(port, 16),
                     listening=state == _LISTEN,

@@ -52,7 +52,9 @@ ON_DESCRIPTOR = frozenset(
         "splice", "copy_file_range", "tee", "vmsplice", "sendfile",
     }
 )  # fmt: skip
-#: Of these, the ones that wait for a lock on the file.
+#: Of these, the ones that wait until the other end has sent something.
+READING = frozenset({"read", "readv", "recvfrom", "recvmsg", "recvmmsg"})
+#: And the ones that wait for a lock on the file.
 LOCKING = frozenset({"flock", "fcntl"})
 #: The first argument is a descriptor that watches others.
 ON_EPOLL = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})

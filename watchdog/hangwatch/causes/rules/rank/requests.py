@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import bare
-from hangwatch.analysis.ranks.requests import Awaiting, find_awaiting, has_gone_on
+from hangwatch.analysis.ranks.awaiting import Awaiting
+from hangwatch.analysis.ranks.requests import find_awaiting, has_gone_on
 from hangwatch.causes.evidence import at_process, at_stack, looked_at
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence

@@ -1,0 +1,156 @@
+"""A rank that awaits an answer from a process beside the job: that one holds up the job, if it is in the middle of something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from hangwatch.analysis.patience import fixed_patience
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.capture import Capture, RankCapture, RankIdentity
+from hangwatch.model.collectives import Group
+from hangwatch.model.incident import Verdict
+from hangwatch.model.numbers import guest_number
+from hangwatch.model.processes import ThreadSample
+from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
+from worlds import NOW_NS, SECOND_NS, collective_frames, operation, rank, samples, world
+
+PAIR = Group("0", (0, 1), "default_pg")
+STDLIB = "/usr/lib/python3.11"
+SERVER, SERVER_PID = guest_number("process 500", 0), 500
+ASKS = (
+    Frame("SocketIO.readinto", f"{STDLIB}/socket.py", 706),
+    Frame("HTTPConnection.getresponse", f"{STDLIB}/http/client.py", 1386),
+    Frame("scores", "/srv/train/train.py", 31, "reply = connection.getresponse()"),
+)
+SERVES = (
+    Frame("_PollLikeSelector.select", f"{STDLIB}/selectors.py", 415),
+    Frame("BaseServer.serve_forever", f"{STDLIB}/socketserver.py", 233),
+    Frame("main", "/srv/reward/reward.py", 80, "server.serve_forever()"),
+)
+HANDLES = (
+    Frame("score", "/srv/reward/reward.py", 41, "with self.lock:"),
+    Frame("BaseHTTPRequestHandler.handle", f"{STDLIB}/http/server.py", 436),
+    Frame("ThreadingMixIn.process_request_thread", f"{STDLIB}/socketserver.py", 691),
+)
+EVENTS = (
+    Frame("EpollSelector.select", f"{STDLIB}/selectors.py", 468),
+    Frame("BaseEventLoop._run_once", f"{STDLIB}/asyncio/base_events.py", 1884),
+    Frame("main", "/srv/reward/reward.py", 80, "asyncio.run(serve())"),
+)
+BLOCKS_THE_LOOP = (Frame("score", "/srv/reward/reward.py", 41, "self.model.load()"), *EVENTS[1:])
+COMMANDS = (
+    Frame("Connection._recv", f"{STDLIB}/multiprocessing/connection.py", 395),
+    Frame("main", "/srv/reward/reward.py", 21, "call = calls.recv()", blocks=(Block("while", 20, "while True:"),)),
+)
+ONE_THREAD = (
+    Frame("score", "/srv/reward/reward.py", 41, "time.sleep(600)"),
+    Frame("main", "/srv/reward/reward.py", 80),
+)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Where the server's main thread is, its other thread, and whom it reads from itself."""
+
+    main: tuple[Frame, ...] = SERVES
+    other: tuple[Frame, ...] = HANDLES
+    reads_from: int | None = None
+
+
+def asking(number: int, operations: int = 1) -> RankCapture:
+    """A rank without anything in flight, in a read of which the server has the other end."""
+    made = rank(number, tuple(operation(n + 1, PAIR, n + 1) for n in range(operations)), ASKS, channel="sk_wait_data")
+    read = [
+        msgspec.structs.replace(p, syscall="recvfrom", blocked_on="socket:[7]", server=SERVER_PID)
+        for p in made.processes
+    ]
+    return msgspec.structs.replace(made, processes=tuple(read))
+
+
+def server(beside: Beside) -> RankCapture:
+    """The process beside the job."""
+    threads = (
+        ThreadStack(500, "MainThread", True, False, False, beside.main, ident=1),
+        *((ThreadStack(501, "Thread-4", False, False, False, beside.other, ident=2),) if beside.other else ()),
+    )
+    own = ThreadSample(501, "S", switches=7, wait_channel="futex_do_wait", syscall="futex")
+    call = "epoll_wait" if beside.main in {SERVES, EVENTS} else "read"
+    seen = [
+        msgspec.structs.replace(p, threads=(own,), syscall=call, server=beside.reads_from)
+        for p in samples(SERVER_PID, channel="ep_poll")
+    ]
+    stacks = tuple(StackSample(p.at_ns, threads) for p in seen)
+    return RankCapture(RankIdentity(SERVER, SERVER_PID, 1.0, "node-0", world="reward[500]"), tuple(seen), stacks)
+
+
+def waiting_job(beside: Beside) -> Capture:
+    """Rank 0 asks the server, rank 1 is in a collective that rank 0 has not joined."""
+    one = rank(1, (operation(1, PAIR, 1), operation(2, PAIR, 2, done=False)), collective_frames("all_reduce"))
+    capture = world(asking(0), one, server(beside))
+    return msgspec.structs.replace(capture, job=msgspec.structs.replace(capture.job, world_size=2))
+
+
+def verdict(capture: Capture) -> Verdict:
+    """What is said ten seconds after the last collective, at a patience of six."""
+    return diagnose(capture, patience=fixed_patience(6.0)).verdict
+
+
+@pytest.mark.parametrize(
+    ("beside", "line"),
+    [
+        (Beside(), "score"),
+        (Beside(ONE_THREAD, ()), "score"),
+        (Beside(BLOCKS_THE_LOOP, ()), "score"),
+    ],
+    ids=["thread", "one-thread", "event-loop"],
+)
+def test_a_server_in_a_request_is_named(beside: Beside, line: str) -> None:
+    """The verdict names the server and its line. It is none of the job's ranks, so it is a warning and no hang."""
+    found = verdict(waiting_job(beside))
+    assert found.culprit_ranks == (SERVER,)
+    assert found.kind == "straggler"
+    assert not found.proven
+    assert found.divergence is not None
+    assert found.divergence.culprit is not None
+    assert line in found.divergence.culprit.function
+    assert "rank 0 waits in a request for reward[500], which has not answered" in found.waits
+    assert "because of reward[500]" in found.summary
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [Beside(EVENTS, ()), Beside(SERVES, ()), Beside(COMMANDS, ()), Beside((), ())],
+    ids=["event-loop", "server", "commands", "no-stack"],
+)
+def test_an_idle_server_is_not_named(beside: Beside) -> None:
+    """One that awaits requests may never have had this one: then the rank that asks is what is known."""
+    assert verdict(waiting_job(beside)).culprit_ranks == (0,)
+
+
+def test_two_sides_that_read_are_no_proof() -> None:
+    """Where each reads what the other is to send, neither is named for the other's sake, and nothing is proven."""
+    found = verdict(waiting_job(Beside(ONE_THREAD, (), reads_from=1000)))
+    assert found.culprit_ranks == (0,)
+    assert not found.proven
+
+
+def test_all_ranks_ask() -> None:
+    """Where every rank awaits an answer and none is in a collective, the server holds up all of them."""
+    capture = world(asking(0), asking(1), server(Beside()))
+    job = msgspec.structs.replace(capture.job, world_size=2)
+    found = verdict(msgspec.structs.replace(capture, job=job, at_ns=NOW_NS + 10 * SECOND_NS))
+    assert found.culprit_ranks == (SERVER,)
+    assert found.waiting_ranks == (0, 1)
+
+
+def test_a_rank_that_goes_on() -> None:
+    """As long as one rank computes, and none waits for another, no rank is held up."""
+    busy = rank(1, (operation(1, PAIR, 1),), ASKS[2:], busy=True)
+    capture = world(asking(0), busy, server(Beside()))
+    found = verdict(
+        msgspec.structs.replace(capture, job=msgspec.structs.replace(capture.job, world_size=2), at_ns=NOW_NS)
+    )
+    assert found.kind == "healthy"
