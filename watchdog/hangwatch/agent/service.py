@@ -80,6 +80,7 @@ class Service:
             announce=self.announce,
             metrics=self.metrics,
             root=root or (lambda: None),
+            say=self.voice.say,
             settings=settings,
             receivers=self._receivers,
             ticked=self.manager.alive,
