@@ -17,6 +17,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
+        envvar="HANGWATCH_CONFIG",
         help="Settings file in TOML (see docs/configuration.md); command-line options override it.",
     ),
 ]
