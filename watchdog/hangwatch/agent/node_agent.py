@@ -29,7 +29,7 @@ from hangwatch.config.settings import Settings
 from hangwatch.exchange.opening import parse_exchange
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Gap
+from hangwatch.model.capture import Gap, Job
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import AgentMetrics, MetricsView, ReceiverMetrics
@@ -46,7 +46,7 @@ TICK_S = 1.0
 class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
-    ``say`` is for what users are to read. ``run_dir`` is where probes leave their
+    ``say`` is for what users are to read; ``found`` is called for each new job. ``run_dir`` is where probes leave their
     beats, besides those that say another place themselves. ``announce`` is called for every incident, when it is confirmed,
     when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns. ``receivers`` gives
     their state, for the metrics. ``ticked`` is called after every tick that came to its end. ``reopening`` holds what an
@@ -59,6 +59,7 @@ class Agent:
     metrics: Metrics
     root: Callable[[], int | None] = lambda: None
     say: Callable[[str], None] = lambda _: None
+    found: Callable[[Job], None] = lambda _: None
     settings: Settings = field(default_factory=Settings)
     receivers: Callable[[], tuple[ReceiverMetrics, ...]] = tuple
     ticked: Callable[[], None] = lambda: None
@@ -185,6 +186,7 @@ class Agent:
                     log.info("incident %s of job %s is open still", one.incident.id, job_id)
                     watch.resume(one, now_s)
                 self.jobs[job_id] = watch
+                self.found(job.job)
         for job_id, watch in self.jobs.items():
             watch.update_ranks(here.get(job_id), now_s)
             await self._join(watch)
