@@ -78,7 +78,11 @@ class Watched:
         self.stopped: list[str] = []
         self.hold = asyncio.Event()
         self.hold.set()
-        self.actor = Actor(Settings(on_hang=policy), self._prepare, self._stop, self.said.append)
+        self.actor = Actor(Settings(on_hang=policy), self._prepare, self._stop, self._say)
+
+    def _say(self, text: str, **fields: object) -> None:
+        del fields  # for programs
+        self.said.append(text)
 
     async def _prepare(self, incident: Incident) -> None:
         await self.hold.wait()

@@ -56,7 +56,7 @@ RANKS = {101: 0, 102: 1, 103: 2}
         (judge_recorder(RANKS, {102: {"TORCH_FR_BUFFER_SIZE": "0"}}), "warning", "rank 1", "unset TORCH_FR_BUFFER_SIZE"),
         (judge_torch(RANKS, {101: "2.13.0+cpu", 102: "2.13.0+cpu"}), "ok", "2.13.0+cpu", ""),
         (judge_torch(RANKS, {101: "2.13.0", 103: "2.3.1"}), "warning", "2.3.1 in rank 2", "upgrade torch"),
-        (check_exchange(""), "ok", "not configured", ""),
+        (judge_store(29717, {"n0": (False, "timed out")}), "failed", "n0:29717", "open its port 29717"),
         (check_exchange("local"), "ok", "local", ""),
         (check_exchange("carrier-pigeon"), "failed", "is not a valid exchange", "correct --exchange"),
         (check_exchange("http://:s3cret@h:1"), "failed", "http://h:1 is not a valid exchange", "correct --exchange"),
@@ -68,7 +68,7 @@ RANKS = {101: 0, 102: 1, 103: 2}
         (judge_redis("rediss://h:1", "Redis: [SSL] record layer failure"), "failed", "SSL", "redis:// for one without"),
         (judge_store(29717, {"n0": (False, "")}), "ok", "n0:29717 is reachable", ""),
         (judge_store(29717, {"n0": (True, "refused")}), "ok", "will serve the store on port 29717", ""),
-        (judge_store(29717, {"n0": (False, "refused")}), "failed", "n0:29717", "open port 29717"),
+        (judge_store(29717, {"n0": (False, "refused")}), "failed", "n0:29717", "run hangwatch on n0"),
     ],
 )  # fmt: skip
 def test_each_machine_is_judged(check: Check, state: str, says: str, repair: str) -> None:

@@ -47,7 +47,7 @@ class Cluster:
     network: Network
     runner: JobRunner
     folder: Path
-    exchange: str = "redis://10.77.0.4:6379"
+    exchange: str | None = "redis://10.77.0.4:6379"
     patience_s: int = 6
     agents: dict[int, Job] = field(default_factory=dict)
     launchers: dict[int, Job] = field(default_factory=dict)
@@ -74,17 +74,13 @@ class Cluster:
 
     def start_agent(self, number: int) -> None:
         """Start the agent of a node, as a daemon."""
-        options = (
-            "--exchange",
-            self.exchange,
-            "--stall-after",
-            str(self.patience_s),
-            "--webhook",
-            "http://10.77.0.4:8080/",
-        )
         host = self.network[number]
-        self.agents[number] = host.hangwatch("agent", *options, env={"PYTHONPATH": str(SOURCE_ROOT)})
+        self.agents[number] = host.hangwatch("agent", *self._options(), env={"PYTHONPATH": str(SOURCE_ROOT)})
         self.agents[number].wait_for_output("watching this node", 120.0)
+
+    def _options(self) -> tuple[str, ...]:
+        exchange = ("--exchange", self.exchange) if self.exchange is not None else ()
+        return (*exchange, "--stall-after", str(self.patience_s), "--webhook", "http://10.77.0.4:8080/")
 
     def start_agents(self) -> None:
         """Start the agents of all nodes."""
@@ -103,19 +99,27 @@ class Cluster:
         *options: str,
         nodes: str = str(NODES),
         static: bool = False,
+        run: bool = False,
+        folder: Path | None = None,
         env: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Start a node's part of the job, as a user would with ``hangwatch env``.
+        """Start a node's part of the job, as a user would with ``hangwatch env``, or with ``run`` under ``hangwatch run``.
 
         ``nodes`` and ``options`` are torchrun's. ``static``: without its rendezvous, which compares the clocks of nodes.
+        ``folder``: the job's own, where there are several.
         """
         host = self.network[number]
         run_dir = host.home / "tmp" / "hangwatch-0" / "node"
-        given = ("--nnodes", nodes, "--nproc-per-node", "1", "--local-addr", host.address, *options)
+        given = ("--nnodes", nodes, "--nproc-per-node", "1", "--local-addr", host.address)
         elastic = ("--rdzv-id", "job", "--rdzv-backend", "c10d", "--rdzv-endpoint", "10.77.0.1:29500")
         fixed = ("--node-rank", str(number), "--master-addr", "10.77.0.1", "--master-port", "29500")
-        launcher = (sys.executable, "-m", "torch.distributed.run", *given, *(fixed if static else elastic))
-        program = (str(JOBS / "nodes.py"), str(self.folder))
+        # Of an option that is given twice the last one counts.
+        launcher = (sys.executable, "-m", "torch.distributed.run", *given, *(fixed if static else elastic), *options)
+        program = (str(JOBS / "nodes.py"), str(folder or self.folder))
+        if run:
+            command = ("run", *self._options(), "--", *launcher, *program)
+            self.agents[number] = host.hangwatch(*command, env={"PYTHONPATH": str(SOURCE_ROOT), **env})
+            return
         self.launchers[number] = host.start(*launcher, *program, env={**probe_environment(run_dir, {}), **env})
 
     def steps(self, ranks: int = NODES) -> list[int]:

@@ -99,13 +99,32 @@ class Host:
 
         By a classic packet filter, which any kernel with traffic control has: one random number, and a comparison.
         """
+        drop = f"32 0 0 {_RANDOM},53 1 0 {int(share * 2**32)},6 0 0 {_DROP},6 0 0 {_PASS}"
+        self._filter(drop if share > 0 else None)
+
+    def block(self, port: int | None) -> None:
+        """Have a firewall drop all that goes to this TCP port and comes from it, over IPv4; None: nothing any more.
+
+        The same kind of filter: protocols first, then both ports, behind an IP header of any length.
+        """
+        of_tcp = "40 0 0 12,21 0 8 2048,48 0 0 23,21 0 6 6,177 0 0 14"
+        ports = f"72 0 0 14,21 2 0 {port},72 0 0 16,21 0 1 {port}"
+        self._filter(f"{of_tcp},{ports},6 0 0 {_DROP},6 0 0 {_PASS}" if port is not None else None)
+
+    def _filter(self, program: str | None) -> None:
+        """Have a classic packet filter judge what its link carries, both ways."""
         subprocess.run(["tc", "qdisc", "del", "dev", self.outer, "clsact"], check=False, capture_output=True)
-        if share > 0:
-            subprocess.run(["tc", "qdisc", "add", "dev", self.outer, "clsact"], check=True, capture_output=True)
-            program = f"4,32 0 0 {_RANDOM},53 1 0 {int(share * 2**32)},6 0 0 {_DROP},6 0 0 {_PASS}"
-            for way in ("ingress", "egress"):
-                command = ["tc", "filter", "add", "dev", self.outer, way, "bpf", "da", "bytecode", program]
-                subprocess.run(command, check=True, capture_output=True)
+        if program is None:
+            return
+        subprocess.run(["tc", "qdisc", "add", "dev", self.outer, "clsact"], check=True, capture_output=True)
+        counted = f"{program.count(',') + 1},{program}"
+        for way in ("ingress", "egress"):
+            command = ["tc", "filter", "add", "dev", self.outer, way, "bpf", "da", "bytecode", counted]
+            subprocess.run(command, check=True, capture_output=True)
+
+    def rename(self, name: str) -> None:
+        """Give it another host name."""
+        subprocess.run([*self.inside(), "hostname", name], check=True, capture_output=True)
 
     def set_clock(self, ahead_s: int) -> None:
         """Have all that is started from now on see a time of day that is so far ahead, and the machine booted as much later.

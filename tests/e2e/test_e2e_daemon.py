@@ -245,8 +245,9 @@ def test_a_rehearsal_leaves_the_job_alone(node: Node, tmp_path: Path) -> None:
     assert read_audit(bundle).actions[0].outcome == "would end the job (dry run)"
     assert node.ranks(job) == pids == {entry.rank: entry.pid for entry in incident.ranks}
     told = [json.loads(line) for line in agent.stderr().splitlines()]
-    (said,) = [line for line in told if line.get("incident") == incident.id]
-    assert said["kind"] == "deadlock"
+    said, done = [line for line in told if line.get("incident") == incident.id]
+    assert (said["event"], said["kind"]) == ("incident_confirmed", "deadlock")
+    assert (done["event"], done["action"], done["dry_run"]) == ("action_taken", "stop", True)
     assert said["bundle"] == str(bundle)
     assert "on-hang stop: would end the job (dry run)" in [line["message"] for line in told]
 

@@ -12,6 +12,7 @@ from servers import RedisServer
 
 from hangwatch.doctor import exchange as checks_exchange
 from hangwatch.doctor.exchange import check_exchange
+from hangwatch.sources.discovery.ranks import Discovery
 from support import JobRunner, find_free_port
 
 pytestmark = pytest.mark.usefixtures("real")
@@ -52,6 +53,14 @@ def test_a_missing_client_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks_exchange.importlib.util, "find_spec", lambda _: None)
     assert check_exchange("redis://h").repair == "pip install 'hangwatch[redis]'"
     assert check_exchange("tcp").repair.startswith("pip install torch")
+
+
+def test_without_an_option_there_is_nothing_to_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While no job spans nodes torch is not needed, and the port is named that will be."""
+    monkeypatch.setattr(checks_exchange.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(checks_exchange, "discover_node", lambda: (Discovery((), ()), ()))
+    found = check_exchange("")
+    assert (found.state, "MASTER_ADDR:29717" in found.says) == ("ok", True)
 
 
 def test_the_store_of_a_job_is_tried() -> None:

@@ -99,6 +99,14 @@ def test_a_rank_that_moved_is_where_it_is_youngest() -> None:
     assert owners(members, 1.0, own={1: 30.0}) == {0: "old", 1: "new"}
 
 
+def test_a_rank_that_two_agents_of_a_node_see_is_not_elsewhere() -> None:
+    """The node's agent and one of ``run`` claim it, and read its age at different moments: each takes it for its own."""
+    members = Members("me")
+    members.update({"other": digest("me", [0], age_s=100.0)}, 0.0, 0)
+    for own_s in (99.5, 100.0, 100.5):
+        assert owners(members, 0.0, own={0: own_s}) == {}
+
+
 def test_what_was_there_before_a_restart_is_not_mixed_with_what_came_after() -> None:
     """A node whose processes are older than the end of another's predecessors is left out until it has restarted, too."""
     members = Members("me")

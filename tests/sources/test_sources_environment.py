@@ -36,6 +36,24 @@ def test_mpi_and_slurm() -> None:
     assert (slurm.rank, slurm.world_size, slurm.by, slurm.job_id) == (2, 4, "srun", "slurm-9.0")
 
 
+@pytest.mark.parametrize(
+    ("environ", "size"),
+    [
+        ({**TORCHRUN, "LOCAL_WORLD_SIZE": "2"}, 2),
+        ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_SIZE": "2"}, 2),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8),
+        ({"PMI_RANK": "5", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"}, 4),
+        ({"RANK": "0", "WORLD_SIZE": "4"}, None),
+    ],
+    ids=["torchrun", "deepspeed", "open-mpi", "pmi", "nobody"],
+)
+def test_how_many_ranks_a_node_has(environ: dict[str, str], size: int | None) -> None:
+    """torchrun, DeepSpeed and MPI say it; an environment that was set by hand does not."""
+    claim = claim_rank(environ)
+    assert claim is not None
+    assert claim.local_world_size == size
+
+
 def test_batch_script_of_slurm_is_no_rank() -> None:
     """A batch script has SLURM_PROCID=0 without being a task."""
     assert claim_rank({"SLURM_PROCID": "0", "SLURM_JOB_ID": "9"}) is None

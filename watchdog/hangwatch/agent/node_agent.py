@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.capturing.source_health import SourceHealth
-from hangwatch.agent.fleet.joining import Fleets, choose_channel
+from hangwatch.agent.fleet.joining import Fleets
 from hangwatch.agent.incidents.lifecycle import close_left_open
 from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
 from hangwatch.agent.incidents.reopen import Reopening
@@ -29,7 +29,7 @@ from hangwatch.config.settings import Settings
 from hangwatch.exchange.opening import parse_exchange
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Gap
+from hangwatch.model.capture import Gap, Job
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import AgentMetrics, MetricsView, ReceiverMetrics
@@ -46,11 +46,11 @@ TICK_S = 1.0
 class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
-    ``run_dir`` is where probes leave their beats, besides those that say another place themselves. ``announce`` is called
-    for every incident, when it is confirmed, when its kind changes, and when it is over; ``on_peer_incident`` for those that
-    another node owns. ``receivers`` gives their state, for the metrics. ``ticked`` is called after every tick that came to
-    its end. ``reopening`` holds what an agent before this one has left open. ``settings`` are those in force: of all that a
-    reload brings, the patience alone.
+    ``say`` is for what users are to read; ``found`` is called for each new job. ``run_dir`` is where probes leave their
+    beats, besides those that say another place themselves. ``announce`` is called for every incident, when it is confirmed,
+    when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns. ``receivers`` gives
+    their state, for the metrics. ``ticked`` is called after every tick that came to its end. ``reopening`` holds what an
+    agent before this one has left open. ``settings`` are those in force: of all that a reload brings, the patience alone.
     """
 
     run_dir: Path
@@ -58,6 +58,8 @@ class Agent:
     announce: Announce
     metrics: Metrics
     root: Callable[[], int | None] = lambda: None
+    say: Callable[[str], None] = lambda _: None
+    found: Callable[[Job], None] = lambda _: None
     settings: Settings = field(default_factory=Settings)
     receivers: Callable[[], tuple[ReceiverMetrics, ...]] = tuple
     ticked: Callable[[], None] = lambda: None
@@ -71,7 +73,7 @@ class Agent:
     last_tick_s: float | None = None
     _reader: NodeBeats = field(init=False)
     _finder: RankFinder = field(init=False)
-    _fleets: Fleets | None = None
+    _fleets: Fleets = field(init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _checked: frozenset[int] = frozenset()
     _beats: Mapping[int, Beat] = field(default_factory=dict)
@@ -80,8 +82,8 @@ class Agent:
         """Open the sources. Raises ``ExchangeError`` where the exchange cannot be."""
         self._reader = NodeBeats(self.run_dir)
         self._finder = RankFinder(self.settings.job or None)
-        if self.settings.exchange:
-            self._fleets = Fleets(parse_exchange(self.settings.exchange), self._wake.set, self._reader, self.health)
+        choice = parse_exchange(self.settings.exchange)
+        self._fleets = Fleets(choice, self._wake.set, self._reader, self.health, self.say, self.root)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""
@@ -110,8 +112,7 @@ class Agent:
                 await watch.end(time.time_ns())
             else:
                 await watch.pause()
-        if self._fleets is not None:
-            await self._fleets.close()
+        await self._fleets.close()
 
     def set_patience(self, stall_after_s: float) -> None:
         """Another patience from now on, for all jobs; 0: learn it."""
@@ -185,22 +186,23 @@ class Agent:
                     log.info("incident %s of job %s is open still", one.incident.id, job_id)
                     watch.resume(one, now_s)
                 self.jobs[job_id] = watch
+                self.found(job.job)
         for job_id, watch in self.jobs.items():
             watch.update_ranks(here.get(job_id), now_s)
-            if self._fleets is not None:
-                await self._join(watch, self._fleets)
+            await self._join(watch)
             watch.note_gaps((*gaps, *found.gaps))
 
-    async def _join(self, watch: JobWatch, fleets: Fleets) -> None:
+    async def _join(self, watch: JobWatch) -> None:
         """Have a watch in the right fleet, or in none: another incarnation of its job may have another name."""
-        channel = choose_channel(watch.ranks, watch.fleet.channel)
+        channel = self._fleets.choose_channel(watch.ranks, watch.fleet.channel)
         if channel is not None and channel == watch.fleet.channel:
             return
-        await watch.leave_fleet()
-        if channel is None:
+        loading = channel is not None and self._fleets.is_loading()
+        await watch.leave_fleet(joining=loading and self._fleets.is_patient)
+        if channel is None or loading:
             return
         try:
-            watch.join(fleets.join(channel, watch.ranks, watch.local, watch.incidents))
+            watch.join(self._fleets.join(channel, watch.ranks, watch.local, watch.incidents))
         except ExchangeError as error:
             await watch.leave_fleet((Gap("exchange", str(error), hint="this node reports its own ranks alone"),))
 

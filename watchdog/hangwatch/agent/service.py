@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from hangwatch.agent.host.events import EventFile
 from hangwatch.agent.host.launch import end_job
 from hangwatch.agent.host.log import Voice
 from hangwatch.agent.host.memory import bound_heaps, collect_less_often, give_back
@@ -26,6 +27,7 @@ from hangwatch.agent.incidents.reopen import find_left_open
 from hangwatch.agent.incidents.retention import sweep
 from hangwatch.agent.node_agent import Agent
 from hangwatch.config.settings import Receivers, Settings
+from hangwatch.model.capture import Job
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import ReceiverMetrics
@@ -49,6 +51,7 @@ class Service:
     """One agent's process. ``address`` is where it listens if the settings do not say; ``root`` the pid its jobs are under.
 
     ``stop`` ends the job of an incident where that is more than its launcher and ranks. ``manager`` is pinged after each tick.
+    ``events`` gets what programs follow.
     """
 
     def __init__(
@@ -62,12 +65,13 @@ class Service:
         root: Callable[[], int | None] | None = None,
         stop: Callable[[Incident], Awaitable[str]] | None = None,
         manager: ServiceManager | None = None,
+        events: EventFile | None = None,
     ) -> None:
         bound_heaps()
         collect_less_often()
         self.settings = settings
         self.console = console
-        self.voice = Voice(console, settings.log)
+        self.voice = Voice(console, settings.log, events)
         self.manager = manager or ServiceManager()
         self.metrics = Metrics()
         self.push = Push(find_targets(settings.receivers))
@@ -80,6 +84,8 @@ class Service:
             announce=self.announce,
             metrics=self.metrics,
             root=root or (lambda: None),
+            say=self.voice.say,
+            found=self._note_job,
             settings=settings,
             receivers=self._receivers,
             ticked=self.manager.alive,
@@ -90,6 +96,7 @@ class Service:
         self._sweeping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._sweep_now = asyncio.Event()
+        self._reported: set[str] = set()
 
     async def open(self) -> str:
         """Listen, and see to what an agent before us has left. Returns the URL. Raises ``ServerError``."""
@@ -168,13 +175,21 @@ class Service:
         fields = {"incident": incident.id, "job": incident.job.id, "kind": verdict.kind, "proven": verdict.proven}
         cause = verdict.cause.id if verdict.cause is not None else "unknown"
         where = {"severity": verdict.severity, "cause": cause, "bundle": None if path is None else str(path)}
+        ranks = {"culprit_ranks": verdict.culprit_ranks, "waiting_ranks": verdict.waiting_ranks}
         if incident.ended_at is not None:
-            self.voice.say(f"incident {incident.id} is over: {_how_it_ended(incident)}", **fields, **where)
+            how = f"incident {incident.id} is over: {_how_it_ended(incident)}"
+            self.voice.say(how, event="incident_over", **fields, **where, **ranks)
             self._sweep_now.set()
-        elif self.voice.json:
-            self.voice.say(verdict.summary, **fields, **where, culprit_ranks=verdict.culprit_ranks)
-        else:
+            return
+        event = "incident_updated" if incident.id in self._reported else "incident_confirmed"
+        self._reported.add(incident.id)
+        if not self.voice.json:
             print_verdict(incident, self.console, bundle=path)
+        self.voice.note(verdict.summary, event=event, **fields, **where, **ranks)
+
+    def _note_job(self, job: Job) -> None:
+        fields = {"job": job.id, "world_size": job.world_size, "launcher": job.launcher, "command": job.command}
+        self.voice.note(f"found job {job.id}", event="job_found", **fields)
 
     def _receivers(self) -> tuple[ReceiverMetrics, ...]:
         return self.push.metrics()

@@ -17,6 +17,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
+        envvar="HANGWATCH_CONFIG",
         help="Settings file in TOML (see docs/configuration.md); command-line options override it.",
     ),
 ]
@@ -45,9 +46,9 @@ ExchangeOption = Annotated[
     Optional[str],  # noqa: UP045  # see above
     typer.Option(
         "--exchange",
-        metavar="local|tcp[:PORT]|redis://...",
+        metavar="auto|local|tcp[:PORT]|redis://...",
         envvar=EXCHANGE_VARIABLE,
-        help="Connect the agents of a multi-node job: through a TCPStore next to rank 0 (tcp) or a Redis server.",
+        help="How agents of a multi-node job meet: at a TCPStore next to rank 0 (auto, the default), at a Redis, or not (local).",
     ),
 ]
 JobOption = Annotated[

@@ -91,10 +91,10 @@ class LogSettings(_Section, frozen=True):
 class Settings(_Section, frozen=True):
     """Everything that can be set. Empty texts mean the default, which differs from command to command or place to place.
 
-    ``stall_after_s``: seconds before an unproven hang is reported, 0 to learn them from the job. ``with_values``: keep what the
-    locals of a rank that hangs hold, which may include sensitive data. ``logs``: globs of files in which
-    jobs log what they do not log by themselves. ``exchange``: what agents of several nodes share (``exchange.opening``); ``job``:
-    the name of jobs that their environment does not name.
+    ``stall_after_s``: seconds before an unproven hang is reported, 0 to learn them from the job. ``with_values``: keep what
+    the locals of a rank that hangs hold, which may include sensitive data. ``logs``: globs of files in which jobs log what
+    they do not log by themselves. ``exchange``: what agents of several nodes share (``exchange.opening``), empty for auto;
+    ``job``: the name of jobs that their environment does not name.
     """
 
     state_dir: str = ""

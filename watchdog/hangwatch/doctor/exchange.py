@@ -11,7 +11,8 @@ import importlib.util
 import socket
 
 from hangwatch.doctor.check import Check
-from hangwatch.exchange.opening import ExchangeChoice, is_own_address, open_exchange, parse_exchange
+from hangwatch.exchange.addresses import is_own_address
+from hangwatch.exchange.opening import ExchangeChoice, open_exchange, parse_exchange
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.tcpstore import DEFAULT_PORT
 from hangwatch.exchange.waiting import wait_within
@@ -26,14 +27,12 @@ _REDIS = "pip install 'hangwatch[redis]'"
 
 def check_exchange(option: str) -> Check:
     """``option``: the value of ``--exchange``, empty if it is not set."""
-    if not option:
-        return Check(NAME, "ok", "not configured: the agent sees only the ranks of its own node")
     try:
         choice = parse_exchange(option)
     except ExchangeError as error:
         return Check(NAME, "failed", str(error), "correct --exchange, or `exchange` in the settings file")
     if choice.kind == "local":
-        return Check(NAME, "ok", "local: inside this process, for a single node")
+        return Check(NAME, "ok", "local: the agent sees only the ranks of its own node")
     return _check_redis(choice) if choice.kind == "redis" else _check_store(choice)
 
 
@@ -75,20 +74,19 @@ def judge_redis(shown: str, why: str) -> Check:
 
 
 def _check_store(choice: ExchangeChoice) -> Check:
-    if importlib.util.find_spec("torch") is None:
+    every, port = choice.kind == "tcp", choice.port or DEFAULT_PORT
+    masters = sorted({job.master for job in discover_node()[0].jobs if job.master and (every or job.spans_nodes)})
+    if (every or masters) and importlib.util.find_spec("torch") is None:
         return Check(
             NAME,
             "failed",
-            "tcp needs torch in the agent's environment",
-            "pip install torch in the environment of hangwatch",
+            f"{choice.kind} needs torch in the agent's environment to join the nodes of a job",
+            "pip install torch in the environment of hangwatch, or use --exchange redis://...",
         )
-    masters = sorted({job.master for job in discover_node()[0].jobs if job.master})
-    port = choice.port or DEFAULT_PORT
     if not masters:
-        says = (
-            f"tcp: the agent next to rank 0 will serve a store on MASTER_ADDR:{port}; no job is running to test it with"
-        )
-        return Check(NAME, "ok", says)
+        which = "" if every else " of a job that spans nodes"
+        where = f"the agent next to rank 0{which} will serve a store on MASTER_ADDR:{port}"
+        return Check(NAME, "ok", f"{choice.kind}: {where}; no such job is running to test it with")
     hosts = {master.rpartition(":")[0].strip("[]") for master in masters}
     return judge_store(port, {host: (is_own_address(host), _why_not(host, port)) for host in sorted(hosts)})
 
@@ -106,9 +104,9 @@ def judge_store(port: int, hosts: dict[str, tuple[bool, str]]) -> Check:
     """``hosts``: for each MASTER_ADDR, whether it is this node, and why a connection fails (empty: it succeeds)."""
     for host, (own, why) in hosts.items():
         if why and not own:
-            repair = f"start hangwatch with --exchange tcp on {host}, and open port {port} between the nodes"
+            repair = f"run hangwatch on {host} too, and open its port {port} to this node, or name another: --exchange tcp:PORT"
             return Check(NAME, "failed", f"the store at {host}:{port} is not reachable: {why}", repair)
     reachable = [host for host, (_, why) in hosts.items() if not why]
     if reachable:
         return Check(NAME, "ok", f"the store at {', '.join(f'{host}:{port}' for host in reachable)} is reachable")
-    return Check(NAME, "ok", f"tcp: the agent on this node will serve the store on port {port}")
+    return Check(NAME, "ok", f"the agent on this node will serve the store on port {port}")

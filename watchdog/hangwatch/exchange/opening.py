@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from typing import Literal
 
+from hangwatch.exchange.addresses import is_own_address
 from hangwatch.exchange.protocol import Exchange, ExchangeError, hide_password
 
-_REPAIR = "use local, tcp, tcp:PORT, or redis://[:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
+_REPAIR = "use auto, local, tcp, tcp:PORT, or redis://[:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
 
 
 @dataclass(frozen=True)
 class ExchangeChoice:
-    """``kind``: one exchange for all jobs of the node (``local``, ``redis``), or one next to each job's rank 0 (``tcp``)."""
+    """``kind``: one exchange for all jobs of the node (``local``, ``redis``), or one next to each job's rank 0 (``tcp``;
+    ``auto``: of the jobs alone that are known to span nodes)."""
 
-    kind: Literal["local", "tcp", "redis"]
+    kind: Literal["auto", "local", "tcp", "redis"]
     url: str = ""
     port: int | None = None
 
     @property
     def shared(self) -> bool:
         """Whether all jobs of the node share it."""
-        return self.kind != "tcp"
+        return self.kind not in {"auto", "tcp"}
 
     @property
     def shown(self) -> str:
@@ -33,7 +34,9 @@ class ExchangeChoice:
 
 
 def parse_exchange(text: str) -> ExchangeChoice:
-    """The value of ``--exchange``. Raises ``ExchangeError`` if it is invalid."""
+    """The value of ``--exchange``, auto where it is empty. Raises ``ExchangeError`` if it is invalid."""
+    if text in {"", "auto"}:
+        return ExchangeChoice("auto")
     if text == "local":
         return ExchangeChoice("local")
     if text.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
@@ -45,7 +48,8 @@ def parse_exchange(text: str) -> ExchangeChoice:
 
 
 def open_exchange(choice: ExchangeChoice, master: str = "") -> Exchange:
-    """The exchange; for tcp the store is on the host of ``master`` (``MASTER_ADDR:MASTER_PORT`` of the job).
+    """The exchange; for tcp and auto the store is on the host of ``master`` (``MASTER_ADDR:MASTER_PORT`` of the job), served by
+    the agent that has this address.
 
     Raises ``ExchangeError`` if a dependency is missing. It connects on first use.
     """
@@ -63,32 +67,3 @@ def open_exchange(choice: ExchangeChoice, master: str = "") -> Exchange:
     if not host:
         raise ExchangeError("the exchange tcp needs the MASTER_ADDR of the job, which is not known")
     return TcpStoreExchange(host, choice.port or DEFAULT_PORT, hosting=is_own_address(host))
-
-
-def is_own_address(host: str) -> bool:
-    """Whether a host name or address belongs to this node, which is tested by binding a socket to it."""
-    try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    for family, kind, protocol, _, address in found:
-        try:
-            with socket.socket(family, kind, protocol) as trial:
-                trial.bind(address)
-        except OSError:
-            continue
-        return True
-    return False
-
-
-def own_address(endpoint: tuple[str, int] | None) -> str:
-    """This node's source address for connections to the exchange; empty if there is none. Sends nothing."""
-    if endpoint is None:
-        return ""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(*endpoint, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as trial:
-            trial.connect(address)
-            return str(trial.getsockname()[0])
-    except OSError:
-        return ""

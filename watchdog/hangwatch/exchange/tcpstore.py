@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import queue
+import socket
 import struct
 import threading
 import time
@@ -23,6 +25,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from hangwatch.exchange.addresses import listen_for
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 
@@ -30,6 +33,7 @@ from hangwatch.exchange.waiting import wait_within
 DEFAULT_PORT = 29717
 _TIMEOUT_S = 3.0
 _POLL_S = 0.25
+_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 _HEADER = struct.Struct(">IQ")  # lifetime in ms, and a counter that changes with every write
 _T = TypeVar("_T")
 
@@ -85,10 +89,7 @@ class TcpStoreExchange:
     def __init__(
         self, host: str, port: int = DEFAULT_PORT, *, hosting: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        try:
-            import torch.distributed  # noqa: F401  # fail now with a clear message, not at the first call
-        except ImportError as error:
-            raise ExchangeError("the exchange tcp needs torch in the agent's environment: pip install torch") from error
+        load_torch()  # fail now with a clear message, not at the first call
         self._host, self._port, self._hosting, self._clock = host, port, hosting, clock
         self._worker = _Worker()
         self._store: Any = None
@@ -235,8 +236,7 @@ class TcpStoreExchange:
             self._names.clear()
             if isinstance(error, asyncio.CancelledError):
                 raise
-            first = (str(error).splitlines() or [""])[0].strip() or f"no answer within {_TIMEOUT_S:g} s"
-            raise ExchangeError(f"the store at {self._host}:{self._port}: {first[:160]}") from error
+            raise ExchangeError(f"the store at {self._host}:{self._port}: {self._explain(error)}") from error
 
     def _connected(self) -> Any:
         if self._store is None:
@@ -244,10 +244,47 @@ class TcpStoreExchange:
 
             limit = timedelta(seconds=_TIMEOUT_S)
             if self._hosting and self._server is None:
-                with contextlib.suppress(RuntimeError):  # another agent on this host serves it
-                    self._server = TCPStore(self._host, self._port, None, True, limit, False)
+                with contextlib.suppress(OSError, RuntimeError):  # another agent on this host serves it
+                    listening = listen_for(self._host, self._port).detach()
+                    self._server = TCPStore(
+                        self._host, self._port, None, True, limit, False, master_listen_fd=listening
+                    )
+            # torch's client says the same of a closed port and of one behind a firewall, and tries both until its limit.
+            socket.create_connection((self._host, self._port), _TIMEOUT_S).close()
             self._store = TCPStore(self._host, self._port, None, False, limit, False)
         return self._store
+
+    def _explain(self, error: BaseException) -> str:
+        """Why a call failed, and the repair where it is known."""
+        if isinstance(error, ConnectionRefusedError):
+            other = "or with redis://... where its agent is in another network than the job (a container)"
+            return f"connection refused; run hangwatch on {self._host} too, with the same --exchange, {other}"
+        if isinstance(error, asyncio.TimeoutError | TimeoutError):
+            other = "or name an open one on all nodes with --exchange tcp:PORT"
+            return f"no answer within {_TIMEOUT_S:g} s; open port {self._port} of {self._host} to this node, {other}"
+        return (str(error).splitlines() or [""])[0].strip()[:160]
+
+
+def load_torch() -> None:
+    """Import torch, which takes seconds the first time, with the log of its C++ kept off our stderr.
+
+    It logs every failed connection with a stack, and reads its level as it is loaded (2.13, ``c10/util/Logging.cpp``). Raises
+    ``ExchangeError`` where there is no torch.
+    """
+    before = os.environ.get(_LOG_LEVEL)
+    os.environ[_LOG_LEVEL] = "FATAL"
+    try:
+        import torch.distributed  # noqa: F401
+    except (ImportError, OSError) as error:
+        raise ExchangeError(
+            "no torch in the agent's environment, whose TCPStore joins the nodes of a job; "
+            "pip install torch there, or use --exchange redis://..."
+        ) from error
+    finally:
+        if before is None:
+            os.environ.pop(_LOG_LEVEL)
+        else:
+            os.environ[_LOG_LEVEL] = before
 
 
 def _set(store: Any, key: str, value: bytes) -> None:

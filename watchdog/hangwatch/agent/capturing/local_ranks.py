@@ -27,12 +27,13 @@ def is_same_process(one: RankIdentity, other: RankIdentity) -> bool:
 class LocalRanks:
     """``known`` and ``lost_since_s`` are by rank; times ending in ``_s`` are of the monotonic clock.
 
-    ``master``: where the job's ranks meet. ``replaced_s``: when the processes before the present ones ended, None where there
-    were none.
+    ``master``: where the job's ranks meet; ``spans_nodes``: some are known to be on other nodes. ``replaced_s``: when the
+    processes before the present ones ended, None where there were none.
     """
 
     job: Job
     master: str = ""
+    spans_nodes: bool = False
     known: dict[int, RankIdentity] = field(default_factory=dict)
     lost_since_s: dict[int, float] = field(default_factory=dict)
     replaced_s: float | None = None
@@ -43,7 +44,7 @@ class LocalRanks:
         A restarted rank replaces the one before; a vanished one is kept as lost.
         """
         if found is not None:
-            self.job, self.master = found.job, found.master
+            self.job, self.master, self.spans_nodes = found.job, found.master, found.spans_nodes
         here = {r.rank: r for r in found.ranks} if found is not None else {}
         known = self.known
         # A process of another world may be started anew by itself: an engine that is restarted is no new run of the trainers.

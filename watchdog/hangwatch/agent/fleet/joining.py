@@ -5,6 +5,9 @@ May import the exchange, the capturing and the incidents rooms and its own.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,17 +18,24 @@ from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.member import JobFleet, name_channel, name_node
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.exchange.opening import ExchangeChoice, open_exchange
-from hangwatch.exchange.protocol import Exchange
+from hangwatch.exchange.protocol import Exchange, ExchangeError
+from hangwatch.exchange.tcpstore import load_torch
+
+#: An import of torch from a network file system at the start of a large job takes tens of seconds.
+LOADING_S = 60.0
 
 
-def choose_channel(ranks: LocalRanks, current: str | None) -> str | None:
+def choose_channel(ranks: LocalRanks, current: str | None, *, only_known: bool = False) -> str | None:
     """Where the agents of a job meet; None for a job that is on this node alone, or has no name that others know.
 
-    ``current``: where this one is now. A job that is no longer there keeps the name it had.
+    ``current``: where this one is now. A job that is no longer there keeps the name it had. ``only_known``: a job of which ranks
+    are merely not seen may be on this node alone.
     """
     job = ranks.job
     if job.id.startswith("pid-") or job.world_size is None or not ranks.known:
         return current
+    if only_known and not ranks.spans_nodes:
+        return None
     if len([rank for rank in ranks.known if rank < job.world_size]) >= job.world_size:
         return None
     return name_channel(job.id, ranks.master, job.world_size)
@@ -33,36 +43,83 @@ def choose_channel(ranks: LocalRanks, current: str | None) -> str | None:
 
 @dataclass
 class Fleets:
-    """Makes this node a member of its jobs' fleets. ``wake`` lets the next tick come at once."""
+    """Makes this node a member of its jobs' fleets. ``wake`` lets the next tick come at once, ``say`` is for users to read.
+
+    ``root``: the process below which this agent sees jobs, None for one that sees the whole node.
+    """
 
     choice: ExchangeChoice
     wake: Callable[[], None]
     reader: Beats
     health: SourceHealth
-    name: str = field(default_factory=name_node)
+    say: Callable[[str], None] = lambda _: None
+    root: Callable[[], int | None] = lambda: None
     _shared: Exchange | None = None
+    _torch: asyncio.Future[None] | None = None
+    _since_s: float = 0.0
+    _said: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """What is one for all jobs is opened now: a wrong address is reported at once. Raises ``ExchangeError``."""
         if self.choice.shared:
             self._shared = open_exchange(self.choice)
 
+    def choose_channel(self, ranks: LocalRanks, current: str | None) -> str | None:
+        """See ``choose_channel``."""
+        return choose_channel(ranks, current, only_known=self.choice.kind == "auto")
+
     def join(self, channel: str, ranks: LocalRanks, local: CaptureScope, incidents: IncidentLifecycle) -> JobFleet:
-        """The fleet of one job. Raises ``ExchangeError`` where its exchange cannot be opened."""
+        """The fleet of one job. Raises ``ExchangeError`` where its exchange cannot be opened, and says so once a job."""
+        try:
+            exchange = self._shared or open_exchange(self.choice, ranks.master)
+        except ExchangeError as error:
+            self._say_once(f"job {ranks.job.id} spans nodes, and each is watched by itself: {error}")
+            raise
         return JobFleet(
             ranks,
             local,
             incidents,
-            self._shared or open_exchange(self.choice, ranks.master),
+            exchange,
             channel,
-            self.name,
+            name_node(self.root()),
             self.wake,
             self.reader,
             self.health,
             owned=not self.choice.shared,
+            joined=lambda: self._say_joined(ranks, exchange),
         )
+
+    def is_loading(self) -> bool:
+        """Whether torch, whose store is needed, is still being imported: seconds, from when this is asked first."""
+        if self._shared is not None:
+            return False
+        if self._torch is None:
+            self._torch, self._since_s = asyncio.ensure_future(asyncio.to_thread(_try_to_load)), time.monotonic()
+            self._torch.add_done_callback(lambda _: self.wake())
+        return not self._torch.done()
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether what is being loaded is worth waiting for: a file system that hangs may be what the job hangs of, too."""
+        return time.monotonic() - self._since_s < LOADING_S
+
+    def _say_joined(self, ranks: LocalRanks, exchange: Exchange) -> None:
+        if exchange.endpoint is not None:
+            host, port = exchange.endpoint
+            here = f"{len(ranks.own)} of its {ranks.job.world_size} ranks here"
+            self._say_once(f"job {ranks.job.id} spans nodes ({here}): joined at {host}:{port}")
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
 
     async def close(self) -> None:
         """Let go of the exchange."""
         if self._shared is not None:
             await self._shared.close()
+
+
+def _try_to_load() -> None:
+    with contextlib.suppress(ExchangeError):  # whoever opens the exchange gets it
+        load_torch()

@@ -45,7 +45,8 @@ _HINT = "this node reports its own ranks alone until it is back"
 class Link:
     """``name`` is this node's in the exchange, ``holder`` this agent's as a holder of the lease.
 
-    ``write`` makes this node's digest; ``wake`` is called when there is something to be done at once.
+    ``write`` makes this node's digest; ``wake`` is called when there is something to be done at once, ``joined`` when the
+    exchange has answered for the first time.
     """
 
     exchange: Exchange
@@ -55,10 +56,13 @@ class Link:
     write: Callable[[], bytes]
     wake: Callable[[], None]
     health: SourceHealth
+    joined: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     members: Members = field(init=False)
     notice: LeaseNotice | None = None
     _worked_s: float = field(init=False)
+    _has_worked: bool = False
+    _warned: bool = False
     _down_since_s: float | None = None
     _down_since: str = ""
     _why: str = ""
@@ -188,15 +192,21 @@ class Link:
                 await asyncio.sleep(0)
 
     def _note_success(self) -> None:
-        if self._down_since_s is not None and self.clock() - self._worked_s >= ALONE_S:
+        if self._warned:
             log.warning("the exchange is back")
-        self._worked_s, self._down_since_s = self.clock(), None
+        self._worked_s, self._down_since_s, self._warned = self.clock(), None, False
+        if not self._has_worked:
+            self._has_worked = True
+            self.joined()
 
     def _note_failure(self, why: str) -> None:
         self._why = why
         if self._down_since_s is None:
             self._down_since_s = self.clock()
             self._down_since = datetime.now(timezone.utc).strftime("%H:%M:%SZ")
+        # Nodes do not start at once, and an agent may be started anew: that is nothing to be told of.
+        if self.alone and not self._warned:
+            self._warned = True
             log.warning("the exchange is out of reach, %s: %s", _HINT, why)
 
     def _ask_whether_they_answer(self) -> None:

@@ -30,7 +30,7 @@ from hangwatch.agent.fleet.shared_incident import NOTICE_S, SharedIncident
 from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, encode
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.job.other_nodes import Elsewhere
-from hangwatch.exchange.opening import own_address
+from hangwatch.exchange.addresses import own_address
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Gap
@@ -45,18 +45,18 @@ _CAPTURE_S = 60.0
 LINGER_S = 60.0
 
 
-def name_node() -> str:
+def name_node(root: int | None = None) -> str:
     """This node's key in an exchange: its name, and what tells it from others of that name, machines or containers of one.
 
-    Two agents that see the same processes are of one node.
+    Two agents that see the same processes are of one node: all of it, or those below ``root`` alone.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123  # no path of the user's
             boot = file.read(8)
         inside = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116  # the same
     except OSError:
-        return f"{node_name()}.0"
-    return f"{node_name()}.{blake2b(f'{boot} {inside}'.encode(), digest_size=4).hexdigest()}"
+        boot, inside = "", 0
+    return f"{node_name()}.{blake2b(f'{boot} {inside} {root or 0}'.encode(), digest_size=4).hexdigest()}"
 
 
 def name_channel(job_id: str, master: str, world_size: int | None) -> str:
@@ -71,7 +71,7 @@ class JobFleet:
     """This node among the nodes of a job: ``local`` captures its ``ranks``, ``incidents`` is the job's.
 
     ``name`` is the node's key in the exchange, ``node`` what people call it, ``wake`` lets the next tick come at once. ``owned``:
-    the exchange is for this job alone.
+    the exchange is for this job alone. ``joined`` is called when it has answered for the first time.
     """
 
     ranks: LocalRanks
@@ -84,6 +84,7 @@ class JobFleet:
     reader: Beats | None = None
     health: SourceHealth = field(default_factory=SourceHealth)
     owned: bool = False
+    joined: Callable[[], None] = lambda: None
     node: str = field(default_factory=node_name)
     link: Link = field(init=False)
     inquiry: Inquiry = field(init=False)
@@ -100,7 +101,9 @@ class JobFleet:
         agent = uuid.uuid4().hex[:16]
         holder = f"{self.name}/{agent}"
         self.writer = Writer(self.node, agent, own_address(self.exchange.endpoint))
-        self.link = Link(self.exchange, self.channel, self.name, holder, self._write_digest, self.wake, self.health)
+        self.link = Link(
+            self.exchange, self.channel, self.name, holder, self._write_digest, self.wake, self.health, self.joined
+        )
         self.inquiry = Inquiry(self.link, self._post)
         self.scope = FleetScope(self.local, self.ranks, self.link, self.inquiry, self.node)
         self.sharing = SharedIncident(self.incidents, self.scope, self.link, self.writer.node, self._post)

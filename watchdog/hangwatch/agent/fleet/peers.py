@@ -126,13 +126,14 @@ class Members:
         """The ranks of the other nodes. ``own``: the ages of this node's ranks in seconds.
 
         A rank that two nodes claim has moved: it is where it lives, where an agent speaks for it, and where it is youngest.
+        Where it is as old here, it is this node's, and another agent sees it too.
         """
         found: dict[int, tuple[tuple[bool, bool, float], Member, DigestRank]] = {}
         for member in self.current(now_s):
             for rank in member.digest.ranks:
                 age_s = rank.age_s + member.silent_s(now_s)
                 order = (rank.state != "lost", not member.is_silent(now_s), -age_s)
-                if rank.rank in own and order < (True, True, -own[rank.rank]):
+                if rank.rank in own and order < (True, True, _SLACK_S - own[rank.rank]):
                     continue
                 rival = found.get(rank.rank)
                 if rival is None or order > rival[0]:

@@ -92,7 +92,28 @@ async def wait_for_command(process: subprocess.Popen[bytes]) -> int:
     except (AttributeError, OSError):
         while process.poll() is None:
             await asyncio.sleep(0.1)
-        return process.wait()
+    else:
+        await _wait_for_end(descriptor)
+    return process.wait()
+
+
+async def wait_for_process(process: psutil.Process) -> None:
+    """The same for a process that is no child of ours."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        pass
+    else:
+        if not process.is_running():  # the pid is another's by now
+            os.close(descriptor)
+            return
+        await _wait_for_end(descriptor)
+    while _runs(process):
+        await asyncio.sleep(0.1)
+
+
+async def _wait_for_end(descriptor: int) -> None:
+    """Wait until the process of a pidfd has ended, and close it."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     loop.add_reader(descriptor, done.set)
@@ -101,7 +122,6 @@ async def wait_for_command(process: subprocess.Popen[bytes]) -> int:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-    return process.wait()
 
 
 def process_tree(pids: Sequence[int], since: Sequence[psutil.Process] = ()) -> list[psutil.Process]:

@@ -1,6 +1,7 @@
 """Where the agent's own words go: to the console it was given, or as a line of JSON each to the same stream.
 
-``say`` is for what a user is to read in any case; the logger ``hangwatch`` for the rest, quiet unless something is wrong.
+``say`` is for what a user is to read in any case; the logger ``hangwatch`` for the rest, quiet unless something is wrong. What
+programs follow has an ``event`` and goes to a file of events too, in the same form.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import msgspec
 from rich.console import Console
 
+from hangwatch.agent.host.events import EventFile
 from hangwatch.config.settings import LogSettings
 from hangwatch.outputs.sanitize import clean
 
@@ -36,24 +38,30 @@ class _JsonHandler(logging.Handler):
         self.console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        at = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
-        line: dict[str, object] = {
-            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "message": record.getMessage().encode("utf-8", "backslashreplace").decode(),
-            **getattr(record, _FIELDS, {}),
-        }
-        if record.exc_info:
-            line["exception"] = logging.Formatter().formatException(record.exc_info)
-        self.console.file.write(msgspec.json.encode(line).decode() + "\n")
+        self.console.file.write(_encode(record))
         self.console.file.flush()
 
 
-class Voice:
-    """What the agent says: sentences with fields. As text only the sentences are shown."""
+def _encode(record: logging.LogRecord) -> str:
+    """A record as one line of JSON."""
+    at = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
+    line: dict[str, object] = {
+        "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "message": record.getMessage().encode("utf-8", "backslashreplace").decode(),
+        **getattr(record, _FIELDS, {}),
+    }
+    if record.exc_info:
+        line["exception"] = logging.Formatter().formatException(record.exc_info)
+    return msgspec.json.encode(line).decode() + "\n"
 
-    def __init__(self, console: Console, settings: LogSettings) -> None:
+
+class Voice:
+    """What the agent says: sentences with fields. As text only the sentences are shown. ``events``: where events go as well."""
+
+    def __init__(self, console: Console, settings: LogSettings, events: EventFile | None = None) -> None:
         self.console = console
+        self.events = events
         self.json = settings.format == "json"
         self.configure(settings)
 
@@ -65,14 +73,20 @@ class Voice:
         logger.setLevel(os.environ.get("HANGWATCH_LOG", settings.level).upper())
         logger.propagate = False
 
-    def say(self, text: str, **fields: object) -> None:
+    def say(self, text: str, *, event: str = "", **fields: object) -> None:
         """One line of ours."""
         if not self.json:
             self.console.print(f"hangwatch: {text}", markup=False, highlight=False, soft_wrap=True)
-            return
+        self.note(text, event=event, **fields)
+
+    def note(self, text: str, *, event: str = "", **fields: object) -> None:
+        """The same for programs alone."""
         record = logging.makeLogRecord(
             {"name": "hangwatch", "levelno": logging.INFO, "levelname": "INFO", "msg": clean(text)}
         )
-        setattr(record, _FIELDS, fields)
-        for handler in logging.getLogger("hangwatch").handlers:
-            handler.handle(record)
+        setattr(record, _FIELDS, {"event": event, **fields} if event else fields)
+        if self.json:
+            for handler in logging.getLogger("hangwatch").handlers:
+                handler.handle(record)
+        if event and self.events is not None and (why := self.events.write(_encode(record))):
+            logging.getLogger("hangwatch").warning("%s", why)

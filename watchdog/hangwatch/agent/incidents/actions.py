@@ -88,13 +88,13 @@ class Actor:
     """Takes the actions that the settings ask for.
 
     ``prepare`` completes the bundle of an incident, ``stop`` ends its job and says how that went, ``say`` prints a
-    line of the agent's own. ``settings`` may be replaced at any time.
+    line of the agent's own (``Voice.say``). ``settings`` may be replaced at any time.
     """
 
     settings: Settings
     prepare: Callable[[Incident], Awaitable[None]]
     stop: Callable[[Incident], Awaitable[str]]
-    say: Callable[[str], None]
+    say: Callable[..., None]
     taken_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     _acted: set[str] = field(default_factory=set)
     _over: set[str] = field(default_factory=set)
@@ -151,7 +151,8 @@ class Actor:
             if path is not None:
                 record_action(path, taken)
             outcome = await self._take(name, policy, incident, path)
-        self.say(f"{name} {policy.kind}: {outcome}")
+        fields = {"incident": incident.id, "job": incident.job.id, "action": policy.kind, "outcome": outcome}
+        self.say(f"{name} {policy.kind}: {outcome}", event="action_taken", **fields, dry_run=policy.dry_run)
         if path is not None:
             record_action(path, msgspec.structs.replace(taken, outcome=outcome))
 

@@ -89,7 +89,7 @@ class Fleet(OtherNodes, Protocol):
 
 @dataclass(frozen=True)
 class NoOtherNodes:
-    """This node is by itself; ``gaps`` says why, where there are others."""
+    """This node is by itself; ``gaps`` says why, where there are others. ``follows``: for now, as it is about to join them."""
 
     gaps: tuple[Gap, ...] = ()
     channel: None = None

@@ -119,9 +119,12 @@ class JobWatch:
         self.scope = self.incidents.scope = fleet.scope
         self.incidents.sharing = fleet.sharing
 
-    async def leave_fleet(self, why: tuple[Gap, ...] = ()) -> None:
-        """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this."""
-        fleet, self.fleet = self.fleet, NoOtherNodes(why)
+    async def leave_fleet(self, why: tuple[Gap, ...] = (), *, joining: bool = False) -> None:
+        """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this.
+
+        ``joining``: this node is about to join them, and blames nobody that they may see.
+        """
+        fleet, self.fleet = self.fleet, NoOtherNodes(why, follows=joining)
         self.scope = self.incidents.scope = self.local
         self.incidents.sharing = Unshared()
         await fleet.leave()

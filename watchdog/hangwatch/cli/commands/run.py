@@ -11,6 +11,7 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
+from hangwatch.agent.host.events import SCHEMA, EventFile
 from hangwatch.agent.host.launch import end_tree, exit_status, pass_signals, start_command, wait_for_command
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
@@ -73,6 +74,14 @@ def run(
             help="Training log files to read loss and learning rate from, if they are not detected automatically; repeatable.",
         ),
     ] = None,
+    json: Annotated[
+        Optional[str],  # noqa: UP045  # see above
+        typer.Option(
+            "--json",
+            metavar="FD|PATH",
+            help="Write events as JSON lines to an open descriptor or to the end of a file (see docs/events.md).",
+        ),
+    ] = None,
 ) -> None:
     """Run a training command and watch it. Exits with the status of CMD, or 75 if hangwatch stopped it."""
     settings = combine(
@@ -90,10 +99,11 @@ def run(
         log=log,
         with_values=with_values,
     )
+    events = EventFile(json) if json is not None else None
     state = prepare_state_dir(Path(settings.state_dir) if settings.state_dir else default_state_dir())
     run_dir = make_run_dir()
     try:
-        status = asyncio.run(_Run(command, settings, state, run_dir, stderr_console()).run(os.environ))
+        status = asyncio.run(_Run(command, settings, state, run_dir, stderr_console(), events).run(os.environ))
     finally:
         remove_run_dir(run_dir)
     raise typer.Exit(status)
@@ -103,13 +113,26 @@ class _Run:
     """One watched command, from start to exit."""
 
     def __init__(
-        self, command: list[str], settings: Settings, state_dir: Path, run_dir: Path, console: Console
+        self,
+        command: list[str],
+        settings: Settings,
+        state_dir: Path,
+        run_dir: Path,
+        console: Console,
+        events: EventFile | None = None,
     ) -> None:
         self.command = command
         self.pid: int | None = None
         self.stopped = False
         self.service = Service(
-            settings, state_dir, run_dir, console, address=_ADDRESS, root=lambda: self.pid, stop=self._stop
+            settings,
+            state_dir,
+            run_dir,
+            console,
+            address=_ADDRESS,
+            root=lambda: self.pid,
+            stop=self._stop,
+            events=events,
         )
 
     async def run(self, environ: Mapping[str, str]) -> int:
@@ -127,7 +150,11 @@ class _Run:
             self.pid = process.pid
             pass_signals(process, asyncio.get_running_loop())
             service.voice.say(
-                f"watching {self.command[0]} (pid {process.pid}), metrics at {url}/metrics, page at {url}/", url=url
+                f"watching {self.command[0]} (pid {process.pid}), metrics at {url}/metrics, page at {url}/",
+                event="started",
+                url=url,
+                pid=process.pid,
+                schema=SCHEMA,
             )
             if find_pyspy() is None:
                 service.voice.say("py-spy is not installed, so stacks cannot be read; run: pip install py-spy")
@@ -138,7 +165,9 @@ class _Run:
             await service.close(over=True)
         finally:
             await service.release()
-        return EXIT_STOPPED if self.stopped else exit_status(returncode)
+        status = EXIT_STOPPED if self.stopped else exit_status(returncode)
+        service.voice.note(f"the command has ended; exit status {status}", event="ended", status=status)
+        return status
 
     async def _stop(self, incident: Incident) -> str:
         """Stop the command and all its descendants, including ranks that have left its process tree."""

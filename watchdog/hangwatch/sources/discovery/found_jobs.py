@@ -12,11 +12,15 @@ from hangwatch.sources.proc.files import node_name
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not known."""
+    """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not known.
+
+    ``spans_nodes``: its launcher has started fewer ranks on this node than the job has; False where it does not say.
+    """
 
     job: Job
     ranks: tuple[RankIdentity, ...]
     master: str = ""
+    spans_nodes: bool = False
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -41,6 +45,7 @@ class Candidate(msgspec.Struct, frozen=True):
     host: int | None = None
     world: str = ""
     world_rank: int | None = None
+    local_world_size: int | None = None
 
     @property
     def order(self) -> tuple[int, bool, bool, bool, float, int]:
@@ -116,4 +121,5 @@ def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
         if world_size is None or m.rank < world_size or m.restart == newest.restart or m.host is not None
     )
     job = Job(id=job_id, world_size=world_size, nodes=(node,), launcher=newest.launcher, command=newest.command)
-    return FoundJob(job, ranks, newest.master)
+    local_size = newest.local_world_size
+    return FoundJob(job, ranks, newest.master, local_size is not None and (world_size or 0) > local_size)

@@ -16,10 +16,10 @@ RUN_DIR_VARIABLE = "HANGWATCH_RUN_DIR"
 _NAMES = frozenset(
     {
         RUN_DIR_VARIABLE,
-        "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+        "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT",
         "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-        "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMIX_RANK",
         "HANGWATCH_JOB", "KUBERNETES_SERVICE_HOST",
         "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID",
     }
@@ -31,7 +31,7 @@ class RankClaim(msgspec.Struct, frozen=True):
     """A process's claim to a rank. ``by`` is who gave it: env (RANK itself), mpirun or srun.
 
     ``job_id`` is None where the environment names no job. ``elastic`` says that torchrun's own variables are there. ``master`` is
-    where the ranks meet, ``HOST:PORT`` as configured.
+    where the ranks meet, ``HOST:PORT`` as configured. ``local_world_size`` is how many ranks the launcher has started here.
     """
 
     rank: int
@@ -42,6 +42,7 @@ class RankClaim(msgspec.Struct, frozen=True):
     job_id: str | None = None
     elastic: bool = False
     master: str = ""
+    local_world_size: int | None = None
 
 
 def parse_environ(data: bytes) -> dict[str, str]:
@@ -80,6 +81,7 @@ def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None, *,
             job_id=identify_job(environ, host),
             master=_master(environ),
             elastic=elastic,
+            local_world_size=_first_number(environ, "LOCAL_WORLD_SIZE", "LOCAL_SIZE"),
         )
     if mpi is not None:
         return RankClaim(
@@ -89,6 +91,7 @@ def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None, *,
             local_rank=_first_number(environ, "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK"),
             job_id=identify_job(environ, host),
             master=_master(environ),
+            local_world_size=_first_number(environ, "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
         )
     slurm = _number(environ, "SLURM_PROCID")
     # The batch script itself has SLURM_PROCID=0 too, and is no task of any step.

@@ -119,6 +119,7 @@ class RankFinder:
             firm=firm,
             placed=placed,
             master=claim.master if claim is not None else "",
+            local_world_size=claim.local_world_size if claim is not None else None,
         )
 
     def _guest(self, process: KnownProcess, beat: Beat | None) -> Candidate | None:

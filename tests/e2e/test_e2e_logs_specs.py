@@ -1,0 +1,142 @@
+"""``torchrun --logs-specs hangwatch``: watched without another command, and torchrun's own options as ever."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import psutil
+import pytest
+from watched_runs import find_bundles, read_incident
+
+from hangwatch.demos import find_scenario
+from support import JOBS, SOURCE_ROOT, Job, JobRunner, wait_for
+
+#: Where each rank's output goes: rank 0's stdout to a file, all of rank 1 to files and to the terminal, of rank 1 alone.
+LOGS = ("--redirects", "0:1", "--tee", "1:3", "--local-ranks-filter", "1")
+#: Fails once the test has seen what it waits for.
+FAIL = """
+import os, sys, time
+print('_hangwatch_probe' in sys.modules, flush=True)
+while not os.path.exists({seen!r}):
+    time.sleep(0.05)
+sys.exit(3)
+"""
+AGENT = [sys.executable, "-m", "hangwatch", "agent", "--pid"]
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    """torchrun finds us by the metadata of an installed package."""
+    found = entry_points(group="torchrun.logs_specs", name="hangwatch")
+    assert found, "hangwatch was installed before it had this entry point: pip install -e . --no-deps"
+
+
+def start(jobs: JobRunner, state: Path, *arguments: str | Path, env: dict[str, str] | None = None) -> Job:
+    """Start torchrun with two ranks on this node."""
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    own = {"HANGWATCH_STATE_DIR": str(state), "PYTHONPATH": str(SOURCE_ROOT), "TMPDIR": str(state.parent)}
+    return jobs.start([*launcher, *arguments], env={**own, **(env or {})})
+
+
+def agents_of(job: Job) -> list[psutil.Process]:
+    """The agents that watch a torchrun."""
+    everyone = psutil.process_iter(["cmdline"])
+    return [process for process in everyone if (process.info["cmdline"] or [])[:6] == [*AGENT, str(job.pid)]]
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """The log files of a run, by rank and stream."""
+    return {"/".join(path.parts[-3:]): path.read_text() for path in sorted(folder.glob("*/attempt_*/*/*.log"))}
+
+
+def test_a_healthy_run_is_unchanged(jobs: JobRunner, tmp_path: Path) -> None:
+    """The same status, the same output in the same places, and one line of ours more on torchrun's stderr."""
+    script = (JOBS / "training.py", "--steps", "10", "--pause-s", "0")
+    plain = start(jobs, tmp_path / "none", "--log-dir", tmp_path / "plain", *LOGS, *script)
+    assert plain.wait(180.0) == 0
+    watched = start(
+        jobs, tmp_path / "state", "--logs-specs", "hangwatch", "--log-dir", tmp_path / "watched", *LOGS, *script
+    )
+    assert watched.wait(180.0) == 0
+    assert watched.stdout() == plain.stdout()
+    assert files_of(tmp_path / "watched") == files_of(tmp_path / "plain")
+    assert "weights" in files_of(tmp_path / "watched")["attempt_0/0/stdout.log"]
+    assert find_bundles(tmp_path / "state") == ()
+    said = [line for line in watched.stderr().splitlines() if line not in plain.stderr().splitlines()]
+    ours = [line for line in said if "torch/distributed/run.py" not in line]  # that one has the time
+    assert [re.sub(r"\d+", "N", line) for line in ours] == [
+        "hangwatch: watching process N, metrics at http://N.N.N.N:N/metrics, page at http://N.N.N.N:N/"
+    ]
+    wait_for(lambda: not agents_of(watched), 60.0, "the agent to end with torchrun")
+
+
+def test_a_failing_run_is_unchanged(jobs: JobRunner, tmp_path: Path) -> None:
+    """Its status is torchrun's, its workers are started again as often as was asked for, under one agent."""
+    script, seen = tmp_path / "fail.py", tmp_path / "seen"
+    script.write_text(FAIL.format(seen=str(seen)))
+    job = start(jobs, tmp_path / "state", "--logs-specs", "hangwatch", "--max-restarts", "1", script)
+    job.wait_for_output("hangwatch: watching process", 120.0)
+    seen.touch()
+    assert job.wait(180.0) == 1
+    assert job.stdout().split() == ["True"] * 4, "two ranks, twice, each with the probe"
+    assert job.stderr().count("hangwatch: watching process") == 1
+    wait_for(lambda: not agents_of(job), 60.0, "the agent to end with torchrun")
+
+
+def test_a_hang_is_found_and_stopped(jobs: JobRunner, tmp_path: Path) -> None:
+    """The verdict is torchrun's stderr, by the settings of a file; what is secret in the environment is not the ranks'."""
+    scenario = find_scenario("group-order")
+    assert scenario is not None
+    settings = tmp_path / "hangwatch.toml"
+    settings.write_text('[on_hang]\naction = "stop"\n')
+    env = {
+        **scenario.full_environment(),
+        "HANGWATCH_CONFIG": str(settings),
+        "HANGWATCH_WEBHOOK": "http://127.0.0.1:1/s3cret",
+    }
+    job = start(jobs, tmp_path / "state", "--logs-specs", "hangwatch", scenario.path, env=env)
+    ranks = wait_for(lambda: job.ranks() if len(job.ranks()) == 2 else None, 120.0, "the ranks")
+    assert ranks is not None
+    assert not any(
+        name in process.environ() for process in ranks.values() for name in ("HANGWATCH_WEBHOOK", "HANGWATCH_CONFIG")
+    )
+    (bundle,) = wait_for(lambda: find_bundles(tmp_path / "state"), 120.0, "the incident")
+    incident = read_incident(bundle)
+    assert (incident.verdict.kind, incident.verdict.proven) == ("deadlock", True)
+    assert incident.captured["flight_recorder"]
+    assert incident.captured["beats"]
+    assert job.wait(120.0) != 0
+    assert "DEADLOCK" in job.stderr()
+    wait_for(lambda: not agents_of(job), 60.0, "the agent to end with torchrun")
+    assert not any(process.is_running() for process in ranks.values())
+
+
+def test_a_run_that_is_watched_already_gets_no_second_agent(jobs: JobRunner, tmp_path: Path) -> None:
+    """Under ``hangwatch run``."""
+    launcher = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "1",
+        "--logs-specs",
+        "hangwatch",
+    )
+    script = (JOBS / "training.py", "--steps", "3", "--pause-s", "0")
+    job = jobs.hangwatch("run", "--state-dir", tmp_path, "--", *launcher, *script)
+    assert job.wait(180.0) == 0
+    assert job.stderr().count("hangwatch: watching") == 1
+
+
+def test_a_pid_that_is_none_is_one_line(jobs: JobRunner, tmp_path: Path) -> None:
+    """Nothing is started: a launcher may also fail before its agent is there."""
+    gone = jobs.start([sys.executable, "-c", ""])
+    gone.wait()
+    job = jobs.hangwatch("agent", "--state-dir", tmp_path / "state", "--pid", str(gone.pid))
+    assert job.wait() == 2
+    assert job.stderr().strip().endswith(f"process {gone.pid} has ended, or never was: there is nothing to watch")
+    assert not (tmp_path / "state").exists()

@@ -1,0 +1,49 @@
+"""``torchrun --logs-specs hangwatch``: torchrun itself loads the probe into its workers and starts an agent that ends with it.
+
+An entry point of the group ``torchrun.logs_specs`` (torch 2.13, ``torch/distributed/run.py``): torchrun makes one object of
+it and calls ``reify`` before each start of its workers, after a restart again. It imports torch and of ours what is light, as it
+runs in torchrun's own process, and whatever fails here fails not there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
+
+from hangwatch.config.directories import probe_environment, shared_run_dir
+from hangwatch.config.errors import UserError
+from hangwatch.sources.discovery.rank_environment import RUN_DIR_VARIABLE
+
+#: Of our variables, what is for ranks too. Others are for the agent: addresses with secrets, and where it looks for its settings.
+_FOR_RANKS = frozenset({RUN_DIR_VARIABLE, "HANGWATCH_JOB", "HANGWATCH_NODE"})
+#: The agent has no parent: torchrun neither waits for it nor sees it as a worker's child, and may be ended by it.
+_DETACHED = '"$@" &'
+
+
+class WatchedLogsSpecs(DefaultLogsSpecs):  # type: ignore[misc]  # torch is not checked, and absent from some environments
+    """torchrun's default handling of logs, unchanged, and an agent beside it."""
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        """Where each worker's output goes. ``envs``: what is added to the environment of each worker, by local rank."""
+        if (
+            RUN_DIR_VARIABLE not in os.environ
+        ):  # else `hangwatch run`, `hangwatch env` or an earlier start has seen to it
+            try:
+                _watch_this_process()
+            except (OSError, UserError, subprocess.SubprocessError) as error:
+                print(f"hangwatch: this job is not watched: {error}", file=sys.stderr)  # noqa: T201  # torchrun's stderr
+        return super().reify(envs)
+
+
+def _watch_this_process() -> None:
+    """Start the agent, and have all processes that are started from now on load the probe."""
+    loading = probe_environment(shared_run_dir())
+    agent = (sys.executable, "-m", "hangwatch", "agent", "--pid", str(os.getpid()))
+    command = ("/bin/sh", "-c", _DETACHED, "sh", *agent)
+    subprocess.run(command, check=True, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    for name in [name for name in os.environ if name.startswith("HANGWATCH_") and name not in _FOR_RANKS]:
+        del os.environ[name]
+    os.environ.update(loading)
