@@ -32,6 +32,7 @@ class TrainingTelemetry:
     _paces: dict[int, Pace] = field(default_factory=dict)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
     _known: set[int] = field(default_factory=set)
+    _reached: dict[int, int] = field(default_factory=dict)
     _reader: OutputReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,6 +43,11 @@ class TrainingTelemetry:
         """The telemetry of the next incarnation of the job; this one reads no more."""
         self.stop()
         return TrainingTelemetry(self.logs)
+
+    @property
+    def step(self) -> int | None:
+        """The step that all ranks have reached that say so themselves; logs have only some steps."""
+        return min(self._reached.values(), default=None)
 
     def stop(self) -> None:
         """Read no more files."""
@@ -80,6 +86,7 @@ class TrainingTelemetry:
         reached = beat.telemetry.reached if beat.telemetry is not None else None
         if reached is not None:
             self._paces.setdefault(rank, Pace()).note(reached, beat.at_ns)
+            self._reached[rank] = reached
         return []
 
     def _watched(self, identity: RankIdentity) -> WatchedRank:
