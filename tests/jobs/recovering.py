@@ -1,7 +1,8 @@
 """A job with a checkpoint each step, which hangs at some step of its first starts and goes on from its checkpoint in the next.
 
-Run by any launcher, with two ranks; ``--folder`` keeps the checkpoint and a line a start in ``starts``. The hang is a deadlock: at
-step ``--hang-at`` the ranks use two groups in opposite order. With ``--again`` the checkpoint is not read, so that it comes again.
+Run by any launcher, with two ranks; ``--folder`` keeps the checkpoint, and in ``starts-RANK`` a line a start. The hang is a
+deadlock: from step ``--hang-at`` on the ranks use two groups in opposite order. With ``--again`` the checkpoint is not read, so
+that it comes again.
 """
 
 import argparse

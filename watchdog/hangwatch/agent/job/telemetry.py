@@ -80,6 +80,8 @@ class TrainingTelemetry:
         self._counts[key], steps = found
         for step in steps:
             self._builders.setdefault(rank, SeriesBuilder()).add(step)
+            if step.source == "report" and step.step is not None:  # a beat has it as reached only when it is new
+                self._reached[rank] = step.step
         setup = parse_setup(beat, rank)
         if setup is not None:
             self._setups[rank] = setup
