@@ -20,10 +20,7 @@ def describe_history(history: JobHistory | None) -> list[str]:
     lines = [f"Hang {number} of this job{restarts}: {_describe(history.now)}; before: {before}{more}."]
     if history.exclude_nodes:
         nodes = ", ".join(history.exclude_nodes)
-        verb = "has" if len(history.exclude_nodes) == 1 else "have"
-        lines.append(
-            f"{nodes} {verb} had the culprits of 2 of the last 3 hangs: consider excluding it from the next run."
-        )
+        lines.append(f"{nodes} had the culprits of 2 of the last 3 hangs: consider excluding it from the next run.")
     return lines
 
 
