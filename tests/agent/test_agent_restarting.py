@@ -16,6 +16,7 @@ from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.incident import Incident, JobHistory, PastHang
+from hangwatch.model.numbers import FIRST_GUEST
 from hangwatch.outputs.job_history import describe_history
 
 
@@ -50,7 +51,7 @@ def stall(*nodes: str) -> PastHang:
         ([rank(0, max_restarts=2), rank(1, max_restarts=2)], True, 2),
         ([rank(0, restart=2, max_restarts=2)], True, 0),
         ([rank(0, max_restarts=2)], False, 0),
-        ([rank(0, max_restarts=2), rank(-1, world="engine")], True, 2),
+        ([rank(0, max_restarts=2), rank(FIRST_GUEST, world="engine")], True, 2),
     ],
     ids=["no-rank", "no-torchrun", "torchrun", "used-up", "torchrun-gone", "engine-beside"],
 )

@@ -1,8 +1,8 @@
 """A job with a checkpoint each step, which hangs at some step of its first starts and goes on from its checkpoint in the next.
 
 Run by any launcher, with two ranks; ``--folder`` keeps the checkpoint, and in ``starts-RANK`` a line a start. The hang is a
-deadlock: from step ``--hang-at`` on the ranks use two groups in opposite order. With ``--again`` the checkpoint is not read, so
-that it comes again.
+deadlock: from step ``--hang-at`` on, a step later in each start, the ranks use two groups in opposite order. With ``--again`` the
+checkpoint is not read, and it comes again in the same step.
 """
 
 import argparse
@@ -37,13 +37,14 @@ def main() -> None:
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     start = count_starts(options.folder, rank)
+    hang_at = options.hang_at + (0 if options.again else start - 1)
     dist.init_process_group("gloo")
     groups = [dist.new_group(group_desc=name) for name in ("policy", "value")]
     checkpoint = options.folder / "checkpoint"
     done = int(checkpoint.read_text()) if checkpoint.exists() and not options.again else 0
     dist.barrier()  # all have read it before rank 0 writes another
     for step in range(done + 1, options.steps + 1):
-        swapped = rank == 1 and start <= options.hangs and step >= options.hang_at
+        swapped = rank == 1 and start <= options.hangs and step >= hang_at
         for group in reversed(groups) if swapped else groups:
             dist.all_reduce(torch.ones(4), group=group)
         if rank == 0:
