@@ -41,7 +41,8 @@ http.server.ThreadingHTTPServer(("10.77.0.4", 8080), Taker).serve_forever()
 class Cluster:
     """Three nodes with a rank each, agents beside them, and a fourth host for the server and the receiver of alerts.
 
-    torchrun gives the first address the first rank, and so on: rank and node have the same number.
+    torchrun gives the first address the first rank, and so on: rank and node have the same number. ``settings``: those of
+    the agents, as in their file.
     """
 
     network: Network
@@ -49,6 +50,7 @@ class Cluster:
     folder: Path
     exchange: str = "redis://10.77.0.4:6379"
     patience_s: int = 6
+    settings: str = ""
     agents: dict[int, Job] = field(default_factory=dict)
     launchers: dict[int, Job] = field(default_factory=dict)
 
@@ -81,8 +83,11 @@ class Cluster:
             str(self.patience_s),
             "--webhook",
             "http://10.77.0.4:8080/",
+            "--config",
+            str(self.network[number].home / "hangwatch.toml"),
         )
         host = self.network[number]
+        (host.home / "hangwatch.toml").write_text(self.settings)
         self.agents[number] = host.hangwatch("agent", *options, env={"PYTHONPATH": str(SOURCE_ROOT)})
         self.agents[number].wait_for_output("watching this node", 120.0)
 

@@ -13,7 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hangwatch.agent.host.control import count_restarts_left, name_restarter, ranks_of
-from hangwatch.agent.host.launch import end_ranks, end_tree, exit_status, pass_signals, start_command, wait_for_command
+from hangwatch.agent.host.launch import (
+    end_ranks,
+    end_tree,
+    exit_status,
+    find_living,
+    pass_signals,
+    start_command,
+    wait_for_command,
+)
 from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.incident import Incident
@@ -30,6 +38,8 @@ _OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 LAUNCHER_GRACE_S = 30.0
 #: Ports and memory of the job before may take a moment to be free; a job that cannot start has a minute between two tries.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+#: The agent looks for ranks once a second.
+_LOOK_S = 1.0
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
 
 
@@ -63,6 +73,7 @@ class Supervisor:
     _ended: frozenset[int] = frozenset()
     _self_restarting: bool = False
     _job: str = ""
+    _following: asyncio.Task[bool] | None = None
     _exited: asyncio.Event = field(default_factory=asyncio.Event)
     _interrupted: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -113,7 +124,8 @@ class Supervisor:
             return "the job had not started"
         self._stopped = True
         self._interrupted.set()
-        return (await end_tree([self.pid, *(one.pid for one in self.known())])).in_words()
+        command = [self.pid] if not self._exited.is_set() else []
+        return (await end_tree([*command, *(one.pid for one in find_living(self.known()))])).in_words()
 
     async def restart(self, incident: Incident) -> str:
         """End the ranks; where their launcher does not restart them, let the command end, so that it is run again."""
@@ -124,13 +136,27 @@ class Supervisor:
         self._job = incident.job.id
         self._ended, self._self_restarting = frozenset(one.pid for one in self.known()), left > 0
         ended = await end_ranks(ranks)
+        if self._following is not None:
+            self._following.cancel()
+        self._following = asyncio.create_task(self._see_replaced(), name="hangwatch restart")
         if left:
             return f"{ended.in_words()}; {name_restarter(ranks, left)}"
-        try:
-            await asyncio.wait_for(self._exited.wait(), LAUNCHER_GRACE_S)
-        except asyncio.TimeoutError:
+        await asyncio.wait({self._following}, timeout=LAUNCHER_GRACE_S)
+        if not self._following.done():
             await end_tree([self.pid])
+        elif self._following.result():
+            return f"{ended.in_words()}; the command has started them again itself"
         return f"{ended.in_words()}; hangwatch runs the command again"
+
+    async def _see_replaced(self) -> bool:
+        """Wait until other ranks have taken the place of those that were ended, or the command has ended; whether they have."""
+        while not self._exited.is_set():
+            if {one.pid for one in self.known()} - self._ended:
+                self._ended = frozenset()
+                return True
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._exited.wait(), _LOOK_S)
+        return False
 
     def why_no_restart(self, incident: Incident) -> str:
         """The restarts may be used up, the launcher's own and ours."""

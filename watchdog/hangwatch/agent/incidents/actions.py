@@ -171,7 +171,7 @@ class Actor:
         else:
             if path is not None:
                 record_action(path, taken)
-            if kind != "exec":
+            if not ACTIONS[kind].command:
                 kept = "the bundle is complete" if path is not None else "its bundle could not be written"
                 self.say(f"{name} {kind}: about to {ACTIONS[kind].effect}; {kept}")
             outcome = await self._take(kind, policy, incident, path)
