@@ -13,6 +13,7 @@ from bundles_on_disk import make_bundle
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hangwatch.agent.host.control import Restart
 from hangwatch.agent.incidents.actions import Actor, Decision, decide, policy_for
 from hangwatch.config.settings import Policy, Settings
 from hangwatch.model.incident import Incident, Kind, Verdict
@@ -91,10 +92,10 @@ class Watched:
         self.stopped.append(incident.id)
         return "3 process(es) ended"
 
-    async def restart(self, incident: Incident) -> str:
+    async def restart(self, incident: Incident) -> Restart:
         """Note it."""
         self.restarted.append(incident.id)
-        return "2 process(es) ended"
+        return Restart(True, "2 process(es) ended")
 
     def why_no_restart(self, incident: Incident) -> str:
         """What the test says."""

@@ -7,7 +7,7 @@ model and the sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hangwatch.agent.host.launch import end_job, end_ranks, find_living
 from hangwatch.model.capture import RankIdentity
@@ -16,14 +16,21 @@ from hangwatch.model.numbers import is_guest
 from hangwatch.sources.proc.samples import is_supervised
 
 
+class Restart(NamedTuple):
+    """How a restart went: whether ranks were ended for it, and in words."""
+
+    done: bool
+    says: str
+
+
 class JobControl(Protocol):
-    """What can be done to the job of an incident, on this node. Each returns in words how that went."""
+    """What can be done to the job of an incident, on this node."""
 
     async def stop(self, incident: Incident) -> str:
-        """End the job: launcher, ranks, and all below."""
+        """End the job: launcher, ranks, and all below. Returns in words how that went."""
         ...
 
-    async def restart(self, incident: Incident) -> str:
+    async def restart(self, incident: Incident) -> Restart:
         """End the ranks, so that the job starts anew from its checkpoint."""
         ...
 
@@ -60,12 +67,14 @@ class NodeControl:
         """End the job, its launcher on this node included."""
         return (await end_job(self._known(incident.job.id))).in_words()
 
-    async def restart(self, incident: Incident) -> str:
+    async def restart(self, incident: Incident) -> Restart:
         """End the ranks; who has started the launcher has to restart the job where that does not."""
         ranks = ranks_of(incident, self._known(incident.job.id))
         left = count_restarts_left(ranks, is_supervised)
         ended = await end_ranks(ranks)
-        return f"{ended.in_words()}; {name_restarter(ranks, left)}" if ended.asked else ended.in_words()
+        if not ended.asked:
+            return Restart(False, ended.in_words())
+        return Restart(True, f"{ended.in_words()}; {name_restarter(ranks, left)}")
 
     def why_no_restart(self, incident: Incident) -> str:
         """Nothing keeps the ranks from being ended."""

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hangwatch.agent.host.control import count_restarts_left, name_restarter, ranks_of
+from hangwatch.agent.host.control import Restart, count_restarts_left, name_restarter, ranks_of
 from hangwatch.agent.host.launch import (
     end_ranks,
     end_tree,
@@ -127,11 +127,11 @@ class Supervisor:
         command = [self.pid] if not self._exited.is_set() else []
         return (await end_tree([*command, *(one.pid for one in find_living(self.known()))])).in_words()
 
-    async def restart(self, incident: Incident) -> str:
+    async def restart(self, incident: Incident) -> Restart:
         """End the ranks; where their launcher does not restart them, let the command end, so that it is run again."""
         ranks = ranks_of(incident, self.known())
         if not ranks or self.pid is None:
-            return "not done: the ranks were gone before"
+            return Restart(False, "not done: the ranks were gone before")
         left = count_restarts_left(ranks, is_supervised)
         self._job = incident.job.id
         self._ended, self._self_restarting = frozenset(one.pid for one in self.known()), left > 0
@@ -140,13 +140,13 @@ class Supervisor:
             self._following.cancel()
         self._following = asyncio.create_task(self._see_replaced(), name="hangwatch restart")
         if left:
-            return f"{ended.in_words()}; {name_restarter(ranks, left)}"
+            return Restart(True, f"{ended.in_words()}; {name_restarter(ranks, left)}")
         await asyncio.wait({self._following}, timeout=LAUNCHER_GRACE_S)
         if not self._following.done():
             await end_tree([self.pid])
         elif self._following.result():
-            return f"{ended.in_words()}; the command has started them again itself"
-        return f"{ended.in_words()}; hangwatch runs the command again"
+            return Restart(True, f"{ended.in_words()}; the command has started them again itself")
+        return Restart(True, f"{ended.in_words()}; hangwatch runs the command again")
 
     async def _see_replaced(self) -> bool:
         """Wait until other ranks have taken the place of those that were ended, or the command has ended; whether they have."""
@@ -160,8 +160,9 @@ class Supervisor:
 
     def why_no_restart(self, incident: Incident) -> str:
         """The restarts may be used up, the launcher's own and ours."""
-        left = count_restarts_left(ranks_of(incident, self.known()), is_supervised)
-        return self._used_up() if not left and self.restarts >= self.max_restarts else ""
+        ranks = ranks_of(incident, self.known())
+        used_up = ranks and not count_restarts_left(ranks, is_supervised) and self.restarts >= self.max_restarts
+        return self._used_up() if used_up else ""
 
     def _used_up(self) -> str:
         if not self.max_restarts:

@@ -103,7 +103,7 @@ class Actor:
     """Takes the actions that the settings ask for.
 
     ``prepare`` completes the bundle of an incident, ``control`` ends and restarts its job, ``say`` prints a line of the agent's
-    own. ``restarted`` is called before a job is restarted. ``settings`` may be replaced at any time.
+    own. ``restarted`` is called when a job was restarted. ``settings`` may be replaced at any time.
     """
 
     settings: Settings
@@ -157,8 +157,8 @@ class Actor:
         await self.prepare(incident)
         if not act or policy.kind == "report":
             return
-        kind = policy.kind
-        why = why_stop_instead(incident, self.control) if kind == "restart" else ""
+        kind, over = policy.kind, incident.id in self._over
+        why = why_stop_instead(incident, self.control) if kind == "restart" and not over else ""
         if why:
             self.say(f"{name} restart: the job is stopped instead: {why}")
             kind = "stop"
@@ -166,7 +166,7 @@ class Actor:
         if policy.dry_run:
             what = ACTIONS[kind].effect + (f": {policy.command}" if policy.command else "")
             outcome = f"would {what} (dry run)"
-        elif incident.id in self._over:
+        elif over:
             outcome = "not done: the incident was over before"
         else:
             if path is not None:
@@ -185,7 +185,9 @@ class Actor:
         if kind == "stop":
             return await self.control.stop(incident)
         if kind == "restart":
-            self.restarted(incident)
-            return await self.control.restart(incident)
+            restart = await self.control.restart(incident)
+            if restart.done:
+                self.restarted(incident)
+            return restart.says
         status = await run_hook(policy.command, incident, path)
         return f"the command ended with status {status}"
