@@ -17,7 +17,6 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.incident import Incident, JobHistory, PastHang
 from hangwatch.model.numbers import FIRST_GUEST
-from hangwatch.outputs.job_history import describe_history
 
 
 def rank(number: int, *, restart: int = 0, max_restarts: int = 0, world: str = "") -> RankIdentity:
@@ -164,21 +163,6 @@ def test_jobs_have_histories_of_their_own() -> None:
     for number in range(1000):
         node.of(f"job-{number}")
     assert len(node._by_job) < 1000
-
-
-def test_a_history_in_words() -> None:
-    """Nothing for a first hang; then this one and those before it, the last one first, and which node to leave out."""
-    one, two = stall("node-b"), msgspec.structs.replace(stall("node-a"), step=200)
-    now = msgspec.structs.replace(stall("node-a"), step=300)
-    assert describe_history(None) == []
-    assert describe_history(JobHistory(now)) == []
-    assert describe_history(JobHistory(now, (one, two), 2, ("node-a",))) == [
-        "Hang 3 of this job (restarted 2 times): step 300, rank 1 on node-a; before: step 200, rank 1 on node-a; "
-        "rank 1 on node-b.",
-        "node-a had the culprits of 2 of the last 3 hangs: consider excluding it from the next run.",
-    ]
-    many = describe_history(JobHistory(now, (one,) * 5))
-    assert many[0].endswith("; and 2 more.")
 
 
 def test_commands_get_the_history() -> None:

@@ -30,9 +30,9 @@ from hangwatch.sources.proc.samples import is_supervised
 #: For the job: how often its command was run again. torchrun's own count begins at 0 each time.
 RESTART_COUNT_VARIABLE = "HANGWATCH_RESTART_COUNT"
 _JOB_VARIABLE = "HANGWATCH_JOB"
-#: torchrun 2.13 shares one store among all starts of the ranks, with a part for each restart count. Nodes whose agents have
-#: counted differently (one saw its ranks fail, the other that a node waits) look for each other in vain
-#: (``dynamic_rendezvous.py``: ``use_agent_store``; ``torch/distributed/rendezvous.py``: ``_create_c10d_store``).
+#: torchrun 2.13 keeps one store, in its own process, for all starts of the ranks, without a part for each: ranks find there where
+#: their predecessors listened, and some starts fail (``elastic/rendezvous/dynamic_rendezvous.py``: ``next_rendezvous``;
+#: ``rendezvous.py``: ``_create_c10d_store``). With this, rank 0 has a store of its own in each start.
 _OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 #: A launcher whose ranks were ended ends by itself: torchrun and deepspeed within seconds. One that does not is ended.
 LAUNCHER_GRACE_S = 30.0
