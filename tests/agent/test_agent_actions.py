@@ -13,6 +13,7 @@ from bundles_on_disk import make_bundle
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hangwatch.agent.host.control import Restart
 from hangwatch.agent.incidents.actions import Actor, Decision, decide, policy_for
 from hangwatch.config.settings import Policy, Settings
 from hangwatch.model.incident import Incident, Kind, Verdict
@@ -78,7 +79,9 @@ class Watched:
         self.stopped: list[str] = []
         self.hold = asyncio.Event()
         self.hold.set()
-        self.actor = Actor(Settings(on_hang=policy), self._prepare, self._stop, self._say)
+        self.restarted: list[str] = []
+        self.why_no_restart_says = ""
+        self.actor = Actor(Settings(on_hang=policy), self._prepare, self, self._say)
 
     def _say(self, text: str, **fields: object) -> None:
         del fields  # for programs
@@ -88,9 +91,20 @@ class Watched:
         await self.hold.wait()
         self.prepared.append(incident.id)
 
-    async def _stop(self, incident: Incident) -> str:
+    async def stop(self, incident: Incident) -> str:
+        """Note it."""
         self.stopped.append(incident.id)
         return "3 process(es) ended"
+
+    async def restart(self, incident: Incident) -> Restart:
+        """Note it."""
+        self.restarted.append(incident.id)
+        return Restart(True, "2 process(es) ended")
+
+    def why_no_restart(self, incident: Incident) -> str:
+        """What the test says."""
+        del incident
+        return self.why_no_restart_says
 
 
 @pytest.mark.asyncio
@@ -127,6 +141,33 @@ async def test_a_dry_run_says_what_it_would_do_and_does_nothing(tmp_path: Path) 
     assert watched.said == ["on-hang stop: would end the job (dry run)"]
     assert read_audit(path).actions[0].dry_run
     assert not watched.actor.taken_s
+
+
+@pytest.mark.asyncio
+async def test_a_restart_is_an_action_of_its_own(tmp_path: Path) -> None:
+    """The job is restarted and not stopped, and the bundle says so."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action="restart"))
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    assert (watched.restarted, watched.stopped) == (["one"], [])
+    (taken,) = read_audit(path).actions
+    assert (taken.action, taken.outcome) == ("restart", "2 process(es) ended")
+
+
+@pytest.mark.asyncio
+async def test_a_job_that_cannot_be_restarted_is_stopped(tmp_path: Path) -> None:
+    """The log and the bundle have the reason."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action="restart"))
+    watched.why_no_restart_says = "all restarts are used up"
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    assert (watched.restarted, watched.stopped) == ([], ["one"])
+    assert watched.said[0] == "on-hang restart: the job is stopped instead: all restarts are used up"
+    (taken,) = read_audit(path).actions
+    assert taken.action == "stop"
+    assert taken.outcome == "instead of a restart (all restarts are used up): 3 process(es) ended"
 
 
 @pytest.mark.asyncio

@@ -41,7 +41,8 @@ http.server.ThreadingHTTPServer(("10.77.0.4", 8080), Taker).serve_forever()
 class Cluster:
     """Three nodes with a rank each, agents beside them, and a fourth host for the server and the receiver of alerts.
 
-    torchrun gives the first address the first rank, and so on: rank and node have the same number.
+    torchrun gives the first address the first rank, and so on: rank and node have the same number. ``settings``: those of
+    the agents, as in their file.
     """
 
     network: Network
@@ -49,6 +50,7 @@ class Cluster:
     folder: Path
     exchange: str | None = "redis://10.77.0.4:6379"
     patience_s: int = 6
+    settings: str = ""
     agents: dict[int, Job] = field(default_factory=dict)
     launchers: dict[int, Job] = field(default_factory=dict)
 
@@ -75,7 +77,9 @@ class Cluster:
     def start_agent(self, number: int) -> None:
         """Start the agent of a node, as a daemon."""
         host = self.network[number]
-        self.agents[number] = host.hangwatch("agent", *self._options(), env={"PYTHONPATH": str(SOURCE_ROOT)})
+        (host.home / "hangwatch.toml").write_text(self.settings)
+        options = (*self._options(), "--config", str(host.home / "hangwatch.toml"))
+        self.agents[number] = host.hangwatch("agent", *options, env={"PYTHONPATH": str(SOURCE_ROOT)})
         self.agents[number].wait_for_output("watching this node", 120.0)
 
     def _options(self) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from cluster import NODES, Cluster, assert_licence_is_awaited
+from watched_runs import find_bundles
 
+from hangwatch.outputs.push.audit import read_audit
 from support import wait_for
 
 _RESTARTS = ("--max-restarts", "50")
@@ -79,3 +81,26 @@ def test_a_rank_fails(cluster: Cluster) -> None:
     (cluster.folder / "fail-1").touch()
     wait_for_lives(cluster, before)
     assert_who_hangs_is_named(cluster)
+
+
+def test_a_hang_is_restarted_on_all_nodes(cluster: Cluster) -> None:
+    """Each agent ends its own ranks, once; torchrun starts all anew, and they train again."""
+    cluster.settings = '[on_hang]\naction = "restart"\n'
+    start_watching(cluster)
+    for number in range(NODES):
+        cluster.launch(number, *_RESTARTS, env=_APART)
+    cluster.wait_for_steps(60)
+    before = lives(cluster)
+    cluster.hang(0)
+    wait_for((cluster.folder / "pipe-0").exists, 60.0, "rank 0 to hang")
+    (cluster.folder / "hang-0").unlink()
+    wait_for_lives(cluster, before)
+    cluster.wait_for_steps(60)
+    for number, host in enumerate(cluster.nodes):
+        (incident,) = cluster.incidents(number)
+        assert_licence_is_awaited(incident, 0)
+        (bundle,) = find_bundles(host.state)
+        (taken,) = read_audit(bundle).actions
+        assert taken.action == "restart"
+        assert taken.outcome.startswith(("1 process(es) ended; torchrun restarts", "no process of the job was there"))
+    assert [read_audit(find_bundles(host.state)[0]).actions[0].outcome[0] for host in cluster.nodes].count("1") > 0

@@ -50,7 +50,7 @@ def test_a_job_that_awaits_others_comes_to_its_end(
     assert not any(one.verdict.proven for one in incidents)
     # While it is late, a warning may name the engine, and nobody else.
     assert {name for one in incidents for name in named(one.verdict)} <= {"engine"}
-    assert "ending the job" not in job.stderr()
+    assert "about to end the job" not in job.stderr()
 
 
 @pytest.mark.usefixtures("long")

@@ -11,7 +11,7 @@ def test_slow_is_never_a_hang(outcome: Outcome) -> None:
     """1.5 s a step against nothing, a rank busy for 12 s, all ranks saving for 20 s: no deadlock, stall or lost rank."""
     assert outcome.status == 0, outcome.stderr
     assert {incident.verdict.kind for incident in outcome.incidents} <= {"straggler"}
-    assert not any("ending the job" in line for line in lines_of(outcome.stderr))
+    assert not any("about to end the job" in line for line in lines_of(outcome.stderr))
 
 
 @pytest.mark.parametrize("outcome", ["slow", "all-save"], indirect=True)

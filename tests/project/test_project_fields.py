@@ -45,6 +45,8 @@ OTHER_TEXT = {
     "Packed": ("frames", "stacks of a capture that has been redacted, encoded"),
     "PackedGroup": ("name description", _OF_A_JOB),
     "Incident": ("id onset_at detected_at confirmed_at ended_at captured missing schema", _OF_A_CAPTURE),
+    "JobHistory": ("exclude_nodes", _OF_A_JOB),
+    "PastHang": ("id nodes place", _OF_A_CAPTURE),
     "JobEntry": ("id nodes launcher command", _OF_A_CAPTURE),
     "RankEntry": ("node state stack name world", _OF_A_CAPTURE),
     "RankGroup": ("name", _OF_A_CAPTURE),
@@ -66,7 +68,7 @@ OTHER_TEXT = {
     "SourceMetrics": ("name", _OURS),
     "ReceiverMetrics": ("name", _OURS),
     "MetricsView": ("incidents_total version", _OURS),
-    "ActionTaken": ("outcome", _OURS),
+    "ActionTaken": ("action outcome", _OURS),
     "AuditRecord": ("schema notified", _OURS),
     "Receiver": ("path", _OURS),
 }

@@ -17,6 +17,7 @@ import msgspec
 
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.joining import Fleets
+from hangwatch.agent.incidents.history import Histories
 from hangwatch.agent.incidents.lifecycle import close_left_open
 from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
 from hangwatch.agent.incidents.reopen import Reopening
@@ -51,6 +52,7 @@ class Agent:
     when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns. ``receivers`` gives
     their state, for the metrics. ``ticked`` is called after every tick that came to its end. ``reopening`` holds what an
     agent before this one has left open. ``settings`` are those in force: of all that a reload brings, the patience alone.
+    ``histories`` has the earlier hangs of jobs.
     """
 
     run_dir: Path
@@ -65,6 +67,7 @@ class Agent:
     ticked: Callable[[], None] = lambda: None
     reopening: Reopening = field(default_factory=Reopening)
     on_peer_incident: Announce = announce_to_nobody
+    histories: Histories = field(default_factory=Histories)
     jobs: dict[str, JobWatch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
@@ -181,6 +184,7 @@ class Agent:
                     settings=self.settings,
                     reader=self._reader,
                     health=self.health,
+                    history=self.histories.of(job_id),
                 )
                 for one in self.reopening.take(job.ranks):
                     log.info("incident %s of job %s is open still", one.incident.id, job_id)

@@ -8,26 +8,27 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
+from hangwatch.agent.host.control import JobControl, NodeControl
 from hangwatch.agent.host.events import EventFile
-from hangwatch.agent.host.launch import end_job
 from hangwatch.agent.host.log import Voice
 from hangwatch.agent.host.memory import bound_heaps, collect_less_often, give_back
 from hangwatch.agent.host.systemd import ServiceManager
 from hangwatch.agent.incidents.actions import Actor, policy_for
+from hangwatch.agent.incidents.history import Histories
 from hangwatch.agent.incidents.lifecycle import close_left_open
 from hangwatch.agent.incidents.record import announce_to_nobody
 from hangwatch.agent.incidents.reopen import find_left_open
 from hangwatch.agent.incidents.retention import sweep
 from hangwatch.agent.node_agent import Agent
-from hangwatch.config.settings import Receivers, Settings
-from hangwatch.model.capture import Job
+from hangwatch.config.settings import ACTIONS, Receivers, Settings
+from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import ReceiverMetrics
@@ -50,7 +51,7 @@ _FIXED = ("state_dir", "listen", "token_file", "logs", "with_values", "exchange"
 class Service:
     """One agent's process. ``address`` is where it listens if the settings do not say; ``root`` the pid its jobs are under.
 
-    ``stop`` ends the job of an incident where that is more than its launcher and ranks. ``manager`` is pinged after each tick.
+    ``control`` ends and restarts the command where the agent has started it. ``manager`` is pinged after each tick.
     ``events`` gets what programs follow.
     """
 
@@ -63,7 +64,7 @@ class Service:
         *,
         address: str,
         root: Callable[[], int | None] | None = None,
-        stop: Callable[[Incident], Awaitable[str]] | None = None,
+        control: JobControl | None = None,
         manager: ServiceManager | None = None,
         events: EventFile | None = None,
     ) -> None:
@@ -77,7 +78,14 @@ class Service:
         self.push = Push(find_targets(settings.receivers))
         self.token = read_token({"HANGWATCH_TOKEN_FILE": settings.token_file, **os.environ})
         self.address = parse_listen(settings.listen or address)
-        self.actor = Actor(settings, self._complete, stop or self._end_job, self.voice.say)
+        histories = Histories(one_job=root is not None)
+        self.actor = Actor(
+            settings,
+            self._complete,
+            control or NodeControl(self.known_ranks),
+            self.voice.say,
+            restarted=lambda incident: histories.of(incident.job.id).note_restart(),
+        )
         self.agent = Agent(
             run_dir=run_dir,
             state_dir=state_dir,
@@ -90,6 +98,7 @@ class Service:
             receivers=self._receivers,
             ticked=self.manager.alive,
             on_peer_incident=self.on_peer_incident,
+            histories=histories,
         )
         self._server: RunningServer | None = None
         self._one_command = root is not None
@@ -167,7 +176,7 @@ class Service:
     async def on_peer_incident(self, incident: Incident, path: Path | None) -> None:
         """The same for an incident that another node owns: that one tells the receivers and runs commands."""
         self._say(incident, path)
-        if incident.ended_at is not None or policy_for(self.settings, incident.verdict)[1].kind == "stop":
+        if incident.ended_at is not None or ACTIONS[policy_for(self.settings, incident.verdict)[1].kind].every_node:
             self.actor.consider(incident, path)
 
     def _say(self, incident: Incident, path: Path | None) -> None:
@@ -199,10 +208,10 @@ class Service:
             if watch.incidents.record is not None and watch.incidents.record.id == incident.id:
                 await watch.incidents.completed_everywhere()
 
-    async def _end_job(self, incident: Incident) -> str:
-        jobs = (watch.ranks for watch in self.agent.watches() if watch.ranks.job.id == incident.job.id)
-        ended = await end_job([identity for ranks in jobs for identity in ranks.known.values()])
-        return ended.in_words()
+    def known_ranks(self, job_id: str | None = None) -> list[RankIdentity]:
+        """The processes of a job on this node as they were seen last; None: of all jobs."""
+        jobs = (w.ranks for w in self.agent.watches() if job_id is None or w.ranks.job.id == job_id)
+        return [identity for ranks in jobs for identity in ranks.known.values()]
 
     async def _sweep(self) -> None:
         while True:

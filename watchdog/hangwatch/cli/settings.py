@@ -76,6 +76,7 @@ def combine(
     with_values: bool = False,
     exchange: str | None = None,
     job: str | None = None,
+    max_restarts: int | None = None,
 ) -> Settings:
     """The settings of a command: the option if given, else the settings file, else the default.
 
@@ -92,11 +93,16 @@ def combine(
         "with_values": with_values or None,
         "exchange": exchange or None,
         "job": job or None,
+        "max_restarts": max_restarts,
     }
     urls_by_kind = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
     receivers = {kind: tuple(url for url in urls if url) for kind, urls in urls_by_kind.items() if urls}
     given["receivers"] = msgspec.structs.replace(settings.receivers, **receivers)
-    return msgspec.structs.replace(settings, **{name: value for name, value in given.items() if value is not None})
+    try:
+        return msgspec.structs.replace(settings, **{name: value for name, value in given.items() if value is not None})
+    except ValueError as error:
+        name, _, reason = str(error).partition(": ")
+        raise UserError(f"--{name.replace('_', '-')} {reason}") from None
 
 
 def _check_stall_after(stall_after_s: float | None) -> float | None:

@@ -6,7 +6,9 @@ Pure; may import the model, msgspec and the standard library. A field is the key
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -14,7 +16,40 @@ from hangwatch.model.incident import Severity
 
 #: From the mildest to the worst.
 _SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
-ActionKind = Literal["report", "stop", "exec"]
+
+
+class Action(NamedTuple):
+    """A kind of action. ``effect``: what it does, after "would"; ``command``: whether it is followed by ``:CMD``.
+
+    ``every_node``: each agent of the job takes it, for its own ranks; else the one that owns the incident alone.
+    ``silent_failures``: whether it may be taken where training does not learn.
+    """
+
+    name: str
+    effect: str
+    command: bool = False
+    every_node: bool = False
+    silent_failures: bool = True
+
+    @property
+    def form(self) -> str:
+        """As it is written in the settings."""
+        return f"{self.name}:CMD" if self.command else self.name
+
+
+#: All kinds of action, by name. What ends or restarts a job is done by ``agent.host.control.JobControl``.
+ACTIONS: Mapping[str, Action] = MappingProxyType(
+    {
+        action.name: action
+        for action in (
+            Action("report", "report it"),
+            Action("stop", "end the job", every_node=True),
+            # A loss that is 0 or NaN is in the checkpoint as well, or comes again with the same data.
+            Action("restart", "end the ranks and restart the job", every_node=True, silent_failures=False),
+            Action("exec", "run", command=True),
+        )
+    }
+)
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -24,7 +59,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class Policy(_Section, frozen=True):
     """What is done about an incident of one sort, and when.
 
-    ``action`` is ``report``, ``stop`` or ``exec:CMD``. It is taken for incidents of ``min_severity`` and above, with
+    ``action`` is one of ``ACTIONS``, ``exec:CMD`` with its command. It is taken for incidents of ``min_severity`` and above, with
     ``only_proven`` for proven ones alone, ``limit_per_hour`` times an hour at the most (0: never), and with ``dry_run``
     it is only printed what would be done.
     """
@@ -37,16 +72,16 @@ class Policy(_Section, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse an action that is none, and a limit below nothing."""
-        if self.kind not in get_args(ActionKind) or (self.kind == "exec") != bool(self.command.strip()):
-            raise ValueError(
-                f"action: {self.action!r} is none of report, stop, exec:CMD; for example 'exec:notify-oncall'"
-            )
+        known = ACTIONS.get(self.kind)
+        if known is None or known.command != bool(self.command.strip()):
+            forms = ", ".join(action.form for action in ACTIONS.values())
+            raise ValueError(f"action: {self.action!r} is none of {forms}; for example 'exec:notify-oncall'")
         if self.limit_per_hour < 0:
             raise ValueError(f"limit_per_hour: {self.limit_per_hour} is negative; 0 means never")
 
     @property
     def kind(self) -> str:
-        """``report``, ``stop`` or ``exec``."""
+        """The name of the action, a key of ``ACTIONS``."""
         return self.action.partition(":")[0]
 
     @property
@@ -94,7 +129,8 @@ class Settings(_Section, frozen=True):
     ``stall_after_s``: seconds before an unproven hang is reported, 0 to learn them from the job. ``with_values``: keep what
     the locals of a rank that hangs hold, which may include sensitive data. ``logs``: globs of files in which jobs log what
     they do not log by themselves. ``exchange``: what agents of several nodes share (``exchange.opening``), empty for auto;
-    ``job``: the name of jobs that their environment does not name.
+    ``job``: the name of jobs that their environment does not name. ``max_restarts``: how often ``run`` runs its command again
+    for ``on_hang`` ``restart``, where the launcher does not restart it.
     """
 
     state_dir: str = ""
@@ -105,6 +141,7 @@ class Settings(_Section, frozen=True):
     logs: tuple[str, ...] = ()
     exchange: str = ""
     job: str = ""
+    max_restarts: int = 3
     on_hang: Policy = Policy()
     on_silent_failure: Policy = Policy()
     receivers: Receivers = Receivers()
@@ -112,9 +149,16 @@ class Settings(_Section, frozen=True):
     log: LogSettings = LogSettings()
 
     def __post_init__(self) -> None:
-        """Refuse a patience below nothing."""
+        """Refuse a patience and restarts below nothing, and an action that is none for a silent failure."""
         if self.stall_after_s < 0:
             raise ValueError(f"stall_after_s: {self.stall_after_s:g} is negative; give seconds, for example 60")
+        if self.max_restarts < 0:
+            raise ValueError(f"max_restarts: {self.max_restarts} is negative; 0 means never")
+        if not ACTIONS[self.on_silent_failure.kind].silent_failures:
+            forms = ", ".join(action.form for action in ACTIONS.values() if action.silent_failures)
+            raise ValueError(
+                f"on_silent_failure: {self.on_silent_failure.kind!r} is for hangs only; use one of {forms}"
+            )
 
     @property
     def patience_s(self) -> float | None:

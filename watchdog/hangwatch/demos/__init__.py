@@ -37,7 +37,8 @@ class Scenario(msgspec.Struct, frozen=True):
 
     ``kind``, ``culprits`` (global ranks) and ``cause`` (the id of the first cause) are the expected incident; ``cause`` None
     means no incident. ``needs`` are the distributions that must be installed. ``ends_itself``: the program finishes with
-    status 0. ``stall_after_s`` is the ``--stall-after`` that it is designed for, in seconds.
+    status 0. ``restarts``: ``hangwatch demo`` restarts it, and it finishes then; it keeps its state in ``--folder``.
+    ``stall_after_s`` is the ``--stall-after`` that it is designed for, in seconds.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Scenario(msgspec.Struct, frozen=True):
     environment: tuple[tuple[str, str], ...] = ()
     needs: tuple[str, ...] = ("torch",)
     ends_itself: bool = False
+    restarts: bool = False
     stall_after_s: float = 6.0
 
     @property
@@ -211,6 +213,17 @@ SCENARIOS: tuple[Scenario, ...] = (
         kind="stall",
         cause="init-missing-rank",
         culprits=(2,),
+    ),
+    Scenario(
+        name="recover",
+        description="a read from storage hangs once, at a random step; the job is restarted and resumes from its checkpoint",
+        file="recover.py",
+        nproc=2,
+        kind="stall",
+        cause="blocked-io",
+        culprits=(1,),
+        needs=("torch", "transformers", "accelerate"),
+        restarts=True,
     ),
     Scenario(
         name="slow",

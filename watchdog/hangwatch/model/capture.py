@@ -39,7 +39,8 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which process a rank is. ``start_time`` (seconds since the epoch) guards against reused pids.
 
     ``meeting_port``: the port at which it meets the others (``MASTER_PORT``). The host may go by several names.
-    ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends.
+    ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends:
+    ``restart`` times it has, ``max_restarts`` times at the most it does.
     ``rank`` is its number in the job (``model.numbers``). One that is of another world than the job's own has the name of that,
     ``world``, and its rank there, None for a process that is in no world.
     ``title``: what it calls itself, ``VLLM::Worker_TP0`` or ``ray::Trainer``, empty where it has no such title.
@@ -51,6 +52,7 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     local_rank: int | None = None
     restart: int = 0
+    max_restarts: int = 0
     meeting_port: int | None = None
     supervisor: int | None = None
     world: str = ""

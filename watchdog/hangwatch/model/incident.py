@@ -152,8 +152,39 @@ class JobEntry(msgspec.Struct, frozen=True):
     command: str
 
 
+class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An earlier hang of the same job. ``step``: the training step that all ranks had reached, None where none was known.
+
+    ``nodes`` are those of the culprits; ``place`` is the culprits' line (``file:line``), empty where it was not seen.
+    """
+
+    id: str
+    kind: Kind
+    proven: bool
+    step: int | None = None
+    culprit_ranks: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+    place: str = ""
+
+
+class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The hangs of the job: this one (``now``), and those ``before`` it, the oldest first.
+
+    ``restarts``: how often hangwatch has restarted the job before this hang. ``exclude_nodes``: nodes whose ranks were the
+    culprits again and again, and which are worth leaving out.
+    """
+
+    now: PastHang
+    before: tuple[PastHang, ...] = ()
+    restarts: int = 0
+    exclude_nodes: tuple[str, ...] = ()
+
+
 class Incident(msgspec.Struct, frozen=True):
-    """The whole document. Times are RFC 3339 in UTC; ``onset_at`` is when the oldest pending operation was enqueued."""
+    """The whole document. Times are RFC 3339 in UTC; ``onset_at`` is when the oldest pending operation was enqueued.
+
+    ``history`` is there for hangs that an agent has reported.
+    """
 
     id: str
     job: JobEntry
@@ -166,3 +197,4 @@ class Incident(msgspec.Struct, frozen=True):
     captured: dict[str, bool]
     missing: tuple[str, ...]
     schema: str = SCHEMA
+    history: JobHistory | None = None

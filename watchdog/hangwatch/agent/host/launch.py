@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -20,7 +20,7 @@ import psutil
 from hangwatch.config.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.discovery.launchers import HANGWATCH, name_launcher
-from hangwatch.sources.proc.files import is_same_start, read_stat
+from hangwatch.sources.proc.files import is_same_start, is_zombie, read_stat
 
 #: Signals passed on to the command. From a terminal, the kernel sends INT, QUIT and HUP to the command as well.
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -61,14 +61,12 @@ def exit_status(returncode: int) -> int:
     return returncode if returncode >= 0 else 128 - returncode
 
 
-def pass_signals(process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
-    """Pass signals on to the command for as long as the loop runs; we ourselves end only when it does."""
+def pass_signals(deliver: Callable[[signal.Signals, bool], None], loop: asyncio.AbstractEventLoop) -> None:
+    """Hand signals to ``deliver`` for as long as the loop runs, with whether the command has not got them already."""
 
     def forward(number: signal.Signals) -> None:
-        if number in _FROM_TERMINAL and _in_foreground():
-            return  # the terminal has signalled the whole foreground process group already
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(number)
+        # The terminal signals the whole foreground process group.
+        deliver(number, not (number in _FROM_TERMINAL and _in_foreground()))
 
     for number in _PASSED_ON:
         if signal.getsignal(number) is signal.SIG_IGN and number is signal.SIGHUP:
@@ -184,10 +182,21 @@ async def end_tree(pids: Sequence[int], grace_s: float = END_GRACE_S) -> Ended:
 
 async def end_job(ranks: Sequence[RankIdentity]) -> Ended:
     """End the job of these ranks: its launcher on this node, then the ranks and all below; pids that are others' now are not."""
-    pids = [
-        one.pid for one in ranks if (stat := read_stat(one.pid)) is not None and is_same_start(stat, one.start_time)
-    ]
+    pids = [one.pid for one in find_living(ranks)]
     return await end_tree([*find_launchers(pids), *pids])
+
+
+async def end_ranks(ranks: Sequence[RankIdentity]) -> Ended:
+    """End these ranks and all below them, but not their launcher; pids that are others' now are not."""
+    return await end_tree([one.pid for one in find_living(ranks)])
+
+
+def find_living(ranks: Sequence[RankIdentity]) -> list[RankIdentity]:
+    """Those of the ranks whose processes are there still."""
+    stats = ((one, read_stat(one.pid)) for one in ranks)
+    return [
+        one for one, stat in stats if stat is not None and not is_zombie(stat) and is_same_start(stat, one.start_time)
+    ]
 
 
 def find_launchers(pids: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What is done when an incident is confirmed: report, stop the job, or run a command of the user's.
+"""What is done when an incident is confirmed: report, stop or restart the job, or run a command of the user's.
 
 ``decide`` is pure; ``Actor`` takes the action, after the capture is on disk, once an incident, whichever agent confirmed it.
 """
@@ -16,7 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.config.settings import Policy, Settings
+from hangwatch.agent.host.control import JobControl
+from hangwatch.agent.incidents.history import why_certain_to_recur
+from hangwatch.config.settings import ACTIONS, Policy, Settings
 from hangwatch.model.incident import HANG_KINDS, Incident, Verdict
 from hangwatch.outputs.push.audit import ActionTaken, read_audit, record_action
 
@@ -59,9 +61,15 @@ def decide(policy: Policy, verdict: Verdict, taken_s: Collection[float], now_s: 
     return Decision(True)
 
 
+def why_stop_instead(incident: Incident, control: JobControl) -> str:
+    """Why a job is to be stopped that would be restarted otherwise: that would not help, or cannot be done. Empty if neither."""
+    certain = why_certain_to_recur(incident.history) if incident.history is not None else ""
+    return certain or control.why_no_restart(incident)
+
+
 def hook_environment(incident: Incident, path: Path | None) -> dict[str, str]:
     """What the user's command gets: ``HANGWATCH_INCIDENT`` is the bundle's directory, the rest the verdict's fields."""
-    verdict = incident.verdict
+    verdict, history = incident.verdict, incident.history
     return {
         "HANGWATCH_INCIDENT": str(path) if path is not None else "",
         "HANGWATCH_INCIDENT_ID": incident.id,
@@ -72,6 +80,9 @@ def hook_environment(incident: Incident, path: Path | None) -> dict[str, str]:
         "HANGWATCH_CAUSE": verdict.cause.id if verdict.cause else "unknown",
         "HANGWATCH_CULPRITS": ",".join(map(str, verdict.culprit_ranks)),
         "HANGWATCH_SUMMARY": verdict.summary.replace("\0", ""),
+        "HANGWATCH_HANGS": str(len(history.before) + 1) if history is not None else "",
+        "HANGWATCH_RESTARTS": str(history.restarts) if history is not None else "",
+        "HANGWATCH_EXCLUDE_NODES": ",".join(history.exclude_nodes) if history is not None else "",
     }
 
 
@@ -83,18 +94,23 @@ async def run_hook(command: str, incident: Incident, path: Path | None) -> int:
     return await process.wait()
 
 
+def _note_nothing(incident: Incident) -> None:
+    del incident
+
+
 @dataclass
 class Actor:
     """Takes the actions that the settings ask for.
 
-    ``prepare`` completes the bundle of an incident, ``stop`` ends its job and says how that went, ``say`` prints a
-    line of the agent's own (``Voice.say``). ``settings`` may be replaced at any time.
+    ``prepare`` completes the bundle of an incident, ``control`` ends and restarts its job, ``say`` prints a line of the agent's
+    own (``Voice.say``). ``restarted`` is called when a job was restarted. ``settings`` may be replaced at any time.
     """
 
     settings: Settings
     prepare: Callable[[Incident], Awaitable[None]]
-    stop: Callable[[Incident], Awaitable[str]]
+    control: JobControl
     say: Callable[..., None]
+    restarted: Callable[[Incident], None] = _note_nothing
     taken_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     _acted: set[str] = field(default_factory=set)
     _over: set[str] = field(default_factory=set)
@@ -141,25 +157,38 @@ class Actor:
         await self.prepare(incident)
         if not act or policy.kind == "report":
             return
-        taken = ActionTaken(at_s, "stop" if policy.kind == "stop" else "exec", policy.dry_run, "begun")
+        kind, over = policy.kind, incident.id in self._over
+        why = why_stop_instead(incident, self.control) if kind == "restart" and not over else ""
+        if why:
+            self.say(f"{name} restart: the job is stopped instead: {why}")
+            kind = "stop"
+        taken = ActionTaken(at_s, kind, policy.dry_run, "begun")
         if policy.dry_run:
-            what = "end the job" if policy.kind == "stop" else f"run: {policy.command}"
+            what = ACTIONS[kind].effect + (f": {policy.command}" if policy.command else "")
             outcome = f"would {what} (dry run)"
-        elif incident.id in self._over:
+        elif over:
             outcome = "not done: the incident was over before"
         else:
             if path is not None:
                 record_action(path, taken)
-            outcome = await self._take(name, policy, incident, path)
-        fields = {"incident": incident.id, "job": incident.job.id, "action": policy.kind, "outcome": outcome}
-        self.say(f"{name} {policy.kind}: {outcome}", event="action_taken", **fields, dry_run=policy.dry_run)
+            if not ACTIONS[kind].command:
+                kept = "the bundle is complete" if path is not None else "its bundle could not be written"
+                self.say(f"{name} {kind}: about to {ACTIONS[kind].effect}; {kept}")
+            outcome = await self._take(kind, policy, incident, path)
+        fields = {"incident": incident.id, "job": incident.job.id, "action": kind, "outcome": outcome}
+        self.say(f"{name} {kind}: {outcome}", event="action_taken", **fields, dry_run=policy.dry_run)
         if path is not None:
-            record_action(path, msgspec.structs.replace(taken, outcome=outcome))
+            reason = f"instead of a restart ({why}): " if why else ""
+            record_action(path, msgspec.structs.replace(taken, outcome=reason + outcome))
 
-    async def _take(self, name: str, policy: Policy, incident: Incident, path: Path | None) -> str:
-        if policy.kind == "stop":
-            kept = "the bundle is complete" if path is not None else "its bundle could not be written"
-            self.say(f"ending the job ({name} stop); {kept}")
-            return await self.stop(incident)
+    async def _take(self, kind: str, policy: Policy, incident: Incident, path: Path | None) -> str:
+        """Do it; returns how that went."""
+        if kind == "stop":
+            return await self.control.stop(incident)
+        if kind == "restart":
+            restart = await self.control.restart(incident)
+            if restart.done:
+                self.restarted(incident)
+            return restart.says
         status = await run_hook(policy.command, incident, path)
         return f"the command ended with status {status}"

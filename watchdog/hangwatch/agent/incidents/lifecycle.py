@@ -33,13 +33,18 @@ def _whole(capture: Capture) -> Capture:
     return capture
 
 
+def _as_it_is(incident: Incident) -> Incident:
+    return incident
+
+
 @dataclass
 class IncidentLifecycle:
     """The incidents of one job, one after the other; ``record`` is the last one.
 
     ``announce`` is called once an incident when its bundle is on disk, and again when it changes or ends; ``on_peer_incident``
     instead of it for one that another node owns. ``scope`` completes a bundle after the incident was announced, None: there is
-    nothing to add. ``trim`` cuts a capture to what its bundle is to hold.
+    nothing to add. ``trim`` cuts a capture to what its bundle is to hold. ``note`` adds to an incident what is known of its job's
+    earlier ones.
     """
 
     state_dir: Path
@@ -47,6 +52,7 @@ class IncidentLifecycle:
     on_peer_incident: Announce = announce_to_nobody
     scope: CaptureScope | None = None
     trim: Callable[[Capture], Capture] = _whole
+    note: Callable[[Incident], Incident] = _as_it_is
     sharing: Sharing = field(default_factory=Unshared)
     record: IncidentRecord | None = None
     _completing: asyncio.Task[None] | None = None
@@ -73,7 +79,7 @@ class IncidentLifecycle:
         await self.completed()
         diagnosis = Diagnosis(incident.verdict, case := build_case(capture), None, None)
         known = self.record if self.record is not None and self.record.id == incident.id else None
-        incident = of_this_node(incident, case, node)
+        incident = self.note(of_this_node(incident, case, node))
         # Nodes that share a home have the whole bundle there already.
         whole = known.path is None if known is not None else (self.state_dir / "incidents" / incident.id).exists()
         if whole:
@@ -147,6 +153,7 @@ class IncidentLifecycle:
         incident = make_incident(
             diagnosis, detected_ns=detected_ns, confirmed_ns=time.time_ns(), onset_ns=onset_ns, id=known_id
         )
+        incident = self.note(incident)
         await self.completed()  # or it would put the document before this one in its place
         record = self.record = await self._store(incident, diagnosis, onset_ns)
         # Before anybody is notified, so that whoever takes over goes on with this one.

@@ -32,6 +32,7 @@ class TrainingTelemetry:
     _paces: dict[int, Pace] = field(default_factory=dict)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
     _known: set[int] = field(default_factory=set)
+    _reached: dict[int, int] = field(default_factory=dict)
     _reader: OutputReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,6 +43,11 @@ class TrainingTelemetry:
         """The telemetry of the next incarnation of the job; this one reads no more."""
         self.stop()
         return TrainingTelemetry(self.logs)
+
+    @property
+    def step(self) -> int | None:
+        """The step that all ranks have reached that say so themselves; logs have only some steps."""
+        return min(self._reached.values(), default=None)
 
     def stop(self) -> None:
         """Read no more files."""
@@ -74,12 +80,15 @@ class TrainingTelemetry:
         self._counts[key], steps = found
         for step in steps:
             self._builders.setdefault(rank, SeriesBuilder()).add(step)
+            if step.source == "report" and step.step is not None:  # a beat has it as reached only when it is new
+                self._reached[rank] = step.step
         setup = parse_setup(beat, rank)
         if setup is not None:
             self._setups[rank] = setup
         reached = beat.telemetry.reached if beat.telemetry is not None else None
         if reached is not None:
             self._paces.setdefault(rank, Pace()).note(reached, beat.at_ns)
+            self._reached[rank] = reached
         return []
 
     def _watched(self, identity: RankIdentity) -> WatchedRank:

@@ -17,6 +17,7 @@ from hangwatch.agent.capturing.capture import Beats
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import CaptureScope, LocalScope
 from hangwatch.agent.capturing.source_health import SourceHealth
+from hangwatch.agent.incidents.history import HangHistory
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
 from hangwatch.agent.incidents.reopen import LeftOpen
@@ -52,7 +53,8 @@ class JobWatch:
     """One job under watch: its ``ranks``, what is suspected of them, and when they are captured.
 
     ``local`` captures this node, ``scope`` what this agent diagnoses: this node, or all nodes of ``fleet``. ``incidents`` reports
-    hangs, ``silent_failures`` what training says of itself. ``captures`` counts those that were diagnosed here.
+    hangs, ``silent_failures`` what training says of itself. ``history`` has the job's earlier hangs. ``captures`` counts
+    those that were diagnosed here.
     """
 
     ranks: LocalRanks
@@ -62,6 +64,7 @@ class JobWatch:
     silent_failures: SilentFailureWatch
     training: TrainingTelemetry = field(default_factory=TrainingTelemetry)
     fleet: OtherNodes = field(default_factory=NoOtherNodes)
+    history: HangHistory = field(default_factory=HangHistory)
     scope: CaptureScope = field(init=False)
     suspector: Suspector = field(init=False)
     captures: int = 0
@@ -72,6 +75,7 @@ class JobWatch:
         """By itself at first: this node is all there is to capture."""
         self.scope = self.local
         self.suspector = Suspector(cadence=self.patience.cadence)
+        self.incidents.note = lambda incident: self.history.note(incident, self.training.step)
 
     @property
     def records(self) -> tuple[IncidentRecord, ...]:
@@ -110,6 +114,7 @@ class JobWatch:
             self.silent_failures.resume(left.as_record())
         else:
             self.incidents.resume(left.as_record())
+            self.history.note(left.incident, None)
             self._hold = Hold(now_s + HOLD_FACTOR * self.patience.current.stall_s)
         self.ranks.add(left.here)
 
@@ -205,8 +210,14 @@ class JobWatch:
             await self.incidents.complete_from_fleet(diagnosis)
         if known is None or supersedes(diagnosis, known.incident.verdict):
             diagnosis = await with_call_sites(self.scope, diagnosis, patience)
+            self._catch_up()
             report = self.incidents.open if known is None else self.incidents.change
             await report(diagnosis, detected_ns=detected_ns, since_ns=self._suspected_since_ns())
+
+    def _catch_up(self) -> None:
+        """Have the step at which the job hangs: the beats of this tick may be from before it."""
+        if self.local.reader is not None:
+            self.training.update(self.ranks.own, self.local.reader.read()[0], time.time_ns())
 
     def _suspected_since_ns(self) -> int | None:
         """Since when the job is suspected (wall clock)."""
@@ -247,8 +258,9 @@ def watch_job(
     settings: Settings | None = None,
     reader: Beats | None = None,
     health: SourceHealth | None = None,
+    history: HangHistory | None = None,
 ) -> JobWatch:
-    """A watch over a job that was just found, with all that is its own."""
+    """A watch over a job that was just found, with all that is its own. ``history``: of what was that job before."""
     settings = settings if settings is not None else Settings()
     ranks = LocalRanks(job)
     local = LocalScope(ranks, reader, settings, health if health is not None else SourceHealth())
@@ -260,4 +272,5 @@ def watch_job(
         incidents=IncidentLifecycle(state_dir, announce, on_peer_incident, local, patience.trim),
         silent_failures=SilentFailureWatch(local, IncidentLifecycle(state_dir, announce)),
         training=TrainingTelemetry(settings.logs),
+        history=history if history is not None else HangHistory(),
     )

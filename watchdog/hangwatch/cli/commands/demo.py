@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from hangwatch.cli.common import stdout_console
+from hangwatch.cli.recovered import find_recovery, read_steps
 from hangwatch.config.errors import EXIT_STOPPED, UserError
 from hangwatch.demos import DEFAULT, SCENARIOS, Scenario, find_scenario
 from hangwatch.model.text import format_ranks
@@ -23,6 +24,10 @@ from hangwatch.outputs.bundle.bundle import list_incidents
 
 #: A demo that takes longer than this has failed.
 _LIMIT_S = 120.0
+#: One that is restarted imports everything twice, and trains to its end.
+_RESTART_LIMIT_S = 600.0
+#: What a hang costs before anything else ends it: the default timeouts of torch 2.13 (``torch/distributed/constants.py``).
+_DEFAULT_TIMEOUTS = "NCCL's default timeout ends a hung job after 10 min, Gloo's after 30 min"
 
 
 def demo(
@@ -32,7 +37,7 @@ def demo(
     ] = None,
     list_them: Annotated[bool, typer.Option("--list", help="List the demos and exit.")] = False,
 ) -> None:
-    """Run a small job that hangs and diagnose it. Exit status 0: the verdict is the expected one; 1: it is not."""
+    """Run a small job that hangs and diagnose it. Exit status 0: as expected; 1: not."""
     console = stdout_console()
     if list_them:
         for one in SCENARIOS:
@@ -61,12 +66,14 @@ def _show(scenario: Scenario, console: Console) -> int:
     console.print(
         f"hangwatch demo: {scenario.name} - {scenario.description}", markup=False, highlight=False, soft_wrap=True
     )
+    action = "restart" if scenario.restarts else "stop"
+    job = (*scenario.command(), *(("--folder", str(state / "training")) if scenario.restarts else ()))
     command = [
-        sys.executable, "-m", "hangwatch", "run", "--on-hang", "stop", "--state-dir", str(state),
-        "--stall-after", f"{scenario.stall_after_s:g}", "--", *scenario.command(),
+        sys.executable, "-m", "hangwatch", "run", "--on-hang", action, "--state-dir", str(state),
+        "--stall-after", f"{scenario.stall_after_s:g}", "--", *job,
     ]  # fmt: skip
     console.print(
-        f"$ hangwatch run --on-hang stop -- {' '.join(scenario.command())}",
+        f"$ hangwatch run --on-hang {action} -- {' '.join(job)}",
         markup=False,
         highlight=False,
         soft_wrap=True,
@@ -83,7 +90,7 @@ def _run(command: list[str], scenario: Scenario) -> int:
     try:
         process = subprocess.Popen(command, env={**os.environ, **scenario.full_environment()}, stdin=read_end)
         try:
-            return process.wait(timeout=_LIMIT_S)
+            return process.wait(timeout=_RESTART_LIMIT_S if scenario.restarts else _LIMIT_S)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             process.send_signal(signal.SIGTERM)
             return process.wait(timeout=30)
@@ -111,6 +118,24 @@ def _judge(scenario: Scenario, state: Path, status: int, took_s: float, console:
         say(f"FAIL: expected no hang; reported {shown}; exit status {status}; see {state}")
         return 1
     expected = (scenario.kind, scenario.cause, scenario.culprits)
+    if scenario.restarts:
+        steps = read_steps(state / "training" / "steps.jsonl")
+        recovery = find_recovery(incidents[-1], steps) if reported == [expected] else None
+        if status == 0 and recovery is not None:
+            say(
+                f"PASS: the job hung after step {recovery.hung_after}, was restarted, resumed with step"
+                f" {recovery.resumed_step} and ended with step {steps[-1].step}."
+            )
+            say(
+                f"Time lost from the onset of the hang to the first new step: {recovery.new_step_s:.0f} s (verdict after"
+                f" {recovery.confirmed_s:.0f} s, first step after the restart after {recovery.resumed_s:.0f} s)."
+                f" {_DEFAULT_TIMEOUTS}."
+            )
+            return 0
+        say(
+            f"FAIL: expected {_describe(*expected)} and a recovery; reported {shown}; exit status {status}; see {state}"
+        )
+        return 1
     if status == EXIT_STOPPED and reported[-1:] == [expected]:
         bundle = state / "incidents" / incidents[-1].id
         say(f"PASS: hang found, diagnosed and job stopped in {took_s:.0f} s. Incident bundle: {bundle}")

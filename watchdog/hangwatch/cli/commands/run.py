@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from hangwatch.agent.host.events import SCHEMA, EventFile
-from hangwatch.agent.host.launch import end_tree, exit_status, pass_signals, start_command, wait_for_command
+from hangwatch.agent.host.supervisor import Supervisor, restart_environment
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
 from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook
@@ -24,9 +24,8 @@ from hangwatch.config.directories import (
     probe_environment,
     remove_run_dir,
 )
-from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.config.settings import Settings
-from hangwatch.model.incident import Incident
+from hangwatch.model.capture import RankIdentity
 from hangwatch.outputs.web.access import TOKEN_VARIABLES
 from hangwatch.sources.stacks.samples import find_pyspy
 
@@ -48,7 +47,17 @@ def run(
     on_hang: Annotated[
         Optional[str],  # noqa: UP045  # see above
         typer.Option(
-            "--on-hang", metavar="report|stop|exec:CMD", help="Action when a hang is confirmed (default: report)."
+            "--on-hang",
+            metavar="report|stop|restart|exec:CMD",
+            help="Action when a hang is confirmed (default: report). restart: end the ranks and start the job anew.",
+        ),
+    ] = None,
+    max_restarts: Annotated[
+        Optional[int],  # noqa: UP045  # see above
+        typer.Option(
+            "--max-restarts",
+            metavar="N",
+            help="With --on-hang restart, run CMD again up to N times if its launcher does not restart it (default: 3).",
         ),
     ] = None,
     on_silent_failure: Annotated[
@@ -95,6 +104,7 @@ def run(
         exchange=exchange,
         job=job,
         on_hang=on_hang,
+        max_restarts=max_restarts,
         on_silent_failure=on_silent_failure,
         log=log,
         with_values=with_values,
@@ -103,7 +113,7 @@ def run(
     state = prepare_state_dir(Path(settings.state_dir) if settings.state_dir else default_state_dir())
     run_dir = make_run_dir()
     try:
-        status = asyncio.run(_Run(command, settings, state, run_dir, stderr_console(), events).run(os.environ))
+        status = asyncio.run(_Run(command, settings, state, run_dir, stderr_console(), os.environ, events).run())
     finally:
         remove_run_dir(run_dir)
     raise typer.Exit(status)
@@ -119,61 +129,61 @@ class _Run:
         state_dir: Path,
         run_dir: Path,
         console: Console,
+        environ: Mapping[str, str],
         events: EventFile | None = None,
     ) -> None:
-        self.command = command
-        self.pid: int | None = None
-        self.stopped = False
+        # Receiver URLs and the page's token are secrets: the job must not inherit them.
+        secrets = {*TARGET_VARIABLES.values(), *TOKEN_VARIABLES, EXCHANGE_VARIABLE}
+        inherited = {name: value for name, value in environ.items() if name not in secrets}
+        named = {"HANGWATCH_JOB": settings.job} if settings.job else {}
+        environment = {**inherited, **named, **probe_environment(run_dir, environ)}
+        if settings.on_hang.kind == "restart":
+            environment = restart_environment(environment)
+        self.supervisor = Supervisor(
+            command,
+            environment,
+            settings.max_restarts,
+            self._known_ranks,
+            self._say,
+        )
         self.service = Service(
             settings,
             state_dir,
             run_dir,
             console,
             address=_ADDRESS,
-            root=lambda: self.pid,
-            stop=self._stop,
+            root=lambda: self.supervisor.pid,
+            control=self.supervisor,
             events=events,
         )
 
-    async def run(self, environ: Mapping[str, str]) -> int:
+    def _known_ranks(self) -> list[RankIdentity]:
+        return self.service.known_ranks()
+
+    def _say(self, text: str) -> None:
+        self.service.voice.say(text)
+
+    async def run(self) -> int:
         """Start the agent and the command, wait for the command, stop the agent; returns the exit status."""
         service, stop = self.service, asyncio.Event()
         try:
             url = await service.open()
-            # Receiver URLs and the page's token are secrets: the job must not inherit them.
-            secrets = {*TARGET_VARIABLES.values(), *TOKEN_VARIABLES, EXCHANGE_VARIABLE}
-            inherited = {name: value for name, value in environ.items() if name not in secrets}
-            named = {"HANGWATCH_JOB": service.settings.job} if service.settings.job else {}
-            process = start_command(
-                self.command, {**inherited, **named, **probe_environment(service.agent.run_dir, environ)}
-            )
-            self.pid = process.pid
-            pass_signals(process, asyncio.get_running_loop())
+            pid = self.supervisor.start()
             service.voice.say(
-                f"watching {self.command[0]} (pid {process.pid}), metrics at {url}/metrics, page at {url}/",
+                f"watching {self.supervisor.command[0]} (pid {pid}), metrics at {url}/metrics, page at {url}/",
                 event="started",
                 url=url,
-                pid=process.pid,
+                pid=pid,
                 schema=SCHEMA,
             )
             if find_pyspy() is None:
                 service.voice.say("py-spy is not installed, so stacks cannot be read; run: pip install py-spy")
             watching = asyncio.create_task(service.agent.run(stop))
-            returncode = await wait_for_command(process)
+            status = await self.supervisor.run()
             stop.set()
             await watching
             await service.close(over=True)
         finally:
             await service.release()
-        status = EXIT_STOPPED if self.stopped else exit_status(returncode)
         service.voice.note(f"the command has ended; exit status {status}", event="ended", status=status)
         return status
-
-    async def _stop(self, incident: Incident) -> str:
-        """Stop the command and all its descendants, including ranks that have left its process tree."""
-        del incident  # the command counts as one job, whatever it has started
-        if self.pid is None:
-            return "the job had not started"
-        self.stopped = True
-        ranks = [i.pid for w in self.service.agent.watches() for i in w.ranks.known.values()]
-        return (await end_tree([self.pid, *ranks])).in_words()

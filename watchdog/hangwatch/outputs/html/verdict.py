@@ -26,6 +26,7 @@ from hangwatch.outputs.html.elements import (
     source_line,
     text,
 )
+from hangwatch.outputs.job_history import describe_history
 
 #: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 40
@@ -66,6 +67,7 @@ def render_banner(incident: Incident) -> Markup:
         _fact("Waiting", number_ranks(verdict.waiting_ranks)) if verdict.waiting_ranks else NOTHING,
         _fact("Operation", _operation(verdict.collective)) if verdict.collective is not None else NOTHING,
         _fact("Since", _times(incident)),
+        *(_fact("History", text(line)) for line in describe_history(incident.history)),
     ]
     return Markup(
         '<section class="banner {severity}" id="verdict"><p class="kind"><strong>{kind}</strong>{proven}</p>'

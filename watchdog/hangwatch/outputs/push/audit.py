@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -23,10 +22,11 @@ SCHEMA = "hangwatch.audit/1"
 
 
 class ActionTaken(msgspec.Struct, frozen=True):
-    """One action: start (seconds since the epoch), kind, whether it was a dry run, and its outcome."""
+    """One action: start (seconds since the epoch), its name (``config.settings.ACTIONS``), whether it was a dry run, and its
+    outcome."""
 
     at_s: float
-    action: Literal["stop", "exec"]
+    action: str
     dry_run: bool
     outcome: str
 

@@ -18,6 +18,7 @@ import msgspec
 from hangwatch.model.incident import Incident, Verdict
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks
+from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.sanitize import clean
 
 SCHEMA = "hangwatch.notification/1"
@@ -103,6 +104,7 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
             "culprit_ranks": verdict.culprit_ranks,
             "names": verdict.names,
             "waiting_ranks": verdict.waiting_ranks,
+            "history": incident.history,
             "cause": None
             if cause is None
             else {
@@ -143,6 +145,7 @@ def slack_body(notification: Notification, before: Notification | None, now: dat
             f"*Cause* (confidence {verdict.cause.certainty}): {_escape(verdict.cause.title)} (`{_escape(verdict.cause.id)}`)"
         )
         lines += [f"{number}. {_escape(step)}" for number, step in enumerate(verdict.cause.remedy, 1)]
+    lines += [_escape(line) for line in describe_history(incident.history)]
     lines.append(f"*Since* {incident.onset_at}")
     if notification.bundle is not None:
         lines.append(f"*Bundle* `{_escape(notification.bundle)}`")
@@ -205,6 +208,7 @@ def _annotations(notification: Notification) -> dict[str, str]:
         "runbook_url": _runbook(notification),
         "culprit_ranks": _ranks(verdict, verdict.culprit_ranks),
         "waiting_ranks": _ranks(verdict, verdict.waiting_ranks),
+        "history": clean(" ".join(describe_history(notification.incident.history))),
         "incident": notification.incident.id,
         "bundle": clean(notification.bundle or ""),
     }

@@ -14,6 +14,7 @@ from rich.text import Text
 from hangwatch.model.incident import Cause, Collective, Divergence, Incident, SourceLine, Verdict
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks, short_path
+from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.terminal.layout import beside, emit, hang, say
 
 #: Minimum width for two columns of code side by side.
@@ -71,6 +72,8 @@ class _VerdictText:
             words += ", proven" if verdict.proven else ", not proven"
         self.page.append(say(words, _KIND_STYLE[verdict.severity]))
         self.add(say(verdict.summary, "bold"), indent=0)
+        for line in describe_history(incident.history):
+            self.add(say(line), indent=0)
         self.page.append(Text())
         job = incident.job
         size = f", {job.world_size} rank{'s' if job.world_size != 1 else ''}" if job.world_size is not None else ""

@@ -111,6 +111,7 @@ def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
             node=node,
             local_rank=m.local_rank,
             restart=m.restart,
+            max_restarts=m.process.claim.max_restarts if m.process.claim is not None else 0,
             meeting_port=_port(m.master),
             supervisor=_supervisor(m.process),
             world=m.world,

@@ -17,7 +17,7 @@ _NAMES = frozenset(
     {
         RUN_DIR_VARIABLE,
         "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT",
-        "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+        "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
         "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
         "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMIX_RANK",
         "HANGWATCH_JOB", "KUBERNETES_SERVICE_HOST",
@@ -30,8 +30,9 @@ _LONGEST_VALUE = 1024
 class RankClaim(msgspec.Struct, frozen=True):
     """A process's claim to a rank. ``by`` is who gave it: env (RANK itself), mpirun or srun.
 
-    ``job_id`` is None where the environment names no job. ``elastic`` says that torchrun's own variables are there. ``master`` is
-    where the ranks meet, ``HOST:PORT`` as configured. ``local_world_size`` is how many ranks the launcher has started here.
+    ``job_id`` is None where the environment names no job. ``elastic`` says that torchrun's own variables are there; it has
+    restarted the ranks ``restart`` times, and does so ``max_restarts`` times at the most. ``master`` is where the ranks meet,
+    ``HOST:PORT`` as configured. ``local_world_size`` is how many ranks the launcher has started here.
     """
 
     rank: int
@@ -39,6 +40,7 @@ class RankClaim(msgspec.Struct, frozen=True):
     world_size: int | None = None
     local_rank: int | None = None
     restart: int = 0
+    max_restarts: int = 0
     job_id: str | None = None
     elastic: bool = False
     master: str = ""
@@ -78,6 +80,7 @@ def claim_rank(environ: Mapping[str, str], inherited_rank: str | None = None, *,
             world_size=_number(environ, "WORLD_SIZE"),
             local_rank=_number(environ, "LOCAL_RANK"),
             restart=restart,
+            max_restarts=_number(environ, "TORCHELASTIC_MAX_RESTARTS") or 0,
             job_id=identify_job(environ, host),
             master=_master(environ),
             elastic=elastic,

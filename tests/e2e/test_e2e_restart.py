@@ -1,0 +1,145 @@
+"""``--on-hang restart`` on real jobs: who starts the ranks anew, what the job gets, and when it is stopped instead."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from watched_runs import Watched, find_bundles, read_incident, run_watched, torchrun
+
+from hangwatch.config.errors import EXIT_STOPPED
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.push.audit import read_audit
+from support import JOBS, Job, JobRunner, find_free_port
+
+pytestmark = pytest.mark.usefixtures("real")
+
+_PROGRAM = JOBS / "recovering.py"
+_TIME_LIMIT_S = 150.0
+_RANKS = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+
+
+class Restarted:
+    """A job under ``run --on-hang restart``, from start to end."""
+
+    def __init__(
+        self, jobs: JobRunner, folder: Path, launcher: list[str], *options: str, run: tuple[str, ...] = ()
+    ) -> None:
+        self.folder, self.state = folder / "job", folder / "state"
+        self.folder.mkdir()
+        arguments = ("run", "--on-hang", "restart", "--state-dir", self.state, *run, "--")
+        program = (str(_PROGRAM), "--folder", str(self.folder), *options)
+        self.job: Job = jobs.hangwatch(*arguments, *launcher, *program, env=_RANKS)
+        self.status = self.job.wait(_TIME_LIMIT_S)
+        self.said = self.job.stderr()
+
+    @property
+    def starts(self) -> list[tuple[str, str]]:
+        """For each start of rank 0 torchrun's count of restarts and hangwatch's, ``-`` where there was none."""
+        lines = (self.folder / "starts-0").read_text().splitlines()
+        return [(first, second) for first, second in (line.split() for line in lines)]
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """What was reported, in order."""
+        return [read_incident(bundle) for bundle in find_bundles(self.state)]
+
+    @property
+    def actions(self) -> list[str]:
+        """What was done about each incident."""
+        return [" ".join(one.action for one in read_audit(bundle).actions) for bundle in find_bundles(self.state)]
+
+    @property
+    def checkpoint(self) -> str:
+        """The last step that was saved."""
+        return (self.folder / "checkpoint").read_text()
+
+
+def _torchrun(*options: str) -> list[str]:
+    command = list(torchrun(_PROGRAM))[:-1]
+    return [*command, *options]
+
+
+def test_torchrun_restarts_its_ranks_itself(jobs: JobRunner, tmp_path: Path) -> None:
+    """With ``--max-restarts 2`` the ranks alone are ended; torchrun goes on from the checkpoint, and hangwatch runs nothing."""
+    run = Restarted(jobs, tmp_path, _torchrun("--max-restarts", "2"))
+    assert run.status == 0, run.said
+    assert run.starts == [("0", "-"), ("1", "-")]
+    assert run.checkpoint == "8"
+    assert run.actions == ["restart"]
+    assert "torchrun restarts them (restart 1 of its 2)" in run.said
+    assert "running " not in run.said
+
+
+def test_the_command_is_run_again_where_torchrun_does_not_restart(jobs: JobRunner, tmp_path: Path) -> None:
+    """Its own restarts are 0: the command is run again, as the same job, and is told the count; hangs have one history."""
+    run = Restarted(jobs, tmp_path, _torchrun(), "--hangs", "2")
+    assert run.status == 0, run.said
+    assert run.starts == [("0", "-"), ("0", "1"), ("0", "2")]
+    assert run.checkpoint == "8"
+    assert run.actions == ["restart", "restart"]
+    first, second = run.incidents
+    assert first.job.id == second.job.id
+    assert first.history is not None
+    assert second.history is not None
+    assert second.history.before == (first.history.now,)
+    assert (first.history.now.step, second.history.now.step) == (3, 4)
+    assert second.history.restarts == 1
+    assert "Hang 2 of this job (restarted 1 time): step 4, ranks 0-1 on" in run.said
+
+
+@pytest.mark.parametrize("launcher", ["accelerate", "deepspeed"])
+def test_other_launchers_are_run_again(jobs: JobRunner, tmp_path: Path, launcher: str) -> None:
+    """accelerate and deepspeed end when their ranks do; the command is run again at the same port."""
+    port = str(find_free_port())
+    if launcher == "accelerate":
+        # --cpu would start one process only, unless there is MPI. The program asks for the CPU itself.
+        command = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
+        command += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", port]
+    else:
+        command = ["-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", port]
+    run = Restarted(jobs, tmp_path, [sys.executable, *command])
+    assert run.status == 0, run.said
+    assert [count for _, count in run.starts] == ["-", "1"]
+    assert run.checkpoint == "8"
+    assert run.actions == ["restart"]
+
+
+def test_a_proven_deadlock_that_comes_again_stops_the_job(jobs: JobRunner, tmp_path: Path) -> None:
+    """At the same line in the same step, twice: one restart, then status 75, and the reason is said and kept."""
+    run = Restarted(jobs, tmp_path, _torchrun("--max-restarts", "9"), "--hangs", "9", "--again")
+    assert run.status == EXIT_STOPPED, run.said
+    assert run.starts == [("0", "-"), ("1", "-")]
+    assert run.actions == ["restart", "stop"]
+    assert "the job is stopped instead: proven deadlock at jobs/recovering.py:" in run.said
+    assert "it is certain to come again" in run.said
+    (last,) = read_audit(find_bundles(run.state)[-1]).actions
+    assert "certain to come again" in last.outcome
+    assert [process for process in run.job.members() if process.is_running()] == []
+
+
+def test_restarts_are_used_up(jobs: JobRunner, tmp_path: Path) -> None:
+    """After ``--max-restarts`` of its own hangwatch stops the job, with status 75."""
+    run = Restarted(jobs, tmp_path, _torchrun(), "--hangs", "9", run=("--max-restarts", "1"))
+    assert run.status == EXIT_STOPPED, run.said
+    assert run.starts == [("0", "-"), ("0", "1")]
+    assert run.actions == ["restart", "stop"]
+    assert "all restarts are used up (--max-restarts 1)" in run.said
+
+
+def test_a_job_that_fails_is_not_run_again(jobs: JobRunner, tmp_path: Path) -> None:
+    """A failure is no hang: the status is the command's own."""
+    command = (*torchrun(JOBS / "steady.py"), "--steps", "3", "--status", "3")
+    job = jobs.hangwatch("run", "--on-hang", "restart", "--state-dir", tmp_path / "state", "--", *command, env=_RANKS)
+    assert job.wait(_TIME_LIMIT_S) == 1
+    assert "again" not in job.stderr()
+
+
+def test_the_demo_recovers(jobs: JobRunner, tmp_path: Path) -> None:
+    """``hangwatch demo recover``: a Trainer hangs once, resumes from its checkpoint, and ends with its last step."""
+    outcome = run_watched(Watched("demo-recover", ("demo", "recover")), jobs, tmp_path)
+    assert outcome.status == 0, outcome.stdout
+    assert "and ended with step 24." in outcome.stdout
+    assert "Time lost from the onset of the hang to the first new step: " in outcome.stdout
+    assert outcome.left == ()

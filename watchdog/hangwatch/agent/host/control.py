@@ -1,0 +1,90 @@
+"""Ending and restarting a job because of an incident: the protocol, and its implementation for jobs that others have started.
+
+A job is restarted from below: its ranks are ended, and whoever watches over them starts them anew. May import its own room, the
+model and the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from hangwatch.agent.host.launch import end_job, end_ranks, find_living
+from hangwatch.model.capture import RankIdentity
+from hangwatch.model.incident import Incident
+from hangwatch.model.numbers import is_guest
+from hangwatch.sources.proc.samples import is_supervised
+
+
+class Restart(NamedTuple):
+    """How a restart went: whether ranks were ended for it, and in words."""
+
+    done: bool
+    says: str
+
+
+class JobControl(Protocol):
+    """What can be done to the job of an incident, on this node."""
+
+    async def stop(self, incident: Incident) -> str:
+        """End the job: launcher, ranks, and all below. Returns in words how that went."""
+        ...
+
+    async def restart(self, incident: Incident) -> Restart:
+        """End the ranks, so that the job starts anew from its checkpoint."""
+        ...
+
+    def why_no_restart(self, incident: Incident) -> str:
+        """Why the job cannot be restarted any more, so that it is to be stopped; empty if it can."""
+        ...
+
+
+def count_restarts_left(ranks: Collection[RankIdentity], supervised: Callable[[RankIdentity], bool]) -> int:
+    """How often the launcher will restart these ranks by itself: what is left of torchrun's ``--max-restarts``, else 0.
+
+    torchrun's elastic agent gives each rank TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS, and when a rank fails
+    restarts all while the first is below the second (torch 2.13, ``elastic/agent/server/api.py``: ``_invoke_run``). accelerate
+    starts ranks through the same agent. ``supervised``: whether that agent lives. Processes of other worlds have launchers of
+    their own.
+    """
+    own = [one for one in ranks if not is_guest(one.rank)]
+    return min((max(0, one.max_restarts - one.restart) if supervised(one) else 0 for one in own), default=0)
+
+
+def ranks_of(incident: Incident, known: Sequence[RankIdentity]) -> list[RankIdentity]:
+    """Those of the ``known`` processes that live and that the incident is about: its job may have been restarted meanwhile."""
+    pids = {entry.pid for entry in incident.ranks}
+    return [one for one in find_living(known) if one.pid in pids]
+
+
+class NodeControl:
+    """The jobs that a node's agent has found. ``known``: the ranks of a job on this node, by its id."""
+
+    def __init__(self, known: Callable[[str], Sequence[RankIdentity]]) -> None:
+        self._known = known
+
+    async def stop(self, incident: Incident) -> str:
+        """End the job, its launcher on this node included."""
+        return (await end_job(self._known(incident.job.id))).in_words()
+
+    async def restart(self, incident: Incident) -> Restart:
+        """End the ranks; who has started the launcher has to restart the job where that does not."""
+        ranks = ranks_of(incident, self._known(incident.job.id))
+        left = count_restarts_left(ranks, is_supervised)
+        ended = await end_ranks(ranks)
+        if not ended.asked:
+            return Restart(False, ended.in_words())
+        return Restart(True, f"{ended.in_words()}; {name_restarter(ranks, left)}")
+
+    def why_no_restart(self, incident: Incident) -> str:
+        """Nothing keeps the ranks from being ended."""
+        del incident
+        return ""
+
+
+def name_restarter(ranks: Sequence[RankIdentity], left: int) -> str:
+    """Who restarts the job where hangwatch has not started its launcher."""
+    if left:
+        total = ranks[0].max_restarts
+        return f"torchrun restarts them (restart {total - left + 1} of its {total})"
+    return "their launcher does not restart them: whatever started the job has to"

@@ -1,0 +1,185 @@
+"""The command of ``hangwatch run``: started, waited for, and run again after a hang where its launcher does not restart it.
+
+May import its own room, the model and the sources.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hangwatch.agent.host.control import Restart, count_restarts_left, name_restarter, ranks_of
+from hangwatch.agent.host.launch import (
+    end_ranks,
+    end_tree,
+    exit_status,
+    find_living,
+    pass_signals,
+    start_command,
+    wait_for_command,
+)
+from hangwatch.config.errors import EXIT_STOPPED
+from hangwatch.model.capture import RankIdentity
+from hangwatch.model.incident import Incident
+from hangwatch.sources.proc.samples import is_supervised
+
+#: For the job: how often its command was run again. torchrun's own count begins at 0 each time.
+RESTART_COUNT_VARIABLE = "HANGWATCH_RESTART_COUNT"
+_JOB_VARIABLE = "HANGWATCH_JOB"
+#: torchrun 2.13 keeps one store, in its own process, for all starts of the ranks, without a part for each: ranks find there where
+#: their predecessors listened, and some starts fail (``elastic/rendezvous/dynamic_rendezvous.py``: ``next_rendezvous``;
+#: ``rendezvous.py``: ``_create_c10d_store``). With this, rank 0 has a store of its own in each start.
+_OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+#: A launcher whose ranks were ended ends by itself: torchrun and deepspeed within seconds. One that does not is ended.
+LAUNCHER_GRACE_S = 30.0
+#: Ports and memory of the job before may take a moment to be free; a job that cannot start has a minute between two tries.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+#: The agent looks for ranks once a second.
+_LOOK_S = 1.0
+_ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
+
+
+def pause_before(restart: int) -> float:
+    """Seconds before the command is run again for the ``restart``-th time (from 1): doubled each time, up to a limit."""
+    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(restart - 1, 10))
+
+
+def restart_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a job that may be restarted. What the user has set stands."""
+    return {**_OWN_STORE, **environment}
+
+
+@dataclass
+class Supervisor:
+    """Runs ``command`` in ``environment``; ``known`` are its ranks as they were seen last, ``say`` prints a line.
+
+    ``max_restarts``: how often the command is run again after ``restart``. Implements ``JobControl``: the command counts as one
+    job, whatever it has started.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    max_restarts: int
+    known: Callable[[], Sequence[RankIdentity]]
+    say: Callable[[str], None]
+    restarts: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    _stopped: bool = False
+    _signalled: signal.Signals | None = None
+    _ended: frozenset[int] = frozenset()
+    _self_restarting: bool = False
+    _job: str = ""
+    _following: asyncio.Task[bool] | None = None
+    _exited: asyncio.Event = field(default_factory=asyncio.Event)
+    _interrupted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the command that runs, or ran last."""
+        return self.process.pid if self.process is not None else None
+
+    def start(self) -> int:
+        """Start the command; returns its pid. Raises ``UserError``."""
+        count = {RESTART_COUNT_VARIABLE: str(self.restarts)} if self.restarts else {}
+        # torchrun --standalone takes another name each time; the job is the same.
+        name = {_JOB_VARIABLE: self._job} if self._job and _JOB_VARIABLE not in self.environment else {}
+        self._ended, self._self_restarting = frozenset(), False
+        self._exited.clear()
+        self.process = start_command(self.command, {**self.environment, **count, **name})
+        return self.process.pid
+
+    async def run(self) -> int:
+        """Wait for the command that was started, and for those that are run after it; returns the exit status."""
+        pass_signals(self._deliver, asyncio.get_running_loop())
+        while True:
+            assert self.process is not None  # noqa: S101  # it was started
+            returncode = await wait_for_command(self.process)
+            self._exited.set()
+            if self._stopped:
+                return EXIT_STOPPED
+            if not self._awaits_restart(returncode) or self._signalled is not None:
+                return exit_status(returncode)
+            if self.restarts >= self.max_restarts:
+                self.say(f"not run again: {self._used_up()}")
+                return EXIT_STOPPED
+            self.restarts += 1
+            pause_s = pause_before(self.restarts)
+            self.say(
+                f"running {self.command[0]} again in {pause_s:g} s (restart {self.restarts} of {self.max_restarts})"
+            )
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._interrupted.wait(), pause_s)
+            if self._stopped or self._signalled is not None:
+                return EXIT_STOPPED if self._signalled is None else exit_status(-self._signalled)
+            self.start()
+
+    async def stop(self, incident: Incident) -> str:
+        """End the command and all its descendants, including ranks that have left its process tree."""
+        del incident
+        if self.pid is None:
+            return "the job had not started"
+        self._stopped = True
+        self._interrupted.set()
+        command = [self.pid] if not self._exited.is_set() else []
+        return (await end_tree([*command, *(one.pid for one in find_living(self.known()))])).in_words()
+
+    async def restart(self, incident: Incident) -> Restart:
+        """End the ranks; where their launcher does not restart them, let the command end, so that it is run again."""
+        ranks = ranks_of(incident, self.known())
+        if not ranks or self.pid is None:
+            return Restart(False, "not done: the ranks were gone before")
+        left = count_restarts_left(ranks, is_supervised)
+        self._job = incident.job.id
+        self._ended, self._self_restarting = frozenset(one.pid for one in self.known()), left > 0
+        ended = await end_ranks(ranks)
+        if self._following is not None:
+            self._following.cancel()
+        self._following = asyncio.create_task(self._see_replaced(), name="hangwatch restart")
+        if left:
+            return Restart(True, f"{ended.in_words()}; {name_restarter(ranks, left)}")
+        await asyncio.wait({self._following}, timeout=LAUNCHER_GRACE_S)
+        if not self._following.done():
+            await end_tree([self.pid])
+        elif self._following.result():
+            return Restart(True, f"{ended.in_words()}; the command has started them again itself")
+        return Restart(True, f"{ended.in_words()}; hangwatch runs the command again")
+
+    async def _see_replaced(self) -> bool:
+        """Wait until other ranks have taken the place of those that were ended, or the command has ended; whether they have."""
+        while not self._exited.is_set():
+            if {one.pid for one in self.known()} - self._ended:
+                self._ended = frozenset()
+                return True
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._exited.wait(), _LOOK_S)
+        return False
+
+    def why_no_restart(self, incident: Incident) -> str:
+        """The restarts may be used up, the launcher's own and ours."""
+        ranks = ranks_of(incident, self.known())
+        used_up = ranks and not count_restarts_left(ranks, is_supervised) and self.restarts >= self.max_restarts
+        return self._used_up() if used_up else ""
+
+    def _used_up(self) -> str:
+        if not self.max_restarts:
+            return "the launcher does not restart the job, and --max-restarts is 0"
+        return f"all restarts are used up (--max-restarts {self.max_restarts})"
+
+    def _awaits_restart(self, returncode: int) -> bool:
+        """Whether the command has ended because its ranks were, and no other ranks have taken their place."""
+        if not self._ended or {one.pid for one in self.known()} - self._ended:
+            return False
+        return not (self._self_restarting and returncode == 0)
+
+    def _deliver(self, number: signal.Signals, needed: bool) -> None:
+        """Pass a signal on; one that is to end the command also keeps it from being run again."""
+        if number in _ENDING:
+            self._signalled = number
+            self._interrupted.set()
+        if needed and self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
