@@ -46,6 +46,7 @@ class Probe:
         self._problems: dict[str, str] = {}
         self._counter = 0
         self._stopping = False
+        self._ends = False
         self._recorders = find_recorders(self._bindings)
         self._table = GroupTable(c10d, self._torch, self._recorders, self._read_entries)
         self._identity = identity.ALONE if alone else identity.read_identity(os.environ)
@@ -70,8 +71,8 @@ class Probe:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread before the interpreter does (it must not be inside torch then) and remove the sockets."""
-        self._stopping = True
+        """End the thread, with a last beat, before the interpreter ends (it must not be in torch then); remove the sockets."""
+        self._ends = self._stopping = True
         self._control.wake()
         self._thread.join(_STOP_TIME_S)
         for path in (self._listening, self._server):
@@ -102,6 +103,8 @@ class Probe:
             except Exception as error:
                 self._note("control", "the control socket failed: %r" % (error,))
                 time.sleep(BEAT_PERIOD_S)
+        if self._ends:
+            self._beat()
 
     def _open_sockets(self) -> None:
         try:
@@ -140,6 +143,7 @@ class Probe:
                 alone=self._alone and not table.initialized,
                 groups_created=table.groups_created,
                 failure=failures.read_uncaught(),
+                ended=self._ends and failures.is_told_of_exceptions(),
                 thread_failure=failures.read_threads(),
                 handled=failures.read_handled() if table.unmoved_s >= _STANDING_S else [],
                 server=self._present(self._server),
