@@ -21,6 +21,7 @@ from hangwatch.agent.host.memory import bound_heaps, collect_less_often, give_ba
 from hangwatch.agent.host.systemd import ServiceManager
 from hangwatch.agent.incidents.actions import Actor, policy_for
 from hangwatch.agent.incidents.lifecycle import close_left_open
+from hangwatch.agent.incidents.raising import Raised, raise_in_ranks
 from hangwatch.agent.incidents.record import announce_to_nobody
 from hangwatch.agent.incidents.reopen import find_left_open
 from hangwatch.agent.incidents.retention import sweep
@@ -41,6 +42,8 @@ from hangwatch.sources.beats.files import remove_leftovers
 _SWEEP_PERIOD_S = 300.0
 #: Threads for what may block: pages, bundles. Python's own number grows with the node's cores, and memory with it.
 _THREADS = 4
+#: Actions that each node takes on its own ranks.
+_ON_EVERY_NODE = frozenset({"stop", "raise"})
 #: Settings that are read at the start alone.
 _FIXED = ("state_dir", "listen", "token_file", "logs", "with_values", "exchange", "job")
 
@@ -73,7 +76,7 @@ class Service:
         self.push = Push(find_targets(settings.receivers))
         self.token = read_token({"HANGWATCH_TOKEN_FILE": settings.token_file, **os.environ})
         self.address = parse_listen(settings.listen or address)
-        self.actor = Actor(settings, self._complete, stop or self._end_job, self.voice.say)
+        self.actor = Actor(settings, self._complete, stop or self._end_job, self.voice.say, self._raise)
         self.agent = Agent(
             run_dir=run_dir,
             state_dir=state_dir,
@@ -160,7 +163,7 @@ class Service:
     async def on_peer_incident(self, incident: Incident, path: Path | None) -> None:
         """The same for an incident that another node owns: that one tells the receivers and runs commands."""
         self._say(incident, path)
-        if incident.ended_at is not None or policy_for(self.settings, incident.verdict)[1].kind == "stop":
+        if incident.ended_at is not None or policy_for(self.settings, incident.verdict)[1].kind in _ON_EVERY_NODE:
             self.actor.consider(incident, path)
 
     def _say(self, incident: Incident, path: Path | None) -> None:
@@ -183,6 +186,10 @@ class Service:
         for watch in self.agent.watches():
             if watch.incidents.record is not None and watch.incidents.record.id == incident.id:
                 await watch.incidents.completed_everywhere()
+
+    async def _raise(self, incident: Incident) -> Raised:
+        scopes = [watch.local for watch in self.agent.watches() if watch.ranks.job.id == incident.job.id]
+        return await raise_in_ranks(scopes[0], incident) if scopes else Raised()
 
     async def _end_job(self, incident: Incident) -> str:
         jobs = (watch.ranks for watch in self.agent.watches() if watch.ranks.job.id == incident.job.id)

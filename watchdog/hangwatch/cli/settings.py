@@ -95,7 +95,10 @@ def combine(
     urls_by_kind = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
     receivers = {kind: tuple(url for url in urls if url) for kind, urls in urls_by_kind.items() if urls}
     given["receivers"] = msgspec.structs.replace(settings.receivers, **receivers)
-    return msgspec.structs.replace(settings, **{name: value for name, value in given.items() if value is not None})
+    try:
+        return msgspec.structs.replace(settings, **{name: value for name, value in given.items() if value is not None})
+    except ValueError as error:
+        raise UserError(str(error).replace("on_silent_failure.action:", "--on-silent-failure")) from None
 
 
 def _check_stall_after(stall_after_s: float | None) -> float | None:

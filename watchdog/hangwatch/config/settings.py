@@ -14,7 +14,7 @@ from hangwatch.model.incident import Severity
 
 #: From the mildest to the worst.
 _SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
-ActionKind = Literal["report", "stop", "exec"]
+ActionKind = Literal["report", "stop", "raise", "exec"]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -24,9 +24,9 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class Policy(_Section, frozen=True):
     """What is done about an incident of one sort, and when.
 
-    ``action`` is ``report``, ``stop`` or ``exec:CMD``. It is taken for incidents of ``min_severity`` and above, with
-    ``only_proven`` for proven ones alone, ``limit_per_hour`` times an hour at the most (0: never), and with ``dry_run``
-    it is only printed what would be done.
+    ``action`` is ``report``, ``stop``, ``raise`` (of a hang alone) or ``exec:CMD``. It is taken for incidents of
+    ``min_severity`` and above, with ``only_proven`` for proven ones alone, ``limit_per_hour`` times an hour at the most (0:
+    never), and with ``dry_run`` it is only printed what would be done.
     """
 
     action: str = "report"
@@ -38,15 +38,14 @@ class Policy(_Section, frozen=True):
     def __post_init__(self) -> None:
         """Refuse an action that is none, and a limit below nothing."""
         if self.kind not in get_args(ActionKind) or (self.kind == "exec") != bool(self.command.strip()):
-            raise ValueError(
-                f"action: {self.action!r} is none of report, stop, exec:CMD; for example 'exec:notify-oncall'"
-            )
+            actions = "report, stop, raise, exec:CMD"
+            raise ValueError(f"action: {self.action!r} is none of {actions}; for example 'exec:notify-oncall'")
         if self.limit_per_hour < 0:
             raise ValueError(f"limit_per_hour: {self.limit_per_hour} is negative; 0 means never")
 
     @property
     def kind(self) -> str:
-        """``report``, ``stop`` or ``exec``."""
+        """``report``, ``stop``, ``raise`` or ``exec``."""
         return self.action.partition(":")[0]
 
     @property
@@ -112,9 +111,11 @@ class Settings(_Section, frozen=True):
     log: LogSettings = LogSettings()
 
     def __post_init__(self) -> None:
-        """Refuse a patience below nothing."""
+        """Refuse a patience below nothing, and an action that its incident cannot have."""
         if self.stall_after_s < 0:
             raise ValueError(f"stall_after_s: {self.stall_after_s:g} is negative; give seconds, for example 60")
+        if self.on_silent_failure.kind == "raise":
+            raise ValueError("on_silent_failure.action: 'raise' is for hangs alone; give stop or exec:CMD")
 
     @property
     def patience_s(self) -> float | None:

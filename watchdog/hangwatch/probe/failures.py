@@ -35,7 +35,7 @@ def read_uncaught() -> list[str]:
     return _describe(type(value), value, getattr(sys, "last_traceback", None)) if value is not None else []
 
 
-def is_told_of_exceptions() -> bool:
+def keeps_exceptions() -> bool:
     """Whether an exception that ends this program is in ``read_uncaught``: multiprocessing keeps those of its children."""
     process = sys.modules.get("multiprocessing.process")
     return process is None or getattr(process, "_parent_process", None) is None

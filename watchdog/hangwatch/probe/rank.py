@@ -52,6 +52,11 @@ class Probe:
         self._identity = identity.ALONE if alone else identity.read_identity(os.environ)
         self._control = Control(self._answer)
         self._listening: str | None = None
+        self._raising: Any = None
+        if os.environ.get("HANGWATCH_RAISE") == "1":
+            from .raising import Raising
+
+            self._raising = Raising(c10d)
         self._constant = {
             "version": BEAT_VERSION,
             "pid": os.getpid(),
@@ -130,6 +135,8 @@ class Probe:
         except Exception as error:
             groups = []
             self._note("groups", "the process groups could not be read: %r" % (error,))
+        if self._raising is not None and self._raising.problem:
+            self._note("raise", self._raising.problem)
         self._counter += 1
         table = self._table
         try:
@@ -143,7 +150,8 @@ class Probe:
                 alone=self._alone and not table.initialized,
                 groups_created=table.groups_created,
                 failure=failures.read_uncaught(),
-                ended=self._ends and failures.is_told_of_exceptions(),
+                raised=self._raising is not None and self._raising.raised,
+                ended=self._ends and failures.keeps_exceptions(),
                 thread_failure=failures.read_threads(),
                 handled=failures.read_handled() if table.unmoved_s >= _STANDING_S else [],
                 server=self._present(self._server),
@@ -171,8 +179,16 @@ class Probe:
         return None
 
     def _answer(self, words: list[str]) -> bytes:
-        """``flight [active] [nccl|gloo]``: the pickle of that recorder, or of the one in use (NCCL's before Gloo's)."""
-        if not words or words[0] != "flight":
+        """``flight [active] [nccl|gloo]``: the pickle of that recorder, or of the one in use (NCCL's before Gloo's).
+
+        ``raise TEXT``: ``begun``, or ``refused`` where the environment has not allowed it.
+        """
+        if words[:1] == ["raise"]:
+            if self._raising is None:
+                return b"refused"
+            self._raising.begin(" ".join(words[1:]))
+            return b"begun"
+        if words[:1] != ["flight"]:
             return b""
         wanted = [r for r in self._recorders if r.backend in words[1:]] or self._recorders
         try:

@@ -1,4 +1,4 @@
-"""What is done when an incident is confirmed: report, stop the job, or run a command of the user's.
+"""What is done when an incident is confirmed: report, stop the job, raise in its ranks, or run a command of the user's.
 
 ``decide`` is pure; ``Actor`` takes the action, after the capture is on disk, once an incident, whichever agent confirmed it.
 """
@@ -10,12 +10,14 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+from hangwatch.agent.incidents.raising import Raised
 from hangwatch.config.settings import Policy, Settings
 from hangwatch.model.incident import HANG_KINDS, Incident, Verdict
 from hangwatch.outputs.push.audit import ActionTaken, read_audit, record_action
@@ -23,6 +25,8 @@ from hangwatch.outputs.push.audit import ActionTaken, read_audit, record_action
 log = logging.getLogger("hangwatch")
 
 _HOUR_S = 3600.0
+_ACTIONS: Mapping[str, Literal["stop", "raise"]] = {"stop": "stop", "raise": "raise"}
+_WOULD = {"stop": "end the job", "raise": "raise HangDetected in every rank"}
 #: At the end of the agent, commands of the user's that still run are waited for this long.
 SETTLE_S = 30.0
 
@@ -83,18 +87,24 @@ async def run_hook(command: str, incident: Incident, path: Path | None) -> int:
     return await process.wait()
 
 
+async def _raise_in_no_rank(incident: Incident) -> Raised:
+    del incident  # there is nobody who could
+    return Raised()
+
+
 @dataclass
 class Actor:
     """Takes the actions that the settings ask for.
 
     ``prepare`` completes the bundle of an incident, ``stop`` ends its job and says how that went, ``say`` prints a
-    line of the agent's own. ``settings`` may be replaced at any time.
+    line of the agent's own, ``raise_in`` raises the verdict in its ranks. ``settings`` may be replaced at any time.
     """
 
     settings: Settings
     prepare: Callable[[Incident], Awaitable[None]]
     stop: Callable[[Incident], Awaitable[str]]
     say: Callable[[str], None]
+    raise_in: Callable[[Incident], Awaitable[Raised]] = _raise_in_no_rank
     taken_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     _acted: set[str] = field(default_factory=set)
     _over: set[str] = field(default_factory=set)
@@ -141,9 +151,9 @@ class Actor:
         await self.prepare(incident)
         if not act or policy.kind == "report":
             return
-        taken = ActionTaken(at_s, "stop" if policy.kind == "stop" else "exec", policy.dry_run, "begun")
+        taken = ActionTaken(at_s, _ACTIONS.get(policy.kind, "exec"), policy.dry_run, "begun")
         if policy.dry_run:
-            what = "end the job" if policy.kind == "stop" else f"run: {policy.command}"
+            what = _WOULD.get(policy.kind, f"run: {policy.command}")
             outcome = f"would {what} (dry run)"
         elif incident.id in self._over:
             outcome = "not done: the incident was over before"
@@ -160,5 +170,16 @@ class Actor:
             kept = "the bundle is complete" if path is not None else "its bundle could not be written"
             self.say(f"ending the job ({name} stop); {kept}")
             return await self.stop(incident)
+        if policy.kind == "raise":
+            raised = await self.raise_in(incident)
+            return raised.in_words() if not raised.left else await self._fall_back(name, incident, raised)
         status = await run_hook(policy.command, incident, path)
         return f"the command ended with status {status}"
+
+    async def _fall_back(self, name: str, incident: Incident, raised: Raised) -> str:
+        """Some rank could not be woken: the job is ended instead."""
+        # Where some were woken the others wait in vain, whatever has become of the incident.
+        if incident.id in self._over and not raised.ranks:
+            return f"{raised.in_words()}; the incident is over"
+        self.say(f"{name} raise: {raised.in_words()}; ending the job instead")
+        return f"{raised.in_words()}; {await self.stop(incident)}"

@@ -47,7 +47,7 @@ def run(
     on_hang: Annotated[
         Optional[str],  # noqa: UP045  # see above
         typer.Option(
-            "--on-hang", metavar="report|stop|exec:CMD", help="Action when a hang is confirmed (default: report)."
+            "--on-hang", metavar="report|stop|raise|exec:CMD", help="Action when a hang is confirmed (default: report)."
         ),
     ] = None,
     on_silent_failure: Annotated[
@@ -121,9 +121,9 @@ class _Run:
             secrets = {*TARGET_VARIABLES.values(), *TOKEN_VARIABLES, EXCHANGE_VARIABLE}
             inherited = {name: value for name, value in environ.items() if name not in secrets}
             named = {"HANGWATCH_JOB": service.settings.job} if service.settings.job else {}
-            process = start_command(
-                self.command, {**inherited, **named, **probe_environment(service.agent.run_dir, environ)}
-            )
+            raises = service.settings.on_hang.kind == "raise"
+            probe = probe_environment(service.agent.run_dir, environ, raises=raises)
+            process = start_command(self.command, {**inherited, **named, **probe})
             self.pid = process.pid
             pass_signals(process, asyncio.get_running_loop())
             service.voice.say(

@@ -26,7 +26,7 @@ class ActionTaken(msgspec.Struct, frozen=True):
     """One action: start (seconds since the epoch), kind, whether it was a dry run, and its outcome."""
 
     at_s: float
-    action: Literal["stop", "exec"]
+    action: Literal["stop", "raise", "exec"]
     dry_run: bool
     outcome: str
 
