@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hangwatch.agent.host.control import Restart
 from hangwatch.agent.incidents.actions import Actor, Decision, decide, policy_for
+from hangwatch.agent.incidents.raising import Raised
 from hangwatch.config.settings import Policy, Settings
 from hangwatch.model.incident import Incident, Kind, Verdict
 from hangwatch.outputs.push.audit import read_audit
@@ -225,3 +226,56 @@ async def test_a_stall_that_is_called_a_straggler_first_is_acted_on_when_it_is_o
 def test_only_what_asked_and_acted_is_a_decision() -> None:
     """A report is no action that was kept back."""
     assert decide(Policy(), verdict(), (), 0.0) == Decision(False, "")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("raised", "over", "stopped", "outcome"),
+    [
+        (Raised(ranks=(0, 1)), False, False, "raised in rank 0-1"),
+        (Raised(ranks=(0,), ended=(1,)), False, False, "raised in rank 0; rank 1 has ended without it"),
+        (
+            Raised(ranks=(0,), left={1: "it is stopped"}),
+            False,
+            True,
+            "raised in rank 0; not in rank 1: it is stopped; 3 process(es) ended",
+        ),
+        (
+            Raised(ranks=(0,), left={1: "it is stopped"}),
+            True,
+            True,
+            "raised in rank 0; not in rank 1: it is stopped; 3 process(es) ended",
+        ),
+        (
+            Raised(left={0: "refused", 1: "refused"}),
+            True,
+            False,
+            "raised in no rank; not in rank 0: refused; not in rank 1: refused; the incident is over",
+        ),
+    ],
+    ids=["all", "ended", "left", "left-though-over", "recovered"],
+)
+async def test_a_job_of_which_a_rank_could_not_be_woken_is_ended(
+    tmp_path: Path, raised: Raised, over: bool, stopped: bool, outcome: str
+) -> None:
+    """Where some were woken the others wait in vain; a job that goes on, and in which nothing was raised, is left alone."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action="raise"))
+
+    async def raise_in(found: Incident) -> Raised:
+        if over:
+            watched.actor.consider(msgspec.structs.replace(found, ended_at="2026-05-28T21:00:00.000Z"), path)
+        return raised
+
+    watched.actor.raise_in = raise_in
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    assert watched.stopped == (["one"] if stopped else [])
+    (taken,) = read_audit(path).actions
+    assert (taken.action, taken.outcome) == ("raise", outcome)
+
+
+def test_nothing_is_raised_for_a_silent_failure() -> None:
+    """Nobody waits there, and the settings say so."""
+    with pytest.raises(ValueError, match=r"on_silent_failure\.action: 'raise' is for hangs alone"):
+        Settings(on_silent_failure=Policy(action="raise"))

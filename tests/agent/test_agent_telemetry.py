@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from hangwatch.agent.job.telemetry import TrainingTelemetry
 from hangwatch.model.capture import RankIdentity
 from support import wait_for
@@ -34,3 +36,29 @@ def test_lines_of_ranks_of_another_node_are_nobodys(tmp_path: Path) -> None:
     assert telemetry.series is not None
     assert {line.loss for line in telemetry.series.steps} == {0.5}
     assert [(found.rank, {line.loss for line in found.steps}) for found in telemetry.series.ranks] == [(1, {1.5})]
+
+
+@pytest.mark.asyncio
+async def test_what_was_written_before_the_end_is_read_at_the_end(tmp_path: Path) -> None:
+    """Lines that come between two readings are there once the files were read to their end, and none of later."""
+    log = tmp_path / "train.log"
+    log.write_text("")
+    telemetry = TrainingTelemetry((str(log),))
+    ranks = {0: RankIdentity(0, os.getpid(), time.time())}
+    step = 0
+
+    def followed() -> bool:
+        nonlocal step
+        step += 1
+        with log.open("a") as file:
+            file.write(f"step {step}: loss {step / 10}\n")
+        telemetry.update(ranks, {}, time.time_ns())
+        return telemetry.series is not None
+
+    wait_for(followed, 60, "a step")
+    with log.open("a") as file:
+        file.writelines(f"step {step + more}: loss 0.5\n" for more in range(1, 31))
+    await telemetry.finish()
+    telemetry.update(ranks, {}, time.time_ns())
+    assert telemetry.series is not None
+    assert telemetry.series.steps[-1].step == step + 30

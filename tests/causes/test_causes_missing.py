@@ -81,6 +81,27 @@ def test_rank_that_may_be_started_anew_is_given_its_time() -> None:
         assert (verdict.kind, verdict.culprit_ranks, verdict.proven) == ("rank_lost", (1,), False)
 
 
+@pytest.mark.parametrize(
+    ("ended", "failure", "first", "others"),
+    [
+        (False, (), "rank-died", {"early-exit", "rank-raised"}),
+        (True, (), "early-exit", {"rank-raised"}),
+        (True, ("load (/srv/train/data.py:12)", "ValueError: no such shard"), "rank-raised", {"early-exit"}),
+    ],
+)
+def test_last_beat_tells_how_a_rank_came_to_be_gone(
+    ended: bool, failure: tuple[str, ...], first: str, others: set[str]
+) -> None:
+    """Its program ended by itself or by an exception, though nobody has seen its status; where it was cut off, it died."""
+    lost = load("killed")
+    ranks = tuple(msgspec.structs.replace(r, ended=ended, log_error=failure) if r.rank == 2 else r for r in lost.ranks)
+    verdict = diagnose(msgspec.structs.replace(lost, ranks=ranks)).verdict
+    assert (verdict.kind, verdict.culprit_ranks) == ("rank_lost", (2,))
+    assert verdict.cause is not None
+    assert verdict.cause.id == first
+    assert others.isdisjoint(cause.id for cause in verdict.alternatives)
+
+
 def test_rank_that_polls_in_its_store_waits_as_long_as_it_stands_there() -> None:
     """The rank that hosts the store looks every few milliseconds, and sleeps in between: that is one wait."""
     capture = load("missing_init")

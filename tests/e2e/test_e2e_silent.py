@@ -127,3 +127,20 @@ def test_a_silent_failure_is_stopped_only_where_that_was_asked_for(runner: JobRu
     assert verdict.cause.id == run.cause
     assert (bundle / "training.json").is_file()
     assert "on-silent-failure stop: " in job.stderr()
+
+
+@pytest.mark.parametrize("how", ["report", "print"])
+@pytest.mark.parametrize("kind", ["nan", "none"])
+def test_a_job_of_milliseconds_is_judged_by_what_it_left(
+    runner: JobRunner, tmp_path: Path, how: str, kind: str
+) -> None:
+    """Thirty steps are over before a third tick: a loss of NaN is reported once all the same, a healthy one is left alone."""
+    state = tmp_path / "state"
+    job = runner.hangwatch("run", "--state-dir", state, "--", *torchrun(JOBS / "brief.py", kind, how))
+    assert job.wait(_TIME_LIMIT_S) == 0, job.stderr()
+    incidents = [read_incident(bundle) for bundle in find_bundles(state)]
+    assert [i.verdict.kind for i in incidents] == (["silent_failure"] if kind == "nan" else []), job.stderr()
+    for incident in incidents:
+        assert incident.verdict.cause is not None
+        assert incident.verdict.cause.id.startswith("loss-nan")
+        assert incident.ended_at is not None

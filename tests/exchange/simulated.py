@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from hangwatch.agent.job.watch import JobWatch, watch_job
 from hangwatch.config.settings import Settings
 from hangwatch.exchange.protocol import Exchange
 from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
-from hangwatch.model.capture import Capture, Gap, RankCapture
+from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.model.transforms.clocks import shift
@@ -37,6 +37,11 @@ class Recorded:
     def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
         """One beat a rank, by pid."""
         return {r.identity.pid: self._beat(r) for r in self.capture.ranks if r.progress is not None}, ()
+
+    def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
+        """Nobody has left anything."""
+        del ranks
+        return {}
 
     def _beat(self, rank: RankCapture) -> Beat:
         still_s = 0.0 if self.moving else time.monotonic() - self.began_s

@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
+from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.beats.files import BeatReader, remove_leftovers
-from hangwatch.sources.proc.files import read_stat
+from hangwatch.sources.proc.files import read_stat, start_time_s
 from support import wait_for
 
 
@@ -29,6 +30,13 @@ def make_beat(counter: int = 1, version: int = BEAT_VERSION, start_ticks: int | 
     assert stat is not None
     ticks = stat.start_ticks if start_ticks is None else start_ticks
     return Beat(version, os.getpid(), ticks, counter, at_ns=5, rank=3)
+
+
+def started(start_ticks: int) -> float:
+    """When a process started, seconds since the epoch."""
+    stat = read_stat(os.getpid())
+    assert stat is not None
+    return start_time_s(stat._replace(start_ticks=start_ticks))
 
 
 def write(run_dir: Path, beat: Beat, pid: int | None = None) -> None:
@@ -58,6 +66,29 @@ def test_stale_files_are_ignored(run_dir: Path) -> None:
     (run_dir / "ranks" / "notes.txt").write_text("x")
     (run_dir / "ranks" / "x.beat").write_text("x")
     assert BeatReader(run_dir).read() == ({}, ())
+
+
+def test_last_beats_are_those_of_the_very_process(run_dir: Path) -> None:
+    """What a process that is gone wrote last is given for its pid and its start; nothing for one that lives."""
+    gone = 2**22 + 1
+    before = msgspec.structs.replace(make_beat(), pid=gone, start_ticks=500, ended=True)
+    write(run_dir, before)
+    write(run_dir, make_beat())
+    reader = BeatReader(run_dir)
+    assert reader.last_of([RankIdentity(3, gone, started(500))]) == {}  # nothing was read yet
+    reader.read()
+    assert reader.last_of([RankIdentity(3, gone, started(500))]) == {gone: before}
+    assert reader.last_of([RankIdentity(3, gone, started(500) + 60)]) == {}
+    assert reader.last_of([RankIdentity(3, os.getpid(), started(make_beat().start_ticks))]) == {}
+
+
+def test_last_beat_of_a_pid_that_was_given_away_again(run_dir: Path) -> None:
+    """The process of now has our pid; the one before it is known by its start."""
+    before = make_beat(start_ticks=1)
+    write(run_dir, before)
+    reader = BeatReader(run_dir)
+    assert reader.read() == ({}, ())
+    assert reader.last_of([RankIdentity(3, os.getpid(), started(1))]) == {os.getpid(): before}
 
 
 def test_newer_and_broken_beats_are_gaps(run_dir: Path) -> None:

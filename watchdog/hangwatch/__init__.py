@@ -8,6 +8,18 @@ import sys as _sys
 __version__ = "0.1.0"
 
 
+def __getattr__(name: str) -> object:
+    """``HangDetected``, which is raised in a rank of a job that hangs (``--on-hang raise``): the class is the probe's."""
+    if name != "HangDetected":
+        raise AttributeError(f"module 'hangwatch' has no attribute {name!r}")
+    probe = _sys.modules.get("_hangwatch_probe")
+    if probe is None:
+        import importlib
+
+        probe = importlib.import_module("hangwatch.probe")
+    return probe.HangDetected
+
+
 def report(
     *,
     step: "float | None" = None,

@@ -109,11 +109,11 @@ class Agent:
     async def close(self, *, over: bool = True) -> None:
         """The end of the watch, and with ``over`` of all jobs: incidents that are open are over. Else they stay open."""
         for watch in self.jobs.values():
-            watch.training.stop()
             await watch.incidents.completed()
             if over:
                 await watch.end(time.time_ns())
             else:
+                watch.training.stop()
                 await watch.pause()
         await self._fleets.close()
 
@@ -163,7 +163,6 @@ class Agent:
             own = (record for record in watch.records if not record.owned_by_peer)
             self.totals.update(record.incident.verdict.kind for record in own if record.id not in before)
             if watch.over:
-                watch.training.stop()
                 del self.jobs[watch.ranks.job.id]
         self.last_tick_s = time.monotonic()
         if captured:  # that took a second or more: an incident must not appear beside numbers from before it

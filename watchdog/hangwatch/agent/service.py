@@ -23,6 +23,7 @@ from hangwatch.agent.host.systemd import ServiceManager
 from hangwatch.agent.incidents.actions import Actor, policy_for
 from hangwatch.agent.incidents.history import Histories
 from hangwatch.agent.incidents.lifecycle import close_left_open
+from hangwatch.agent.incidents.raising import Raised, raise_in_ranks
 from hangwatch.agent.incidents.record import announce_to_nobody
 from hangwatch.agent.incidents.reopen import find_left_open
 from hangwatch.agent.incidents.retention import sweep
@@ -85,6 +86,7 @@ class Service:
             control or NodeControl(self.known_ranks),
             self.voice.say,
             restarted=lambda incident: histories.of(incident.job.id).note_restart(),
+            raise_in=self._raise,
         )
         self.agent = Agent(
             run_dir=run_dir,
@@ -212,6 +214,10 @@ class Service:
         """The processes of a job on this node as they were seen last; None: of all jobs."""
         jobs = (w.ranks for w in self.agent.watches() if job_id is None or w.ranks.job.id == job_id)
         return [identity for ranks in jobs for identity in ranks.known.values()]
+
+    async def _raise(self, incident: Incident) -> Raised:
+        scopes = [watch.local for watch in self.agent.watches() if watch.ranks.job.id == incident.job.id]
+        return await raise_in_ranks(scopes[0], incident) if scopes else Raised()
 
     async def _sweep(self) -> None:
         while True:

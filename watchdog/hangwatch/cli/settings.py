@@ -102,7 +102,7 @@ def combine(
         return msgspec.structs.replace(settings, **{name: value for name, value in given.items() if value is not None})
     except ValueError as error:
         name, _, reason = str(error).partition(": ")
-        raise UserError(f"--{name.replace('_', '-')} {reason}") from None
+        raise UserError(f"--{name.partition('.')[0].replace('_', '-')} {reason}") from None
 
 
 def _check_stall_after(stall_after_s: float | None) -> float | None:

@@ -83,13 +83,17 @@ def remove_run_dir(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def probe_environment(run_dir: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def probe_environment(
+    run_dir: Path, environ: Mapping[str, str] = os.environ, *, raises: bool = False
+) -> dict[str, str]:
     """The variables that load the probe into every Python process started with them, the user's own paths kept.
 
     ``SPT_NOENV`` keeps a process's title out of its environment, which is otherwise no longer readable in ``/proc``
     (setproctitle, and Ray, which sets it itself): the title may then be no longer than the command line. A user's own stands.
+    ``raises`` allows the agent to raise an exception in the ranks of a job that hangs.
     """
     paths = [str(_SITE)]
     paths += [p for p in environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != str(_SITE)]
     kept = {} if "SPT_NOENV" in environ else {"SPT_NOENV": "1"}
-    return {"HANGWATCH_RUN_DIR": str(run_dir), "PYTHONPATH": os.pathsep.join(paths), **kept}
+    allowed = {"HANGWATCH_RAISE": "1"} if raises else {}
+    return {"HANGWATCH_RUN_DIR": str(run_dir), "PYTHONPATH": os.pathsep.join(paths), **kept, **allowed}

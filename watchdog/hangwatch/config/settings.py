@@ -46,6 +46,7 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
             Action("stop", "end the job", every_node=True),
             # A loss that is 0 or NaN is in the checkpoint as well, or comes again with the same data.
             Action("restart", "end the ranks and restart the job", every_node=True, silent_failures=False),
+            Action("raise", "raise HangDetected in every rank", every_node=True, silent_failures=False),
             Action("exec", "run", command=True),
         )
     }
@@ -157,7 +158,7 @@ class Settings(_Section, frozen=True):
         if not ACTIONS[self.on_silent_failure.kind].silent_failures:
             forms = ", ".join(action.form for action in ACTIONS.values() if action.silent_failures)
             raise ValueError(
-                f"on_silent_failure: {self.on_silent_failure.kind!r} is for hangs only; use one of {forms}"
+                f"on_silent_failure.action: {self.on_silent_failure.kind!r} is for hangs alone; use one of {forms}"
             )
 
     @property

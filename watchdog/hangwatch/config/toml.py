@@ -29,7 +29,7 @@ _KEY = re.compile(r"\s*(?P<path>(?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]
 _WORD = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
 #: Where msgspec says that something is wrong: ``... - at `$.receivers.slack[0]` ``.
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
-_OWN_WORDS = re.compile(r"(?P<key>[a-z_]+): (?P<reason>.*)", re.DOTALL)
+_OWN_WORDS = re.compile(r"(?P<key>[a-z_.]+): (?P<reason>.*)", re.DOTALL)
 
 
 def read_config(path: Path) -> Settings:
@@ -81,7 +81,7 @@ def parse_config(text: str) -> Settings:
         reason = _PLACE.sub("", str(error))
         own = _OWN_WORDS.match(reason)
         if own is not None:  # a section's own check, which knows the key
-            names, reason = (*names, own["key"]), own["reason"]
+            names, reason = (*names, *own["key"].split(".")), own["reason"]
         raise ConfigError(f"{'.'.join(names)}: {reason}" if names else reason, find_line(text, names)) from None
 
 

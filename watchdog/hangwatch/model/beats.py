@@ -58,9 +58,11 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     this process has begun to create (it names the next one). ``failure`` is the uncaught exception that ended the
     program while its process lives on: where it was raised, and what; ``thread_failure`` those that ended
     threads, the last few of them, a line each with the thread's name; ``handled`` the one that the main thread is handling
-    while nothing moves. ``unmoved_s`` of a group is for how long neither of its numbers has changed. ``server`` is the path of
-    torch's worker server socket, ``control`` that of the probe's own; either is None where it could not be started, and
-    ``problems`` says why. ``telemetry`` is what training says of itself, None where it has
+    while nothing moves. ``ended`` is set in the last beat of a program that ends by itself, by ``failure`` if there is one; a
+    process that was killed, or left by ``os._exit``, has none. ``raised``: what ``--on-hang raise`` has raised has reached the
+    main thread. ``unmoved_s`` of a group is for how long neither of its numbers
+    has changed. ``server`` is the path of torch's worker server socket, ``control`` that of the probe's own; either is None where
+    it could not be started, and ``problems`` says why. ``telemetry`` is what training says of itself, None where it has
     said nothing. ``store`` is where the ranks of its world met, empty where that cannot be told: processes of one store are
     of one world. ``number`` and ``host`` are not written by the probe (``sources.beats.worlds``): the number of a process that is
     of another world than its job's own (``model.numbers``), and a process of that one.
@@ -80,6 +82,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: tuple[str, ...] = ()
     thread_failure: tuple[str, ...] = ()
     handled: tuple[str, ...] = ()
+    ended: bool = False
+    raised: bool = False
     torch: str = ""
     python: str = ""
     groups: tuple[BeatGroup, ...] = ()

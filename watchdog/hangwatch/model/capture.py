@@ -79,6 +79,7 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     ``beat_age_s`` is None without a probe. ``groups_created`` counts the process groups it has begun to create.
     ``log_error`` is the exception that ended the program, ``thread_error`` those that ended threads, a line each
     (the last is the newest), ``handled_error`` the one that the main thread is handling: where it was raised, and what.
+    ``ended``: its program has ended by itself, by ``log_error`` or without an exception; False where that is not known.
     """
 
     identity: RankIdentity
@@ -91,6 +92,7 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     groups_created: int | None = None
     thread_error: tuple[str, ...] = ()
     handled_error: tuple[str, ...] = ()
+    ended: bool = False
 
     @property
     def rank(self) -> int:

@@ -13,6 +13,13 @@ import sys
 #: The name under which the one live copy of this package is known, however it was loaded.
 NAME = "_hangwatch_probe"
 
+
+class HangDetected(RuntimeError):
+    """This job hangs: raised in a rank by ``hangwatch run --on-hang raise``. Its text is the verdict."""
+
+
+HangDetected.__module__ = "hangwatch"  # where a program finds it
+
 _live = sys.modules.setdefault(NAME, sys.modules[__name__])
 
 if _live is sys.modules[__name__]:

@@ -16,7 +16,7 @@ from typing import Callable
 
 from .server import reachable
 
-_LINE_LIMIT_BYTES = 128
+_LINE_LIMIT_BYTES = 2048
 _READ_TIME_S = 0.5
 _SEND_TIME_S = 2.0
 _CHUNK_BYTES = 1 << 18
@@ -118,7 +118,7 @@ class Control:
             if not part or len(self._line) >= _LINE_LIMIT_BYTES:
                 self._end_client()
             return False
-        words = self._line.split(b"\n", 1)[0].decode("ascii", "replace").split()
+        words = self._line.split(b"\n", 1)[0].decode("utf-8", "replace").split()
         self._rest = memoryview(self._answer(words))
         self._deadline = time.monotonic() + _SEND_TIME_S
         if not self._rest:

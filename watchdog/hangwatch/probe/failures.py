@@ -35,6 +35,12 @@ def read_uncaught() -> list[str]:
     return _describe(type(value), value, getattr(sys, "last_traceback", None)) if value is not None else []
 
 
+def keeps_exceptions() -> bool:
+    """Whether an exception that ends this program is in ``read_uncaught``: multiprocessing keeps those of its children."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is None or getattr(process, "_parent_process", None) is None
+
+
 def read_threads() -> list[str]:
     """The last threads that ended by an exception, a line each: which, what, and where it was raised."""
     return _State.threads

@@ -46,11 +46,17 @@ class Probe:
         self._problems: dict[str, str] = {}
         self._counter = 0
         self._stopping = False
+        self._ends = False
         self._recorders = find_recorders(self._bindings)
         self._table = GroupTable(c10d, self._torch, self._recorders, self._read_entries)
         self._identity = identity.ALONE if alone else identity.read_identity(os.environ)
         self._control = Control(self._answer)
         self._listening: str | None = None
+        self._raising: Any = None
+        if os.environ.get("HANGWATCH_RAISE") == "1":
+            from .raising import Raising
+
+            self._raising = Raising(c10d)
         self._constant = {
             "version": BEAT_VERSION,
             "pid": os.getpid(),
@@ -70,8 +76,8 @@ class Probe:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread before the interpreter does (it must not be inside torch then) and remove the sockets."""
-        self._stopping = True
+        """End the thread, with a last beat, before the interpreter ends (it must not be in torch then); remove the sockets."""
+        self._ends = self._stopping = True
         self._control.wake()
         self._thread.join(_STOP_TIME_S)
         for path in (self._listening, self._server):
@@ -102,6 +108,8 @@ class Probe:
             except Exception as error:
                 self._note("control", "the control socket failed: %r" % (error,))
                 time.sleep(BEAT_PERIOD_S)
+        if self._ends:
+            self._beat()
 
     def _open_sockets(self) -> None:
         try:
@@ -127,6 +135,8 @@ class Probe:
         except Exception as error:
             groups = []
             self._note("groups", "the process groups could not be read: %r" % (error,))
+        if self._raising is not None and self._raising.problem:
+            self._note("raise", self._raising.problem)
         self._counter += 1
         table = self._table
         try:
@@ -140,6 +150,8 @@ class Probe:
                 alone=self._alone and not table.initialized,
                 groups_created=table.groups_created,
                 failure=failures.read_uncaught(),
+                raised=self._raising is not None and self._raising.raised,
+                ended=self._ends and failures.keeps_exceptions(),
                 thread_failure=failures.read_threads(),
                 handled=failures.read_handled() if table.unmoved_s >= _STANDING_S else [],
                 server=self._present(self._server),
@@ -167,8 +179,16 @@ class Probe:
         return None
 
     def _answer(self, words: list[str]) -> bytes:
-        """``flight [active] [nccl|gloo]``: the pickle of that recorder, or of the one in use (NCCL's before Gloo's)."""
-        if not words or words[0] != "flight":
+        """``flight [active] [nccl|gloo]``: the pickle of that recorder, or of the one in use (NCCL's before Gloo's).
+
+        ``raise TEXT``: ``begun``, or ``refused`` where the environment has not allowed it.
+        """
+        if words[:1] == ["raise"]:
+            if self._raising is None:
+                return b"refused"
+            self._raising.begin(" ".join(words[1:]))
+            return b"begun"
+        if words[:1] != ["flight"]:
             return b""
         wanted = [r for r in self._recorders if r.backend in words[1:]] or self._recorders
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -49,6 +49,10 @@ class Beats(Protocol):
 
     def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
         """All beats by pid, and what could not be read."""
+        ...
+
+    def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
+        """What those of the processes that are gone have written last, by pid."""
         ...
 
 
@@ -140,6 +144,7 @@ async def capture_job(
     )
     records |= piped
     now_ns = time.time_ns()
+    last = reader.last_of(ranks) if reader is not None else {}
     captures = []
     for identity in everyone:
         pid = identity.pid
@@ -149,6 +154,7 @@ async def capture_job(
         samples_of = trail.processes.get(pid)
         if beat is None and identity not in servers and samples_of and samples_of[-1].state not in {"gone", "Z"}:
             seen.append(_no_probe(identity))
+        said = last.get(pid, beat)
         captures.append(
             RankCapture(
                 identity=identity,
@@ -158,9 +164,10 @@ async def capture_job(
                 progress=progress_of(beat) if beat is not None else None,
                 beat_age_s=beat.age_s(now_ns) if beat is not None else None,
                 groups_created=beat.groups_created if beat is not None else None,
-                log_error=_redacted(beat.failure) if beat is not None else (),
-                thread_error=_redacted(beat.thread_failure) if beat is not None else (),
+                log_error=_redacted(said.failure) if said is not None else (),
+                thread_error=_redacted(said.thread_failure) if said is not None else (),
                 handled_error=_redacted(beat.handled) if beat is not None else (),
+                ended=said is not None and said.ended,
             )
         )
     return hide_secrets(Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen))))

@@ -15,6 +15,7 @@ from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.config.settings import Settings
+from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.sources.hardware.registry import NodeWatch
 
@@ -63,6 +64,14 @@ class LocalScope:
     async def capture_once(self, gaps: Sequence[Gap]) -> Capture:
         """One sample of every rank, with no value of a local: that is enough where nothing hangs."""
         return await capture_job(self.ranks.job, self.ranks.in_order, reader=self.reader, samples=1, gaps=gaps)
+
+    def read_beats(self) -> dict[int, Beat]:
+        """The beats of all that live now, by pid."""
+        return self.reader.read()[0] if self.reader is not None else {}
+
+    def last_beats(self) -> dict[int, Beat]:
+        """What the ranks that are gone have written last, by pid, as of the last reading."""
+        return self.reader.last_of(self.ranks.known.values()) if self.reader is not None else {}
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
         """The capture with the call sites of those of ``ranks`` (None: all) that are on this node."""

@@ -1,4 +1,4 @@
-"""What is done when an incident is confirmed: report, stop or restart the job, or run a command of the user's.
+"""What is done when an incident is confirmed: report, stop or restart the job, raise in its ranks, run a command of the user's.
 
 ``decide`` is pure; ``Actor`` takes the action, after the capture is on disk, once an incident, whichever agent confirmed it.
 """
@@ -18,6 +18,7 @@ import msgspec
 
 from hangwatch.agent.host.control import JobControl
 from hangwatch.agent.incidents.history import why_certain_to_recur
+from hangwatch.agent.incidents.raising import Raised
 from hangwatch.config.settings import ACTIONS, Policy, Settings
 from hangwatch.model.incident import HANG_KINDS, Incident, Verdict
 from hangwatch.outputs.push.audit import ActionTaken, read_audit, record_action
@@ -98,12 +99,18 @@ def _note_nothing(incident: Incident) -> None:
     del incident
 
 
+async def _raise_in_no_rank(incident: Incident) -> Raised:
+    del incident  # there is nobody who could
+    return Raised()
+
+
 @dataclass
 class Actor:
     """Takes the actions that the settings ask for.
 
     ``prepare`` completes the bundle of an incident, ``control`` ends and restarts its job, ``say`` prints a line of the agent's
-    own (``Voice.say``). ``restarted`` is called when a job was restarted. ``settings`` may be replaced at any time.
+    own (``Voice.say``). ``restarted`` is called when a job was restarted, ``raise_in`` raises the verdict in its ranks.
+    ``settings`` may be replaced at any time.
     """
 
     settings: Settings
@@ -111,6 +118,7 @@ class Actor:
     control: JobControl
     say: Callable[..., None]
     restarted: Callable[[Incident], None] = _note_nothing
+    raise_in: Callable[[Incident], Awaitable[Raised]] = _raise_in_no_rank
     taken_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     _acted: set[str] = field(default_factory=set)
     _over: set[str] = field(default_factory=set)
@@ -190,5 +198,16 @@ class Actor:
             if restart.done:
                 self.restarted(incident)
             return restart.says
+        if kind == "raise":
+            raised = await self.raise_in(incident)
+            return raised.in_words() if not raised.left else await self._fall_back(incident, raised)
         status = await run_hook(policy.command, incident, path)
         return f"the command ended with status {status}"
+
+    async def _fall_back(self, incident: Incident, raised: Raised) -> str:
+        """Some rank could not be woken: the job is ended instead."""
+        # Where some were woken the others wait in vain, whatever has become of the incident.
+        if incident.id in self._over and not raised.ranks:
+            return f"{raised.in_words()}; the incident is over"
+        self.say(f"on-hang raise: {raised.in_words()}; ending the job instead")
+        return f"{raised.in_words()}; {await self.control.stop(incident)}"

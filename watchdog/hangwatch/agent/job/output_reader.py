@@ -5,6 +5,7 @@ May import the model and ``sources.training``.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import deque
@@ -17,6 +18,8 @@ from hangwatch.sources.training.live_outputs import LiveOutputs, WatchedRank
 log = logging.getLogger("hangwatch")
 
 _PERIOD_S = 1.0
+#: How long the end of a job waits for its files to be read to their end.
+_FINISH_S = 0.5
 #: Steps that wait for the tick; of more, the oldest are dropped, as of any long series.
 _WAITING_LIMIT = 20_000
 
@@ -29,6 +32,7 @@ class OutputReader:
     gaps: tuple[Gap, ...] = ()
     _ranks: tuple[WatchedRank, ...] = ()
     _steps: deque[LoggedStep] = field(default_factory=lambda: deque(maxlen=_WAITING_LIMIT))
+    _finishing: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -50,15 +54,27 @@ class OutputReader:
         """Read no more. A read that hangs in the kernel is left to it: the thread keeps nobody from leaving."""
         self._stop.set()
 
+    async def finish(self) -> None:
+        """Read once more, to the end, and no more then; whoever is to exit does not wait for files that hang."""
+        self._finishing = True
+        self._stop.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, _FINISH_S)
+
     def _run(self) -> None:
         files = LiveOutputs(self.patterns)
         try:
             while not self._stop.is_set():
-                try:
-                    steps, self.gaps = files.poll(self._ranks)
-                    self._steps.extend(steps)
-                except OSError as error:
-                    self.gaps = (Gap("log", f"what the job writes cannot be read: {error}"),)
+                self._poll(files)
                 self._stop.wait(_PERIOD_S)
+            if self._finishing:
+                self._poll(files)
         finally:
             files.close()
+
+    def _poll(self, files: LiveOutputs) -> None:
+        try:
+            steps, self.gaps = files.poll(self._ranks)
+            self._steps.extend(steps)
+        except OSError as error:
+            self.gaps = (Gap("log", f"what the job writes cannot be read: {error}"),)

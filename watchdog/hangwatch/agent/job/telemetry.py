@@ -53,6 +53,10 @@ class TrainingTelemetry:
         """Read no more files."""
         self._reader.stop()
 
+    async def finish(self) -> None:
+        """Read the files to their end, and no more then."""
+        await self._reader.finish()
+
     def update(self, ranks: Mapping[int, RankIdentity], beats: Mapping[int, Beat], now_ns: int) -> None:
         """Take in the beats of the job's ranks, and what has been read meanwhile of what the job writes."""
         gaps: list[Gap] = []

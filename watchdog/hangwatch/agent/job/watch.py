@@ -145,10 +145,7 @@ class JobWatch:
         if self.over:
             await self.end(now_ns)
             return None
-        self.training.update(self.ranks.own, beats, now_ns)
-        if 0 in self.ranks.known or not (self.fleet.leads or self.fleet.follows):
-            # Training speaks through rank 0: of all nodes that read it, its own one reports.
-            await self.silent_failures.update(self.training.series, now_ns)
+        await self._judge_training(beats, now_ns)
         leads = self.fleet.leads
         elsewhere = await self.fleet.lead() if leads else Elsewhere()
         progress, unprobed = self._observe(beats, now_ns)
@@ -175,6 +172,13 @@ class JobWatch:
             await self._capture(now_ns)
             self.suspector.captured(time.monotonic(), self.patience.current.stall_s)
         return max(0.05, suspicion.next_capture_s - time.monotonic())
+
+    async def _judge_training(self, beats: Mapping[int, Beat], now_ns: int) -> None:
+        """Take in what training says, and report it if it does not learn."""
+        self.training.update(self.ranks.own, {**beats, **self.local.last_beats()}, now_ns)
+        if 0 in self.ranks.known or not (self.fleet.leads or self.fleet.follows):
+            # Training speaks through rank 0: of all nodes that read it, its own one reports.
+            await self.silent_failures.update(self.training.series, now_ns)
 
     def _observe(self, beats: Mapping[int, Beat], now_ns: int) -> tuple[list[RankProgress], bool]:
         """The progress of this node's ranks, and whether one of them has no probe."""
@@ -234,7 +238,9 @@ class JobWatch:
         return self._unanswered <= UNANSWERED_CAPTURES
 
     async def end(self, at_ns: int) -> None:
-        """The job is over, and so are its incidents."""
+        """The job is over, and so are its incidents. What it has left is judged before: it may have ended between two ticks."""
+        await self.training.finish()
+        await self._judge_training(self.local.read_beats(), at_ns)
         await self.leave_fleet()
         await self.incidents.close(at_ns)
         await self.silent_failures.incidents.close(at_ns)

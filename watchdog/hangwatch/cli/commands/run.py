@@ -48,8 +48,9 @@ def run(
         Optional[str],  # noqa: UP045  # see above
         typer.Option(
             "--on-hang",
-            metavar="report|stop|restart|exec:CMD",
-            help="Action when a hang is confirmed (default: report). restart: end the ranks and start the job anew.",
+            metavar="report|stop|restart|raise|exec:CMD",
+            help="Action when a hang is confirmed (default: report). restart: end the ranks and start the job anew; "
+            "raise: an exception in every rank.",
         ),
     ] = None,
     max_restarts: Annotated[
@@ -136,7 +137,8 @@ class _Run:
         secrets = {*TARGET_VARIABLES.values(), *TOKEN_VARIABLES, EXCHANGE_VARIABLE}
         inherited = {name: value for name, value in environ.items() if name not in secrets}
         named = {"HANGWATCH_JOB": settings.job} if settings.job else {}
-        environment = {**inherited, **named, **probe_environment(run_dir, environ)}
+        raises = settings.on_hang.kind == "raise"
+        environment = {**inherited, **named, **probe_environment(run_dir, environ, raises=raises)}
         if settings.on_hang.kind == "restart":
             environment = restart_environment(environment)
         self.supervisor = Supervisor(

@@ -10,14 +10,14 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
-from hangwatch.model.capture import Gap
-from hangwatch.sources.proc.files import is_zombie, read_small, read_stat
+from hangwatch.model.capture import Gap, RankIdentity
+from hangwatch.sources.proc.files import is_start, is_zombie, read_small, read_stat
 from hangwatch.sources.redaction import redact_text
 
 _BEAT_LIMIT_BYTES = 4 << 20
@@ -25,6 +25,8 @@ _PROBLEM_LIMIT_BYTES = 2000
 _Signature = tuple[int, int, int]
 #: A process that may have written: its pid as we know it, and its user.
 Writer = tuple[int, int]
+#: The last beats of processes that are gone, by pid (as we know it) and start: pids are given away again.
+LastBeats = dict[tuple[int, int], Beat]
 
 
 class _Version(msgspec.Struct):
@@ -45,36 +47,53 @@ class BeatReader:
     def __init__(self, run_dir: Path) -> None:
         self._folder = run_dir / "ranks"
         self._seen: dict[str, tuple[_Signature, Beat | Gap]] = {}
+        self._last: LastBeats = {}
 
     def read(self, writers: Mapping[int, Writer] | None = None) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
         """The last beat of every living rank, by pid, and what could not be read.
 
         Files of processes that are gone (or whose pid is another process's by now) are left out: a rank that died is
-        known by its identity, not by what it once wrote. ``writers``: who may have written here, by the pid that they give
-        themselves; of all others nothing is read. Without it that pid is the one we know, and the folder is ours.
+        known by its identity, and what it wrote last is asked for by that (``last_of``). ``writers``: who may have
+        written here, by the pid that they give themselves; of all others nothing is read. Without it that pid is the one we
+        know, and the folder is ours.
         """
         beats: dict[int, Beat] = {}
         gaps: list[Gap] = []
         seen: dict[str, tuple[_Signature, Beat | Gap]] = {}
+        last: LastBeats = {}
         for entry in self._entries():
             inner = _pid_of(entry.name)
             pid, uid = (inner, None) if writers is None or inner is None else writers.get(inner, (None, None))
             process = None if pid is None else read_stat(pid)
-            if pid is None or process is None or not _is_plain_file(entry, uid):
+            if pid is None or not _is_plain_file(entry, uid):
                 continue
             if entry.name.endswith(".problem"):
-                gaps.append(_read_problem(entry.path, pid))
+                if process is not None:
+                    gaps.append(_read_problem(entry.path, pid))
                 continue
             value = self._value(entry)
             if value is None:
                 continue
             seen[entry.name] = value
-            if isinstance(value[1], Gap):
-                gaps.append(value[1])
-            elif value[1].pid == inner and value[1].start_ticks == process.start_ticks:
-                beats[pid] = value[1]
-        self._seen = seen
+            found = value[1]
+            if isinstance(found, Gap):
+                if process is not None:
+                    gaps.append(found)
+            elif found.pid == inner and process is not None and found.start_ticks == process.start_ticks:
+                beats[pid] = found
+            elif found.pid == inner:
+                last[pid, found.start_ticks] = found
+        self._seen, self._last = seen, last
         return beats, tuple(gaps)
+
+    def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
+        """What those of the processes that are gone have written last, by pid, as of the last reading."""
+        return choose_last(self._last, ranks)
+
+    @property
+    def last(self) -> LastBeats:
+        """The last beats of all whose files are still there."""
+        return self._last
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         """Files the probe writes; none where no probe has made the folder yet."""
@@ -104,6 +123,12 @@ class BeatReader:
         except (msgspec.MsgspecError, ValueError) as error:
             reason = f"{entry.name} {error}" if str(error).startswith("is in") else f"{entry.name} is broken: {error}"
             return signature, Gap("beat", reason, hint="use the same hangwatch in the job and in the agent")
+
+
+def choose_last(last: LastBeats, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
+    """The last beats of these very processes, by pid."""
+    starts = {identity.pid: identity.start_time for identity in ranks}
+    return {pid: beat for (pid, ticks), beat in last.items() if pid in starts and is_start(ticks, starts[pid])}
 
 
 def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:

@@ -17,11 +17,14 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Gap
-from hangwatch.sources.beats.files import BeatReader
+from hangwatch.model.capture import Gap, RankIdentity
+from hangwatch.sources.beats.files import BeatReader, LastBeats, choose_last
 from hangwatch.sources.beats.worlds import Worlds
 from hangwatch.sources.discovery.process_table import ProbedProcess
 from hangwatch.sources.proc.files import view_of
+
+#: Of so many processes that are gone, the last ones, it is remembered what they wrote last: their folder may be gone too.
+_LAST_KEPT = 512
 
 
 class NodeBeats:
@@ -32,6 +35,7 @@ class NodeBeats:
         self._own_folder = str(own) if own is not None else None
         self._places: dict[tuple[str, str], _Place] = {}
         self._worlds = Worlds()
+        self._last: LastBeats = {}
 
     def follow(self, members: Iterable[ProbedProcess]) -> None:
         """Read from now on what these processes, and no others, write."""
@@ -52,7 +56,15 @@ class NodeBeats:
         for found, missed in (*reads, *([self._own.read()] if self._own is not None else [])):
             beats |= found
             gaps += missed
+        for last in (*(place.last for place in self._places.values()), self._own.last if self._own is not None else {}):
+            self._last |= last
+        for key in list(self._last)[:-_LAST_KEPT]:
+            del self._last[key]
         return self._worlds.resolve(beats), tuple(gaps)
+
+    def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
+        """What those of the processes that are gone have written last, by pid, as of the last reading."""
+        return choose_last(self._last, ranks)
 
 
 class _Place:
@@ -82,6 +94,11 @@ class _Place:
                 beat, pid=pid, server=self._socket(beat.server, uid), control=self._socket(beat.control, uid)
             )
         return beats, gaps
+
+    @property
+    def last(self) -> LastBeats:
+        """The last beats of members that are gone."""
+        return self._reader.last if self._reader is not None else {}
 
     def _socket(self, written: str | None, uid: int) -> str | None:
         """The path at which we reach a socket of the probe's; None for anything that is not the process's own."""

@@ -1,7 +1,8 @@
 """How a rank's flight recorder is asked: the probe's control socket, and torch's own worker server.
 
 May import hangwatch.model, msgspec and the standard library. Control socket (``hangwatch/probe``): a stream on a unix
-socket; the line ``flight`` or ``flight BACKEND`` is answered with a pickle until EOF, and after any line a beat is written.
+socket; the line ``flight`` or ``flight BACKEND`` is answered with a pickle until EOF, ``raise TEXT`` with ``begun`` where the
+rank was started to allow that, and after any line a beat is written.
 Worker server (torch 2.4 on, ``_WorkerServer``): HTTP/1.1 on a unix socket, ``POST /handler/fr_trace_json``; it runs
 without the GIL. ``dump_traceback`` there takes the GIL and blocks: it is never asked. NCCL has a recorder of its own with
 handlers of its own (``NCCLUtils.cpp``, later ``FlightRecorder.cpp``): ``dump_nccl_trace_pickle`` from 2.4 on,
@@ -30,6 +31,9 @@ _ANY_BACKEND = ("fr_trace_json",)
 #: With what a pickle begins (protocol 2 and up), and no JSON.
 _PICKLE_MARK = b"\x80"
 _NO_HANDLER = re.compile(rb"HTTP/1\.\d 404\b")
+_AGAIN_S = 0.1
+#: The probe reads lines of 2 KiB.
+RAISE_LIMIT_BYTES = 1900
 _PATH_LIMIT_BYTES = 107  # sun_path holds 108 with its closing NUL
 
 
@@ -99,6 +103,25 @@ async def ask_for_beats(paths: Iterable[str], timeout_s: float) -> None:
     for task in late:
         task.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def ask_to_raise(path: str, text: str, timeout_s: float) -> str:
+    """Have the probe behind this control socket raise ``text`` in its rank. Returns why it will not, empty where it will."""
+    line = b"raise " + " ".join(text.split()).encode()[:RAISE_LIMIT_BYTES]
+    try:
+        answer = await asyncio.wait_for(_ask_until_answered(path, line + b"\n"), timeout_s)
+    except asyncio.TimeoutError:
+        return "its probe does not answer (its interpreter is held, or it is stopped)"
+    except (OSError, FlightFormatError) as error:
+        return f"its probe cannot be asked: {error}"
+    return "" if answer == b"begun" else "it was started without HANGWATCH_RAISE=1"
+
+
+async def _ask_until_answered(path: str, line: bytes) -> bytes:
+    """The answer; a probe that is late in reading a request, on a node that is busy, closes it without one."""
+    while not (answer := await _ask(path, line)):
+        await asyncio.sleep(_AGAIN_S)
+    return answer
 
 
 async def _collect(form: str, answer: Coroutine[None, None, bytes]) -> RawDump | str:

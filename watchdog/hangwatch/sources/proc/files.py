@@ -134,7 +134,12 @@ def start_time_s(stat: Stat) -> float:
 
 def is_same_start(stat: Stat, start_time: float) -> bool:
     """Whether the process is the one that started then, and not another with its pid."""
-    return abs(start_time_s(stat) - start_time) <= START_TIME_TOLERANCE_S
+    return is_start(stat.start_ticks, start_time)
+
+
+def is_start(start_ticks: int, start_time: float) -> bool:
+    """Whether both are one moment: clock ticks since boot, and seconds since the epoch."""
+    return abs(boot_time_s() + start_ticks / CLOCK_TICKS - start_time) <= START_TIME_TOLERANCE_S
 
 
 def view_of(process: int | str) -> str:

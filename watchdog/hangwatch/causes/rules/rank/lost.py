@@ -18,10 +18,13 @@ from hangwatch.model.text import format_ranks
 DIED = Signature("rank-died", "process-gone", "certain", beats=("init-missing-rank",))
 DIED_WITH_TRACEBACK = Signature("rank-died", "gone-with-traceback", "likely")
 DIED_AFTER_SUCCESS = Signature("rank-died", "gone-with-status-0", "likely")
+DIED_AFTER_LEAVING = Signature("rank-died", "gone-after-its-exit", "likely")
 #: Its own traceback says more than where it stands.
 RAISED = Signature("rank-raised", "traceback", "certain", beats=("rank-raised", "init-missing-rank"))
 #: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
 EXITED = Signature("early-exit", "exited-with-status-0", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
+#: The same, where the status was gone before it could be read: what it left the program with may have been an error.
+LEFT = Signature("early-exit", "left-without-exception", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
 #: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
 IN_SHUTDOWN = Signature("early-exit", "in-shutdown", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
 IN_SHUTDOWN_WITH_TRACEBACK = Signature("early-exit", "in-shutdown-with-traceback", "likely")
@@ -58,6 +61,8 @@ def died(case: Case) -> Match | None:
             row = DIED_AFTER_SUCCESS
         elif failed is not None and (end is None or end.signal is None):
             row = DIED_WITH_TRACEBACK
+        elif end is None and view.capture.ended:
+            row = DIED_AFTER_LEAVING
         else:
             row = DIED
         said = f"Rank {rank}'s process has ended; the ranks that wait for it will wait for ever."
@@ -95,7 +100,7 @@ def raised(case: Case) -> Match | None:
 
 
 def early_exit(case: Case) -> Match | None:
-    """The main thread is in the interpreter's shutdown, or has exited with 0, and nothing shows an exception."""
+    """The main thread is in the interpreter's shutdown, or has left it or exited with 0, and nothing shows an exception."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
         if view is None:
@@ -105,6 +110,10 @@ def early_exit(case: Case) -> Match | None:
         if view.gone and end is not None and end.signal is None and end.code == 0:
             said = f"Rank {rank} has exited with status 0 while the others still train."
             return Match(EXITED, said, at_process(case, rank))
+        if view.gone and end is None and view.capture.ended and _traceback(view) is None:
+            said = f"Rank {rank} has left its program by itself, without an exception, while the others still train."
+            left = Evidence(rank, "process", "ran its exit handlers: no exception and no signal has ended it")
+            return Match(LEFT, said, (*at_process(case, rank), left))
         if last is not None:
             others = [t for t in view.side_threads if t.frames]
             evidence: tuple[Evidence, ...] = (Evidence(rank, "stack", where(last)),)

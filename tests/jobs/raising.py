@@ -1,0 +1,81 @@
+"""Hangs in a wait, and says what it meets there: ``raising.py WAIT``. Rank 1 does what keeps rank 0 waiting.
+
+``all_reduce``, ``all_gather``, ``barrier``, ``recv`` or ``backward`` (DDP): what rank 0 waits in, on NCCL where there is a
+device. Rank 1 polls; with ``blocked`` it reads a FIFO that nobody writes to, with ``stopped`` it stops itself. Nobody ends
+before the other one has cleaned up: torchrun ends all others as soon as one has failed.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.parallel import DistributedDataParallel
+
+import hangwatch
+
+
+def wait_in(what: str, device: torch.device) -> None:
+    """What rank 0 waits in."""
+    x = torch.ones(4, device=device)
+    if what == "all_gather":
+        dist.all_gather([torch.zeros(4, device=device) for _ in range(dist.get_world_size())], x)
+    elif what == "barrier":
+        dist.barrier()
+    elif what == "recv":
+        dist.recv(x, src=1)
+    else:
+        dist.all_reduce(x)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def stay_away(how: str) -> None:
+    """What rank 1 does instead."""
+    if how == "blocked":
+        path = Path(os.environ["SCRATCH"]) / "fifo"
+        os.mkfifo(path)
+        path.read_bytes()
+    if how == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while True:
+        time.sleep(0.1)
+
+
+@record
+def main() -> None:
+    """Hang."""
+    what = sys.argv[1]
+    cuda = torch.cuda.is_available()
+    dist.init_process_group("nccl" if cuda else "gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    device = torch.device("cuda", rank) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    model = DistributedDataParallel(torch.nn.Linear(4, 4)) if what == "backward" else None
+    wait_in("all_reduce", device)
+    try:
+        if rank == 1:
+            stay_away(what)
+        elif model is not None:
+            model(torch.ones(2, 4)).sum().backward()
+        else:
+            wait_in(what, device)
+    except hangwatch.HangDetected as error:
+        print(f"rank {rank} caught: {error}", flush=True)
+        raise
+    finally:
+        steps = [print(f"rank {rank} cleans up {step}", flush=True) for step in range(3)]
+        dist.destroy_process_group()
+        print(f"rank {rank} has cleaned up {len(steps)}", flush=True)
+        scratch = Path(os.environ["SCRATCH"])
+        (scratch / f"cleaned-{rank}").touch()
+        while len(list(scratch.glob("cleaned-*"))) < size:
+            time.sleep(0.05)
+
+
+main()

@@ -1,0 +1,87 @@
+"""``--on-hang raise``: every rank of this node is asked to raise the verdict, and it is seen which of them have.
+
+May import the capturing room, the model and the sources. A rank has raised once its beat says so, or its process is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from hangwatch.agent.capturing.scope import LocalScope
+from hangwatch.model.beats import Beat
+from hangwatch.model.capture import RankIdentity
+from hangwatch.model.incident import Incident
+from hangwatch.model.text import format_ranks
+from hangwatch.sources.flight.transport import ask_to_raise
+from hangwatch.sources.proc.files import is_same_start, is_zombie, read_stat
+
+#: How long a rank may take to leave its wait: several times what a broken connection or an abort needs on a busy node.
+GRACE_S = 15.0
+#: For the probe's answer, which needs the rank's interpreter for a moment.
+_ANSWER_S = 2.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Raised:
+    """In which ranks the verdict was raised, which have ended meanwhile without it, and which are left, with the reason."""
+
+    ranks: tuple[int, ...] = ()
+    ended: tuple[int, ...] = ()
+    left: Mapping[int, str] = field(default_factory=dict)
+
+    def in_words(self) -> str:
+        """One sentence."""
+        said = [f"raised in rank {format_ranks(self.ranks)}" if self.ranks else "raised in no rank"]
+        if self.ended:
+            said.append(f"rank {format_ranks(self.ended)} has ended without it")
+        return "; ".join([*said, *(f"not in rank {rank}: {why}" for rank, why in sorted(self.left.items()))])
+
+
+def describe(incident: Incident) -> str:
+    """What the exception says: the verdict and its cause, in one line."""
+    verdict = incident.verdict
+    cause = f" Cause: {verdict.cause.title} ({verdict.cause.id})." if verdict.cause is not None else ""
+    return " ".join(f"{verdict.kind}: {verdict.summary}{cause} Incident {incident.id}.".split())
+
+
+async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float = GRACE_S) -> Raised:
+    """Raise the verdict in every living rank of the job's own world on this node."""
+    ranks = {identity.rank: identity for identity in local.ranks.living if identity.rank in local.ranks.own}
+    beats = local.read_beats()
+    text = describe(incident)
+    asked = await asyncio.gather(*(_ask(beats.get(identity.pid), text) for identity in ranks.values()))
+    refused = {rank: why for rank, why in zip(ranks, asked, strict=True) if why}
+    waiting, raised = set(ranks), set[int]()
+    deadline = time.monotonic() + grace_s
+    while True:
+        beats = local.read_beats() | local.last_beats()
+        raised |= {r for r in waiting if (beat := beats.get(ranks[r].pid)) is not None and beat.raised}
+        waiting -= {r for r in waiting if r in raised or _is_gone(ranks[r])}
+        # Those who refuse may end with the others: only where nobody was woken is there nothing to wait for.
+        if not waiting or len(refused) == len(ranks) or time.monotonic() >= deadline:
+            break
+        await asyncio.sleep(_POLL_S)
+    return Raised(
+        tuple(sorted(raised)), tuple(sorted(ranks.keys() - raised - waiting)), _reasons(waiting, refused, grace_s)
+    )
+
+
+async def _ask(beat: Beat | None, text: str) -> str:
+    """Why a rank will not raise; empty where it will."""
+    if beat is None or beat.control is None:
+        return "it has no probe that can be asked"
+    return await ask_to_raise(beat.control, text, _ANSWER_S)
+
+
+def _is_gone(identity: RankIdentity) -> bool:
+    stat = read_stat(identity.pid)
+    return stat is None or is_zombie(stat) or not is_same_start(stat, identity.start_time)
+
+
+def _reasons(waiting: Collection[int], refused: Mapping[int, str], grace_s: float) -> dict[int, str]:
+    late = f"it has not left its wait within {grace_s:g} s"
+    return {rank: refused.get(rank, late) for rank in waiting}
