@@ -178,7 +178,7 @@ def test_commands_get_the_history() -> None:
 def test_silent_failures_are_not_restarted() -> None:
     """What comes again with the same data is refused in one line; each action is in the list of actions."""
     with pytest.raises(
-        ValueError, match="on_silent_failure.action: 'restart' is for hangs alone; use one of report, stop, exec"
+        ValueError, match=r"on_silent_failure\.action: 'restart' is for hangs alone; use one of report, stop, exec"
     ):
         Settings(on_silent_failure=Policy(action="restart"))
     with pytest.raises(ValueError, match="max_restarts: -1 is negative"):
