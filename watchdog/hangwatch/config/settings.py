@@ -93,7 +93,8 @@ class Settings(_Section, frozen=True):
 
     ``stall_after_s``: seconds before an unproven hang is reported, 0 to learn them from the job. ``with_values``: keep what the
     locals of a rank that hangs hold, which may include sensitive data. ``logs``: globs of files in which
-    jobs log what they do not log by themselves. ``exchange``: what agents of several nodes share (``exchange.opening``); ``job``:
+    jobs log what they do not log by themselves. ``engines``: addresses of serving engines on this node, besides those that are
+    found. ``exchange``: what agents of several nodes share (``exchange.opening``); ``job``:
     the name of jobs that their environment does not name.
     """
 
@@ -103,6 +104,7 @@ class Settings(_Section, frozen=True):
     stall_after_s: float = 0.0
     with_values: bool = False
     logs: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
     exchange: str = ""
     job: str = ""
     on_hang: Policy = Policy()
