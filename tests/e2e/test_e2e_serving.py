@@ -9,7 +9,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +36,8 @@ class Engine:
         """The status of one request."""
         data = json.dumps({"prompt": prompt, "max_tokens": tokens}).encode()
         try:
-            with urllib.request.urlopen(
-                urllib.request.Request(f"{self.url}/v1/completions", data), timeout=900
-            ) as answer:
+            request = urllib.request.Request(f"{self.url}/v1/completions", data)  # noqa: S310  # our own
+            with urllib.request.urlopen(request, timeout=900) as answer:  # noqa: S310  # our own
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -63,7 +62,7 @@ class Engine:
     def livez(self) -> tuple[int, str]:
         """What a liveness probe gets: status and body."""
         try:
-            with urllib.request.urlopen(f"{self.agent}/livez", timeout=60) as answer:
+            with urllib.request.urlopen(f"{self.agent}/livez", timeout=60) as answer:  # noqa: S310  # our own
                 return int(answer.status), answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -78,8 +77,12 @@ class Engine:
         return found[0]
 
 
+#: Starts an engine with options of its own.
+Start = Callable[..., Engine]
+
+
 @pytest.fixture
-def start(jobs: JobRunner, tmp_path: Path) -> Iterator[object]:
+def start(jobs: JobRunner, tmp_path: Path) -> Start:
     """Starts an engine under ``hangwatch run`` and waits until hangwatch has found it by itself."""
 
     def begin(*options: str) -> Engine:
@@ -96,7 +99,7 @@ def start(jobs: JobRunner, tmp_path: Path) -> Iterator[object]:
         assert engine.ask(10, 4) == 200
         return engine
 
-    yield begin
+    return begin
 
 
 def named(verdict: Verdict) -> list[str]:
@@ -109,9 +112,9 @@ def says_who_waits(verdict: Verdict) -> bool:
     return re.search(r"vLLM at 127\.0\.0\.1:\d+.*\d+ requests? .*no token for \d+ s", verdict.summary) is not None
 
 
-def test_a_core_that_dies_behind_a_queue_is_named(start: object) -> None:
+def test_a_core_that_dies_behind_a_queue_is_named(start: Start) -> None:
     """The server still answers 200; the verdict names the process that is gone, and a liveness probe fails."""
-    engine = start("--fault", "dies", "--after", "8")  # type: ignore[operator]
+    engine = start("--fault", "dies", "--after", "8")
     assert engine.livez()[0] == 200
     engine.ask_in_vain(7)
     found = engine.hang()
@@ -126,9 +129,9 @@ def test_a_core_that_dies_behind_a_queue_is_named(start: object) -> None:
     assert "VLLM::EngineCore" in body
 
 
-def test_a_scheduler_that_schedules_nothing_is_named(start: object) -> None:
+def test_a_scheduler_that_schedules_nothing_is_named(start: Start, jobs: JobRunner) -> None:
     """Refused requests have taken its slots: the workers await work, and the line of the scheduler is shown."""
-    engine = start("--fault", "leak")  # type: ignore[operator]
+    engine = start("--fault", "leak")
     assert [engine.ask(5000, 1) for _ in range(4)] == [400] * 4
     engine.ask_in_vain(7)
     found = engine.hang()
@@ -141,15 +144,17 @@ def test_a_scheduler_that_schedules_nothing_is_named(start: object) -> None:
     assert found.divergence.culprit is not None
     assert found.divergence.culprit.function == "run_core"
     assert len(engine.verdicts()) == 1
+    again = jobs.hangwatch("diagnose", str(find_bundles(engine.state)[0]))
+    again.wait()
+    assert "VLLM::EngineCore" in again.stdout()
+    assert "7 requests wait" in again.stdout()
 
 
 @pytest.mark.parametrize(("fault", "cause"), [("io", "blocked-io"), ("sync", None)])
-def test_a_worker_that_is_stuck_in_a_step_is_named(
-    start: object, tmp_path: Path, fault: str, cause: str | None
-) -> None:
+def test_a_worker_that_is_stuck_in_a_step_is_named(start: Start, tmp_path: Path, fault: str, cause: str | None) -> None:
     """In a read, or in a wait for its device: its rank and line, and once, though ranks and requests both wait."""
     os.mkfifo(tmp_path / "adapter")
-    engine = start("--fault", fault, "--after", "8", "--adapter", str(tmp_path / "adapter"))  # type: ignore[operator]
+    engine = start("--fault", fault, "--after", "8", "--adapter", str(tmp_path / "adapter"))
     engine.ask_in_vain(7)
     found = engine.hang()
     assert (found.kind, found.culprit_ranks) == ("stall", (0,) if fault == "io" else (1,))
@@ -161,9 +166,9 @@ def test_a_worker_that_is_stuck_in_a_step_is_named(
     assert len(engine.verdicts()) == 1
 
 
-def test_slow_engines_and_idle_ones_are_left_alone(start: object) -> None:
+def test_slow_engines_and_idle_ones_are_left_alone(start: Start) -> None:
     """Idle for several patiences, a prompt whose one step takes longer than the patience, and answers that take many."""
-    engine = start("--prefill", str(2.5 * STALL_AFTER_S / 1000), "--slow", "0.3")  # type: ignore[operator]
+    engine = start("--prefill", str(2.5 * STALL_AFTER_S / 1000), "--slow", "0.3")
     ticks = r"^hangwatch_agent_tick_duration_seconds_count (\S+)$"
 
     def count() -> float:

@@ -1,8 +1,8 @@
 """A stand-in for vLLM: a server, a scheduler of its own process, tensor-parallel workers with a Gloo group, and vLLM's metrics.
 
 The processes, their titles and the metrics (names, types and labels, and when they are set) follow vLLM's V1 engine
-(``vllm/v1/engine/core.py``, ``vllm/v1/executor/multiproc_executor.py``, ``vllm/v1/metrics/loggers.py``, 0.9 to 0.29); the model
-is a matrix. ``--fault`` and ``--after`` say what goes wrong, and after how many steps. POST /v1/completions with ``{"prompt": N,
+(``vllm/v1/engine/core.py``, ``vllm/v1/executor/multiproc_executor.py``, ``vllm/v1/metrics/loggers.py``, 0.10); the model is a
+matrix. ``--fault`` and ``--after`` say what goes wrong, and after how many steps. POST /v1/completions with ``{"prompt": N,
 "max_tokens": N}`` answers when all tokens are made, with 400 where the prompt is longer than the model takes.
 """
 

@@ -121,8 +121,11 @@ def test_another_site_may_link_here_and_nothing_more(tmp_path: Path) -> None:
 
 def test_other_addresses_are_closed_without_a_token(tmp_path: Path) -> None:
     """All addresses of the machine: metrics and health alone, also for those who come by loopback."""
-    asked = [(path, {}) for path in ("/", "/events", f"/incidents/{ID}", "/login", "/metrics", "/healthz")]
-    assert statuses(tmp_path, asked, host=EVERYWHERE) == [403, 403, 403, 403, 200, 200]
+    asked = [
+        (path, {})
+        for path in ("/", "/events", f"/incidents/{ID}", "/login", "/metrics", "/healthz", "/livez?job=a", "/readyz")
+    ]
+    assert statuses(tmp_path, asked, host=EVERYWHERE) == [403, 403, 403, 403, 200, 200, 200, 200]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", EVERYWHERE])

@@ -58,6 +58,28 @@ def test_health_is_json_and_its_status_tells(ok: bool, status: int) -> None:
     assert serve(use, ok) == (status, {"ok": ok, "ticks": 3})
 
 
+def test_a_liveness_probe_fails_for_the_job_that_hangs() -> None:
+    """And for no other: /livez is asked by the job's name, and /readyz is the agent's own."""
+
+    def job(name: str | None) -> dict[str, object]:
+        return {"ok": name not in {None, "llama"}, "hangs": [name]}
+
+    async def ask() -> list[tuple[int, object]]:
+        health = Health(lambda: {"ok": True}, job, lambda: {"ok": False})
+        server = await start_server("127.0.0.1", 0, Metrics(), health)
+        said = []
+        try:
+            async with aiohttp.ClientSession() as client:
+                for path in ("/livez?job=llama", "/livez?job=qwen", "/livez", "/readyz"):
+                    async with client.get(server.url + path) as answer:
+                        said.append((answer.status, json.loads(await answer.text()).get("hangs")))
+        finally:
+            await server.stop()
+        return said
+
+    assert asyncio.run(ask()) == [(503, ["llama"]), (200, ["qwen"]), (503, [None]), (503, None)]
+
+
 def test_nothing_else_is_served() -> None:
     """Other paths, other methods and overlong requests are refused."""
 

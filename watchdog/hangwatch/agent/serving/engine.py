@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -41,7 +42,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class _Member:
-    """A process of the engine: what it is called, since when it is known, and since when it is gone (monotonic)."""
+    """A process of the engine: what it is called, since when it is there, and since when it is gone (monotonic)."""
 
     identity: RankIdentity
     since_s: float
@@ -124,7 +125,8 @@ class EngineWatch:
             self._begin(find_listener(processes, self.port), processes)
         for process in find_members(processes, self.top or 0):
             if process.pid not in self._members:
-                self._members[process.pid] = _Member(self._identify(process), now_s)
+                age_s = max(0.0, time.time() - process.start_time)
+                self._members[process.pid] = _Member(self._identify(process), now_s - age_s)
         self._note_gone(now_s)
 
     def _begin(self, listener: KnownProcess | None, processes: Mapping[int, KnownProcess]) -> None:

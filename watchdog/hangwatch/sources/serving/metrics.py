@@ -2,18 +2,20 @@
 
 Read from the sources, by name:
 
-- vLLM 0.9 to 0.29, ``PrometheusStatLogger`` of ``vllm/v1/metrics/loggers.py``: ``vllm:num_requests_running``,
+- vLLM 0.10 (commit 005a810b), ``PrometheusStatLogger`` of ``vllm/v1/metrics/loggers.py``, and answers of 0.29:
+  ``vllm:num_requests_running``,
   ``vllm:num_requests_waiting``, ``vllm:prompt_tokens_total``, ``vllm:generation_tokens_total``, ``vllm:request_success_total``,
   ``vllm:iteration_tokens_total`` (a histogram: one observation a step), ``vllm:kv_cache_usage_perc`` (before 0.9
   ``vllm:gpu_cache_usage_perc``); the label ``engine`` is the scheduler's number in data parallelism. The gauges are set when the
   scheduler reports, so of an engine whose core is gone they stay as they were.
 - SGLang 0.4 and 0.5, with ``--enable-metrics``: ``SchedulerMetricsCollector`` and ``TokenizerMetricsCollector`` of
-  ``python/sglang/srt/metrics/collector.py``, since 0.5.9 ``python/sglang/srt/observability/metrics_collector.py``:
+  ``python/sglang/srt/metrics/collector.py``, now ``python/sglang/srt/observability/metrics_collector.py`` (commit 016d8605):
   ``sglang:num_running_reqs``, ``sglang:num_queue_reqs``, ``sglang:prompt_tokens_total``, ``sglang:generation_tokens_total`` (of
   finished requests in old versions), ``sglang:realtime_tokens_total``, ``sglang:num_requests_total``, ``sglang:token_usage``,
   ``sglang:num_used_tokens``, ``sglang:gen_throughput``. Ranks of one scheduler may each report the same (``tp_rank``), and
   ``dp_rank`` is the scheduler's number.
-- TensorRT-LLM 1.2, ``MetricsCollector`` of ``tensorrt_llm/metrics/collector.py``, served at ``/prometheus/metrics``:
+- TensorRT-LLM of 2026 (commit 050f80de), ``MetricsCollector`` of ``tensorrt_llm/metrics/collector.py``, served
+  at ``/prometheus/metrics``:
   ``trtllm_num_requests_running``, ``trtllm_num_requests_waiting``, ``trtllm_num_requests_completed_total``,
   ``trtllm_prompt_tokens_total`` and ``trtllm_generation_tokens_total`` (of finished requests),
   ``trtllm_request_success_total``, ``trtllm_iteration_latency_seconds``, ``trtllm_kv_cache_utilization``,

@@ -4,9 +4,8 @@ May import ``sources.discovery``, ``sources.proc`` and the standard library. An 
 (``sources.discovery.titles``) or by the command line of its server; what merely listens is not asked who it is: the stores by
 which ranks meet listen too, and answer a strange request with a line in the user's log.
 
-Command lines read from the sources: ``vllm serve`` and ``python -m vllm.entrypoints.openai.api_server`` (vLLM 0.9 to 0.29, port
-8000 by default, ``vllm/entrypoints/openai/cli_args.py``), ``python -m sglang.launch_server`` and ``sglang serve`` (SGLang 0.4 and
-0.5, 30000, ``python/sglang/srt/server_args.py``), ``trtllm-serve`` (TensorRT-LLM 1.2, 8000, ``tensorrt_llm/commands/serve.py``).
+Command lines and default ports by the documentation of each: ``vllm serve`` and ``python -m vllm.entrypoints.openai.api_server``
+(8000), ``python -m sglang.launch_server`` and ``sglang serve`` (30000), ``trtllm-serve`` (8000).
 """
 
 from __future__ import annotations
