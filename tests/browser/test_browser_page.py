@@ -19,7 +19,7 @@ from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.history import ProgressHistory
 from hangwatch.outputs.web.page import WebPage
-from hangwatch.outputs.web.server import start_server
+from hangwatch.outputs.web.server import Health, start_server
 from support import JobRunner
 
 _SUMMARY = "document.querySelector('.banner .summary')?.textContent"
@@ -30,7 +30,7 @@ async def served(
     state: Path, view: LiveView, token: str | None = None, history: ProgressHistory | None = None
 ) -> AsyncIterator[str]:
     """The address of a server whose page shows ``view``."""
-    server = await start_server("127.0.0.1", 0, Metrics(), dict, WebPage(state, lambda: view, history), token)
+    server = await start_server("127.0.0.1", 0, Metrics(), Health(dict), WebPage(state, lambda: view, history), token)
     try:
         yield server.url
     finally:

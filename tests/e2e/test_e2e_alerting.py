@@ -65,10 +65,13 @@ def monitored(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             agent = f"127.0.0.1:{find_free_port()}"
             prometheus = start_prometheus(runner, folder / "prometheus", agent, alertmanager)
             log = folder / "training.log"
-            options = ("--state-dir", folder / "state", "--listen", agent, "--log", log)
+            engine = str(find_free_port())
+            options = (
+                "--state-dir", folder / "state", "--listen", agent, "--log", log, "--engine", f"http://127.0.0.1:{engine}",
+            )  # fmt: skip
             launch = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3")
             job = runner.hangwatch(
-                "run", *options, "--", *launch, JOBS / "telling.py", log,
+                "run", *options, "--", *launch, JOBS / "telling.py", log, engine,
                 env={
                     "HANGWATCH_ALERTMANAGER": pushed,
                     "HANGWATCH_WEBHOOK": f"{receiver.url}{_WEBHOOK}",

@@ -16,7 +16,7 @@ from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.access import TokenError, read_token
 from hangwatch.outputs.web.page import WebPage
-from hangwatch.outputs.web.server import start_server
+from hangwatch.outputs.web.server import Health, start_server
 
 pytestmark = pytest.mark.usefixtures("real")
 
@@ -42,7 +42,7 @@ def serve(
     """Run ``use`` against a server with a page; its address is given by loopback, whatever it listens on."""
 
     async def run() -> T:
-        server = await start_server(host, 0, Metrics(), lambda: {"ok": True}, WebPage(state, live), token)
+        server = await start_server(host, 0, Metrics(), Health(lambda: {"ok": True}), WebPage(state, live), token)
         try:
             async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
                 return await use(server.url, client)
@@ -121,8 +121,11 @@ def test_another_site_may_link_here_and_nothing_more(tmp_path: Path) -> None:
 
 def test_other_addresses_are_closed_without_a_token(tmp_path: Path) -> None:
     """All addresses of the machine: metrics and health alone, also for those who come by loopback."""
-    asked = [(path, {}) for path in ("/", "/events", f"/incidents/{ID}", "/login", "/metrics", "/healthz")]
-    assert statuses(tmp_path, asked, host=EVERYWHERE) == [403, 403, 403, 403, 200, 200]
+    asked = [
+        (path, {})
+        for path in ("/", "/events", f"/incidents/{ID}", "/login", "/metrics", "/healthz", "/livez?job=a", "/readyz")
+    ]
+    assert statuses(tmp_path, asked, host=EVERYWHERE) == [403, 403, 403, 403, 200, 200, 200, 200]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", EVERYWHERE])

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from hangwatch.outputs.metrics.exposition import Metrics
-from hangwatch.outputs.web.server import RunningServer, ServerError, parse_listen, start_server
+from hangwatch.outputs.web.server import Health, RunningServer, ServerError, parse_listen, start_server
 
 pytestmark = pytest.mark.usefixtures("real")
 
@@ -23,7 +23,7 @@ def serve(use: Callable[[RunningServer, aiohttp.ClientSession], Awaitable[T]], o
     """Run ``use`` against a server on a free port."""
 
     async def run() -> T:
-        server = await start_server("127.0.0.1", 0, Metrics(), lambda: {"ok": ok, "ticks": 3})
+        server = await start_server("127.0.0.1", 0, Metrics(), Health(lambda: {"ok": ok, "ticks": 3}))
         try:
             async with aiohttp.ClientSession() as client:
                 return await use(server, client)
@@ -58,6 +58,28 @@ def test_health_is_json_and_its_status_tells(ok: bool, status: int) -> None:
     assert serve(use, ok) == (status, {"ok": ok, "ticks": 3})
 
 
+def test_a_liveness_probe_fails_for_the_job_that_hangs() -> None:
+    """And for no other: /livez is asked by the job's name, and /readyz is the agent's own."""
+
+    def job(name: str | None) -> dict[str, object]:
+        return {"ok": name not in {None, "llama"}, "hangs": [name]}
+
+    async def ask() -> list[tuple[int, object]]:
+        health = Health(lambda: {"ok": True}, job, lambda: {"ok": False})
+        server = await start_server("127.0.0.1", 0, Metrics(), health)
+        said = []
+        try:
+            async with aiohttp.ClientSession() as client:
+                for path in ("/livez?job=llama", "/livez?job=qwen", "/livez", "/readyz"):
+                    async with client.get(server.url + path) as answer:
+                        said.append((answer.status, json.loads(await answer.text()).get("hangs")))
+        finally:
+            await server.stop()
+        return said
+
+    assert asyncio.run(ask()) == [(503, ["llama"]), (200, ["qwen"]), (503, [None]), (503, None)]
+
+
 def test_nothing_else_is_served() -> None:
     """Other paths, other methods and overlong requests are refused."""
 
@@ -76,7 +98,7 @@ def test_a_port_in_use_is_one_line_with_the_repair() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServerError) as caught:
-            asyncio.run(start_server("127.0.0.1", port, Metrics(), dict))
+            asyncio.run(start_server("127.0.0.1", port, Metrics(), Health(dict)))
     assert str(caught.value) == f"port {port} on 127.0.0.1 is in use; choose another address with --listen 127.0.0.1:0"
 
 
@@ -86,7 +108,7 @@ def test_an_address_that_is_not_ours_is_one_line(host: str) -> None:
     with pytest.raises(
         ServerError, match=r"^cannot listen on .*; choose another address with --listen 127\.0\.0\.1:0$"
     ):
-        asyncio.run(start_server(host, 0, Metrics(), dict))
+        asyncio.run(start_server(host, 0, Metrics(), Health(dict)))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hangwatch.model.live import LiveRank
 from hangwatch.model.progress import LiveProgress
+from hangwatch.model.serving import EngineState
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.ranks import PAIRS_LIMIT, RANKS_LIMIT
 from hangwatch.outputs.metrics.view import (
@@ -28,8 +29,11 @@ from hangwatch.outputs.metrics.view import (
 EVIL = 'a"b\\c\nd\x1b[0m\udcff'
 
 
+ENGINE = EngineState("vllm", "127.0.0.1:8000", 3, 12, demand_s=120.0, still_s=95.0, patience_s=60.0, silent_s=20.0)
+
+
 def example_view() -> MetricsView:
-    """A job of two ranks in a deadlock, beside another that trains."""
+    """A job of two ranks in a deadlock, which serves, beside another that trains."""
     groups = (LiveProgress("0@", "default_pg", (0, 1), 12, 11, 2.5), LiveProgress("1@", "dp", (0, 1), 3, 3))
     ranks = (
         LiveRank(0, "gpu-17", 4100, "waiting", 0.25, groups),
@@ -41,7 +45,7 @@ def example_view() -> MetricsView:
     )  # fmt: skip
     return MetricsView(
         jobs=(
-            JobMetrics("torchrun-7c1f", ranks, (incident,), "torchrun", 16, 30.0),
+            JobMetrics("torchrun-7c1f", ranks, (incident,), "torchrun", 16, 30.0, engines=(ENGINE,)),
             JobMetrics("deepspeed-02", (LiveRank(0, "gpu-17", 5200, "running", 0.1),)),
         ),
         incidents_total={"deadlock": 1},
@@ -98,6 +102,13 @@ def test_a_scrape_shows_the_view() -> None:
             remedy="1. Keep labels one tensor. 2. Drop metadata.",
         ): 1,
         series("incident_culprit", job_id=job, kind="deadlock", rank="0"): 1,
+        series("engine_info", job_id=job, engine="127.0.0.1:8000", kind="vllm"): 1,
+        series("engine_up", job_id=job, engine="127.0.0.1:8000"): 0,
+        series("engine_requests_running", job_id=job, engine="127.0.0.1:8000"): 3,
+        series("engine_requests_waiting", job_id=job, engine="127.0.0.1:8000"): 12,
+        series("engine_demand_seconds", job_id=job, engine="127.0.0.1:8000"): 120,
+        series("engine_progress_age_seconds", job_id=job, engine="127.0.0.1:8000"): 95,
+        series("engine_stall_after_seconds", job_id=job, engine="127.0.0.1:8000"): 60,
         series("rank_state", job_id="deepspeed-02", rank="0", state="running"): 1,
         series("incidents_total", kind="deadlock"): 1,
         series("incidents_total", kind="rank_lost"): 0,

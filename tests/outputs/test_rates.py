@@ -15,7 +15,7 @@ from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.rate_limit import RateLimit
-from hangwatch.outputs.web.server import start_server
+from hangwatch.outputs.web.server import Health, start_server
 
 TOKEN = "0123456789abcdef"  # noqa: S105  # of the test alone
 
@@ -44,7 +44,7 @@ def test_a_flood_is_refused_and_the_token_cannot_be_guessed(tmp_path: Path) -> N
 
     async def run() -> tuple[Counter[int], Counter[int]]:
         page = WebPage(tmp_path, lambda: LiveView(1, ()))
-        server = await start_server("127.0.0.1", 0, Metrics(), lambda: {"ok": True}, page, TOKEN)
+        server = await start_server("127.0.0.1", 0, Metrics(), Health(lambda: {"ok": True}), page, TOKEN)
         try:
             async with aiohttp.ClientSession() as client:
 

@@ -39,6 +39,7 @@ OTHER_TEXT = {
     "Beat": ("failure thread_failure handled torch python server control problems store", _OF_A_BEAT),
     "BeatGroup": ("name description backend store", _OF_A_BEAT),
     "BeatTelemetry": ("setup steps", _OF_A_BEAT),
+    "EngineReading": ("parts", "numbers of schedulers, which are dropped where the clocks are read"),
     "Digest": ("node agent address", _OF_A_JOB),
     "DigestGroup": ("key label", _OF_A_JOB),
     "DigestRank": ("state motion in_op", _OURS),

@@ -25,12 +25,14 @@ from hangwatch.agent.job.state import JobState
 from hangwatch.agent.job.watch import JobWatch, watch_job
 from hangwatch.agent.live import live_view
 from hangwatch.agent.published import job_metrics
+from hangwatch.agent.serving.engines import Engines, as_job
 from hangwatch.causes import registry
 from hangwatch.config.settings import Settings
 from hangwatch.exchange.opening import parse_exchange
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job
+from hangwatch.model.incident import HANG_KINDS
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import AgentMetrics, MetricsView, ReceiverMetrics
@@ -76,6 +78,7 @@ class Agent:
     last_tick_s: float | None = None
     _reader: NodeBeats = field(init=False)
     _finder: RankFinder = field(init=False)
+    _engines: Engines = field(init=False)
     _fleets: Fleets = field(init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _checked: frozenset[int] = frozenset()
@@ -85,6 +88,7 @@ class Agent:
         """Open the sources. Raises ``ExchangeError`` where the exchange cannot be."""
         self._reader = NodeBeats(self.run_dir)
         self._finder = RankFinder(self.settings.job or None)
+        self._engines = Engines(self.settings.engines, self.settings.patience_s)
         choice = parse_exchange(self.settings.exchange)
         self._fleets = Fleets(choice, self._wake.set, self._reader, self.health, self.say, self.root)
 
@@ -115,11 +119,13 @@ class Agent:
             else:
                 watch.training.stop()
                 await watch.pause()
+        await self._engines.close()
         await self._fleets.close()
 
     def set_patience(self, stall_after_s: float) -> None:
         """Another patience from now on, for all jobs; 0: learn it."""
         self.settings = msgspec.structs.replace(self.settings, stall_after_s=stall_after_s)
+        self._engines.set_patience(self.settings.patience_s)
         for watch in self.jobs.values():
             watch.patience.stall_after_s = self.settings.patience_s
 
@@ -173,6 +179,10 @@ class Agent:
 
     async def _meet(self, found: Discovery, gaps: tuple[Gap, ...], now_s: float) -> None:
         here = {job.job.id: job for job in found.jobs}
+        processes = self._finder.processes()
+        self._engines.tick(processes, found.jobs, now_s)
+        engines = self._engines.assign(found.jobs, {name: watch.engines for name, watch in self.jobs.items()})
+        here |= {n: as_job(n, own[0], processes) for n, own in engines.items() if n not in here and n not in self.jobs}
         for job_id, job in here.items():
             if job_id not in self.jobs:
                 watch = watch_job(
@@ -185,13 +195,15 @@ class Agent:
                     health=self.health,
                     history=self.histories.of(job_id),
                 )
-                for one in self.reopening.take(job.ranks):
+                beside = [rank for engine in engines.get(job_id, ()) for rank in engine.beside(now_s, frozenset())]
+                for one in self.reopening.take(job.ranks or beside):
                     log.info("incident %s of job %s is open still", one.incident.id, job_id)
                     watch.resume(one, now_s)
                 self.jobs[job_id] = watch
                 self.found(job.job)
         for job_id, watch in self.jobs.items():
             watch.update_ranks(here.get(job_id), now_s)
+            watch.engines = engines.get(job_id, ())
             await self._join(watch)
             watch.note_gaps((*gaps, *found.gaps))
 
@@ -220,6 +232,26 @@ class Agent:
     def watches(self) -> tuple[JobWatch, ...]:
         """The jobs under watch now."""
         return tuple(self.jobs.values())
+
+    def livez(self, job_id: str | None = None) -> dict[str, object]:
+        """What ``/livez`` answers: not ok while a hang of the job (None: of any) is confirmed. A job not known is well."""
+        watches = [w for name, w in self.jobs.items() if job_id in {None, name}]
+        records = [r for watch in watches for r in watch.records if r.active and r.incident.verdict.kind in HANG_KINDS]
+        hangs = [
+            {
+                "job": r.incident.job.id,
+                "kind": r.incident.verdict.kind,
+                "reason": r.incident.verdict.summary,
+                "incident": r.id,
+            }
+            for r in records
+        ]
+        return {"ok": not hangs, "watched": bool(watches), "hangs": hangs}
+
+    def readyz(self) -> dict[str, object]:
+        """What ``/readyz`` answers: ok once the first tick has come to its end, and as long as ticks do."""
+        health = self.healthz()
+        return {**health, "ok": bool(health["ok"]) and self.last_tick_s is not None}
 
     def healthz(self) -> dict[str, object]:
         """What ``/healthz`` answers: not ok when the last tick is long ago."""

@@ -23,6 +23,7 @@ def job_metrics(state: JobState, beats: Mapping[int, Beat], now_ns: int) -> JobM
         world_size=state.job.world_size,
         patience_s=state.patience_s,
         training=state.training,
+        engines=state.engines,
     )
 
 

@@ -38,7 +38,7 @@ from hangwatch.outputs.push.senders import Push, Target, parse_target
 from hangwatch.outputs.terminal.verdict import print_verdict
 from hangwatch.outputs.web.access import read_token
 from hangwatch.outputs.web.page import WebPage
-from hangwatch.outputs.web.server import RunningServer, parse_listen, start_server
+from hangwatch.outputs.web.server import Health, RunningServer, parse_listen, start_server
 from hangwatch.sources.beats.files import remove_leftovers
 
 #: How often bundles beyond the limits and files of ranks that are gone are removed; besides, after every incident.
@@ -46,7 +46,7 @@ _SWEEP_PERIOD_S = 300.0
 #: Threads for what may block: pages, bundles. Python's own number grows with the node's cores, and memory with it.
 _THREADS = 4
 #: Settings that are read at the start alone.
-_FIXED = ("state_dir", "listen", "token_file", "logs", "with_values", "exchange", "job")
+_FIXED = ("state_dir", "listen", "token_file", "logs", "engines", "with_values", "exchange", "job")
 
 
 class Service:
@@ -113,7 +113,8 @@ class Service:
         """Listen, and see to what an agent before us has left. Returns the URL. Raises ``ServerError``."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "hangwatch"))
         page = WebPage(self.agent.state_dir, self.agent.live)
-        self._server = await start_server(*self.address, self.metrics, self.agent.healthz, page, self.token)
+        health = Health(self.agent.healthz, self.agent.livez, self.agent.readyz)
+        self._server = await start_server(*self.address, self.metrics, health, page, self.token)
         if self._one_command:
             self._ending = asyncio.create_task(self._end_left(), name="hangwatch left open")
         else:

@@ -21,7 +21,7 @@ from hangwatch.causes.rules.diverged import (
     thread_order,
     uneven,
 )
-from hangwatch.causes.rules.job import hardware, nodes, unknown
+from hangwatch.causes.rules.job import hardware, nodes, serving, unknown
 from hangwatch.causes.rules.rank import children, failing, lost, requests, straggling, stuck, tasks, threads, worlds
 from hangwatch.causes.scoring import order, with_alternatives
 from hangwatch.causes.signature import Match, Rule, TrainingRule
@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     operations.mismatch,
     operations.tensors,
     requests.waits_for_request,
+    serving.engine_stalled,
     sharded.generate_length,
     sharded.sharded_forward,
     skipped.skipped,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -11,6 +12,7 @@ import typer
 from hangwatch.config.errors import UserError
 from hangwatch.config.settings import Policy, Settings
 from hangwatch.config.toml import read_config
+from hangwatch.sources.serving.endpoint import check_engine
 
 Config = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
@@ -59,6 +61,14 @@ JobOption = Annotated[
         help="Name of the job, the same on all its nodes, if its environment does not provide one.",
     ),
 ]
+EngineOption = Annotated[
+    Optional[list[str]],  # noqa: UP045  # see above
+    typer.Option(
+        "--engine",
+        metavar="URL",
+        help="A serving engine (vLLM, SGLang, TensorRT-LLM) on this node, if it is not found automatically; repeatable.",
+    ),
+]
 
 
 def combine(
@@ -77,6 +87,7 @@ def combine(
     exchange: str | None = None,
     job: str | None = None,
     max_restarts: int | None = None,
+    engine: list[str] | None = None,
 ) -> Settings:
     """The settings of a command: the option if given, else the settings file, else the default.
 
@@ -90,6 +101,7 @@ def combine(
         "on_hang": _with_action(settings.on_hang, on_hang, "--on-hang"),
         "on_silent_failure": _with_action(settings.on_silent_failure, on_silent_failure, "--on-silent-failure"),
         "logs": tuple(log) if log else None,
+        "engines": _check_engines(engine or settings.engines),
         "with_values": with_values or None,
         "exchange": exchange or None,
         "job": job or None,
@@ -109,6 +121,13 @@ def _check_stall_after(stall_after_s: float | None) -> float | None:
     if stall_after_s is not None and stall_after_s < 0:
         raise UserError(f"--stall-after {stall_after_s:g} is negative; give seconds, for example 60")
     return stall_after_s
+
+
+def _check_engines(addresses: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(map(check_engine, addresses))
+    except ValueError as error:
+        raise UserError(f"--engine {error}") from None
 
 
 def _with_action(policy: Policy, action: str | None, option: str) -> Policy | None:

@@ -129,9 +129,10 @@ class Settings(_Section, frozen=True):
 
     ``stall_after_s``: seconds before an unproven hang is reported, 0 to learn them from the job. ``with_values``: keep what
     the locals of a rank that hangs hold, which may include sensitive data. ``logs``: globs of files in which jobs log what
-    they do not log by themselves. ``exchange``: what agents of several nodes share (``exchange.opening``), empty for auto;
-    ``job``: the name of jobs that their environment does not name. ``max_restarts``: how often ``run`` runs its command again
-    for ``on_hang`` ``restart``, where the launcher does not restart it.
+    they do not log by themselves. ``engines``: addresses of serving engines on this node, besides those that are found.
+    ``exchange``: what agents of several nodes share (``exchange.opening``), empty for auto; ``job``: the name of jobs that
+    their environment does not name. ``max_restarts``: how often ``run`` runs its command again for ``on_hang`` ``restart``,
+    where the launcher does not restart it.
     """
 
     state_dir: str = ""
@@ -140,6 +141,7 @@ class Settings(_Section, frozen=True):
     stall_after_s: float = 0.0
     with_values: bool = False
     logs: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
     exchange: str = ""
     job: str = ""
     max_restarts: int = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -16,16 +16,20 @@ from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.places import source_lines
 from hangwatch.analysis.ranks.joining import Aside
+from hangwatch.analysis.ranks.views import view_rank
+from hangwatch.analysis.serving.stall import find_engine_stall
 from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.registry import explain
 from hangwatch.causes.signature import Match
 from hangwatch.diagnosis.causes import to_causes
 from hangwatch.diagnosis.kind import goes_on_beside, judge_kind
+from hangwatch.diagnosis.serving import judge_engine, mention_engine, summarize_engine
 from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.incident import Collective, Divergence, Kind, Severity, SourceLine, Verdict
+from hangwatch.model.serving import EngineState
 from hangwatch.model.transforms.names import names_of, with_names
 
 _SEVERITY: Mapping[str, Severity] = {
@@ -63,7 +67,16 @@ def diagnose(
     ``before``: the case of the same capture, with the same patience, when some of its ranks showed less.
 
     Threads that await work, or are stuck beside a training that goes on, are put aside: what else hangs is seen without them.
+    A serving engine's ranks are diagnosed by themselves first, and then with its other processes, its requests and its progress.
     """
+    engine = capture.engine
+    if engine is None:
+        return _diagnose_ranks(capture, patience, min_wait_s, before)
+    ranks = msgspec.structs.replace(capture, ranks=tuple(r for r in capture.ranks if r.rank not in engine.beside))
+    return _with_engine(_diagnose_ranks(ranks, patience, min_wait_s, before), capture, engine, patience)
+
+
+def _diagnose_ranks(capture: Capture, patience: Patience | None, min_wait_s: float, before: Case | None) -> Diagnosis:
     window_s = patience.motion_window_s if patience is not None else None
     case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before)
     silent = diagnose_training(capture.training, capture.job.world_size)
@@ -86,6 +99,33 @@ def _diagnose(case: Case, patience: Patience | None) -> Diagnosis:
     kind = judge_kind(case, patience, waited)
     verdict = _healthy(case) if kind == "healthy" else _verdict(case, kind, explain(case))
     return Diagnosis(_named(verdict, names_of(capture)), case, waited, case.onset_ns)
+
+
+def _with_engine(ranks: Diagnosis, capture: Capture, engine: EngineState, patience: Patience | None) -> Diagnosis:
+    """The diagnosis of an engine's ranks, with its other processes, and what nothing coming out of it adds to that."""
+    since_ns = int(capture.at_ns - patience.motion_window_s * 1e9) if patience is not None else 0
+    beside = {r.rank: view_rank(r, since_ns) for r in capture.ranks if r.rank in engine.beside}
+    views = {**ranks.case.views, **beside}
+    # An engine may be without any rank that is seen: then its processes are all there is.
+    case = replace(ranks.case, capture=capture, views=views, world=ranks.case.world or tuple(sorted(views)))
+    names = names_of(capture)
+    stall = find_engine_stall(engine, case.views, ranks.case)
+    blamed = replace(case, blame=stall.blame)
+    found = explain(blamed)
+    kind = judge_engine(engine, stall, ranks.case, ranks.verdict.kind, found, patience)
+    if kind is None or kind == ranks.verdict.kind == "straggler":
+        verdict = ranks.verdict
+        if verdict.kind != "healthy" and engine.demanded:
+            verdict = msgspec.structs.replace(verdict, summary=mention_engine(engine, verdict.summary))
+        return replace(ranks, verdict=_named(verdict, names), case=case)
+    verdict = _verdict(blamed, kind, found)
+    verdict = msgspec.structs.replace(
+        verdict,
+        summary=summarize_engine(engine, stall, kind, verdict.cause) if verdict.cause is not None else verdict.summary,
+        collective=None,
+        waits=(f"{engine.name}: {engine.says}", *ranks.verdict.waits),
+    )
+    return Diagnosis(_named(verdict, names), blamed, engine.still_s, capture.at_ns - int(engine.still_s * 1e9))
 
 
 def _named(verdict: Verdict, names: dict[int, str]) -> Verdict:

@@ -20,7 +20,7 @@ from hangwatch.doctor.node import check_clock, check_jobs, check_proc, check_ptr
 from hangwatch.model.capture import Gap
 from hangwatch.model.devices import HARDWARE, NodeFacts
 from hangwatch.outputs.metrics.exposition import Metrics
-from hangwatch.outputs.web.server import ServerError, parse_listen, start_server
+from hangwatch.outputs.web.server import Health, ServerError, parse_listen, start_server
 from hangwatch.sources.hardware.registry import NodeWatch
 from hangwatch.sources.ras import report as ras
 from hangwatch.sources.stacks.samples import sample_stacks
@@ -144,7 +144,7 @@ def _seen(name: str, facts: NodeFacts | None) -> str:
 
 def _listen(listen: str) -> Check:
     async def attempt() -> str:
-        server = await start_server(*parse_listen(listen), Metrics(), lambda: {"ok": True})
+        server = await start_server(*parse_listen(listen), Metrics(), Health(dict))
         await server.stop()
         return server.url
 

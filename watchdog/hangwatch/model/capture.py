@@ -7,6 +7,7 @@ import msgspec
 from hangwatch.model.collectives import FlightRecord, GroupProgress
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.processes import ProcessSample
+from hangwatch.model.serving import EngineState
 from hangwatch.model.stacks import StackSample
 from hangwatch.model.telemetry import TrainingSeries
 
@@ -120,7 +121,8 @@ class Capture(msgspec.Struct, frozen=True):
     never appeared are absent (compare ``job.world_size``). ``nodes``: what the nodes say of their hardware, where they were
     asked; empty where nothing called for it. ``training`` is what training has said of itself; it is there where the capture
     was taken for its sake, because of a silent failure. ``silent``: nodes that are lost; their ranks
-    are in ``ranks``, as they were known last.
+    are in ``ranks``, as they were known last. ``engine``: the serving engine that the capture was taken for, because nothing
+    came out of it; its processes that are no ranks are in ``ranks`` too.
     """
 
     job: Job
@@ -130,3 +132,4 @@ class Capture(msgspec.Struct, frozen=True):
     nodes: tuple[NodeFacts, ...] = ()
     training: TrainingSeries | None = None
     silent: tuple[SilentNode, ...] = ()
+    engine: EngineState | None = None

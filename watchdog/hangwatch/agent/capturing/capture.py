@@ -24,6 +24,7 @@ from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
+from hangwatch.model.numbers import is_guest
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
 from hangwatch.sources.flight.recorder import fetch_flight, progress_of
@@ -151,8 +152,9 @@ async def capture_job(
         record, beat = records.get(pid), after.get(pid, beats.get(pid))
         if isinstance(record, Gap):
             seen.append(record)
-        samples_of = trail.processes.get(pid)
-        if beat is None and identity not in servers and samples_of and samples_of[-1].state not in {"gone", "Z"}:
+        ended = not trail.processes.get(pid) or trail.processes[pid][-1].state in {"gone", "Z"}
+        # A process of another world without a beat is a server or the scheduler of an engine: it has no group to record.
+        if beat is None and not ended and not is_guest(identity.rank):
             seen.append(_no_probe(identity))
         said = last.get(pid, beat)
         captures.append(

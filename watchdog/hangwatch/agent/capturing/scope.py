@@ -16,7 +16,7 @@ from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Capture, Gap
+from hangwatch.model.capture import Capture, Gap, RankIdentity
 from hangwatch.sources.hardware.registry import NodeWatch
 
 
@@ -38,7 +38,10 @@ class CaptureScope(Protocol):
 
 @dataclass
 class LocalScope:
-    """The ranks of this node. ``gaps`` is what is known to be missing before a capture begins."""
+    """The ranks of this node. ``gaps`` is what is known to be missing before a capture begins.
+
+    ``beside``: processes that are no ranks and are captured with them, as those of a serving engine from which nothing comes.
+    """
 
     ranks: LocalRanks
     reader: Beats | None = None
@@ -46,6 +49,7 @@ class LocalScope:
     health: SourceHealth = field(default_factory=SourceHealth)
     hardware_watch: NodeWatch = field(default_factory=NodeWatch)
     gaps: tuple[Gap, ...] = ()
+    beside: tuple[RankIdentity, ...] = ()
     _trail: Trail = field(default_factory=Trail)
 
     async def capture(self) -> Capture:
@@ -53,7 +57,7 @@ class LocalScope:
         with self.health.capture():
             return await capture_job(
                 self.ranks.job,
-                self.ranks.in_order,
+                [*self.ranks.in_order, *self.beside],
                 reader=self.reader,
                 trail=self._trail,
                 gaps=self.gaps,

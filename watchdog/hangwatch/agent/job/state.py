@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.model.serving import EngineState
 from hangwatch.model.telemetry import TrainingSeries
 
 
@@ -21,3 +22,4 @@ class JobState:
     training: TrainingSeries | None = None
     hang: IncidentRecord | None = None
     silent_failure: IncidentRecord | None = None
+    engines: tuple[EngineState, ...] = ()

@@ -87,11 +87,20 @@ class Suspector:
     _marks: dict[int, tuple[tuple[tuple[str, int, int], ...], float]] = field(default_factory=dict)
 
     def update(
-        self, ranks: Iterable[RankProgress], *, unprobed: bool, lost: bool, now_s: float, limit_s: float | None = None
+        self,
+        ranks: Iterable[RankProgress],
+        *,
+        unprobed: bool,
+        lost: bool,
+        now_s: float,
+        limit_s: float | None = None,
+        starved_s: float | None = None,
     ) -> Suspicion | None:
         """Take in one tick's progress. ``unprobed``: some rank has no beat. ``lost``: some rank's process is gone.
 
         ``limit_s``: a wait this long is suspicious, however ordinary such waits are in this job.
+        ``starved_s``: for how long those who wait for a serving engine of the job have got nothing, None where that is not
+        suspicious.
         """
         ranks = list(ranks)
         self._limit_s = limit_s
@@ -103,7 +112,7 @@ class Suspector:
             self.quiet.learn(self._quiet_s)
         self._quiet_s = quiet_s
         self._last = {p.rank: p for p in ranks}
-        reason, still_s = self._reason(ranks, unprobed, lost)
+        reason, still_s = self._reason(ranks, unprobed, lost, starved_s)
         if not reason:
             self.current = None
         elif self.current is None:
@@ -140,9 +149,13 @@ class Suspector:
             if now is None or now[0] != seq or now[1] < unmoved_s:
                 self.cadence.learn(unmoved_s)
 
-    def _reason(self, ranks: list[RankProgress], unprobed: bool, lost: bool) -> tuple[str, float]:
+    def _reason(
+        self, ranks: list[RankProgress], unprobed: bool, lost: bool, starved_s: float | None
+    ) -> tuple[str, float]:
         if lost:
             return "a rank's process is gone", 0.0
+        if starved_s is not None:
+            return "requests wait and nothing comes out of the engine", starved_s
         waits = [unmoved_s for p in ranks for _, unmoved_s in p.in_flight.values()]
         longest = max(waits, default=0.0)
         threshold_s = self._threshold_s()

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from hangwatch.agent.capturing.capture import Beats
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import CaptureScope, LocalScope
@@ -29,11 +31,13 @@ from hangwatch.agent.job.silent_failure import SilentFailureWatch
 from hangwatch.agent.job.state import JobState
 from hangwatch.agent.job.suspicion import Hold, Suspector
 from hangwatch.agent.job.telemetry import TrainingTelemetry
+from hangwatch.agent.serving.engine import EngineWatch
 from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job
 from hangwatch.model.progress import RankProgress, read_progress
+from hangwatch.model.serving import EngineState
 from hangwatch.sources.discovery.found_jobs import FoundJob
 
 log = logging.getLogger("hangwatch")
@@ -53,8 +57,8 @@ class JobWatch:
     """One job under watch: its ``ranks``, what is suspected of them, and when they are captured.
 
     ``local`` captures this node, ``scope`` what this agent diagnoses: this node, or all nodes of ``fleet``. ``incidents`` reports
-    hangs, ``silent_failures`` what training says of itself. ``history`` has the job's earlier hangs. ``captures`` counts
-    those that were diagnosed here.
+    hangs, ``silent_failures`` what training says of itself. ``history`` has the job's earlier hangs. ``engines`` are those whose
+    ranks these are; a job without ranks is an engine alone. ``captures`` counts those that were diagnosed here.
     """
 
     ranks: LocalRanks
@@ -65,6 +69,7 @@ class JobWatch:
     training: TrainingTelemetry = field(default_factory=TrainingTelemetry)
     fleet: OtherNodes = field(default_factory=NoOtherNodes)
     history: HangHistory = field(default_factory=HangHistory)
+    engines: tuple[EngineWatch, ...] = ()
     scope: CaptureScope = field(init=False)
     suspector: Suspector = field(init=False)
     captures: int = 0
@@ -94,7 +99,21 @@ class JobWatch:
             training=self.training.series,
             hang=self.incidents.open_record,
             silent_failure=self.silent_failures.incidents.open_record,
+            engines=tuple(state for _, state in self._engine_states(time.monotonic())),
         )
+
+    def _engine_states(self, now_s: float) -> list[tuple[EngineWatch, EngineState]]:
+        """The engines that have answered, and how they are; the one from which nothing has come for longest is first."""
+        pids = frozenset(identity.pid for identity in self.ranks.known.values())
+        states = ((engine, engine.state(now_s, pids)) for engine in self.engines)
+        return sorted(((e, s) for e, s in states if s is not None), key=lambda pair: -pair[1].still_s)
+
+    def _suspect_engine(self, now_s: float) -> EngineState | None:
+        """The engine that is suspected; its processes are captured with the ranks as long as it is."""
+        found = next((pair for pair in self._engine_states(now_s) if pair[1].suspected), None)
+        pids = frozenset(identity.pid for identity in self.ranks.known.values())
+        self.local.beside = found[0].beside(now_s, pids) if found is not None else ()
+        return found[1] if found is not None else None
 
     def update_ranks(self, found: FoundJob | None, now_s: float) -> None:
         """Take in which ranks exist now. Of a new incarnation of the job nothing of the old one speaks."""
@@ -115,8 +134,11 @@ class JobWatch:
         else:
             self.incidents.resume(left.as_record())
             self.history.note(left.incident, None)
-            self._hold = Hold(now_s + HOLD_FACTOR * self.patience.current.stall_s)
-        self.ranks.add(left.here)
+            engine = left.capture.engine
+            patience_s = max(self.patience.current.stall_s, engine.patience_s if engine is not None else 0.0)
+            self._hold = Hold(now_s + HOLD_FACTOR * patience_s)
+        beside = left.capture.engine.beside if left.capture.engine is not None else ()
+        self.ranks.add(identity for identity in left.here if identity.rank not in beside)
 
     def join(self, fleet: Fleet) -> None:
         """Be one of several nodes from now on."""
@@ -136,8 +158,9 @@ class JobWatch:
 
     @property
     def over(self) -> bool:
-        """Whether every rank that was ever seen is gone, and no other node may ask for them any more."""
-        return self.ranks.gone and not self.fleet.lingers()
+        """Whether every rank ever seen is gone, no engine of theirs answers still, and no other node may ask for them."""
+        gone = self.ranks.gone or not self.ranks.known
+        return gone and not self.engines and not self.fleet.lingers()
 
     async def tick(self, beats: Mapping[int, Beat], now_s: float) -> float | None:
         """One tick. Returns the seconds after which to tick again at the latest, None for the usual period."""
@@ -151,12 +174,14 @@ class JobWatch:
         progress, unprobed = self._observe(beats, now_ns)
         progress += elsewhere.progress
         self.suspector.skew_s = DIGEST_SKEW_S if leads else 0.0
+        engine = self._suspect_engine(now_s)
         suspicion = self.suspector.update(
             progress,
             unprobed=unprobed or elsewhere.unprobed,
             lost=self.ranks.is_lost(now_s, LOST_GRACE_S) or elsewhere.lost,
             now_s=now_s,
             limit_s=self.patience.stall_after_s,
+            starved_s=engine.still_s if engine is not None else None,
         )
         if self.fleet.follows:
             # What its own ranks teach is kept for when it has to lead.
@@ -169,8 +194,9 @@ class JobWatch:
             await self._recover(now_ns)
             return None if leads else self.suspector.soonest_s()
         if now_s >= suspicion.next_capture_s:
-            await self._capture(now_ns)
-            self.suspector.captured(time.monotonic(), self.patience.current.stall_s)
+            await self._capture(now_ns, engine)
+            patience_s = engine.patience_s if engine is not None else self.patience.current.stall_s
+            self.suspector.captured(time.monotonic(), patience_s)
         return max(0.05, suspicion.next_capture_s - time.monotonic())
 
     async def _judge_training(self, beats: Mapping[int, Beat], now_ns: int) -> None:
@@ -191,12 +217,13 @@ class JobWatch:
         ]
         return progress, len(progress) < len(watched)
 
-    async def _capture(self, detected_ns: int) -> None:
+    async def _capture(self, detected_ns: int, engine: EngineState | None) -> None:
         """Capture the job and report what that shows, if it is news."""
         self.captures += 1
         patience = self.patience.current
         self.local.trim_samples(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.blocked_s) * 1e9))
         capture, _ = await asyncio.gather(self.scope.capture(), self.local.begin_hardware())
+        capture = msgspec.structs.replace(capture, engine=engine)
         diagnosis = await judge(capture, patience)
         known = self.incidents.open_record
         if known is None or known.incident.verdict.kind == "straggler":
@@ -205,7 +232,7 @@ class JobWatch:
         reason = self.suspector.current.reason if self.suspector.current is not None else ""
         log.debug("capture %d (%s): %s, waited %s s, %s", self.captures, reason, kind, diagnosis.waited_s, case.waits())
         if kind == "healthy":
-            if not case.graph.edges:
+            if not case.graph.edges or case.idleness == "idle":
                 await self._recover(time.time_ns())
             return
         if self.waits_for_answers(diagnosis):
@@ -251,8 +278,18 @@ class JobWatch:
 
     async def _recover(self, at_ns: int) -> None:
         """Nothing hangs, as far as this agent has seen: what was waited for has come."""
-        if self._hold is None:
+        if self._hold is None and not self._starves():
             await self.incidents.close(at_ns)
+
+    def _starves(self) -> bool:
+        """Whether nothing has come out of the engine of the open incident since: it is not well, whatever its processes show."""
+        known = self.incidents.open_record
+        before = known.diagnosis.case.capture if known is not None else None
+        if before is None or before.engine is None:
+            return False
+        ago_s = (time.time_ns() - before.at_ns) / 1e9
+        states = (state for _, state in self._engine_states(time.monotonic()) if state.address == before.engine.address)
+        return any(state.demanded and state.still_s >= ago_s for state in states)
 
 
 def watch_job(

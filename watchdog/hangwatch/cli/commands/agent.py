@@ -19,7 +19,7 @@ from hangwatch.agent.host.systemd import ServiceManager, take_service_manager
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
 from hangwatch.cli.receivers import Alertmanager, Slack, Webhook
-from hangwatch.cli.settings import Config, ExchangeOption, JobOption, StallAfter, combine
+from hangwatch.cli.settings import Config, EngineOption, ExchangeOption, JobOption, StallAfter, combine
 from hangwatch.config.directories import default_state_dir, prepare_state_dir, shared_run_dir
 from hangwatch.config.errors import UserError
 from hangwatch.config.settings import Settings
@@ -55,6 +55,7 @@ def agent(
             "--pid", metavar="PID", help="Watch the jobs below this process alone (a launcher), and end with it."
         ),
     ] = None,
+    engine: EngineOption = None,
 ) -> None:
     """Watch every job on this node. SIGHUP reloads the settings file; SIGTERM stops the agent, jobs keep running."""
 
@@ -69,6 +70,7 @@ def agent(
             slack=slack,
             exchange=exchange,
             job=job,
+            engine=engine,
         )
 
     manager = take_service_manager()

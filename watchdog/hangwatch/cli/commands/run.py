@@ -16,7 +16,16 @@ from hangwatch.agent.host.supervisor import Supervisor, restart_environment
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
 from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook
-from hangwatch.cli.settings import EXCHANGE_VARIABLE, Config, ExchangeOption, JobOption, StallAfter, WithValues, combine
+from hangwatch.cli.settings import (
+    EXCHANGE_VARIABLE,
+    Config,
+    EngineOption,
+    ExchangeOption,
+    JobOption,
+    StallAfter,
+    WithValues,
+    combine,
+)
 from hangwatch.config.directories import (
     default_state_dir,
     make_run_dir,
@@ -76,6 +85,7 @@ def run(
     slack: Slack = None,
     exchange: ExchangeOption = None,
     job: JobOption = None,
+    engine: EngineOption = None,
     log: Annotated[
         Optional[list[str]],  # noqa: UP045  # see above
         typer.Option(
@@ -104,6 +114,7 @@ def run(
         slack=slack,
         exchange=exchange,
         job=job,
+        engine=engine,
         on_hang=on_hang,
         max_restarts=max_restarts,
         on_silent_failure=on_silent_failure,

@@ -34,6 +34,7 @@ from hangwatch.model.collectives import Group
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
+from hangwatch.model.serving import EngineState
 from hangwatch.model.telemetry import TrainingSeries, to_plain
 from hangwatch.model.transforms.packing import (
     Frames,
@@ -66,6 +67,7 @@ class _CaptureFile(msgspec.Struct, frozen=True):
     nodes: tuple[NodeFacts, ...] = ()
     silent: tuple[SilentNode, ...] = ()
     groups: tuple[PackedGroup, ...] = ()
+    engine: EngineState | None = None
 
 
 class _TrainingFile(msgspec.Struct, frozen=True):
@@ -127,7 +129,14 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
         yield "stacks.jsonl", _stack_lines(capture.at_ns, packer.frames)
         ranks = tuple(rank.rank for rank in capture.ranks)
         header = _CaptureFile(
-            capture.job, capture.at_ns, ranks, capture.gaps, capture.nodes, capture.silent, packer.groups
+            capture.job,
+            capture.at_ns,
+            ranks,
+            capture.gaps,
+            capture.nodes,
+            capture.silent,
+            packer.groups,
+            capture.engine,
         )
         yield "capture.json", [encode(header)]
         if capture.training is not None:
@@ -183,7 +192,14 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
         found = tuple(_read_ranks(path, header, gaps))
         training = _read_training(path, header.at_ns, gaps)
         return incident, Capture(
-            header.job, header.at_ns, found, header.gaps + tuple(gaps), header.nodes, training, header.silent
+            header.job,
+            header.at_ns,
+            found,
+            header.gaps + tuple(gaps),
+            header.nodes,
+            training,
+            header.silent,
+            header.engine,
         )
     if incident is None:
         reason = "; ".join(gap.reason for gap in gaps)

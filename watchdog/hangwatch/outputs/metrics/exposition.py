@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from hangwatch.outputs.metrics.agent import agent_families
+from hangwatch.outputs.metrics.engines import engine_families
 from hangwatch.outputs.metrics.families import label
 from hangwatch.outputs.metrics.incidents import incident_families
 from hangwatch.outputs.metrics.ranks import rank_families
@@ -59,5 +60,8 @@ class _ViewCollector(Collector):
         if view.jobs:
             yield from rank_families(view.jobs)
             yield from training_families((label(j.id), j.training) for j in view.jobs if j.training is not None)
+        engines = [(label(job.id), engine) for job in view.jobs for engine in job.engines]
+        if engines:
+            yield from engine_families(engines)
         yield from incident_families(view)
         yield from agent_families(view)

@@ -6,6 +6,7 @@ import msgspec
 
 from hangwatch import __version__
 from hangwatch.model.live import LiveRank
+from hangwatch.model.serving import EngineState
 from hangwatch.model.telemetry import TrainingSeries
 
 
@@ -30,7 +31,7 @@ class JobMetrics(msgspec.Struct, frozen=True):
     """One watched job. ``id`` is unique within a view; ``incidents`` has at most one per kind.
 
     ``patience_s``: how long an unproven hang must last before it is reported; ``world_size`` counts the ranks of all nodes;
-    ``training``: the values it logs, None if they are not read.
+    ``training``: the values it logs, None if they are not read; ``engines``: the serving engines that it is.
     """
 
     id: str
@@ -40,6 +41,7 @@ class JobMetrics(msgspec.Struct, frozen=True):
     world_size: int | None = None
     patience_s: float | None = None
     training: TrainingSeries | None = None
+    engines: tuple[EngineState, ...] = ()
 
 
 class SourceMetrics(msgspec.Struct, frozen=True):

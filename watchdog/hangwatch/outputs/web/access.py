@@ -1,8 +1,8 @@
 """Access control for the agent's pages, which show source lines and stacks. May import aiohttp and ``outputs.html``.
 
-``/metrics`` and ``/healthz`` are open. Everything else needs the token if one is set; otherwise it is open on a loopback
-address and closed on any other. Without a token a request must also name a loopback host, so that a web site whose name
-resolves to 127.0.0.1 (DNS rebinding) can read nothing, and no other site may embed or fetch anything.
+``/metrics``, ``/healthz``, ``/livez`` and ``/readyz`` are open. Everything else needs the token if one is set; otherwise it is
+open on a loopback address and closed on any other. Without a token a request must also name a loopback host, so that a web site
+whose name resolves to 127.0.0.1 (DNS rebinding) can read nothing, and no other site may embed or fetch anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from hangwatch.outputs.html.elements import NOTHING
 from hangwatch.outputs.html.shell import PAGE_POLICY, render_page
 from hangwatch.outputs.web.rate_limit import RateLimit
 
-OPEN_PATHS = frozenset({"/metrics", "/healthz"})
+#: What those ask who cannot keep a secret: Prometheus, and the probes of Kubernetes, whose headers are text in a manifest. They
+#: show numbers, names of jobs and one-line summaries, which are in the metrics too.
+OPEN_PATHS = frozenset({"/metrics", "/healthz", "/livez", "/readyz"})
 TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE")
 #: The resources of the sign-in page.
 _SIGN_IN = frozenset({"/login", "/static/style.css", "/static/icon.svg"})
@@ -110,7 +112,7 @@ class Access:
             return _say(403, "Cross-site request refused. Open the page directly.")
         if self._token is None:
             if not self._local:
-                return _say(403, "No token is set, so only /metrics and /healthz are served on this address. "
+                return _say(403, "No token is set, so only /metrics and the health endpoints are served on this address. "
                             "Start hangwatch with HANGWATCH_TOKEN or HANGWATCH_TOKEN_FILE.")  # fmt: skip
             if not is_loopback(_host_of(request)):
                 return _say(

@@ -1,6 +1,8 @@
-"""The agent's HTTP server: ``/metrics``, ``/healthz`` and the page. May import the other outputs and aiohttp.
+"""The agent's HTTP server: ``/metrics``, ``/healthz``, ``/livez``, ``/readyz`` and the page.
 
-The first two are open to everyone who can reach the address, so they show only numbers and names; ``access`` controls
+May import the other outputs and aiohttp.
+
+The first four are open to everyone who can reach the address, so they show only numbers and names; ``access`` controls
 the rest. The address is loopback unless the user sets another.
 """
 
@@ -10,6 +12,7 @@ import errno
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
@@ -31,6 +34,18 @@ _LISTEN = re.compile(r"(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s]*):(?P<port>[0-9]{1,5})
 
 class ServerError(PlainError):
     """An address that is malformed or cannot be listened on; the message is one line with the repair."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """Bodies of the endpoints for probes; the status is 503 where ``ok`` is False, else 200.
+
+    ``agent``: of ``/healthz``; ``job``: of ``/livez``, given the job that was asked for; ``ready``: of ``/readyz``.
+    """
+
+    agent: Callable[[], dict[str, object]]
+    job: Callable[[str | None], dict[str, object]] = lambda _: {"ok": True}
+    ready: Callable[[], dict[str, object]] = lambda: {"ok": True}
 
 
 class RunningServer:
@@ -67,21 +82,22 @@ async def start_server(
     host: str,
     port: int,
     metrics: Metrics,
-    health: Callable[[], dict[str, object]],
+    health: Health,
     page: WebPage | None = None,
     token: str | None = None,
 ) -> RunningServer:
     """Listen on ``host`` and ``port`` (0: any free one) and answer until stopped.
 
-    ``health`` returns the JSON body of ``/healthz``; the status is 503 if its ``ok`` is False, else 200. Everything but
-    ``/metrics`` and ``/healthz`` requires ``token``; see ``access`` for None.
+    Everything but ``/metrics`` and the endpoints of ``health`` requires ``token``; see ``access`` for None.
 
     Raises:
         ServerError: the address is in use, not permitted or not an address of this machine.
     """
     application = web.Application(client_max_size=_MAX_BODY_BYTES)
     application.router.add_get("/metrics", _metrics_handler(metrics))
-    application.router.add_get("/healthz", _health_handler(health))
+    application.router.add_get("/healthz", _health_handler(lambda _: health.agent()))
+    application.router.add_get("/livez", _health_handler(lambda request: health.job(request.query.get("job"))))
+    application.router.add_get("/readyz", _health_handler(lambda _: health.ready()))
     Access(host, token).attach(application)
     if page is not None:
         page.attach(application)
@@ -132,9 +148,11 @@ def _metrics_handler(metrics: Metrics) -> Callable[[web.Request], Awaitable[web.
     return answer
 
 
-def _health_handler(health: Callable[[], dict[str, object]]) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def answer(_: web.Request) -> web.Response:
-        answered = health()
+def _health_handler(
+    health: Callable[[web.Request], dict[str, object]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        answered = health(request)
         status = 503 if answered.get("ok") is False else 200
         return web.Response(body=msgspec.json.encode(answered), status=status, content_type="application/json")
 

@@ -46,6 +46,7 @@ class RankFinder:
     def __init__(self, job: str | None = None) -> None:
         self._job = job
         self._table = ProcessTable()
+        self._processes: Mapping[int, KnownProcess] = {}
         self._spawned: dict[tuple[int, int], int] = {}
         self._spawn_looked_s = -1e9
         self._roles = Roles()
@@ -55,7 +56,7 @@ class RankFinder:
 
         ``beats`` by pid: a probed rank is found also where its environment says nothing (``mp.spawn``).
         """
-        processes = self._table.refresh(root, frozenset(beats))
+        processes = self._processes = self._table.refresh(root, frozenset(beats))
         guests = [g for p in processes.values() if (g := self._guest(p, beats.get(p.pid))) is not None]
         others = [process for process in processes.values() if process.pid not in {g.process.pid for g in guests}]
         candidates = [c for p in others if (c := self._candidate(p, beats.get(p.pid))) is not None]
@@ -71,6 +72,10 @@ class RankFinder:
         add_guests(jobs, guests)
         found = tuple(make_job(job_id, members) for job_id, members in sorted(jobs.items()))
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
+
+    def processes(self) -> Mapping[int, KnownProcess]:
+        """The processes at the last reading, by pid: of the node, or of the root and its descendants."""
+        return self._processes
 
     def probed(self) -> list[ProbedProcess]:
         """The processes at the last reading that were started with the probe's environment."""

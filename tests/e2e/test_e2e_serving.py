@@ -1,0 +1,185 @@
+"""Serving engines that hang behind health checks that say 200, and engines that only look so: a stand-in for vLLM, watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from watched_runs import STALL_AFTER_S, find_bundles, read_incident, read_url
+
+from hangwatch.model.incident import HANG_KINDS, Verdict
+from support import JOBS, Job, JobRunner, find_free_port, wait_for
+
+#: How long an engine may take until it serves, and until it is found.
+_START_S = 240.0
+
+
+@dataclass
+class Engine:
+    """A stand-in under watch: ``url`` is its own, ``agent`` its agent's."""
+
+    job: Job
+    url: str
+    agent: str
+    state: Path
+
+    def ask(self, prompt: int, tokens: int) -> int:
+        """The status of one request."""
+        data = json.dumps({"prompt": prompt, "max_tokens": tokens}).encode()
+        try:
+            request = urllib.request.Request(f"{self.url}/v1/completions", data)  # noqa: S310  # our own
+            with urllib.request.urlopen(request, timeout=900) as answer:  # noqa: S310  # our own
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def ask_in_vain(self, requests: int) -> None:
+        """Requests that nobody waits for here."""
+
+        def ask() -> None:
+            try:
+                self.ask(100, 50)
+            except OSError:
+                return  # the engine was ended before
+
+        for _ in range(requests):
+            threading.Thread(target=ask, daemon=True).start()
+
+    def metric(self, name: str) -> float | None:
+        """The value of one of hangwatch's metrics of the engine, None where there is none."""
+        found = re.search(rf"^hangwatch_engine_{name}{{.*}} (\S+)$", read_url(f"{self.agent}/metrics"), re.MULTILINE)
+        return float(found[1]) if found is not None else None
+
+    def livez(self) -> tuple[int, str]:
+        """What a liveness probe gets: status and body."""
+        try:
+            with urllib.request.urlopen(f"{self.agent}/livez", timeout=60) as answer:  # noqa: S310  # our own
+                return int(answer.status), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def verdicts(self) -> list[Verdict]:
+        """All that was found so far, oldest first."""
+        return [read_incident(bundle).verdict for bundle in find_bundles(self.state)]
+
+    def hang(self) -> Verdict:
+        """The hang that is found."""
+        found = wait_for(lambda: [v for v in self.verdicts() if v.kind in HANG_KINDS], 120.0, "the hang")
+        return found[0]
+
+
+#: Starts an engine with options of its own.
+Start = Callable[..., Engine]
+
+
+@pytest.fixture
+def start(jobs: JobRunner, tmp_path: Path) -> Start:
+    """Starts an engine under ``hangwatch run`` and waits until hangwatch has found it by itself."""
+
+    def begin(*options: str) -> Engine:
+        port, state = find_free_port(), tmp_path / "state"
+        agent = find_free_port()
+        job = jobs.hangwatch(
+            "run", "--stall-after", str(STALL_AFTER_S), "--listen", f"127.0.0.1:{agent}", "--",
+            sys.executable, str(JOBS / "serving_engine.py"), "--port", str(port), *options,
+            env={"HANGWATCH_STATE_DIR": str(state)},
+        )  # fmt: skip
+        engine = Engine(job, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{agent}", state)
+        job.wait_for_output("serving\n", _START_S)
+        wait_for(lambda: engine.metric("up") == 1.0, 60.0, "the engine to be found")
+        assert engine.ask(10, 4) == 200
+        return engine
+
+    return begin
+
+
+def named(verdict: Verdict) -> list[str]:
+    """The culprits, by name."""
+    return [verdict.names.get(rank, str(rank)) for rank in verdict.culprit_ranks]
+
+
+def says_who_waits(verdict: Verdict) -> bool:
+    """Whether the verdict names the engine, its requests and for how long nothing has come."""
+    return re.search(r"vLLM at 127\.0\.0\.1:\d+.*\d+ requests? .*no token for \d+ s", verdict.summary) is not None
+
+
+def test_a_core_that_dies_behind_a_queue_is_named(start: Start) -> None:
+    """The server still answers 200; the verdict names the process that is gone, and a liveness probe fails."""
+    engine = start("--fault", "dies", "--after", "8")
+    assert engine.livez()[0] == 200
+    engine.ask_in_vain(7)
+    found = engine.hang()
+    assert found.kind == "rank_lost"
+    assert "VLLM::EngineCore" in named(found)
+    assert says_who_waits(found)
+    assert found.cause is not None
+    assert found.cause.id == "rank-died"
+    assert read_url(f"{engine.url}/health") == ""
+    status, body = wait_for(lambda: said if (said := engine.livez())[0] == 503 else None, 30.0, "the probe to fail")
+    assert status == 503
+    assert "VLLM::EngineCore" in body
+
+
+def test_a_scheduler_that_schedules_nothing_is_named(start: Start, jobs: JobRunner) -> None:
+    """Refused requests have taken its slots: the workers await work, and the line of the scheduler is shown."""
+    engine = start("--fault", "leak")
+    assert [engine.ask(5000, 1) for _ in range(4)] == [400] * 4
+    engine.ask_in_vain(7)
+    found = engine.hang()
+    assert (found.kind, named(found), found.proven) == ("stall", ["VLLM::EngineCore"], False)
+    assert found.cause is not None
+    assert found.cause.id == "engine-stalled"
+    assert says_who_waits(found)
+    assert "7 requests wait" in found.summary
+    assert found.divergence is not None
+    assert found.divergence.culprit is not None
+    assert found.divergence.culprit.function == "run_core"
+    assert len(engine.verdicts()) == 1
+    again = jobs.hangwatch("diagnose", str(find_bundles(engine.state)[0]))
+    again.wait()
+    assert "VLLM::EngineCore: requests are there" in (said := " ".join(again.stdout().split()))
+    assert "7 requests wait" in said
+
+
+@pytest.mark.parametrize(("fault", "cause"), [("io", "blocked-io"), ("sync", None)])
+def test_a_worker_that_is_stuck_in_a_step_is_named(start: Start, tmp_path: Path, fault: str, cause: str | None) -> None:
+    """In a read, or in a wait for its device: its rank and line, and once, though ranks and requests both wait."""
+    os.mkfifo(tmp_path / "adapter")
+    engine = start("--fault", fault, "--after", "8", "--adapter", str(tmp_path / "adapter"))
+    engine.ask_in_vain(7)
+    found = engine.hang()
+    assert (found.kind, found.culprit_ranks) == ("stall", (0,) if fault == "io" else (1,))
+    assert found.divergence is not None
+    assert found.divergence.culprit is not None
+    assert found.divergence.culprit.function == "Worker.step"
+    assert found.cause is not None
+    assert cause in {None, found.cause.id}
+    assert len(engine.verdicts()) == 1
+
+
+def test_slow_engines_and_idle_ones_are_left_alone(start: Start) -> None:
+    """Idle for several patiences, a prompt whose one step takes longer than the patience, and answers that take many."""
+    engine = start("--prefill", str(2.5 * STALL_AFTER_S / 1000), "--slow", "0.3")
+    ticks = r"^hangwatch_agent_tick_duration_seconds_count (\S+)$"
+
+    def count() -> float:
+        found = re.search(ticks, read_url(f"{engine.agent}/metrics"), re.MULTILINE)
+        assert found is not None
+        return float(found[1])
+
+    idle_until = count() + 3 * STALL_AFTER_S
+    wait_for(lambda: count() >= idle_until, 120.0, "ticks of an idle engine")
+    assert engine.metric("progress_age_seconds") == 0.0
+    assert engine.ask(1000, 2) == 200
+    assert engine.ask(1, 40) == 200
+    assert not {verdict.kind for verdict in engine.verdicts()} & set(HANG_KINDS)
+    assert engine.livez()[0] == 200

@@ -1,0 +1,1 @@
+"""Serving engines: their own metrics, and their processes. One file per thing read."""

@@ -1,0 +1,74 @@
+"""One request for an engine's metrics: bounded in time and size, and to this machine alone.
+
+May import aiohttp, psutil and the standard library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+import aiohttp
+import psutil
+
+#: A busy engine may be slow to answer, and nobody waits for us.
+TIMEOUT_S = 10.0
+#: vLLM's was seen at a few hundred kilobytes; one with hundreds of LoRA adapters is larger.
+SIZE_LIMIT_BYTES = 8 << 20
+
+
+def parse_engine_url(text: str) -> str:
+    """An engine's address as a URL, ``http://`` added where no scheme is given. Raises ``ValueError``: what is wrong with it."""
+    url = text if "://" in text else f"http://{text}"
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
+        raise ValueError(f"{text!r} is no address of an engine; for example http://127.0.0.1:8000")
+    try:
+        parts.port  # noqa: B018  # raises where it is none
+    except ValueError:
+        raise ValueError(f"{text!r} has no valid port; for example http://127.0.0.1:8000") from None
+    return url.rstrip("/")
+
+
+def check_engine(text: str) -> str:
+    """The URL of an engine on this node. Raises ``ValueError``: what is wrong with it, and the repair."""
+    url = parse_engine_url(text)
+    if not is_own_host(urlsplit(url).hostname or ""):
+        raise ValueError(f"{text!r} is not on this node, so its processes cannot be seen; run an agent on its node")
+    return url
+
+
+def is_own_host(host: str) -> bool:
+    """Whether the host of a URL is this machine: its name, ``localhost``, or the address of one of its interfaces."""
+    name = host.lower().rstrip(".")
+    if name in {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}:
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    own = {found.address.partition("%")[0] for each in psutil.net_if_addrs().values() for found in each}
+    return address.is_loopback or address.is_unspecified or str(address) in own
+
+
+async def fetch(url: str) -> bytes | str:
+    """The body of the answer; a text that says in a few words why there is none."""
+    limit = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    try:
+        # A session a request: a connection that is kept would be one that the engine keeps for us.
+        async with (
+            aiohttp.ClientSession(timeout=limit, trust_env=False) as session,
+            session.get(url, allow_redirects=False) as response,
+        ):
+            if response.status != 200:
+                return f"it answers with status {response.status}"
+            data = await response.content.read(SIZE_LIMIT_BYTES + 1)
+            while not response.content.at_eof() and len(data) <= SIZE_LIMIT_BYTES:
+                data += await response.content.read(SIZE_LIMIT_BYTES + 1 - len(data))
+    except asyncio.TimeoutError:
+        return f"no answer within {TIMEOUT_S:.0f} s"
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        return f"it does not answer: {type(error).__name__}"
+    return data if len(data) <= SIZE_LIMIT_BYTES else f"more than {SIZE_LIMIT_BYTES >> 20} MiB"
