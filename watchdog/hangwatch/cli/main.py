@@ -25,6 +25,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "status": {},
     "dump": {},
     "diagnose": {},
+    "report": {},
     "doctor": {},
     "demo": {},
 }

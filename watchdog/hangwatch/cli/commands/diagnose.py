@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from hangwatch.cli.common import Format, hang_status, print_json, stdout_console
+from hangwatch.cli.common import Format, hang_status
+from hangwatch.cli.incidents import print_incident
 from hangwatch.cli.progress import progress_bar
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose as diagnose_capture
 from hangwatch.model.incident import Incident
-from hangwatch.outputs.html.report import render_report
-from hangwatch.outputs.terminal.verdict import print_verdict
 from hangwatch.postmortem.artifacts import read_artifacts
 
 _PATH = (
@@ -40,12 +38,7 @@ def diagnose(
         id=before.id if before is not None else None,
     )
     incident = _with_history(incident, before)
-    if format is Format.json:
-        print_json(incident)
-    elif format is Format.html:
-        sys.stdout.write(render_report(incident, capture))
-    else:
-        print_verdict(incident, stdout_console(), bundle=path if before is not None else None)
+    print_incident(incident, capture, format, bundle=path if before is not None else None)
     raise typer.Exit(hang_status(incident))
 
 
