@@ -26,6 +26,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "dump": {},
     "diagnose": {},
     "report": {},
+    "mcp": {},
     "doctor": {},
     "demo": {},
 }

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from hangwatch.cli.common import Format, hang_status
 from hangwatch.cli.incidents import print_incident
 from hangwatch.cli.progress import progress_bar
-from hangwatch.diagnosis.document import make_incident
-from hangwatch.diagnosis.verdict import diagnose as diagnose_capture
-from hangwatch.model.incident import Incident
 from hangwatch.postmortem.artifacts import read_artifacts
+from hangwatch.postmortem.verdict import diagnose_artifacts
 
 _PATH = (
     "An incident bundle, flight recorder dumps or py-spy stacks: a folder, a file or an archive. "
@@ -29,27 +26,6 @@ def diagnose(
     """Diagnose what a crashed job left behind. Exit status 0: no hang found; 1: hang found; 2: no usable data."""
     with progress_bar("reading") as progress:
         artifacts = read_artifacts(path, progress)
-    capture, before = artifacts.capture, artifacts.before
-    diagnosis = diagnose_capture(capture, min_wait_s=artifacts.min_wait_s)
-    incident = make_incident(
-        diagnosis,
-        detected_ns=capture.at_ns,
-        confirmed_ns=capture.at_ns,
-        id=before.id if before is not None else None,
-    )
-    incident = _with_history(incident, before)
-    print_incident(incident, capture, format, bundle=path if before is not None else None)
+    incident = diagnose_artifacts(artifacts)
+    print_incident(incident, artifacts.capture, format, bundle=path if artifacts.before is not None else None)
     raise typer.Exit(hang_status(incident))
-
-
-def _with_history(incident: Incident, before: Incident | None) -> Incident:
-    """Take the times from the document that the agent wrote: the capture does not have them."""
-    if before is None:
-        return incident
-    return msgspec.structs.replace(
-        incident,
-        onset_at=before.onset_at,
-        detected_at=before.detected_at,
-        confirmed_at=before.confirmed_at,
-        ended_at=before.ended_at,
-    )
