@@ -69,6 +69,7 @@ def combine(
     alertmanager: list[str] | None = None,
     webhook: list[str] | None = None,
     slack: list[str] | None = None,
+    notify: list[str] | None = None,
     on_hang: str | None = None,
     on_silent_failure: str | None = None,
     log: list[str] | None = None,
@@ -92,7 +93,7 @@ def combine(
         "exchange": exchange or None,
         "job": job or None,
     }
-    urls_by_kind = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack}
+    urls_by_kind = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack, "notify": notify}
     receivers = {kind: tuple(url for url in urls if url) for kind, urls in urls_by_kind.items() if urls}
     given["receivers"] = msgspec.structs.replace(settings.receivers, **receivers)
     return msgspec.structs.replace(settings, **{name: value for name, value in given.items() if value is not None})

@@ -15,7 +15,7 @@ from rich.console import Console
 from hangwatch.agent.host.systemd import ServiceManager, take_service_manager
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.cli.receivers import Alertmanager, Slack, Webhook
+from hangwatch.cli.receivers import Alertmanager, Notify, Slack, Webhook
 from hangwatch.cli.settings import Config, ExchangeOption, JobOption, StallAfter, combine
 from hangwatch.config.directories import default_state_dir, prepare_state_dir, shared_run_dir
 from hangwatch.config.errors import UserError
@@ -40,6 +40,7 @@ def agent(
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
+    notify: Notify = None,
     exchange: ExchangeOption = None,
     job: JobOption = None,
 ) -> None:
@@ -54,6 +55,7 @@ def agent(
             alertmanager=alertmanager,
             webhook=webhook,
             slack=slack,
+            notify=notify,
             exchange=exchange,
             job=job,
         )

@@ -14,7 +14,7 @@ from rich.console import Console
 from hangwatch.agent.host.launch import end_tree, exit_status, pass_signals, start_command, wait_for_command
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook
+from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Notify, Slack, Webhook
 from hangwatch.cli.settings import EXCHANGE_VARIABLE, Config, ExchangeOption, JobOption, StallAfter, WithValues, combine
 from hangwatch.config.directories import (
     default_state_dir,
@@ -63,6 +63,7 @@ def run(
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
+    notify: Notify = None,
     exchange: ExchangeOption = None,
     job: JobOption = None,
     log: Annotated[
@@ -83,6 +84,7 @@ def run(
         alertmanager=alertmanager,
         webhook=webhook,
         slack=slack,
+        notify=notify,
         exchange=exchange,
         job=job,
         on_hang=on_hang,
