@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from examples import hang_incident, with_text
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -66,7 +66,8 @@ def test_text_of_a_job_never_becomes_markup(text: str, extent: Extent) -> None:
 
 @given(st.text(min_size=1, max_size=60))
 def test_no_text_at_all_becomes_markup(text: str) -> None:
-    """The same of any text that hypothesis can think of; a blank one leaves only its place empty."""
+    """The same of any text that hypothesis can think of, but an address of the web: as a reference that is a link."""
+    assume(not text.startswith(("http://", "https://")))
     shown = structure(render_markdown(with_text(text if text.strip() else "plain")[0]))
     assert shown == structure(render_markdown(with_text("plain")[0]))
 
