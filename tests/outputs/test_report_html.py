@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from examples import hang_capture, hang_incident, rank_capture, with_text
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
@@ -102,7 +102,8 @@ def test_text_of_a_job_never_becomes_structure(text: str) -> None:
 
 @given(st.text(max_size=60))
 def test_no_text_at_all_becomes_structure(text: str) -> None:
-    """The same of any text that hypothesis can think of."""
+    """The same of any text that hypothesis can think of, but an address of the web: as a reference that is a link."""
+    assume(not text.startswith(("http://", "https://")))
     report = _Structure(render_report(*with_text(text or "x")))
     assert report.elements == _Structure(render_report(*with_text("plain words"))).elements
     assert report.open == []

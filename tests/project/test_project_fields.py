@@ -35,6 +35,7 @@ OTHER_TEXT = {
     "LeaseNotice": ("holder incident", _OURS),
     "Answer": ("question", _OURS),
     "Notification": ("bundle node", _OURS),
+    "Message": ("title body severity", _OF_A_CAPTURE),
     "SharedRecord": ("node", _OF_A_JOB),
     "Beat": ("failure thread_failure handled torch python server control problems store", _OF_A_BEAT),
     "BeatGroup": ("name description backend store", _OF_A_BEAT),

@@ -51,7 +51,7 @@ def test_the_source_archive_makes_the_same_wheel(wheel: Path, tmp_path: Path) ->
     assert names == set(zipfile.ZipFile(_build(ROOT, "wheel", tmp_path)).namelist())
     pages = {path.name for path in (ROOT / "docs" / "causes").glob("*.md")}
     assert pages == {name.rpartition("/")[2] for name in names if name.startswith("hangwatch/causes/pages/")}
-    assert "hangwatch/probe/site/sitecustomize.py" in names
+    assert {"hangwatch/probe/site/sitecustomize.py", "hangwatch/assistant/SKILL.md"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"hangwatch"}
 

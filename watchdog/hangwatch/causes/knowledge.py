@@ -14,6 +14,7 @@ from functools import cache
 #: The sections of a page, in their order.
 SECTIONS = ("Symptom", "Mechanism", "Evidence", "Remedy", "Links")
 
+_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _HEADING = re.compile(r"# (?P<id>[a-z0-9]+(?:-[a-z0-9]+)*): (?P<title>\S.*)")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) +(?P<text>.*)")
 _LINK = re.compile(r"\[[^\]]+\]\((?P<url>https?://[^\s)]+)\)")
@@ -71,13 +72,27 @@ def known(cause: str) -> Knowledge:
 @cache
 def read_page(cause: str) -> Page:
     """The page of a cause. Raises ``PageError``."""
+    return parse_page(read_text(cause), cause)
+
+
+def read_text(cause: str) -> str:
+    """The Markdown of a cause's page. Raises ``PageError``."""
     from importlib import resources  # takes longer to import than all pages to read
 
     try:
-        text = resources.files(__package__).joinpath("pages", f"{cause}.md").read_text("utf-8")
+        if _ID.fullmatch(cause) is None:
+            raise FileNotFoundError
+        return resources.files(__package__).joinpath("pages", f"{cause}.md").read_text("utf-8")
     except FileNotFoundError:
         raise PageError(f"no page for the cause {cause}: docs/causes/{cause}.md is missing") from None
-    return parse_page(text, cause)
+
+
+def list_pages() -> tuple[str, ...]:
+    """The ids of all causes that have a page, in alphabetical order."""
+    from importlib import resources  # see above
+
+    names = (one.name for one in resources.files(__package__).joinpath("pages").iterdir())
+    return tuple(sorted(stem for name in names if _ID.fullmatch(stem := name.removesuffix(".md"))))
 
 
 def parse_page(text: str, cause: str) -> Page:

@@ -31,6 +31,8 @@ class Format(str, Enum):
     text = "text"
     json = "json"
     html = "html"
+    md = "md"
+    github = "github"
 
 
 def stdout_console() -> Console:

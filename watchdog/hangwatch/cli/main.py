@@ -25,6 +25,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "status": {},
     "dump": {},
     "diagnose": {},
+    "report": {},
+    "mcp": {},
     "doctor": {},
     "demo": {},
 }

@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 import typer
 
 #: These variables are safer than the options: every user of the machine can see a command line.
-TARGET_VARIABLES = {kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "slack")}
+TARGET_VARIABLES = {kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "slack", "notify")}
 Alertmanager = Annotated[
     Optional[list[str]],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
     typer.Option(
@@ -33,5 +33,14 @@ Slack = Annotated[
         metavar="URL",
         envvar=TARGET_VARIABLES["slack"],
         help="POST incidents to this Slack-compatible incoming webhook; repeatable.",
+    ),
+]
+Notify = Annotated[
+    Optional[list[str]],  # noqa: UP045  # see above
+    typer.Option(
+        "--notify",
+        metavar="URL",
+        envvar=TARGET_VARIABLES["notify"],
+        help="Send incidents to this apprise address (PagerDuty, Teams, Discord, e-mail, ...); repeatable.",
     ),
 ]

@@ -96,11 +96,12 @@ class Policy(_Section, frozen=True):
 
 
 class Receivers(_Section, frozen=True):
-    """Who is notified of incidents: addresses of each kind of ``outputs.push.notifications.RECEIVERS``."""
+    """Who is notified of incidents: addresses of each kind of ``outputs.push.notifications.RECEIVERS``, and of apprise."""
 
     alertmanager: tuple[str, ...] = ()
     webhook: tuple[str, ...] = ()
     slack: tuple[str, ...] = ()
+    notify: tuple[str, ...] = ()
 
 
 class Retention(_Section, frozen=True):

@@ -5,13 +5,15 @@ Analysis, causes and outputs all speak of ranks and lines, and must speak of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from zlib import crc32
 
 #: Below these folders a path names an installed module; what is above them is noise.
 _PACKAGE_ROOTS = frozenset({"site-packages", "dist-packages"})
+#: Longer rank sets are truncated: a list of 8,192 ranks is useless.
+_RANKS_CHARACTERS = 240
 
 
 def format_ranks(ranks: Iterable[int]) -> str:
@@ -26,6 +28,20 @@ def format_ranks(ranks: Iterable[int]) -> str:
         parts.append(str(rank) if first == rank else f"{first}-{rank}")
         start = index + 1
     return ",".join(parts) or "none"
+
+
+def short_ranks(ranks: Collection[int]) -> str:
+    """``0-2,5``; a long list is truncated and ends with its size."""
+    written = format_ranks(ranks)
+    if len(written) <= _RANKS_CHARACTERS:
+        return written
+    return f"{written[:_RANKS_CHARACTERS].rpartition(',')[0]}, ... ({len(ranks)} in all)"
+
+
+def number_ranks(ranks: Collection[int]) -> str:
+    """``rank 3``, ``ranks 0-2,5``; a truncated list ends with its size."""
+    several = "s" if len(ranks) != 1 else ""
+    return f"rank{several} {short_ranks(ranks)}"
 
 
 def format_members(ranks: Sequence[int], limit_chars: int = 40) -> str:

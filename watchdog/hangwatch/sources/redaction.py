@@ -97,6 +97,12 @@ def redact_code(text: str) -> str:
     return _hide_shapes(_LITERAL.sub(hide, text))
 
 
+def redact_lines(source: str) -> list[str]:
+    """The lines of a file of code, each as ``redact_code`` has it; of a key on several lines nothing stays."""
+    flat = _SECRET_VALUE.sub(lambda found: REDACTED + "\n" * found[0].count("\n"), source)
+    return [redact_code(line) for line in flat.split("\n")]
+
+
 def hide_named(name: str, value: str) -> str:
     """What a variable of this name holds; nothing of it where the name says that it is secret."""
     return REDACTED if _names_secret(name) else redact_text(value)

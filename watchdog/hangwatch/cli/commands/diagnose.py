@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from hangwatch.cli.common import Format, hang_status, print_json, stdout_console
+from hangwatch.cli.common import Format, hang_status
+from hangwatch.cli.incidents import print_incident
 from hangwatch.cli.progress import progress_bar
-from hangwatch.diagnosis.document import make_incident
-from hangwatch.diagnosis.verdict import diagnose as diagnose_capture
-from hangwatch.model.incident import Incident
-from hangwatch.outputs.html.report import render_report
-from hangwatch.outputs.terminal.verdict import print_verdict
 from hangwatch.postmortem.artifacts import read_artifacts
+from hangwatch.postmortem.verdict import diagnose_artifacts
 
 _PATH = (
     "An incident bundle, flight recorder dumps or py-spy stacks: a folder, a file or an archive. "
@@ -31,32 +26,6 @@ def diagnose(
     """Diagnose what a crashed job left behind. Exit status 0: no hang found; 1: hang found; 2: no usable data."""
     with progress_bar("reading") as progress:
         artifacts = read_artifacts(path, progress)
-    capture, before = artifacts.capture, artifacts.before
-    diagnosis = diagnose_capture(capture, min_wait_s=artifacts.min_wait_s)
-    incident = make_incident(
-        diagnosis,
-        detected_ns=capture.at_ns,
-        confirmed_ns=capture.at_ns,
-        id=before.id if before is not None else None,
-    )
-    incident = _with_history(incident, before)
-    if format is Format.json:
-        print_json(incident)
-    elif format is Format.html:
-        sys.stdout.write(render_report(incident, capture))
-    else:
-        print_verdict(incident, stdout_console(), bundle=path if before is not None else None)
+    incident = diagnose_artifacts(artifacts)
+    print_incident(incident, artifacts.capture, format, bundle=path if artifacts.before is not None else None)
     raise typer.Exit(hang_status(incident))
-
-
-def _with_history(incident: Incident, before: Incident | None) -> Incident:
-    """Take the times from the document that the agent wrote: the capture does not have them."""
-    if before is None:
-        return incident
-    return msgspec.structs.replace(
-        incident,
-        onset_at=before.onset_at,
-        detected_at=before.detected_at,
-        confirmed_at=before.confirmed_at,
-        ended_at=before.ended_at,
-    )

@@ -15,7 +15,7 @@ from hangwatch.agent.host.events import SCHEMA, EventFile
 from hangwatch.agent.host.supervisor import Supervisor, restart_environment
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Slack, Webhook
+from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Notify, Slack, Webhook
 from hangwatch.cli.settings import (
     EXCHANGE_VARIABLE,
     Config,
@@ -83,6 +83,7 @@ def run(
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
+    notify: Notify = None,
     exchange: ExchangeOption = None,
     job: JobOption = None,
     engine: EngineOption = None,
@@ -112,6 +113,7 @@ def run(
         alertmanager=alertmanager,
         webhook=webhook,
         slack=slack,
+        notify=notify,
         exchange=exchange,
         job=job,
         engine=engine,

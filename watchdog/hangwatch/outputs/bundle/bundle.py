@@ -209,6 +209,16 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
     return incident, Capture(job, _unix_ns(incident.detected_at), (), tuple(gaps))
 
 
+def read_document(path: Path) -> Incident:
+    """The document alone of what ``write_bundle`` wrote at ``path``. Raises ``BundleError`` where it cannot be read."""
+    gaps: list[Gap] = []
+    incident = _read(path / "incident.json", Incident, gaps)
+    if incident is None:
+        reason = "; ".join(gap.reason for gap in gaps)
+        raise BundleError(f"{path} holds no incident that can be read: {reason}; give another incident")
+    return incident
+
+
 def _read_training(path: Path, at_ns: int, gaps: list[Gap]) -> TrainingSeries | None:
     file = path / "training.json"
     found = _read(file, _TrainingFile, gaps) if file.exists() else None

@@ -11,7 +11,8 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from hangwatch.outputs.html.elements import NOTHING, join, plain, short_ranks, text
+from hangwatch.model.text import short_ranks
+from hangwatch.outputs.html.elements import NOTHING, join, plain, text
 
 #: Up to this many ranks, each is a tile of its own.
 _MAX_TILES = 64

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from markupsafe import Markup, escape
 
 from hangwatch.model.incident import SourceLine
 from hangwatch.model.numbers import name_guests
-from hangwatch.model.text import format_ranks, short_path
+from hangwatch.model.text import short_path
 from hangwatch.outputs.sanitize import MAX_CHARACTERS, clean, excerpt
 
-#: Longer rank sets are truncated: a list of 8,192 ranks is useless.
-_RANKS_CHARACTERS = 240
 NOTHING = Markup("")
 
 
@@ -46,24 +44,10 @@ def join(parts: Iterable[Markup], between: str = "") -> Markup:
     return escape(between).join(parts)
 
 
-def number_ranks(ranks: Collection[int]) -> str:
-    """``rank 3``, ``ranks 0-2,5``; a truncated list ends with its size."""
-    several = "s" if len(ranks) != 1 else ""
-    return f"rank{several} {short_ranks(ranks)}"
-
-
 def with_names(html: Markup, names: Mapping[int, str]) -> Markup:
     """The markup with processes of other worlds by their names."""
     escaped = {number: plain(name) for number, name in names.items()}
     return Markup(name_guests(html, escaped)) if names else html  # noqa: S704  # both are markup
-
-
-def short_ranks(ranks: Collection[int]) -> str:
-    """``0-2,5``; a long list is truncated and ends with its size."""
-    written = format_ranks(ranks)
-    if len(written) <= _RANKS_CHARACTERS:
-        return written
-    return f"{written[:_RANKS_CHARACTERS].rpartition(',')[0]}, ... ({len(ranks)} in all)"
 
 
 def place(file: str, line: int) -> Markup:

@@ -8,7 +8,8 @@ import msgspec
 from markupsafe import Markup
 
 from hangwatch.model.progress import GroupFront
-from hangwatch.outputs.html.elements import NOTHING, code, duration, fold, join, number_ranks, plain, short_ranks
+from hangwatch.model.text import number_ranks, short_ranks
+from hangwatch.outputs.html.elements import NOTHING, code, duration, fold, join, plain
 from hangwatch.outputs.html.tables import table
 
 #: Groups with a chart; the others are rows of a table: a job of thousands of ranks has hundreds of groups.

@@ -8,10 +8,11 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from hangwatch.model.numbers import name_guests
+from hangwatch.model.text import short_ranks
 from hangwatch.outputs.archive import IncidentSummary
-from hangwatch.outputs.html.elements import moment, short_ranks, text
+from hangwatch.outputs.html.elements import moment, text
 from hangwatch.outputs.html.tables import table
-from hangwatch.outputs.html.verdict import name_kind
+from hangwatch.outputs.wording import name_kind
 
 
 def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[str], *, total: int) -> Markup:

@@ -16,8 +16,9 @@ from hangwatch.outputs.html.group_progress import ProgressPoint, render_group_pr
 from hangwatch.outputs.html.incidents import render_incidents
 from hangwatch.outputs.html.stacks import render_stacks
 from hangwatch.outputs.html.tables import table
-from hangwatch.outputs.html.verdict import name_kind, render_heading, render_missing, render_reasons, render_verdict
+from hangwatch.outputs.html.verdict import render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.stack_tree import merge_main_stacks
+from hangwatch.outputs.wording import name_kind
 
 #: Of a state directory's incidents, the newest.
 _MAX_INCIDENTS = 50

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from hangwatch.analysis.places import is_interpreter, user_frames
 from hangwatch.model.stacks import Frame
-from hangwatch.model.text import short_path
-from hangwatch.outputs.html.elements import NOTHING, code, fold, join, number_ranks, place, plain, section, short_ranks
+from hangwatch.model.text import number_ranks, short_path, short_ranks
+from hangwatch.outputs.html.elements import NOTHING, code, fold, join, place, plain, section
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import StackNode
 

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from markupsafe import Markup
 
 from hangwatch.model.incident import Incident, RankEntry
+from hangwatch.model.text import short_ranks
 from hangwatch.outputs.html.cells import css_state, name_state
-from hangwatch.outputs.html.elements import NOTHING, code, fold, join, section, short_ranks, text
+from hangwatch.outputs.html.elements import NOTHING, code, fold, join, section, text
+from hangwatch.outputs.wording import group_places
 
 _MAX_ROWS = 60
 _MAX_PROCESSES = 512
@@ -53,17 +55,14 @@ def _number(value: int) -> Markup:
 
 
 def render_places(incident: Incident) -> Markup:
-    """The ranks by state and top frame, smallest set first: small sets are usually the interesting ones."""
-    found: dict[tuple[str, str], list[RankEntry]] = {}
-    for entry in incident.ranks:
-        found.setdefault((entry.state, entry.stack[0] if entry.stack else ""), []).append(entry)
+    """The ranks by state and top frame."""
     rows = [
         (
-            short_ranks([entry.rank for entry in entries]),
-            _state(state),
-            code(top) if top else Markup('<span class="quiet">no Python frames</span>'),
+            short_ranks(place.ranks),
+            _state(place.state),
+            code(place.top) if place.top else Markup('<span class="quiet">no Python frames</span>'),
         )
-        for (state, top), entries in sorted(found.items(), key=lambda item: (len(item[1]), item[1][0].rank))
+        for place in group_places(incident.ranks)
     ]
     shown = table(("Ranks", "State", "Top frame"), rows[:_MAX_ROWS])
     return shown + _more(len(rows)) + _processes(incident.ranks)

@@ -9,7 +9,8 @@ from collections.abc import Collection
 
 from markupsafe import Markup
 
-from hangwatch.model.incident import Cause, Collective, Divergence, Evidence, Incident, SourceLine, Verdict
+from hangwatch.model.incident import Cause, Collective, Divergence, Evidence, Incident, Verdict
+from hangwatch.model.text import number_ranks
 from hangwatch.outputs.html.elements import (
     NOTHING,
     code,
@@ -18,7 +19,6 @@ from hangwatch.outputs.html.elements import (
     link,
     listing,
     moment,
-    number_ranks,
     plain,
     prose,
     section,
@@ -27,24 +27,12 @@ from hangwatch.outputs.html.elements import (
     text,
 )
 from hangwatch.outputs.job_history import describe_history
+from hangwatch.outputs.wording import ShownSide, name_kind, show_divergence
 
 #: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 40
 #: Characters of the summary; one that names hundreds of scattered ranks is truncated.
 _MAX_SUMMARY = 600
-KIND_NAMES = {
-    "deadlock": "Deadlock",
-    "stall": "Stall",
-    "rank_lost": "Rank lost",
-    "straggler": "Straggler",
-    "silent_failure": "Silent failure",
-    "healthy": "Healthy",
-}
-
-
-def name_kind(kind: str) -> str:
-    """The display name of a verdict's kind."""
-    return KIND_NAMES.get(kind, kind.replace("_", " "))
 
 
 def render_verdict(incident: Incident) -> Markup:
@@ -108,34 +96,19 @@ def _operation(collective: Collective) -> Markup:
 
 
 def _divergence(divergence: Divergence, verdict: Verdict) -> Markup:
-    if not verdict.culprit_ranks:
-        shown = divergence.others or divergence.culprit
-        who = _who("Waiting", shown.ranks if shown is not None else ())
-        return section("Where the ranks wait", _side(who, shown, divergence.others_op, "others"))
-    title = "Where the ranks diverged"
-    if divergence.group is not None:
-        title += f" in {divergence.group}"
-    if divergence.seq is not None:
-        title += f", first at sequence number {divergence.seq}"
-    others = set(verdict.waiting_ranks) - set(verdict.culprit_ranks)
-    # In a tie or a cycle all ranks are culprits: calling one side the culprit would be a guess.
-    names = ("Culprit", "Others") if others else ("One side", "Other side")
-    left = (divergence.culprit.ranks if divergence.culprit else ()) or (verdict.culprit_ranks if others else ())
-    right = (divergence.others.ranks if divergence.others else ()) or others
-    sides = _side(_who(names[0], left), divergence.culprit, divergence.culprit_op, "culprit") + _side(
-        _who(names[1], right), divergence.others, divergence.others_op, "others"
-    )
+    shown = show_divergence(divergence, verdict)
+    if len(shown.sides) == 1:
+        return section(shown.title, _side(shown.sides[0], "others"))
+    sides = join(_side(one, css) for one, css in zip(shown.sides, ("culprit", "others"), strict=True))
     css = "sides via-differs" if divergence.same_line else "sides"
-    return section(text(title), Markup('<div class="{}">{}</div>').format(css, sides))
+    return section(text(shown.title), Markup('<div class="{}">{}</div>').format(css, sides))
 
 
-def _who(name: str, ranks: Collection[int]) -> str:
-    return f"{name}: {number_ranks(ranks)}" if ranks else name
-
-
-def _side(who: str, line: SourceLine | None, op: str | None, css: str) -> Markup:
-    operation = Markup('<p class="op">in {}</p>').format(code(op)) if op is not None else NOTHING
-    where = source_line(line) if line is not None else Markup('<p class="quiet">source line not captured</p>')
+def _side(side: ShownSide, css: str) -> Markup:
+    name = side.name.capitalize()
+    who = f"{name}: {number_ranks(side.ranks)}" if side.ranks else name
+    operation = Markup('<p class="op">in {}</p>').format(code(side.op)) if side.op is not None else NOTHING
+    where = source_line(side.line) if side.line is not None else Markup('<p class="quiet">source line not captured</p>')
     return Markup('<div class="side {}"><h3>{}</h3>{}{}</div>').format(css, who, operation, where)
 
 

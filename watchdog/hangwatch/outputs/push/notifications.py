@@ -4,12 +4,14 @@ May import the model, msgspec and ``outputs.sanitize``. Formats: Alertmanager's 
 (api/v2/openapi.yaml, Alertmanager 0.25 to 0.28); Slack's incoming webhooks (``text`` alone, which Mattermost, Rocket.Chat
 and others take as well); for other receivers our own ``hangwatch.notification/1``.
 
-To add a kind of receiver, add a function here and a line in ``RECEIVERS``.
+To add a kind of receiver, add a function here and a line in ``RECEIVERS``. Services that apprise knows need none
+(``services.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
 
@@ -30,6 +32,7 @@ REPEAT_S = 60.0
 SHORTEST_S = 60.0
 _TEXT_LIMIT_CHARS = 2000
 _SLACK_LIMIT_CHARS = 3500
+_TITLE_LIMIT_CHARS = 200
 #: The alert names of deploy/prometheus/rules, so that one Alertmanager route matches both.
 _ALERT_NAMES = {
     "deadlock": "HangwatchDeadlock",
@@ -125,31 +128,69 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
     )
 
 
+class Message(msgspec.Struct, frozen=True):
+    """A notification as plain text, for services that know a title and a body; what a service formats is not escaped."""
+
+    title: str
+    body: str
+    severity: str
+    over: bool
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """How a receiver writes untrusted text, strong words and code."""
+
+    escape: Callable[[str], str]
+    strong: Callable[[str], str]
+    code: Callable[[str], str]
+
+
 def slack_body(notification: Notification, before: Notification | None, now: datetime) -> bytes:
     """A message of a few lines with untrusted text escaped; one line for the end of an incident that was sent before."""
     del now
+    marks = _Marks(_escape, lambda text: f"*{text}*", lambda text: f"`{text}`")
+    head, lines = _words(notification, before, marks)
+    sign = (
+        ":large_green_circle:"
+        if notification.over
+        else _SIGNS.get(notification.incident.verdict.severity, ":white_circle:")
+    )
+    return _slack_text([f"{sign} {head}", *lines])
+
+
+def message_of(notification: Notification, before: Notification | None) -> Message:
+    """The same in plain text."""
+    head, lines = _words(notification, before, _Marks(clean, str, str))
+    body = "\n".join(lines) or head
+    title = head[:_TITLE_LIMIT_CHARS]
+    return Message(title, body[:_TEXT_LIMIT_CHARS], notification.incident.verdict.severity, notification.over)
+
+
+def _words(notification: Notification, before: Notification | None, marks: _Marks) -> tuple[str, list[str]]:
+    """The first line, and those below it: none for the end of an incident that was sent before."""
     incident, verdict = notification.incident, notification.incident.verdict
-    job = _escape(incident.job.id)
-    ended = f":large_green_circle: *Resolved: {verdict.kind} in {job}*, {incident.onset_at} to {incident.ended_at}"
-    if notification.over and before is not None:
-        return _slack_text([ended])
+    job, strong = marks.escape(incident.job.id), marks.strong
     proven = ", proven" if verdict.proven else ""
-    sign = _SIGNS.get(verdict.severity, ":white_circle:")
+    head = f"{strong(f'{verdict.kind}{proven}: {job}')} on {marks.escape(notification.node)}"
+    if notification.over:
+        head = f"{strong(f'Resolved: {verdict.kind} in {job}')}, {incident.onset_at} to {incident.ended_at}"
+        if before is not None:
+            return head, []
+    culprits, waiting = _ranks(verdict, verdict.culprit_ranks), _ranks(verdict, verdict.waiting_ranks)
     lines = [
-        ended if notification.over else f"{sign} *{verdict.kind}{proven}: {job}* on {_escape(notification.node)}",
-        _escape(verdict.summary),
-        f"*Culprit ranks:* {_ranks(verdict, verdict.culprit_ranks)}  *waiting ranks:* {_ranks(verdict, verdict.waiting_ranks)}",
+        marks.escape(verdict.summary),
+        f"{strong('Culprit ranks:')} {culprits}  {strong('waiting ranks:')} {waiting}",
     ]
     if verdict.cause is not None:
-        lines.append(
-            f"*Cause* (confidence {verdict.cause.certainty}): {_escape(verdict.cause.title)} (`{_escape(verdict.cause.id)}`)"
-        )
-        lines += [f"{number}. {_escape(step)}" for number, step in enumerate(verdict.cause.remedy, 1)]
-    lines += [_escape(line) for line in describe_history(incident.history)]
-    lines.append(f"*Since* {incident.onset_at}")
+        cause = f"{marks.escape(verdict.cause.title)} ({marks.code(marks.escape(verdict.cause.id))})"
+        lines.append(f"{strong('Cause')} (confidence {verdict.cause.certainty}): {cause}")
+        lines += [f"{number}. {marks.escape(step)}" for number, step in enumerate(verdict.cause.remedy, 1)]
+    lines += [marks.escape(line) for line in describe_history(incident.history)]
+    lines.append(f"{strong('Since')} {incident.onset_at}")
     if notification.bundle is not None:
-        lines.append(f"*Bundle* `{_escape(notification.bundle)}`")
-    return _slack_text(lines)
+        lines.append(f"{strong('Bundle')} {marks.code(marks.escape(notification.bundle))}")
+    return head, lines
 
 
 RECEIVERS: Mapping[str, Receiver] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Sends incidents to Alertmanager, webhooks and Slack, for sites without alert rules on our metrics.
+"""Sends incidents to Alertmanager, webhooks, Slack and the services of apprise, for sites without alert rules on our metrics.
 
 May import the other outputs and aiohttp. ``notify`` only adds a notification to the outbox of each receiver; separate tasks
 send them, so no tick ever waits for a network. URLs are secrets (a webhook's path is its password): only scheme and host
@@ -15,8 +15,10 @@ import random
 import socket
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -26,11 +28,14 @@ from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import record_notified, was_notified
-from hangwatch.outputs.push.notifications import RECEIVERS, Notification, Receiver, utc_now
+from hangwatch.outputs.push.notifications import RECEIVERS, Message, Notification, Receiver, message_of, utc_now
 from hangwatch.outputs.push.outbox import Outbox
+from hangwatch.outputs.push.services import Deliver, ServiceError, open_service, scheme_of
 
 log = logging.getLogger("hangwatch")
 
+#: The kind of receivers that are addresses of apprise.
+SERVICE = "notify"
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 #: Grace period for undelivered notifications at the end of a job.
 CLOSE_GRACE_S = 5.0
@@ -44,7 +49,7 @@ class PushError(PlainError):
 
 @dataclass(frozen=True)
 class Target:
-    """A receiver's kind (a key of ``RECEIVERS``) and its URL, which is a secret: ``repr`` does not show it."""
+    """A receiver's kind (a key of ``RECEIVERS``, or ``notify``) and its URL, which is a secret: ``repr`` does not show it."""
 
     kind: str
     url: str
@@ -54,7 +59,9 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """The part of the URL that may be logged: scheme, host and port."""
+        """The part of the URL that may be logged: scheme, host and port; the scheme alone where the host may be a token."""
+        if self.kind == SERVICE:
+            return scheme_of(self.url)
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -63,8 +70,14 @@ def parse_target(kind: str, url: str) -> Target:
     """Parse a URL given by the user; Alertmanager's with or without the path of its API.
 
     Raises:
-        PushError: it is not an http or https URL.
+        PushError: it is not an http or https URL, or for ``notify`` not an address of apprise.
     """
+    if kind == SERVICE:
+        try:
+            open_service(url.strip())
+        except ServiceError as error:
+            raise PushError(str(error)) from None
+        return Target(kind, url.strip())
     try:
         parts = urlsplit(url.strip())
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
@@ -109,13 +122,73 @@ class Push:
         await asyncio.gather(*(courier.close(grace_s) for courier in self._couriers.values()))
 
 
+class _Answer(NamedTuple):
+    """What became of one attempt. ``wait_s``: for how long the receiver asked us to wait; ``why``: what to log if it failed."""
+
+    state: Literal["accepted", "later", "refused"]
+    why: str = ""
+    wait_s: float | None = None
+
+
+class _Http:
+    """A receiver of ``RECEIVERS``: one POST a notification."""
+
+    def __init__(self, target: Target) -> None:
+        self.receiver: Receiver = RECEIVERS[target.kind]
+        self.repeat_s = self.receiver.repeat_s
+        self._url = target.url + self.receiver.path
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, notification: Notification, before: Notification | None) -> _Answer:
+        if self._session is None:
+            headers = {"Content-Type": "application/json", "User-Agent": f"hangwatch/{__version__}"}
+            self._session = aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers, trust_env=True)
+        body = self.receiver.render(notification, before, utc_now())
+        try:
+            async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
+                status, wait_s = answer.status, _retry_after_s(answer.headers.get("Retry-After"))
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+            return _Answer("later", f"is unreachable ({_reason(error)}); retrying")
+        if 200 <= status < 300:
+            return _Answer("accepted")
+        if status >= 500 or status in _TRY_AGAIN:
+            return _Answer("later", f"answered with status {status}; retrying", wait_s)
+        return _Answer("refused", f"rejected the notification with status {status}; check the URL and its token")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+class _Service:
+    """An address of apprise, which blocks: it has a thread of its own, so that a slow service holds up nothing else."""
+
+    repeat_s: float | None = None
+
+    def __init__(self, target: Target) -> None:
+        self._deliver: Deliver = open_service(target.url)
+        self._thread = ThreadPoolExecutor(1, "hangwatch notify")
+
+    async def send(self, notification: Notification, before: Notification | None) -> _Answer:
+        message: Message = message_of(notification, before)
+        sent = await asyncio.get_running_loop().run_in_executor(self._thread, self._deliver, message)
+        return (
+            _Answer("accepted")
+            if sent
+            else _Answer("later", "did not take the notification; check its address; retrying")
+        )
+
+    async def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
 class _Courier:
     """One target, its outbox, and the task that sends from it."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.receiver: Receiver = RECEIVERS[target.kind]
-        self.box = Outbox(self.receiver.repeat_s)
+        self._sender = _Service(target) if target.kind == SERVICE else _Http(target)
+        self.box = Outbox(self._sender.repeat_s)
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -145,13 +218,12 @@ class _Courier:
         return f"{self.target.kind} at {self.target.shown}"
 
     async def _run(self) -> None:
-        headers = {"Content-Type": "application/json", "User-Agent": f"hangwatch/{__version__}"}
-        async with aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers, trust_env=True) as session:
+        try:
             while True:
                 self._news.clear()
                 found = self.box.take(time.monotonic())
                 if found is not None:
-                    await self._send(session, *found)
+                    await self._send(*found)
                     continue
                 if not self.box.pending:
                     self._idle.set()
@@ -161,29 +233,22 @@ class _Courier:
                 pause_s = None if due_s is None else spread * max(0.01, due_s - time.monotonic())
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._news.wait(), pause_s)
+        finally:
+            await self._sender.close()
 
-    async def _send(
-        self, session: aiohttp.ClientSession, notification: Notification, before: Notification | None
-    ) -> None:
-        body = self.receiver.render(notification, before, utc_now())
-        try:
-            async with session.post(self.target.url + self.receiver.path, data=body, allow_redirects=False) as answer:
-                status, wait_s = answer.status, _retry_after_s(answer.headers.get("Retry-After"))
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
-            self.box.failed(time.monotonic())
-            self._complain(f"is unreachable ({_reason(error)}); retrying")
-            return
-        if 200 <= status < 300:
+    async def _send(self, notification: Notification, before: Notification | None) -> None:
+        answer = await self._sender.send(notification, before)
+        if answer.state == "accepted":
             self.box.delivered(notification, time.monotonic())
             self._complained = ""
             if before is None or before.key != notification.key:
                 record_notified(notification, self._name)
-        elif status >= 500 or status in _TRY_AGAIN:
-            self.box.failed(time.monotonic(), wait_s)
-            self._complain(f"answered with status {status}; retrying")
+            return
+        if answer.state == "later":
+            self.box.failed(time.monotonic(), answer.wait_s)
         else:
             self.box.refused(notification, time.monotonic())
-            self._complain(f"rejected the notification with status {status}; check the URL and its token")
+        self._complain(answer.why)
 
     def _complain(self, what: str) -> None:
         """Log each new reason once, not once per attempt."""

@@ -11,17 +11,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from hangwatch.model.incident import Cause, Collective, Divergence, Incident, SourceLine, Verdict
+from hangwatch.model.incident import Cause, Collective, Divergence, Incident, Verdict
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks, short_path
 from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.terminal.layout import beside, emit, hang, say
+from hangwatch.outputs.wording import ShownSide, show_divergence
 
 #: Minimum width for two columns of code side by side.
 _SIDE_BY_SIDE_WIDTH = 76
 #: Longer lines of prose are hard to read.
 _MAX_WIDTH = 120
 _KIND_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold green"}
+#: The culprits' side, and the others'.
+_SIDE_STYLES = ("bold red", "bold cyan")
 _INDENT = 2
 #: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 12
@@ -112,48 +115,34 @@ class _VerdictText:
             self.add(say(f"tensors {shapes}{kinds}"))
 
     def divergence(self, divergence: Divergence, verdict: Verdict) -> None:
-        if not verdict.culprit_ranks:
-            # Without a culprit there is no divergence to show, only where the ranks wait.
-            self.title("Where the ranks wait")
-            shown = divergence.others or divergence.culprit
-            who = self.who("waiting", shown.ranks if shown is not None else ())
-            side = self.side(who, shown, divergence.others_op, "bold cyan", width=self.width - _INDENT)
-            self.page += [Text(" " * _INDENT) + line for line in side]
-            return
-        where = f" in {divergence.group}" if divergence.group is not None else ""
-        number = f", first at sequence number {divergence.seq}" if divergence.seq is not None else ""
-        self.title(f"Where the ranks diverged{where}{number}")
-        others = set(verdict.waiting_ranks) - set(verdict.culprit_ranks)
-        # In a tie or a cycle all ranks are culprits: calling one side the culprit would be a guess.
-        names = ("one side", "other side") if verdict.culprit_ranks and not others else ("culprit", "others")
-        left_ranks = divergence.culprit.ranks if divergence.culprit is not None else ()
-        right_ranks = divergence.others.ranks if divergence.others is not None else ()
-        left_ranks = left_ranks or (verdict.culprit_ranks if others else ())
-        culprit = (self.who(names[0], left_ranks), divergence.culprit, divergence.culprit_op, "bold red")
-        other = (self.who(names[1], right_ranks or others), divergence.others, divergence.others_op, "bold cyan")
+        shown = show_divergence(divergence, verdict)
+        self.title(shown.title)
         via_style = "bold" if divergence.same_line else "dim"
-        if self.console.width >= _SIDE_BY_SIDE_WIDTH:
+        if len(shown.sides) == 1:
+            self.indented(self.side(shown.sides[0], "bold cyan", width=self.width - _INDENT))
+        elif self.console.width >= _SIDE_BY_SIDE_WIDTH:
             column = (self.width - _INDENT - 3) // 2
-            left = self.side(*culprit, width=column, via_style=via_style)
-            right = self.side(*other, width=column, via_style=via_style)
+            left, right = (
+                self.side(side, style, width=column, via_style=via_style)
+                for side, style in zip(shown.sides, _SIDE_STYLES, strict=True)
+            )
             self.page += beside(left, right, column, indent=_INDENT)
         else:
-            for part in (culprit, other):
-                side = self.side(*part, width=self.width - _INDENT, via_style=via_style)
-                self.page += [Text(" " * _INDENT) + line for line in side]
+            for side, style in zip(shown.sides, _SIDE_STYLES, strict=True):
+                self.indented(self.side(side, style, width=self.width - _INDENT, via_style=via_style))
+
+    def indented(self, lines: list[Text]) -> None:
+        self.page += [Text(" " * _INDENT) + line for line in lines]
 
     def ranks(self, ranks: Collection[int]) -> str:
         return name_guests(f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}", self.names)
 
-    def who(self, name: str, ranks: Collection[int]) -> str:
-        return f"{name}, {self.ranks(ranks)}" if ranks else name
-
-    def side(
-        self, who: str, line: SourceLine | None, op: str | None, style: str, *, width: int, via_style: str = "dim"
-    ) -> list[Text]:
+    def side(self, side: ShownSide, style: str, *, width: int, via_style: str = "dim") -> list[Text]:
+        who = f"{side.name}, {self.ranks(side.ranks)}" if side.ranks else side.name
         lines = hang(self.console, say(who, style), width)
-        if op is not None:
-            lines += hang(self.console, say(f"in {op}"), width)
+        if side.op is not None:
+            lines += hang(self.console, say(f"in {side.op}"), width)
+        line = side.line
         if line is None:
             return lines + hang(self.console, say("source line not captured", "dim"), width)
         lines += hang(self.console, say(f"{short_path(line.file)}:{line.line}"), width)

@@ -19,10 +19,10 @@ from hangwatch.outputs.bundle.bundle import BundleError, is_incident_id, read_bu
 from hangwatch.outputs.html.elements import listing
 from hangwatch.outputs.html.incident import render_incident
 from hangwatch.outputs.html.live import lay_out, render_parts
-from hangwatch.outputs.html.report import title_of
 from hangwatch.outputs.html.shell import read_asset, render_page
 from hangwatch.outputs.web.events import Events
 from hangwatch.outputs.web.history import ProgressHistory
+from hangwatch.outputs.wording import title_of
 
 log = logging.getLogger("hangwatch")
 

@@ -1,0 +1,130 @@
+"""Records docs/mcp-session.md: ``python docs/mcp_session.py > docs/mcp-session.md``, with torch and ``hangwatch[mcp]`` installed.
+
+A real job of the demos hangs under ``hangwatch run``; the MCP SDK's own client starts ``hangwatch mcp`` and calls what SKILL.md
+says. The words between the calls are in this file: no language model takes part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+
+from hangwatch.demos import find_scenario
+
+HEAD = """\
+# A recorded session
+
+How it was made: `docs/mcp_session.py` started a real job of three ranks (the demo `rank-conditional`) under `hangwatch run`, and
+the MCP SDK's own client called the tools of `hangwatch mcp` over stdio, in the order in which
+[SKILL.md](../watchdog/hangwatch/assistant/SKILL.md) says. The calls and the answers are real; the script chose the calls and has
+the words between them. **No language model took part**, so it shows what an agent gets, not what one makes of it. Fields that
+add nothing here are left out (`...`), and the folder of the run is written `/tmp/run`.
+
+> **Question:** My training job prints nothing any more since step 4. Which line do I have to fix?
+"""
+_DOTS = "..."
+
+
+def shown(answer: Mapping[str, Any], *fields: str) -> dict[str, Any]:
+    """Some fields of an answer, with a mark for the others."""
+    return {**{name: answer[name] for name in fields}, _DOTS: _DOTS}
+
+
+async def ask(client: Client, words: str, tool: str, *fields: str, **arguments: Any) -> Any:
+    """Call a tool and print words, call and answer."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content  # noqa: S101
+    answer = result.structured_content
+    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    print(f"\n{words}\n\n```\n{tool}({given})\n```\n\n```json")
+    print(json.dumps(shown(answer, *fields), indent=2, ensure_ascii=False).replace(f'"{_DOTS}": "{_DOTS}"', _DOTS))
+    print("```")
+    return answer
+
+
+async def session(state: Path) -> None:
+    """The calls that SKILL.md says, on the hang in a state directory."""
+    server = StdioServerParameters(command=sys.executable, args=["-m", "hangwatch", "mcp", "--state-dir", str(state)])
+    async with Client(server) as client:
+        found = await ask(
+            client, "The latest incident:", "get_incident",
+            "kind", "proven", "summary", "culprit_ranks", "waiting_ranks", "sides",
+        )  # fmt: skip
+        compared = await ask(
+            client,
+            "Where a culprit and a waiting rank took different paths:",
+            "compare_ranks",
+            "diverge_at",
+            one=0,
+            other=1,
+        )
+        culprit, others = found["sides"]
+        fork = int(re.findall(r":([0-9]+)\)", compared["diverge_at"][0])[0])
+        answer = await ask(
+            client,
+            "What is around that line:",
+            "source_around",
+            "lines",
+            "in_stacks",
+            file=culprit["file"],
+            line=fork,
+            around=3,
+        )
+        page = (await client.read_resource(found["cause"]["page"])).contents[0].text
+        print(f"\nThe cause's page, `{found['cause']['page']}`, begins:\n")
+        print(f"```markdown\n{page[: page.index('## Mechanism')].strip()}\n```")
+        above = [line for line in answer["lines"] if " if " in line and int(line.partition(":")[0]) < fork]
+        condition = above[-1].partition(":")[2].strip()
+        print(
+            f"\n> **Answer:** Line {fork} of `train.py`: `{compared['diverge_at'][0].partition(': ')[2]}` runs only under"
+        )
+        print(
+            f"> `{condition}`, but it calls `{culprit['source']}` (line {culprit['line']}), which every rank has to call."
+        )
+        print(
+            f"> The others wait in `{others['source']}` (line {others['line']}), and neither side can ever go on: call it on all."
+        )
+
+
+def main() -> None:
+    """Start the job, wait for its incident, and print the session."""
+    scenario = find_scenario("rank-conditional")
+    assert scenario is not None  # noqa: S101
+    folder = Path(tempfile.mkdtemp())
+    program, state = folder / "train.py", folder / "state"
+    shutil.copy(scenario.path, program)
+    command = [str(program) if part == str(scenario.path) else part for part in scenario.command()]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "hangwatch", "run", "--state-dir", state, "--", *command],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        while not list(state.glob("incidents/*/incident.json")):
+            assert run.poll() is None, "the job has ended without a hang"  # noqa: S101
+            time.sleep(0.2)
+        print(HEAD, end="")
+        recorded = io.StringIO()
+        with contextlib.redirect_stdout(recorded):
+            asyncio.run(session(state))
+        print(recorded.getvalue().replace(str(folder), "/tmp/run"), end="")  # noqa: S108  # a name to show
+    finally:
+        run.terminate()
+        run.wait()
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""The answers of ``hangwatch mcp``: small whatever the size, confined to the incident's files, one line where they refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client
+
+from hangwatch.assistant import incidents
+from hangwatch.assistant.server import make_server
+from hangwatch.assistant.skill import read_skill
+from hangwatch.assistant.source import MAX_AROUND, source_around
+from hangwatch.causes.knowledge import list_pages
+from hangwatch.diagnosis.document import make_incident
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.errors import PlainError
+from hangwatch.model.incident import Incident
+from hangwatch.model.stacks import StackSample, ThreadStack
+from hangwatch.outputs.bundle.bundle import write_bundle
+from hangwatch.sources.redaction import redact_lines
+from recorded import NAMES, load
+from replicas import enlarged
+from support import JobRunner
+
+RECORDED = "rank_conditional"
+LARGE = 2048
+#: What a coding agent reads at once without losing its thread: about four thousand tokens.
+SMALL_CHARACTERS = 16_000
+
+
+def incident_of(capture: Capture, id: str = "20261123T000000000Z-job") -> Incident:
+    """The document of a capture."""
+    return make_incident(diagnose(capture), detected_ns=capture.at_ns, confirmed_ns=capture.at_ns, id=id)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory with a recorded hang, and later the same of 2,048 ranks."""
+    folder = tmp_path_factory.mktemp("state")
+    small = load(RECORDED)
+    rest = sorted(rank.rank for rank in small.ranks)[1:]
+    copies = {0: [0], rest[0]: list(range(1, LARGE - len(rest) + 1))}
+    copies |= {rank: [LARGE - len(rest) + number] for number, rank in enumerate(rest[1:], 1)}
+    for name, capture in (("20261123T000000000Z-small", small), ("20261124T000000000Z-large", enlarged(small, copies))):
+        incident = incident_of(capture, name)
+        onset = f"2026-11-2{3 if name.endswith('small') else 4}T00:00:00.000Z"
+        write_bundle(folder, msgspec.structs.replace(incident, onset_at=onset), capture)
+    return folder
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Any:
+    """The structured answer of a tool, which must not be an error."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+@pytest.mark.asyncio
+async def test_every_tool_only_reads_and_says_what_it_answers(state: Path) -> None:
+    """A host may call them without asking: the hints say so, and results are typed."""
+    async with Client(make_server(state, remote=False)) as client:
+        tools = (await client.list_tools()).tools
+        assert len(tools) == 13
+        for tool in tools:
+            assert tool.annotations.read_only_hint
+            assert not tool.annotations.destructive_hint
+            assert tool.output_schema["type"] == "object"
+            assert 30 < len(tool.description) < 200
+
+
+@pytest.mark.asyncio
+async def test_answers_stay_small_at_two_thousand_ranks(state: Path) -> None:
+    """Ranks are sets, lists come in pages, and all pages together are all ranks."""
+    async with Client(make_server(state, remote=False)) as client:
+        for tool in ("list_incidents", "get_incident", "who_waits_for_whom", "list_incident_ranks"):
+            assert len(json.dumps(await call(client, tool))) < SMALL_CHARACTERS
+        found = await call(client, "get_incident")
+        assert (found["ranks_total"], found["culprit_ranks"]) == (LARGE, "0")
+        seen: list[int] = []
+        offset: int | None = 1900
+        while offset is not None:
+            page = await call(client, "list_incident_ranks", offset=offset, limit=50)
+            assert (page["total"], page["of"]) == (LARGE, found["id"])
+            seen += [one["rank"] for one in page["ranks"]]
+            offset = page["next_offset"]
+        assert seen == list(range(1900, LARGE))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recorded_hang_has_its_answers(name: str) -> None:
+    """For all kinds of hangs: the verdict's own words, every rank, and every pair of ranks side by side."""
+    capture = load(name)
+    incident = incident_of(capture)
+    assert incidents.list_ranks(incident, 0, 50).total == len(incident.ranks)
+    waits = incidents.who_waits(incident, 0, 50)
+    assert waits.total == len(incident.verdict.waits)
+    ranks = [seen.rank for seen in capture.ranks]
+    compared = incidents.compare_ranks(incident, capture, ranks[0], ranks[-1])
+    assert compared.ranks == (ranks[0], ranks[-1])
+    for seen in capture.ranks:
+        if seen.stacks:
+            answer = incidents.stack_of_rank(incident, capture, seen.rank)
+            assert answer.threads_total == len(seen.stacks[-1].threads)
+
+
+def test_two_incidents_are_the_same_hang_or_differ_in_what_is_listed() -> None:
+    """Ranks and times may differ; another cause or another line is another hang."""
+    one, other = incident_of(load(RECORDED), "a"), incident_of(load("group_order"), "b")
+    assert incidents.compare_incidents(one, msgspec.structs.replace(one, id="c")).same_hang
+    compared = incidents.compare_incidents(one, other)
+    assert not compared.same_hang
+    assert "cause" in {value.what for value in compared.different}
+
+
+def placed(path: Path, number: int) -> tuple[Incident, Capture]:
+    """The recorded hang, with its stacks at a line of a file, as a job may claim it."""
+    capture = load(RECORDED)
+
+    def moved(rank: RankCapture) -> RankCapture:
+        def thread(old: ThreadStack) -> ThreadStack:
+            first = msgspec.structs.replace(old.frames[0], file=str(path), line=number)
+            return msgspec.structs.replace(old, frames=(first, *old.frames[1:]))
+
+        samples = (StackSample(s.at_ns, tuple(thread(t) for t in s.threads if t.frames)) for s in rank.stacks)
+        return msgspec.structs.replace(rank, stacks=tuple(samples))
+
+    return incident_of(capture), msgspec.structs.replace(capture, ranks=tuple(moved(rank) for rank in capture.ranks))
+
+
+def test_source_is_read_around_a_line_and_no_further(tmp_path: Path) -> None:
+    """At most twenty lines on either side, by the full path or the short name; lines of stacks are marked."""
+    file = tmp_path / "work" / "train.py"
+    file.parent.mkdir()
+    file.write_text("".join(f"line_{n} = {n}\n" for n in range(1, 201)))
+    incident, capture = placed(file, 100)
+    for name in (str(file), "work/train.py"):
+        answer = source_around(incident, capture, name, 100, 1000)
+        assert len(answer.lines) == 2 * MAX_AROUND + 1
+        assert answer.lines[MAX_AROUND] == "100: line_100 = 100"
+        assert (answer.first_line, answer.total_lines, answer.in_stacks) == (80, 201, (100,))
+    assert source_around(incident, capture, str(file), 1, 2).lines == (
+        "1: line_1 = 1",
+        "2: line_2 = 2",
+        "3: line_3 = 3",
+    )
+    with pytest.raises(PlainError, match="has 201 lines"):
+        source_around(incident, capture, str(file), 1000, 0)
+
+
+def test_no_other_file_is_read(tmp_path: Path) -> None:
+    """Not one beside it, not by a way round, not one that a job only claims to run, and no link to anything but Python."""
+    file, beside, secret = tmp_path / "train.py", tmp_path / "other.py", tmp_path / "id_rsa"
+    for one in (file, beside, secret):
+        one.write_text("words\n")
+    incident, capture = placed(file, 1)
+    for asked in (str(beside), f"{tmp_path}/./train.py", f"{tmp_path}/x/../train.py", "../train.py", "", "/etc/passwd"):
+        with pytest.raises(PlainError, match="is not in the stacks of"):
+            source_around(incident, capture, asked, 1, 0)
+    link, folder = tmp_path / "link.py", tmp_path / "folder.py"
+    link.symlink_to(secret)
+    folder.mkdir()
+    huge = tmp_path / "huge.py"
+    huge.write_bytes(b"x = 1\n" * (1 << 20))
+    for claimed, said in (
+        (secret, "is not a Python file"), (link, "is not a Python file"), (folder, "is not a Python file"),
+        (Path("/dev/zero"), "is not a Python file"), (tmp_path / "gone.py", "cannot be read here"), (huge, "has more than 4 MiB"),
+        (Path("relative.py"), "cannot be read here"), (Path("<string>"), "cannot be read here"),
+    ):  # fmt: skip
+        with pytest.raises(PlainError, match=said):
+            source_around(*placed(claimed, 1), str(claimed), 1, 0)
+
+
+@given(st.text(), st.text())
+def test_redacted_lines_keep_their_numbers(before: str, after: str) -> None:
+    """A key on several lines leaves as many lines as it had, and nothing of itself."""
+    key = (
+        "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\nMIIEvQIBADANBgkqhkiG9w0BAR\n-----END PRIVATE KEY-----"
+    )
+    source = f"{before}\n{key}\n{after}"
+    lines = redact_lines(source)
+    assert len(lines) == len(source.split("\n"))
+    assert "MIIE" not in "".join(lines)
+
+
+@pytest.mark.asyncio
+async def test_what_is_refused_is_one_line(state: Path) -> None:
+    """An unknown incident, a path in place of an id, a rank that is not there, a cause that is none."""
+    async with Client(make_server(state, remote=False)) as client:
+        for tool, arguments, said in (
+            ("get_incident", {"incident": "other"}, "no incident 'other'"),
+            ("get_incident", {"incident": "../incidents/20261123T000000000Z-small"}, "no incident"),
+            ("get_incident", {"incident": str(state)}, "no incident"),
+            ("stack_of_rank", {"rank": 5000}, "has no rank 5000"),
+            ("diagnose_path", {"path": str(state / "nothing")}, "cannot be read"),
+        ):
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error
+            assert said in result.content[0].text
+            assert result.content[0].text.count("\n") == 0
+        for address in ("hangwatch://causes/none", "hangwatch://causes/..%2Fknowledge", "hangwatch://causes/README"):
+            with pytest.raises(Exception, match=r"(?i)cause|resource"):
+                await client.read_resource(address)
+
+
+@pytest.mark.asyncio
+async def test_the_pages_of_all_causes_are_resources(state: Path) -> None:
+    """Listed with their titles, and each read by its address; and the skill beside them."""
+    async with Client(make_server(state, remote=True)) as client:
+        listed = (await client.read_resource("hangwatch://causes")).contents[0].text
+        for cause in list_pages():
+            assert f"(hangwatch://causes/{cause})" in listed
+            assert (
+                (await client.read_resource(f"hangwatch://causes/{cause}")).contents[0].text.startswith(f"# {cause}: ")
+            )
+        assert (await client.read_resource("hangwatch://skill")).contents[0].text == read_skill()
+
+
+@pytest.mark.asyncio
+async def test_the_skill_names_every_tool_and_no_other(state: Path) -> None:
+    """What is in backquotes and looks like a tool is one."""
+    async with Client(make_server(state, remote=False)) as client:
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+    words = set(re.findall(r"`([a-z_]+)`", read_skill()))
+    assert tools <= words
+    verbs = ("list_", "get_", "who_", "stack_", "compare_", "source_", "diagnose_")
+    assert {word for word in words if word.startswith(verbs)} <= tools
+
+
+def test_without_the_sdk_one_line_says_what_to_install(jobs: JobRunner, tmp_path: Path) -> None:
+    """A stand-in that fails as an absent package does; the skill is printed all the same."""
+    (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('No module named mcp', name='mcp')\n")
+    entry = "import sys; sys.path.insert(0, sys.argv[1]); sys.argv[:2] = ['hangwatch']; import hangwatch.cli.main as m; m.main()"
+    job = jobs.start([sys.executable, "-c", entry, str(tmp_path), "mcp"])
+    assert job.wait(120.0) == 2
+    assert (job.stdout(), job.stderr()) == (
+        "",
+        "hangwatch: hangwatch mcp needs the MCP SDK: pip install 'hangwatch[mcp]'\n",
+    )
+    skill = jobs.start([sys.executable, "-c", entry, str(tmp_path), "mcp", "--skill"])
+    assert skill.wait(120.0) == 0
+    assert skill.stdout() == read_skill()

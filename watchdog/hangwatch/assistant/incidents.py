@@ -1,0 +1,186 @@
+"""Answers from what is stored: incidents, their ranks and stacks, and two of them side by side. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hangwatch.analysis.places import diverging_frames
+from hangwatch.assistant.answers import (
+    ComparedIncidents,
+    ComparedRanks,
+    ComparedValue,
+    IncidentLine,
+    IncidentPage,
+    RankLine,
+    RankPage,
+    StackAnswer,
+    WaitsAnswer,
+)
+from hangwatch.assistant.paging import line, lines, page, ranks
+from hangwatch.assistant.stacks import describe_frame, describe_sample
+from hangwatch.config.errors import UserError
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.incident import Incident, RankEntry, SourceLine
+from hangwatch.model.numbers import name_guests
+from hangwatch.model.stacks import Frame
+from hangwatch.outputs.archive import Archive
+from hangwatch.outputs.bundle.bundle import read_bundle, read_document
+from hangwatch.outputs.bundle.find import find_incident
+
+
+def list_incidents(state_dir: Path, job: str, offset: int, limit: int) -> IncidentPage:
+    """All incidents of the state directory, or those of one job."""
+    listed = [one for one in Archive(state_dir).list() if not job or one.job == job]
+    shown, following = page(listed, offset, limit)
+    return IncidentPage(
+        incidents=tuple(
+            IncidentLine(
+                id=one.id,
+                job=line(one.job),
+                kind=one.kind,
+                proven=one.proven,
+                severity=one.severity,
+                summary=line(one.summary),
+                culprit_ranks=name_guests(ranks(one.culprit_ranks), one.names),
+                onset_at=line(one.onset_at),
+                ended_at=one.ended_at,
+                open=one.open,
+            )
+            for one in shown
+        ),
+        total=len(listed),
+        next_offset=following,
+    )
+
+
+def read_incident(state_dir: Path, wanted: str) -> Incident:
+    """The document of a stored incident by its id, or of the ``latest``. Raises ``BundleError``."""
+    return read_document(find_incident(state_dir, wanted))
+
+
+def read_whole(state_dir: Path, wanted: str) -> tuple[Incident, Capture]:
+    """The same with the capture, of which a large job has tens of megabytes."""
+    found = find_incident(state_dir, wanted)
+    return read_document(found), read_bundle(found)[1]
+
+
+def who_waits(incident: Incident, offset: int, limit: int) -> WaitsAnswer:
+    """The edges of the wait-for graph, in words."""
+    verdict = incident.verdict
+    shown, following = page(verdict.waits, offset, limit)
+    return WaitsAnswer(
+        incident=incident.id,
+        culprit_ranks=name_guests(ranks(verdict.culprit_ranks), verdict.names),
+        waiting_ranks=name_guests(ranks(verdict.waiting_ranks), verdict.names),
+        proof=line(verdict.proof) if verdict.proof else None,
+        waits=lines(shown),
+        total=len(verdict.waits),
+        next_offset=following,
+    )
+
+
+def list_ranks(incident: Incident, offset: int, limit: int) -> RankPage:
+    """The ranks of an incident."""
+    entries = sorted(incident.ranks, key=lambda one: one.rank)
+    shown, following = page(entries, offset, limit)
+    return RankPage(incident.id, tuple(_rank(one) for one in shown), len(entries), following)
+
+
+def _rank(entry: RankEntry) -> RankLine:
+    progress = (f"{one.name}: enqueued {one.enqueued}, completed {one.completed}" for one in entry.groups)
+    top = line(entry.stack[0]) if entry.stack else ""
+    return RankLine(entry.rank, line(entry.name), line(entry.node), entry.pid, line(entry.state), top, lines(progress))
+
+
+def stack_of_rank(incident: Incident, capture: Capture, rank: int) -> StackAnswer:
+    """The stack that was captured of a rank. Raises ``UserError`` where there is none."""
+    seen = _find_rank(incident, capture, rank)
+    if not seen.stacks:
+        raise UserError(f"no stack of rank {rank} was captured; the incident's missing says why")
+    return describe_sample(seen.stacks[-1], seen.identity)
+
+
+def compare_ranks(incident: Incident, capture: Capture, one: int, other: int) -> ComparedRanks:
+    """Where the main threads of two ranks diverge, outermost frame first, and how far each is in its groups."""
+    entries = {entry.rank: entry for entry in incident.ranks}
+    sides = tuple(_frames(_find_rank(incident, capture, rank)) for rank in (one, other))
+    first, second = diverging_frames(*sides)
+    states = tuple(line(entries[rank].state) if rank in entries else "unknown" for rank in (one, other))
+    groups = {rank: {g.name: g for g in entries[rank].groups} if rank in entries else {} for rank in (one, other)}
+    progress = (
+        f"{name}: rank {one} enqueued {groups[one][name].enqueued}, completed {groups[one][name].completed}; "
+        f"rank {other} enqueued {groups[other][name].enqueued}, completed {groups[other][name].completed}"
+        for name in groups[one]
+        if name in groups[other]
+    )
+    return ComparedRanks(
+        incident=incident.id,
+        ranks=(one, other),
+        states=(states[0], states[1]),
+        common_frames=_common(*sides),
+        diverge_at=(_where(first), _where(second)),
+        top_frames=(_where(sides[0][0] if sides[0] else None), _where(sides[1][0] if sides[1] else None)),
+        progress=lines(progress),
+    )
+
+
+def _find_rank(incident: Incident, capture: Capture, rank: int) -> RankCapture:
+    for seen in capture.ranks:
+        if seen.rank == rank:
+            return seen
+    there = ranks(seen.rank for seen in capture.ranks)
+    raise UserError(f"the bundle of {incident.id} has no rank {rank}; it has {there}")
+
+
+def _frames(seen: RankCapture) -> Sequence[Frame]:
+    main = seen.stacks[-1].main if seen.stacks else None
+    return main.frames if main is not None else ()
+
+
+def _common(ours: Sequence[Frame], theirs: Sequence[Frame]) -> int:
+    """How many of the outermost frames are the same."""
+    count = 0
+    for left, right in zip(reversed(ours), reversed(theirs), strict=False):
+        if (left.file, left.function, left.line) != (right.file, right.function, right.line):
+            break
+        count += 1
+    return count
+
+
+def _where(frame: Frame | None) -> str:
+    if frame is None:
+        return "no further frame"
+    shown = describe_frame(frame)
+    return f"{shown.function} ({shown.file}:{shown.line})" + (f": {shown.source}" if shown.source else "")
+
+
+def compare_incidents(first: Incident, second: Incident) -> ComparedIncidents:
+    """Whether two incidents are the same hang again."""
+    ours, theirs = _traits(first), _traits(second)
+    alike = tuple(what for what, value in ours.items() if theirs[what] == value)
+    different = tuple(ComparedValue(what, ours[what], theirs[what]) for what in ours if what not in alike)
+    decisive = {"kind", "cause", "culprits' line", "others' line"}
+    return ComparedIncidents((first.id, second.id), decisive <= set(alike), alike, different)
+
+
+def _traits(incident: Incident) -> dict[str, str]:
+    verdict, job = incident.verdict, incident.job
+    divergence, operation = verdict.divergence, verdict.collective
+    return {
+        "kind": verdict.kind,
+        "proven": "yes" if verdict.proven else "no",
+        "cause": verdict.cause.id if verdict.cause is not None else "unknown",
+        "culprits' line": _place(divergence.culprit if divergence is not None else None),
+        "others' line": _place(divergence.others if divergence is not None else None),
+        "operation": line(f"{operation.op} in {operation.group}") if operation is not None else "none",
+        "culprit ranks": name_guests(ranks(verdict.culprit_ranks), verdict.names),
+        "waiting ranks": name_guests(ranks(verdict.waiting_ranks), verdict.names),
+        "world size": str(job.world_size),
+        "nodes": line(", ".join(job.nodes)),
+        "command": line(job.command),
+    }
+
+
+def _place(where: SourceLine | None) -> str:
+    return line(f"{where.function} ({where.file}:{where.line})") if where is not None else "not captured"

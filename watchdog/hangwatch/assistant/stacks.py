@@ -1,0 +1,45 @@
+"""Stacks as answers. Pure."""
+
+from __future__ import annotations
+
+from hangwatch.assistant.answers import FrameAnswer, StackAnswer, ThreadAnswer
+from hangwatch.assistant.paging import line, lines
+from hangwatch.model.capture import RankIdentity
+from hangwatch.model.stacks import Frame, StackSample, ThreadStack
+
+#: Per answer: threads, of each the deepest frames, of each frame some variables.
+_THREADS, _FRAMES, _VARIABLES = 8, 40, 12
+
+
+def describe_sample(sample: StackSample, identity: RankIdentity) -> StackAnswer:
+    """All threads of a sample as far as an answer may hold them, the main one first."""
+    ordered = sorted(sample.threads, key=lambda thread: not thread.is_main)
+    return StackAnswer(
+        rank=identity.rank,
+        pid=identity.pid,
+        node=line(identity.node),
+        threads=tuple(_thread(thread) for thread in ordered[:_THREADS]),
+        threads_total=len(ordered),
+    )
+
+
+def _thread(thread: ThreadStack) -> ThreadAnswer:
+    return ThreadAnswer(
+        name=line(thread.name or "unnamed"),
+        is_main=thread.is_main,
+        active=thread.active,
+        frames=tuple(describe_frame(frame) for frame in thread.frames[:_FRAMES]),
+        frames_total=len(thread.frames),
+    )
+
+
+def describe_frame(frame: Frame) -> FrameAnswer:
+    """A frame without ``values``, which may be there where a user has asked for them (``--with-values``)."""
+    variables = list((frame.locals or {}).items())[:_VARIABLES]
+    return FrameAnswer(
+        function=line(frame.function),
+        file=line(frame.file),
+        line=frame.line,
+        source=line(frame.source) if frame.source else None,
+        variables=lines(f"{name}: {shape}" for name, shape in variables),
+    )

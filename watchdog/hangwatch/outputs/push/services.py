@@ -1,0 +1,72 @@
+"""Notifications through apprise (extra ``apprise``, written for 2.2): PagerDuty, Teams, Discord, e-mail and a hundred others.
+
+May import the model and, where an address is given, apprise. An address of apprise is a secret from its first character after
+the scheme on: of many services the host is a token. Only the scheme is ever shown, and apprise itself logs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+
+from hangwatch.model.errors import PlainError
+from hangwatch.outputs.push.notifications import Message
+
+#: As for every other receiver.
+_TIMEOUT_S = 10.0
+_TYPES = {"critical": "failure", "warning": "warning"}
+
+#: Sends a message; blocks until the service has taken it (True) or not.
+Deliver = Callable[[Message], bool]
+
+
+class ServiceError(PlainError):
+    """An address that no service has, or no apprise; the message is one line with the repair, and without the address."""
+
+
+def scheme_of(url: str) -> str:
+    """What may be shown of an address."""
+    return f"{url.partition('://')[0]}://"
+
+
+def open_service(url: str) -> Deliver:
+    """What sends messages to an apprise address (github.com/caronc/apprise, its README lists the services).
+
+    Raises:
+        ServiceError: apprise is not installed, or no service has such an address.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python's about what apprise imports
+        try:
+            import apprise
+        except ModuleNotFoundError:
+            raise ServiceError("--notify needs apprise: pip install 'hangwatch[apprise]'") from None
+        # Their messages may hold parts of the address; what has failed is reported by us.
+        for name in ("apprise", "requests", "urllib3"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        services = apprise.Apprise(
+            asset=apprise.AppriseAsset(app_id="hangwatch", app_desc="hangwatch", async_mode=False)
+        )
+        if not url.isprintable() or not services.add(url):
+            example = "mailto://..., pagerduty://..., msteams://..."
+            raise ServiceError(f"--notify: not an address of apprise; for example {example}")
+
+    def deliver(message: Message) -> bool:
+        kind = "success" if message.over else _TYPES.get(message.severity, "info")
+        sent = services.notify(
+            body=_quiet(message.body),
+            title=_quiet(message.title),
+            notify_type=kind,
+            body_format="text",
+            interpret_escapes=False,
+            timeout=_TIMEOUT_S,
+        )
+        return bool(sent)
+
+    return deliver
+
+
+def _quiet(text: str) -> str:
+    """Text of a job's mentions nobody: chats read ``@everyone`` and ``<!channel>`` in it, with a zero-width space they do not."""
+    return text.replace("@", "@\u200b").replace("<!", "<\u200b!")

@@ -1,0 +1,87 @@
+"""What every output words alike: a verdict's kind, an incident's title, where the ranks diverged. Pure; may import the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from hangwatch.model.incident import Divergence, Incident, RankEntry, SourceLine, Verdict
+
+_KIND_NAMES = {
+    "deadlock": "Deadlock",
+    "stall": "Stall",
+    "rank_lost": "Rank lost",
+    "straggler": "Straggler",
+    "silent_failure": "Silent failure",
+    "healthy": "Healthy",
+}
+
+
+def name_kind(kind: str) -> str:
+    """The display name of a verdict's kind."""
+    return _KIND_NAMES.get(kind, kind.replace("_", " "))
+
+
+def title_of(incident: Incident) -> str:
+    """The title of a document about an incident."""
+    return f"{name_kind(incident.verdict.kind)}: {incident.job.id[:80]}"
+
+
+class ShownSide(msgspec.Struct, frozen=True):
+    """One side: what it is called (``culprit``, ``waiting``), its ranks, the user's line (None: not captured), the operation."""
+
+    name: str
+    ranks: tuple[int, ...]
+    line: SourceLine | None
+    op: str | None
+
+
+class ShownDivergence(msgspec.Struct, frozen=True):
+    """The title, and the sides: the culprits' first, or the waiting ranks alone where there is no culprit."""
+
+    title: str
+    sides: tuple[ShownSide, ...]
+
+
+def show_divergence(divergence: Divergence, verdict: Verdict) -> ShownDivergence:
+    """How a verdict's divergence is shown."""
+    if not verdict.culprit_ranks:
+        # Without a culprit there is no divergence to show, only where the ranks wait.
+        line = divergence.others or divergence.culprit
+        ranks = line.ranks if line is not None else ()
+        return ShownDivergence(
+            "Where the ranks wait", (ShownSide("waiting", tuple(ranks), line, divergence.others_op),)
+        )
+    where = f" in {divergence.group}" if divergence.group is not None else ""
+    number = f", first at sequence number {divergence.seq}" if divergence.seq is not None else ""
+    others = tuple(sorted(set(verdict.waiting_ranks) - set(verdict.culprit_ranks)))
+    # In a tie or a cycle all ranks are culprits: calling one side the culprit would be a guess.
+    names = ("culprit", "others") if others else ("one side", "other side")
+    left = divergence.culprit.ranks if divergence.culprit is not None else ()
+    right = divergence.others.ranks if divergence.others is not None else ()
+    left = left or (verdict.culprit_ranks if others else ())
+    return ShownDivergence(
+        f"Where the ranks diverged{where}{number}",
+        (
+            ShownSide(names[0], tuple(left), divergence.culprit, divergence.culprit_op),
+            ShownSide(names[1], tuple(right or others), divergence.others, divergence.others_op),
+        ),
+    )
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Ranks in one state at one frame; ``top`` is empty where no Python frame was seen."""
+
+    ranks: tuple[int, ...]
+    state: str
+    top: str
+
+
+def group_places(entries: Iterable[RankEntry]) -> tuple[Place, ...]:
+    """The ranks by state and top frame, smallest set first: small sets are usually the interesting ones."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for entry in entries:
+        found.setdefault((entry.state, entry.stack[0] if entry.stack else ""), []).append(entry.rank)
+    places = (Place(tuple(ranks), state, top) for (state, top), ranks in found.items())
+    return tuple(sorted(places, key=lambda place: (len(place.ranks), place.ranks[0])))
