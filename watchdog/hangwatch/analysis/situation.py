@@ -87,13 +87,21 @@ class Situation:
         return describe_waits(self.graph, self.place)
 
     def side_frames(self, rank: int) -> tuple[Frame, ...]:
-        """A rank's call path at the divergence: its operation's recorded call site, else its stack now."""
+        """A rank's call path at the divergence: its operation's recorded call site, else its stack now.
+
+        On NCCL the host goes on: what it is in now was called after the operation that hangs.
+        """
         diverged_at = self.blame.diverged_at
         if diverged_at is not None and diverged_at.mismatch:
             own = self.history.at(diverged_at.group.key, diverged_at.seq).get(rank)
             if own is not None and own.frames:
                 return own.frames
-        return self.views[rank].frames if rank in self.views else ()
+        view = self.views.get(rank)
+        if view is None:
+            return ()
+        front = view.frontier
+        ran_ahead = front is not None and front.backend != "gloo" and not view.waits_for_no_rank
+        return front.frames if front is not None and ran_ahead and front.frames else view.frames
 
     @cached_property
     def representatives(self) -> tuple[int | None, int | None]:
