@@ -100,8 +100,22 @@ class Situation:
         if view is None:
             return ()
         front = view.frontier
-        ran_ahead = front is not None and front.backend != "gloo" and not view.waits_for_no_rank
-        return front.frames if front is not None and ran_ahead and front.frames else view.frames
+        recorded = front.frames if front is not None and (self.ran_ahead(rank) or not view.frames) else None
+        return recorded or view.frames
+
+    def ran_ahead(self, rank: int) -> bool:
+        """Whether a rank that waits may have gone on from the call that it is in: the device waits, and the host later."""
+        view = self.views.get(rank)
+        front = view.frontier if view is not None and not view.waits_for_no_rank else None
+        return front is not None and front.backend not in {"gloo", ""}
+
+    def last_call(self, rank: int) -> Operation | None:
+        """What a rank called last, by its record, where that alone shows where it was: it is in nothing now, and its stack is
+        not there."""
+        view = self.views.get(rank)
+        if view is None or view.frames or view.frontier is not None:
+            return None
+        return next((o for o in reversed(self.history.of(rank)) if o.frames), None)
 
     @cached_property
     def representatives(self) -> tuple[int | None, int | None]:

@@ -256,3 +256,8 @@ class FlightRecord(msgspec.Struct, frozen=True):
     whole: bool = True
     newest_ns: int | None = None
     completions: tuple[Completion, ...] = ()
+
+    @property
+    def blank(self) -> bool:
+        """Whether the rank has used no group: there are no operations, and those that have completed were not left out either."""
+        return not len(self.operations) and not any(one.enqueued for one in self.progress)
