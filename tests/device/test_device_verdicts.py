@@ -15,6 +15,10 @@ from support import Job, JobRunner, wait_for
 #: Seconds that a culprit which does not move may take.
 PATIENCE_S = "6"
 LIMIT_S = 180.0
+#: torch's own, in seconds, where it is to be reached.
+TORCH_LIMIT_S = "45"
+#: What torch's watchdog says then.
+HANGS = "Watchdog caught collective operation timeout"
 #: Exit status of ``hangwatch run`` where it has ended the job.
 STOPPED = 75
 SPIN, BLOCK = ({"SIMULATED_SYNC": how} for how in ("spin", "block"))
@@ -32,9 +36,9 @@ def state(tmp_path: Path) -> Path:
 def watch(nccl: Path, jobs: JobRunner, state: Path) -> Watch:
     """Start a case of ``hangs.py`` on two ranks under ``hangwatch run``."""
 
-    def start(case: str, *arguments: str, env: dict[str, str]) -> Job:
+    def start(case: str, *arguments: str, env: dict[str, str], on_hang: str = "stop") -> Job:
         launcher = [nccl, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        options = ["run", "--on-hang", "stop", "--stall-after", PATIENCE_S, "--"]
+        options = ["run", "--on-hang", on_hang, "--stall-after", PATIENCE_S, "--"]
         environment: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None, "HANGWATCH_STATE_DIR": str(state), **env}
         return jobs.hangwatch(*options, *launcher, PROGRAMS / "hangs.py", case, *arguments, env=environment)
 
@@ -109,3 +113,13 @@ def test_a_rank_that_loads_is_slow_and_does_not_hang(watch: Watch, state: Path, 
     loaded.touch()
     assert job.wait(LIMIT_S) == 0, job.stderr()
     assert [(i.verdict.kind, i.verdict.culprit_ranks) for i in incidents(state)] == [("straggler", (1,))]
+
+
+def test_the_verdict_comes_before_torchs_own_time_limit(watch: Watch, state: Path) -> None:
+    """And its bundle is complete by then, call sites among it: what torch ends, nobody can ask any more."""
+    job = watch("sleeps", TORCH_LIMIT_S, env=BLOCK, on_hang="report")
+    written = job.wait_for_output(HANGS, LIMIT_S)
+    assert written.index("STALL, not proven") < written.index(HANGS)
+    (incident,) = incidents(state)
+    assert (incident.verdict.kind, incident.verdict.culprit_ranks) == ("stall", (1,))
+    assert incident.captured["call_sites"]
