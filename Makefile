@@ -4,9 +4,9 @@
 #   SCENARIO=NAME          another demo than the first
 #   ONLY='NAME ...'        for `make scenarios`: what matches, * and ? as in a shell
 #   OPTIONS=...            for `make scenarios`: its options (--help)
-#   WORKERS=8              how many processes run the pure tests (2 unless given: one a core)
+#   WORKERS=8              how many processes run the pure tests, and those on NCCL, whose ranks spin (2 unless given: one a core)
 #   JOB_WORKERS=8          how many run the tests with real jobs (4 unless given: these tests wait more than they compute)
-#   PYTEST_OPTIONS=...     for `make check`, `make test` and `make test-long`: options of pytest
+#   PYTEST_OPTIONS=...     for `make check`, `make test`, `make test-long` and `make nccl`: options of pytest
 #   TORCH_OPTIONS=...      options for pip when it installs PyTorch (an index of CPU-only builds, for example)
 
 PYTHON ?= python3
@@ -81,7 +81,7 @@ test-long: $(VENV)/.scenarios ## All other tests: hosts with networks of their o
 
 nccl: $(VENV)/.test $(NCCL_VENV)/.device ## Tests on the real ProcessGroupNCCL, over a simulated device (PyTorch for CUDA: 1.5 GB, once).
 	@echo "running jobs on NCCL over the simulated device ..."
-	$(BIN)/python -m pytest --tier nccl $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest --tier nccl -n $(WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
 
 scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (ONLY=NAME for some).
 	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)

@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from hangwatch.analysis.case import build_case
+from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.analysis.ranks.views import view_rank
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import FlightRecord, Group, Operation
+from hangwatch.model.incident import Verdict
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.sources.flight.recorder import parse_flight
 from nccl_dumps import nccl_dump, nccl_entry
@@ -25,12 +27,26 @@ TENSORS = {"loss": "Tensor", "self": "Trainer"}
 ITEM = (Frame("log", "/srv/train/train.py", 40, "total += loss.item()", TENSORS), MAIN)
 #: As the real ProcessGroupNCCL leaves it: at the level of a module nothing among the locals says that this is a tensor.
 ELEMENT = (Frame("<module>", "/srv/train/train.py", 17, "outs[0][0].item()", {"outs": "list[2]", "step": "int=20"}),)
+#: Nor is there a tensor among the locals where an attribute is compared, which asks for its value.
+COMPARED = (
+    Frame("clip", "/srv/train/train.py", 8, "if self.norm > limit:", {"self": "Trainer", "limit": "float"}),
+    MAIN,
+)
 STEP = (
     Frame("_multi_tensor_adamw", "/opt/venv/lib/python3.11/site-packages/torch/optim/adamw.py", 520),
     Frame("train", "/srv/train/train.py", 31, "optimizer.step()"),
     MAIN,
 )
 MATMUL = (Frame("forward", "/srv/train/model.py", 12, "x = x @ self.weight", {"x": "Tensor", "self": "Block"}), MAIN)
+SYNCHRONIZE = (
+    Frame(
+        "Stream.synchronize",
+        "/opt/venv/lib/python3.11/site-packages/torch/cuda/streams.py",
+        108,
+        "super().synchronize()",
+    ),
+    Frame("<module>", "/srv/train/train.py", 19, "torch.cuda.current_stream().synchronize()", {}),
+)
 SCIPY = (Frame("<module>", "/srv/train/train.py", 18, "u, s, v = svd(spectra)", {"spectra": "ndarray"}),)
 READING = (Frame("load", "/srv/train/data.py", 9, "rows = json.loads(text)", {"text": "str(9)"}), MAIN)
 
@@ -67,12 +83,20 @@ def captured(records: Sequence[tuple[FlightRecord, tuple[Frame, ...]]]) -> Captu
     return world(*(spinning(n, record, frames) for n, (record, frames) in enumerate(records)))
 
 
-@pytest.mark.parametrize("frames", [ITEM, ELEMENT, STEP, MATMUL])
+@pytest.mark.parametrize("frames", [ITEM, ELEMENT, COMPARED, STEP, MATMUL])
 @pytest.mark.parametrize("state", ["scheduled", "started"])
 def test_a_rank_that_spins_for_its_gpu_waits(frames: tuple[Frame, ...], state: str) -> None:
     """At a read of a value, in an optimizer, at an operator that finds the queue full: with NCCL in flight it waits."""
     view = view_rank(spinning(0, flight(0, *history(pending(state=state))), frames))
     assert (view.state, view.motion.state, view.waits_for_no_rank) == ("waiting", "stuck", False)
+
+
+@pytest.mark.parametrize("frames", [ITEM, ELEMENT, COMPARED, SYNCHRONIZE])
+@pytest.mark.parametrize("process_state", ["R", "S"])
+def test_a_wait_for_the_device_is_one_state(frames: tuple[Frame, ...], process_state: str) -> None:
+    """Whether the host spins or sleeps there, and whatever asks for the value."""
+    view = view_rank(spinning(0, flight(0, *history(pending())), frames, state=process_state))
+    assert (view.state, view.wait.kind if view.wait else None, view.waits_for_no_rank) == ("waiting", "device", False)
 
 
 @pytest.mark.parametrize(
@@ -199,3 +223,66 @@ def test_a_rank_that_goes_from_one_collective_to_the_next_does_not_hang() -> Non
     group = Group("0", (0, 1), "default_pg")
     capture = connecting(recorded_operation(1, group, 1))
     assert diagnose(capture, patience=fixed_patience(6.0), min_wait_s=0.5).verdict.kind == "healthy"
+
+
+def verdict_of(*records: tuple[FlightRecord, tuple[Frame, ...]]) -> Verdict:
+    """What is said of ranks that spin, with these records."""
+    return diagnose(captured(records), patience=fixed_patience(5.0)).verdict
+
+
+def test_one_operation_with_two_sizes_is_not_called_two_operations() -> None:
+    """Both called all_reduce: that the ranks called different operations stands nowhere beside it."""
+    sides = [flight(n, *history(pending(sizes=((1000 - n,),)))) for n in range(2)]
+    verdict = verdict_of(*((side, ITEM) for side in sides))
+    assert verdict.cause is not None
+    assert verdict.cause.id == "shape-mismatch"
+    assert "collective-mismatch" not in {cause.id for cause in verdict.alternatives}
+
+
+def test_what_a_rank_does_not_give_to_a_gather_has_no_type_to_agree_on() -> None:
+    """NCCL records an output without a type where a rank is not the destination; another type that is given differs still."""
+    given = nccl_entry(seq=8, op="nccl:gather", state="scheduled")
+    none_given = {**given, "output_sizes": [[0]], "output_dtypes": ["Undefined"]}
+    other_type = {**none_given, "input_dtypes": ["Half"]}
+    destination, beside, apart = (
+        parse_flight(nccl_dump(e), at_ns=1, source="json").operations[0] for e in (given, none_given, other_type)
+    )
+    assert signature(destination) == signature(beside)
+    assert signature(destination) != signature(apart)
+
+
+def test_a_stale_beat_does_not_say_how_far_a_stopped_rank_had_come() -> None:
+    """Its last beat is from number 3. What the others have completed it had joined, so the eighth is the first it lacks."""
+    waiting = flight(0, *history(pending()))
+    ranks = [spinning(n, waiting, ITEM) for n in range(3)]
+    stopped = spinning(3, flight(3, *history(None, up_to=3)), READING, state="T")
+    stopped = msgspec.structs.replace(stopped, flight=None, beat_age_s=9.0)
+    verdict = diagnose(world(*ranks, stopped), patience=fixed_patience(5.0)).verdict
+    assert (verdict.culprit_ranks, verdict.cause.id if verdict.cause else None) == ((3,), "rank-stopped")
+    assert verdict.divergence is not None
+    assert verdict.divergence.seq == 8
+
+
+def test_of_a_send_or_receive_the_call_is_shown_and_not_what_came_after() -> None:
+    """The host goes on after a receive; the lines are those of the receives, by the recorder."""
+    called = [
+        ("recv", "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 9),
+        ("swap", "/srv/train/train.py", 77),
+    ]
+    receives = [
+        nccl_entry(seq=3, op=f"nccl:recv {n}<-{1 - n}", p2p=True, state="scheduled", record_id=9, frames=called)
+        for n in range(2)
+    ]
+    groups = {"0": ("default_pg", "[0, 1]")}
+    sides = [(flight(n, nccl_entry(seq=1, record_id=1), one, groups=groups), ELEMENT) for n, one in enumerate(receives)]
+    verdict = verdict_of(*sides)
+    assert verdict.divergence is not None
+    lines = (verdict.divergence.culprit, verdict.divergence.others)
+    assert [line.line if line is not None else None for line in lines] == [77, 77]
+    assert verdict.cause is not None
+    assert verdict.cause.id == "p2p-mismatch"
+    said = [(e.source, e.says) for e in verdict.cause.evidence if e.rank == 0]
+    assert said[:2] == [
+        ("flight recorder", "waits in recv from rank 1"),
+        ("flight recorder", "called in swap (train/train.py:77)"),
+    ]

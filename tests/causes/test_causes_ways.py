@@ -6,10 +6,13 @@ import re
 
 import pytest
 
+from hangwatch.analysis.case import build_case
 from hangwatch.analysis.divergence.loop import held_for_both
-from hangwatch.analysis.divergence.relate import Side, caught_around, own_blocks, relate
+from hangwatch.analysis.divergence.relate import Side, caught_around, condition_of, own_blocks, relate
+from hangwatch.causes.rules.diverged.operations import in_each_branch
 from hangwatch.model.stacks import Frame
 from hangwatch.sources.stacks.blocks import SourceTree
+from worlds import world
 
 
 def _side(program: str, rank: int, mark: str, **counters: int) -> Side:
@@ -128,7 +131,7 @@ def test_what_catches_an_exception_leads_past_a_call(program: str, catches: str 
 def test_a_condition_on_the_iteration_held_for_who_is_past_it(ahead: int, behind: int, held: bool) -> None:
     """Only by the counter: who is behind may come to it yet."""
     sides = _side(SWALLOWED, 0, "ahead", step=ahead), _side(SWALLOWED, 1, "behind", step=behind)
-    assert held_for_both(relate(_tail(sides[0]), _tail(sides[1]))) is held
+    assert held_for_both(build_case(world()), relate(_tail(sides[0]), _tail(sides[1]))) is held
 
 
 IF_AND_ELSE = """
@@ -186,3 +189,69 @@ def _tail(side: Side) -> Side:
     """The side as the divergence has it: deepest frame first, ``main`` the one in which the two part."""
     path = tuple(sorted(side.path, key=lambda frame: frame.function == "main"))
     return Side(side.rank, path, path)
+
+
+CHAIN = """
+def main():
+    for step in range(80):
+        if step == 40:
+            if mode == "plain":
+                pass
+            elif mode == "sizes":
+                pass
+            elif mode == "extra":
+                {call}
+        dist.all_reduce(x)  # other
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "condition"),
+    [
+        ("dist.all_reduce(x)  # one", 'elif mode == "extra":'),
+        ("if rank == 0:\n                    dist.all_reduce(x)  # one", "if rank == 0:"),
+        ("if failed:\n                    dist.all_reduce(x)  # one", 'elif mode == "extra":'),
+    ],
+)
+def test_of_a_long_chain_the_branch_taken_is_named(call: str, condition: str) -> None:
+    """Not the iteration, which is the same on every rank, and not the ``else`` of another branch."""
+    one, other = (_tail(_side(CHAIN.format(call=call), n, mark)) for n, mark in enumerate(("one", "other")))
+    fork = relate(one, other)
+    assert fork.block is not None
+    assert (fork.relation, fork.block.kind, fork.block.text) == ("branch", "if", condition)
+
+
+IN_A_CHAIN = """
+def main():
+    if mode == "plain":
+        dist.barrier()
+    elif mode == "caught":
+        dist.all_reduce(y)  # one
+        dist.all_reduce(x)  # other
+"""
+
+
+def test_a_condition_that_both_are_under_is_none_that_makes_the_difference() -> None:
+    """Both are in one branch of the chain."""
+    one, other = (_tail(_side(IN_A_CHAIN, n, mark)) for n, mark in enumerate(("one", "other")))
+    assert condition_of(one, other) is None
+    assert condition_of(other, one) is None
+
+
+UNDER_MORE = """
+def main():
+    if step == 40:
+        {first}
+    else:
+        dist.all_gather(parts, x)  # other
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "each"),
+    [("dist.all_reduce(x)  # one", True), ("if rank == 0:\n            dist.all_reduce(x)  # one", False)],
+)
+def test_a_call_under_a_further_condition_is_none_of_the_branch(first: str, each: bool) -> None:
+    """What ``if rank == 0:`` is around in one branch, the others leave out."""
+    one, other = (_tail(_side(UNDER_MORE.format(first=first), n, mark)) for n, mark in enumerate(("one", "other")))
+    assert in_each_branch(relate(one, other)) is each

@@ -14,10 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PASSED = "echo '==== 3 passed in 0.50s ===='"
 
 
-def run_ci(tmp_path: Path, test: str, test_long: str = PASSED) -> subprocess.CompletedProcess[str]:
-    """Run ``.ci/run`` with a ``make`` that says and returns what a test wants of its two targets."""
+def run_ci(
+    tmp_path: Path, test: str = PASSED, test_long: str = PASSED, nccl: str = PASSED
+) -> subprocess.CompletedProcess[str]:
+    """Run ``.ci/run`` with a ``make`` that says and returns what a test wants of its three targets."""
     make = tmp_path / "make"
-    make.write_text(f'#!/bin/sh\ncase "$*" in\ntest) {test} ;;\ntest-long) {test_long} ;;\n*) exit 99 ;;\nesac\n')
+    cases = "".join(f"{name}) {does} ;;\n" for name, does in (("test", test), ("test-long", test_long), ("nccl", nccl)))
+    make.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}*) exit 99 ;;\nesac\n')
     make.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.run(
@@ -26,25 +29,24 @@ def run_ci(tmp_path: Path, test: str, test_long: str = PASSED) -> subprocess.Com
 
 
 def test_ci_ends_with_one_closing_line_of_all_runs(tmp_path: Path) -> None:
-    """Whatever is printed after the tests, the last line visible says how many of both targets have passed."""
+    """Whatever is printed after the tests, the last line visible says how many of all targets have passed."""
     checked = "echo '=== 12 passed, 1 xfailed in 3.25s ==='; echo '== 7 passed, 3 deselected, 1 warning in 61.50s (0:01:01) =='"
     done = run_ci(
         tmp_path, f"{checked}; echo goodbye", "echo '== 2 passed, 1 skipped, 8 deselected, 2 warnings in 0.25s =='"
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "==== 21 passed, 1 skipped, 1 xfailed, 3 warnings in 65.00s ===="
+    assert done.stdout.splitlines()[-1] == "==== 24 passed, 1 skipped, 1 xfailed, 3 warnings in 65.50s ===="
 
 
-@pytest.mark.parametrize("failing", ["test", "test_long"])
-def test_ci_fails_with_either_target(tmp_path: Path, failing: str) -> None:
-    """A failure of make is the status of the run, the other target is run all the same, and both are in the closing line."""
-    scripts = {"test": PASSED, "test_long": PASSED, failing: "echo '= 1 failed, 2 passed, 2 errors in 1.00s ='; exit 2"}
-    done = run_ci(tmp_path, **scripts)
+@pytest.mark.parametrize("failing", ["test", "test_long", "nccl"])
+def test_ci_fails_with_any_target(tmp_path: Path, failing: str) -> None:
+    """A failure of make is the status of the run, the other targets are run all the same, and all are in the closing line."""
+    done = run_ci(tmp_path, **{failing: "echo '= 1 failed, 2 passed, 2 errors in 1.00s ='; exit 2"})
     assert done.returncode == 2
-    assert done.stdout.splitlines()[-1] == "==== 1 failed, 5 passed, 2 errors in 1.50s ===="
+    assert done.stdout.splitlines()[-1] == "==== 1 failed, 8 passed, 2 errors in 2.00s ===="
 
 
-@pytest.mark.parametrize("target", ["test", "test_long"])
+@pytest.mark.parametrize("target", ["test", "test_long", "nccl"])
 @pytest.mark.parametrize(
     "make_script",
     ["true", "echo '==== no tests ran in 0.01s ===='", "echo '==== 3 skipped in 0.01s ===='"],
@@ -52,14 +54,15 @@ def test_ci_fails_with_either_target(tmp_path: Path, failing: str) -> None:
 )
 def test_ci_fails_when_no_test_has_passed(tmp_path: Path, make_script: str, target: str) -> None:
     """A run in which nothing was tested is no success."""
-    done = run_ci(tmp_path, **{"test": PASSED, "test_long": PASSED, target: make_script})
+    done = run_ci(tmp_path, **{target: make_script})
     assert done.returncode == 1
     assert f"make {target.replace('_', '-')} succeeded, but no test has passed" in done.stderr
 
 
 def test_ci_tells_the_tests_where_they_are(tmp_path: Path) -> None:
     """``CI`` is set for them: what is missing there is a failure (``tests/tiers.py``)."""
-    done = run_ci(tmp_path, f'[ "$CI" = true ] && {PASSED}', f'[ "$CI" = true ] && {PASSED}')
+    told = f'[ "$CI" = true ] && {PASSED}'
+    done = run_ci(tmp_path, told, told, told)
     assert done.returncode == 0, done.stderr
 
 

@@ -384,3 +384,36 @@ def test_nothing_usable_is_one_line(tmp_path: Path, make: str) -> None:
         evidence(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_dumps_in_which_no_rank_has_recorded_anything_are_no_evidence_of_health(tmp_path: Path) -> None:
+    """A first collective that never completes leaves such: NCCL connects all ranks before it is recorded."""
+    for name, data in pickled([dump([], world(2)), dump([], world(2))]).items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match="hold no operation of any rank"):
+        read_artifacts(tmp_path, _no_progress)
+
+
+def test_a_rank_that_recorded_nothing_is_named() -> None:
+    """It is the culprit where others wait for it, and of ranks that wait for none it is not said that all move."""
+    waited_for = look(pickled([dump(steps(0, 1), world(2)), dump([], world(2))]))
+    assert "rank 1 recorded no operation (it may be in its first collective" in reported(waited_for)
+    assert diagnose(waited_for).verdict.culprit_ranks == (1,)
+    quiet = look(pickled([dump(steps(0), world(2)), dump([], world(2))]))
+    assert diagnose(quiet).verdict.summary.startswith("No hang found in what is recorded: nothing is in flight.")
+
+
+def test_both_sides_have_the_lines_that_their_dumps_have() -> None:
+    """Of the side that waits the call it is in; of the other, which is in none, the last one on its record."""
+
+    def called(line: int) -> dict[str, Any]:
+        return {"frames": [{"name": "train", "filename": "/srv/train/train.py", "line": line}]}
+
+    done = [entry(0, "all_reduce", 1, **called(30)), entry(1, "all_gather", 2, **called(31))]
+    waits = [*done, entry(2, "all_reduce", 3, state="scheduled", **called(30))]
+    found = diagnose(look(pickled([dump(waits, world(2)), dump(done, world(2))]))).verdict.divergence
+    assert found is not None
+    assert found.culprit is not None
+    assert found.others is not None
+    assert (found.culprit.line, found.culprit_op) == (31, "no operation since all_gather of Float[8]")
+    assert (found.others.line, found.others_op) == (30, "all_reduce of Float[8]")

@@ -89,13 +89,35 @@ class Situation:
         return describe_waits(self.graph, self.place)
 
     def side_frames(self, rank: int) -> tuple[Frame, ...]:
-        """A rank's call path at the divergence: its operation's recorded call site, else its stack now."""
+        """A rank's call path at the divergence: its operation's recorded call site, else its stack now.
+
+        On NCCL the host goes on: what it is in now was called after the operation that hangs.
+        """
         diverged_at = self.blame.diverged_at
         if diverged_at is not None and diverged_at.mismatch:
             own = self.history.at(diverged_at.group.key, diverged_at.seq).get(rank)
             if own is not None and own.frames:
                 return own.frames
-        return self.views[rank].frames if rank in self.views else ()
+        view = self.views.get(rank)
+        if view is None:
+            return ()
+        front = view.frontier
+        recorded = front.frames if front is not None and (self.ran_ahead(rank) or not view.frames) else None
+        return recorded or view.frames
+
+    def ran_ahead(self, rank: int) -> bool:
+        """Whether a rank that waits may have gone on from the call that it is in: the device waits, and the host later."""
+        view = self.views.get(rank)
+        front = view.frontier if view is not None and not view.waits_for_no_rank else None
+        return front is not None and front.backend not in {"gloo", ""}
+
+    def last_call(self, rank: int) -> Operation | None:
+        """What a rank called last, by its record, where that alone shows where it was: it is in nothing now, and its stack is
+        not there."""
+        view = self.views.get(rank)
+        if view is None or view.frames or view.frontier is not None:
+            return None
+        return next((o for o in reversed(self.history.of(rank)) if o.frames), None)
 
     @cached_property
     def representatives(self) -> tuple[int | None, int | None]:

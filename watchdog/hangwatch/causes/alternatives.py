@@ -19,7 +19,7 @@ from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.file_locks import find_lock_file
 from hangwatch.analysis.ranks.shutdown import exit_of
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import at_fork, at_process, at_stack
+from hangwatch.causes.evidence import at_fork, at_process, at_stack, named
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.rules.diverged.sharded import chosen_modules
 from hangwatch.causes.rules.rank.straggling import wait_at_barrier
@@ -73,8 +73,8 @@ def _skipped(fork: Fork) -> str:
 
 
 def _by_a_condition(fork: Fork) -> str:
-    block = condition_of(fork.mine) or condition_of(fork.theirs)
-    which = f", such as `{block.text}` (line {block.line})," if block is not None else ""
+    block = condition_of(fork.mine, fork.theirs) or condition_of(fork.theirs, fork.mine)
+    which = f", such as {named(block)} (line {block.line})," if block is not None else ""
     return (
         f"It may be that rank {fork.mine.rank} or rank {fork.theirs.rank} is where it is by a condition{which} that does not "
         "hold on every rank."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.find import annotated
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.operations.signatures import describe
@@ -42,6 +43,13 @@ def at_stack(case: Case, rank: int, frame: Frame | None = None) -> tuple[Evidenc
     shown = [f for f in (frame or (frames[0] if frames else None), own) if f is not None]
     distinct = shown[:1] if len(shown) > 1 and shown[0] == shown[1] else shown
     return tuple(Evidence(rank, "stack", where(f)) for f in distinct)
+
+
+def at_call(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """Where the rank called the operation that it is in, as far as that is recorded."""
+    front = case.views[rank].frontier if rank in case.views else None
+    called = user_frame(annotated(case, front.frames)) if front is not None and front.frames else None
+    return (Evidence(rank, "flight recorder", f"called in {where(called)}"),) if called is not None else ()
 
 
 def at_process(case: Case, rank: int) -> tuple[Evidence, ...]:

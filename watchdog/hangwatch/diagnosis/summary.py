@@ -41,6 +41,11 @@ def summarize_healthy(case: Case) -> str:
         return (
             f"No hang found: {_who(case.blame.culprits)} {seems} work from outside, and the others their next command."
         )
+    if not any(view.capture.processes or view.frames for view in case.views.values()):
+        return (
+            "No hang found in what is recorded: nothing is in flight. Where the ranks are outside of recorded operations, or in "
+            "a first collective, it does not show."
+        )
     return "No hang found: every rank moves or waits for no longer than is ordinary."
 
 

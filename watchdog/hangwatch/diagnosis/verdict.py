@@ -203,11 +203,15 @@ def _divergence(case: Case) -> Divergence | None:
     if difference is not None and one is not None and other is not None:
         return _silent_divergence(case, difference, one, other)
     culprit, others = case.lines()
+    last = case.last_call(one) if one is not None and culprit is None else None
+    if last is not None:
+        culprit, _ = source_lines(annotated(case, last.frames or ()), ())
     if culprit is None and others is None:
         return None
+    since = f"no operation since {describe(last)}" if last is not None else None
     diverged_at = case.blame.diverged_at
     if diverged_at is None:
-        return Divergence(culprit=_on(culprit, one, None), others=_on(others, other, None))
+        return Divergence(culprit=_on(culprit, one, None), others=_on(others, other, None), culprit_op=since)
     mine = diverged_at.side_of(one) if one is not None else None
     theirs = diverged_at.side_of(other) if other is not None else None
     return Divergence(
@@ -215,7 +219,7 @@ def _divergence(case: Case) -> Divergence | None:
         others=_on(others, other, theirs),
         group=diverged_at.group.label,
         seq=diverged_at.seq,
-        culprit_op=describe(mine.operation) if mine and mine.operation else None,
+        culprit_op=describe(mine.operation) if mine and mine.operation else since,
         others_op=describe(theirs.operation) if theirs and theirs.operation else None,
     )
 

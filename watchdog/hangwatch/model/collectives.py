@@ -14,6 +14,8 @@ from hangwatch.model.stacks import Frame
 
 #: The description that torch gives the group of all ranks.
 DEFAULT_GROUP = "default_pg"
+#: Operations that complete on no rank before all members have joined; a root may be done with a broadcast long before that.
+TAKES_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 
 
 class Group(msgspec.Struct, frozen=True, order=True, dict=True):
@@ -254,3 +256,8 @@ class FlightRecord(msgspec.Struct, frozen=True):
     whole: bool = True
     newest_ns: int | None = None
     completions: tuple[Completion, ...] = ()
+
+    @property
+    def blank(self) -> bool:
+        """Whether the rank has used no group: there are no operations, and those that have completed were not left out either."""
+        return not len(self.operations) and not any(one.enqueued for one in self.progress)

@@ -62,9 +62,19 @@ def read_artifacts(path: Path, progress: Progress) -> Artifacts:
             f"the dumps in {path} are of different moments, between which the job went on, so they cannot be compared; take "
             "them of all ranks at once, while it hangs"
         )
+    if _says_nothing(capture):
+        raise UserError(
+            f"the dumps in {path} hold no operation of any rank: a first collective that never completes is recorded by none, as "
+            "NCCL connects all ranks before; give py-spy's stacks beside them (py-spy dump --pid PID), taken while it hangs"
+        )
     beside = tuple(Gap("file", f"{root or '.'}: an incident's bundle beside dumps; give it alone") for root in bundles)
     capture = msgspec.structs.replace(capture, gaps=capture.gaps + beside)
     return Artifacts(capture, None, MIN_WAIT_S if gathered.timed else 0.0)
+
+
+def _says_nothing(capture: Capture) -> bool:
+    """Whether there are records alone, and none has an operation."""
+    return all(not rank.stacks and rank.flight is not None and rank.flight.blank for rank in capture.ranks)
 
 
 def _take_bundles(contents: Iterable[Content | Aside], bundles: _Bundles) -> Iterator[Content | Aside]:

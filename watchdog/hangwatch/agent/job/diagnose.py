@@ -45,11 +45,18 @@ async def with_hardware(scope: CaptureScope, diagnosis: Diagnosis, patience: Pat
 
 
 async def with_call_sites(scope: CaptureScope, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
-    """The same diagnosis with the call sites of both sides, where ranks diverged: their history tells why."""
+    """The same diagnosis with the call sites of both sides, where ranks diverged: their history tells why.
+
+    Else with those of the side that is shown, where its stack does not have the call: on NCCL the host goes on.
+    """
     blame = diagnosis.case.blame
-    if blame.shape != "cycle" and (blame.diverged_at is None or not blame.diverged_at.mismatch):
+    shown = {r for r in diagnosis.case.representatives if r is not None}
+    if blame.shape == "cycle" or (blame.diverged_at is not None and blame.diverged_at.mismatch):
+        wanted = shown | set(blame.component[:CALL_SITES_LIMIT])
+    else:
+        wanted = {r for r in shown if diagnosis.case.ran_ahead(r)}
+    if not wanted:
         return diagnosis
-    wanted = {r for r in diagnosis.case.representatives if r is not None} | set(blame.component[:CALL_SITES_LIMIT])
     capture = await scope.call_sites(diagnosis.case.capture, sorted(wanted))
     again = await judge(capture, patience, before=diagnosis)
     return again if again.verdict.kind == diagnosis.verdict.kind else diagnosis

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
-from hangwatch.analysis.divergence.iterations import Steps, batch_loop, inside, steps_of
+from hangwatch.analysis.divergence.iterations import LOOPS, Steps, batch_loop, inside, steps_of
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, depends_only_on_loop_variable
 from hangwatch.analysis.places import package_of
 from hangwatch.analysis.situation import Situation
@@ -279,7 +279,7 @@ def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
     return False
 
 
-def held_for_both(fork: Fork) -> bool:
+def held_for_both(case: Situation, fork: Fork) -> bool:
     """Whether the other side was under the condition of the fork as well: that speaks of nothing but the iteration of a loop,
     and the other side is in a later one."""
     one, other = fork.sides
@@ -291,7 +291,12 @@ def held_for_both(fork: Fork) -> bool:
         return False
     counts = [(count_iterations(at, b), count_iterations(there, b)) for b in at.blocks if b.iterations is not None]
     known = [theirs - ours for ours, theirs in counts if ours is not None and theirs is not None]
-    return next((ahead > 0 for ahead in known if ahead), False)
+    if known:
+        return next((ahead > 0 for ahead in known if ahead), False)
+    # Of a recorded call nothing counts the iteration. But they came from one call together, and the other is further down.
+    together = steps_of(case, one.rank, one.path, other.rank).before is not None
+    around = {(b.kind, b.line) for b in there.blocks}
+    return together and there.line > at.line and all((b.kind, b.line) in around for b in at.blocks if b.kind in LOOPS)
 
 
 def loop_of(case: Situation, fork: Fork) -> Loop | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from hangwatch.analysis.divergence.frames import by_rank, function_of, is_parameter_loop, is_program
@@ -172,7 +173,7 @@ def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequ
     """Any other condition that only one is under."""
     own, other = _without_parameters(own, mine), _without_parameters(other, theirs)
     found = [
-        Fork(mine, theirs, "branch", blocks[0], side.rank, sure=True)
+        Fork(mine, theirs, "branch", _telling(blocks, side.path), side.rank, sure=True)
         for side, across, blocks in ((mine, theirs.at, own), (theirs, mine.at, other))
         if blocks and blocks[0].kind not in LOOPS and not _of_a_trainer(side.at, across, blocks[0])
     ]
@@ -182,6 +183,18 @@ def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequ
         key=lambda f: f.block is not None and depends_only_on_loop_variable(f.block, f.sides[0].path),
         default=None,
     )
+
+
+def _telling(blocks: Sequence[Block], path: Sequence[Frame]) -> Block:
+    """Of the conditions up to the first loop, the outermost that says more than which iteration it is.
+
+    Of an ``if .. elif ..`` it is the branch that was taken, and not the ``else`` of those before it.
+    """
+    arms = [
+        b for b, inner in pairwise((*blocks, blocks[-1])) if not (b.kind == "else" and inner.text.startswith("elif "))
+    ]
+    conditions = (b for b in _before_loop(arms) if b.kind in CONDITIONS and not depends_only_on_loop_variable(b, path))
+    return next(conditions, blocks[0])
 
 
 def _of_a_trainer(frame: Frame | None, across: Frame | None, block: Block) -> bool:
@@ -255,10 +268,12 @@ def returns(block: Block) -> bool:
     return block.kind == "guard" and not block.text.endswith((" raise", " continue", " break"))
 
 
-def condition_of(side: Side) -> Block | None:
-    """The innermost condition in the part of a path that is its own."""
-    blocks = (b for f in side.tail if is_program(f) for b in reversed(f.blocks))
-    return next((b for b in blocks if b.kind in CONDITIONS or returns(b)), None)
+def condition_of(side: Side, other: Side) -> Block | None:
+    """The innermost condition that a side is under and the other is not."""
+    shared = {(b.kind, b.line) for b in other.at.blocks} if other.at is not None and side.at is not None else set()
+    frames = (f for f in side.tail if is_program(f))
+    own = (b for f in frames for b in reversed(f.blocks) if f != side.at or (b.kind, b.line) not in shared)
+    return next((b for b in own if b.kind in CONDITIONS or returns(b)), None)
 
 
 def catches(block: Block) -> bool:

@@ -6,7 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hangwatch.analysis.operations.histories import first_after, first_disagreement, histories_of
+from hangwatch.analysis.operations.histories import (
+    first_after,
+    first_disagreement,
+    histories_of,
+    last_joined_by_all,
+)
 from hangwatch.analysis.operations.signatures import Signature, signature
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group, GroupHistory, Operation, OperationColumns, Operations, first_record_id
@@ -176,6 +181,15 @@ class History:
                 if key not in mixed:
                     self._note(rank, key, progress.enqueued)
                     self._completed[key][rank] = max(self._completed[key].get(rank, 0), progress.completed)
+        self._note_joined(capture.rank for capture in captures if capture.rank not in self.recorded)
+
+    def _note_joined(self, ranks: Iterable[int]) -> None:
+        """Raise the numbers of ranks whose last beat is all there is of them: what others have completed, they had joined."""
+        for rank in ranks:
+            for key, histories in self._lanes.items():
+                if rank in self.groups[key].ranks and rank in self._enqueued[key]:
+                    ends = (last_joined_by_all(history, self._operations[r]) for r, history in histories.items())
+                    self._note(rank, key, max((end for end in ends if end is not None), default=0))
 
     def _note(self, rank: int, key: GroupKey, enqueued: int) -> None:
         known = self._enqueued[key]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from hangwatch.analysis.operations.signatures import mark
-from hangwatch.model.collectives import Group, GroupHistory, Operation, OperationColumns, Operations, Segment
+from hangwatch.model.collectives import TAKES_ALL, Group, GroupHistory, Operation, OperationColumns, Operations, Segment
 
 _MARK_BYTES = 8
 
@@ -32,6 +32,20 @@ def histories_of(operations: Operations) -> tuple[GroupHistory, ...]:
         GroupHistory(groups[key], cut_segments(found, lambda place: mark(operations[place])))
         for key, found in places.items()
     )
+
+
+def last_joined_by_all(history: GroupHistory, operations: Operations) -> int | None:
+    """The last number of a group at which an operation has completed that takes every member: all had joined it by then.
+
+    None where there is none. Gloo's say nothing: one that failed looks done.
+    """
+    shown = (
+        operation.seq
+        for segment in reversed(history.segments)
+        for place in reversed(memoryview(segment.places).cast("I"))
+        if (operation := operations[place]).completed and operation.op in TAKES_ALL and operation.backend != "gloo"
+    )
+    return next(shown, None)
 
 
 def cut_segments(places: Mapping[int, int], mark_at: Callable[[int], bytes]) -> tuple[Segment, ...]:

@@ -12,6 +12,9 @@ from hangwatch.model.collectives import Operation
 #: scatter, all_to_all) may differ by role or by split, and only their type is compared; a barrier carries nothing.
 _EVEN = frozenset({"all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter"})
 _EMPTY = frozenset({"barrier", "monitored_barrier"})
+#: NCCL records a tensor without a type for what a rank does not give: outputs of a gather beside its destination, inputs of a
+#: scatter beside its source (``ProcessGroupNCCL::gather``, ``outputs.emplace_back()``, torch 2.12).
+_NONE_GIVEN = frozenset({"Undefined"})
 
 Signature = tuple[str, tuple[str, ...], tuple[int, ...]]
 
@@ -21,7 +24,8 @@ def signature(operation: Operation) -> Signature:
     if operation.op in _EMPTY:
         return (operation.op, (), ())
     if operation.op in {"gather", "scatter"}:
-        return (operation.op, tuple(sorted(set(operation.input_dtypes) | set(operation.output_dtypes))), ())
+        types = {*operation.input_dtypes, *operation.output_dtypes} - _NONE_GIVEN
+        return (operation.op, tuple(sorted(types)), ())
     numels = tuple(prod(shape) for shape in operation.input_sizes) if operation.op in _EVEN else ()
     return (operation.op, operation.input_dtypes, numels)
 

@@ -68,6 +68,8 @@ _STORE = re.compile(r"\bstore\w*\.(?:get|wait|multi_get|check|barrier)\s*\(|\b_?
 _DESTROY = re.compile(r"\bdestroy_process_group\(")
 _WORK = re.compile(r"\.wait\(|\bwait_tensor\(|\.result\(")
 _DEVICE = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize|nonzero)\(|\.to\(|\bprint\(")
+#: A value is asked for without a method: a conversion, or a condition that calls nothing.
+_VALUE = re.compile(r"\b(?:float|int|bool|math\.is\w+)\(|^(?:if|elif|while|assert)\b[^(]*$")
 
 _C10D = "torch/distributed/"
 #: What an operator goes through on its way into C++: above ``wait_tensor`` of functional collectives (DTensor, FSDP2).
@@ -242,15 +244,17 @@ def read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
 
     Of itself such a frame says nothing. Only of a rank that is known to have NCCL operations in flight, that is found in the
     same call repeatedly, and that does not hold the interpreter's lock there, this is a wait. The program's own line
-    may be the deepest, where it calls an operator; it is taken for that if the thread ``runs`` and has tensors at hand, or asks
-    for a value of one (``outs[0].item()`` of a list, at the level of a module: CUDA spins there by default).
+    may be the deepest, where it calls an operator; it is taken for that if it asks for a value (``outs[0].item()``,
+    ``if loss > 3:``: of anything but a tensor that keeps the lock), or if the thread ``runs`` and has tensors at hand. Whether
+    it spins there or sleeps is the device's setting.
     """
     first = frames[0] if frames else None
     if first is None or any(part in first.file for part in _HOST_WORK):
         return None
     tensors = any(kind in described for described in (first.locals or {}).values() for kind in ("Tensor", "Parameter"))
-    asks = tensors or _DEVICE.search(first.source or "") is not None
-    return Wait("device", "synchronize", first) if "/torch/" in first.file or (runs and asks) else None
+    line = first.source or ""
+    asks = _DEVICE.search(line) is not None or _VALUE.search(line) is not None
+    return Wait("device", "synchronize", first) if "/torch/" in first.file or asks or (runs and tensors) else None
 
 
 def read_wait(frames: Sequence[Frame]) -> Wait | None:

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from hangwatch.analysis.operations.histories import histories_of
+from hangwatch.analysis.operations.histories import histories_of, last_joined_by_all
 from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, Group, OperationColumns, Operations
 from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, is_python, parse_pyspy_text
-from hangwatch.sources.flight.entries import TAKES_ALL, parse_own_place
+from hangwatch.sources.flight.entries import parse_own_place
 from hangwatch.sources.flight.groups import parse_config
 from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
 from hangwatch.sources.flight.recorder import parse_flight
@@ -147,16 +147,8 @@ def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tupl
 
 def _synchronised(operations: Operations) -> tuple[tuple[Group, int], ...]:
     """The last number of each group that shows that everyone has come so far. Gloo's say nothing: one that failed looks done."""
-    found = []
-    for history in histories_of(operations):
-        shown = (
-            (history.group, operation.seq)
-            for segment in reversed(history.segments)
-            for place in reversed(memoryview(segment.places).cast("I"))
-            if (operation := operations[place]).completed and operation.op in TAKES_ALL and operation.backend != "gloo"
-        )
-        found += [one for one in (next(shown, None),) if one is not None]
-    return tuple(found)
+    ends = ((history.group, last_joined_by_all(history, operations)) for history in histories_of(operations))
+    return tuple((group, seq) for group, seq in ends if seq is not None)
 
 
 def _load_json(data: bytes) -> object:

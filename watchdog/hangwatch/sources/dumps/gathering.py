@@ -29,6 +29,10 @@ Progress = Callable[[int, "int | None"], None]
 #: Files that are named one by one in the document; the rest of them is counted.
 _NAMED = 40
 _FOREIGN_NAMED = 3
+#: What a record without operations may mean (``ProcessGroupNCCL::collective`` of torch 2.12 has the communicator made first).
+_BLANK = (
+    "it may be in its first collective, which NCCL records once all ranks have connected; py-spy dump shows where it is"
+)
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -106,6 +110,9 @@ def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Asi
             Gap("flight recorder", f"no usable dump of rank {format_ranks(absent)} of {len(world)} was found"),
             *gaps,
         )
+    blank = [rank for rank, flight in flights.items() if flight.blank]
+    if blank:
+        gaps += (Gap("flight recorder", f"rank {format_ranks(blank)} recorded no operation", hint=_BLANK),)
     if assigned.assumed:
         hint = "call the files ..._rank_N"
         gaps += (Gap("stacks", "they name no rank: ranks are taken in order of process id", hint=hint),)

@@ -16,11 +16,10 @@ from operator import itemgetter
 from typing import cast
 
 from hangwatch.analysis.operations.histories import condense, make_columns
-from hangwatch.model.collectives import Completion, Group, Operation, OperationColumns
+from hangwatch.model.collectives import TAKES_ALL, Completion, Group, Operation, OperationColumns
 from hangwatch.sources.flight.coalescing import COALESCED, settle_batches
 from hangwatch.sources.flight.entries import (
     FRAMES_LIMIT,
-    TAKES_ALL,
     WITH_EVENTS,
     EntryFormatError,
     EntryParser,

@@ -23,8 +23,6 @@ FRAMES_LIMIT = 64
 Shapes = tuple[tuple[int, ...], ...]
 #: Backends whose entries know of their completion by themselves (``ProcessGroupNCCL`` and what is written after it).
 WITH_EVENTS = frozenset({"nccl", "ncclx", "rccl", "rcclx", "xccl", "hccl", "mccl"})
-#: Operations that complete on no rank before all members have joined; a root may be done with a broadcast long before that.
-TAKES_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 #: Names of internal variants, by what the program called (both sides of a mismatch must read alike).
 _NAMES = {
     "_allgather_base": "all_gather",

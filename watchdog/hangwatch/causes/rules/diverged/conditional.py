@@ -14,6 +14,7 @@ from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
     Side,
+    catches,
     condition_of,
     depends_only_on_loop_variable,
     own_blocks,
@@ -118,6 +119,8 @@ def conditional(case: Case) -> Match | None:
     deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
     if holds_on_later_iterations(case, fork):
         row = LATER_ITERATION  # it holds for all on later iterations
+    if not fork.ranked and (tried := next((b for b in own_blocks(*fork.sides) if catches(b)), None)) is not None:
+        said += f" Or the `try` in line {tried.line} has caught an exception on the other side."
     if deeper is not None:
         said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
     return Match(row, said, at_fork(case, fork))
@@ -193,7 +196,7 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
         )
         return Match(PAST_GUARD, said, at_fork(case, replace(fork, block=None)))
     if block is None and (loop.rounds_ahead or 0) > 0:
-        why = condition_of(loop.past)
+        why = condition_of(loop.past, loop.inside)
         said = (
             f"Rank {loop.inside.rank} is in `{loop.block.text}` again; rank {loop.past.rank} is behind that loop still, in a "
             f"collective that the other has not called{f' (`{why.text}`)' if why is not None else ''}."

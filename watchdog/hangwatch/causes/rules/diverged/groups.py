@@ -10,7 +10,7 @@ from hangwatch.analysis.divergence.call_sites import first_difference, is_new_pl
 from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import call_site
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import at_fork, at_stack
+from hangwatch.causes.evidence import at_call, at_fork, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
@@ -235,7 +235,7 @@ def left_schedule(case: Case) -> bool:
 def point_to_point(case: Case) -> Match | None:
     """A rank that waits in send or recv, for a peer that waits in something that is not its counterpart."""
     concerned = sorted(set(case.blame.culprits) | set(case.blame.component))
-    waits = {}
+    waits, recorded = {}, set()
     for rank in concerned:
         view = case.views.get(rank)
         if view is None or view.waits_for_no_rank or not in_point_to_point(view):
@@ -244,6 +244,7 @@ def point_to_point(case: Case) -> Match | None:
             waits[rank] = (view.wait.op, view.wait.peers)
         elif view.frontier is not None and view.frontier.p2p:
             peer = view.frontier.peer
+            recorded.add(rank)
             waits[rank] = (view.frontier.op, (peer,) if peer is not None else ())
         else:
             waits[rank] = ("send or receive", ())
@@ -257,7 +258,9 @@ def point_to_point(case: Case) -> Match | None:
     for rank, (op, peers) in list(waits.items())[:3]:
         side = {"send": "to", "recv": "from"}.get(op, "with")
         whom = f" {side} rank {format_ranks(peers)}" if peers else ""
-        evidence += (Evidence(rank, "stack", f"waits in {op}{whom}"), *at_stack(case, rank, _wait_frame(case, rank)))
+        source = "flight recorder" if rank in recorded else "stack"
+        evidence += (Evidence(rank, source, f"waits in {op}{whom}"), *at_call(case, rank))
+        evidence += at_stack(case, rank, _wait_frame(case, rank))
     both = len(waits) > 1
     ops = {op for op, _ in waits.values()}
     blocked = next((e for e in own if e.reason == "peer"), None)

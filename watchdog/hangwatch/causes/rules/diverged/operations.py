@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import is_program
-from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.analysis.divergence.frames import call_site, is_program
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, own_blocks
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.causes.evidence import at_fork, at_recorder, at_stack
 from hangwatch.causes.signature import Match, Signature
@@ -34,7 +34,7 @@ def tensors(case: Case) -> Match | None:
     if ours is None or theirs is None or ours.op != theirs.op:
         return None
     fork = case.paths.fork if case.paths is not None else None
-    same_place = fork is not None and (fork.relation == "same" or _in_each_branch(fork))
+    same_place = fork is not None and (fork.relation == "same" or in_each_branch(fork))
     types = ours.input_dtypes != theirs.input_dtypes
     if signature(ours) == signature(theirs):
         return None
@@ -48,22 +48,34 @@ def tensors(case: Case) -> Match | None:
 def branches(case: Case) -> Match | None:
     """The two branches of one condition each call a collective themselves, and not the same one."""
     diverged_at, fork = case.blame.diverged_at, case.fork
-    if diverged_at is None or not diverged_at.mismatch or fork is None or not _in_each_branch(fork):
+    if diverged_at is None or not diverged_at.mismatch or fork is None or not in_each_branch(fork):
         return None
-    called = {o.op for o in case.history.at(diverged_at.group.key, diverged_at.seq).values()}
-    if len(called) < 2:
+    here = case.history.at(diverged_at.group.key, diverged_at.seq)
+    pair = [(side, here.get(side.rank)) for side in (fork.mine, fork.theirs)]
+    if any(o is not None and o.frames and call_site(o.frames) != call_site(side.path) for side, o in pair):
+        return None  # those in the branches have met: what did not came later
+    if len({o.op for o in here.values()}) < 2:
         return None
     at = [f"`{side.at.source}`" for side in (fork.mine, fork.theirs) if side.at is not None]
     said = f"Ranks {fork.mine.rank} and {fork.theirs.rank} are in the two branches of one condition, in {' and '.join(at)}."
     return Match(ONE_IN_EACH_BRANCH, said, at_fork(case, fork))
 
 
-def _in_each_branch(fork: Fork) -> bool:
-    """Whether each side is in another branch of one condition, at a call there that is the program's last: what a function calls
-    further down is none of the condition's."""
+def in_each_branch(fork: Fork) -> bool:
+    """Whether each side is in another branch of one condition, at a call there that is the program's last, and under no further
+    condition: what a function calls further down is none of the condition's, and what ``if rank == 0:`` is around in one
+    branch is left out by the others."""
+    sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine))
     return fork.opposite and all(
-        next((f for f in side.path if is_program(f)), None) == side.at for side in (fork.mine, fork.theirs)
+        next((f for f in side.path if is_program(f)), None) == side.at and not _is_under_more(side, other)
+        for side, other in sides
     )
+
+
+def _is_under_more(side: Side, other: Side) -> bool:
+    """Whether a side is under a condition of its own that the other one is in no branch of."""
+    there = {b.line for b in other.at.blocks} if other.at is not None else set()
+    return any(b.kind in CONDITIONS and b.line not in there for b in own_blocks(side, other))
 
 
 def mismatch(case: Case) -> Match | None:
@@ -72,6 +84,8 @@ def mismatch(case: Case) -> Match | None:
     wrong_pair = diverged_at is not None and diverged_at.mismatch
     if not wrong_pair and (case.blame.shape != "cycle" or _in_store(case)):
         return None
+    if diverged_at is not None and wrong_pair and len({o.op for s in diverged_at.sides if (o := s.operation)}) == 1:
+        return None  # one operation with different tensors, which is a cause of its own
     one, other = case.representatives
     shown = tuple(r for r in (one, other) if r is not None)
     evidence = at_recorder(case, shown) + tuple(e for r in shown for e in at_stack(case, r))

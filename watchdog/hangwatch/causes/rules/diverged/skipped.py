@@ -144,7 +144,7 @@ def skipped(case: Case) -> Match | None:
             f"one of them has left out an operation before."
         )
         return Match(LATER_ITERATION, said, at_fork(case, fork))
-    if fork.block is not None and held_for_both(fork) and only_by_iteration(inside, outside):
+    if fork.block is not None and held_for_both(case, fork) and only_by_iteration(inside, outside):
         caught = caught_around(inside, outside)
         how = f"; the `try` in line {caught.line} may have caught an exception" if caught is not None else ""
         said = (

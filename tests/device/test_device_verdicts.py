@@ -1,0 +1,125 @@
+"""What hangwatch says of jobs that hang, or only look so, on the real ProcessGroupNCCL over the simulated device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conftest import PROGRAMS
+from hangwatch.model.incident import Incident, SourceLine
+from support import Job, JobRunner, wait_for
+
+#: Seconds that a culprit which does not move may take.
+PATIENCE_S = "6"
+LIMIT_S = 180.0
+#: torch's own, in seconds, where it is to be reached.
+TORCH_LIMIT_S = "45"
+#: What torch's watchdog says then.
+HANGS = "Watchdog caught collective operation timeout"
+#: Exit status of ``hangwatch run`` where it has ended the job.
+STOPPED = 75
+SPIN, BLOCK = ({"SIMULATED_SYNC": how} for how in ("spin", "block"))
+
+Watch = Callable[..., Job]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The state directory of the run."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def watch(nccl: Path, jobs: JobRunner, state: Path) -> Watch:
+    """Start a case of ``hangs.py`` on two ranks under ``hangwatch run``."""
+
+    def start(case: str, *arguments: str, env: dict[str, str], on_hang: str = "stop") -> Job:
+        launcher = [nccl, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        options = ["run", "--on-hang", on_hang, "--stall-after", PATIENCE_S, "--"]
+        environment: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None, "HANGWATCH_STATE_DIR": str(state), **env}
+        return jobs.hangwatch(*options, *launcher, PROGRAMS / "hangs.py", case, *arguments, env=environment)
+
+    return start
+
+
+def incidents(state: Path) -> list[Incident]:
+    """The documents of the incidents, oldest first."""
+    found = sorted(state.glob("incidents/*/incident.json"))
+    return [msgspec.json.decode(path.read_bytes(), type=Incident) for path in found]
+
+
+def lines_of(incident: Incident) -> list[str | None]:
+    """The texts of the two lines that are shown."""
+    divergence = incident.verdict.divergence
+    lines: list[SourceLine | None] = [divergence.culprit, divergence.others] if divergence is not None else []
+    return [line.source if line is not None else None for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("case", "env", "kind", "culprits", "cause", "lines"),
+    [
+        ("branch", SPIN, "deadlock", (0, 1), "rank-conditional-collective", ["dist.all_reduce(x)"] * 2),
+        ("caught", BLOCK, "stall", (0, 1), "skipped-collective", ["dist.all_reduce(y)", "dist.all_reduce(x)"]),
+        ("sizes", BLOCK, "stall", (0, 1), "shape-mismatch", ["dist.all_reduce(x[: 1000 - rank])"] * 2),
+        ("kinds", SPIN, "deadlock", (0, 1), "collective-mismatch", ["dist.broadcast(x, src=0)", "dist.all_reduce(x)"]),
+        ("recv", BLOCK, "stall", (0, 1), "p2p-mismatch", ["dist.recv(y, src=1 - rank)"] * 2),
+        ("sleeps", BLOCK, "stall", (1,), "unknown", ["time.sleep(10000)", "dist.all_reduce(x)"]),
+        ("stopped", SPIN, "stall", (1,), "rank-stopped", ["os.kill(os.getpid(), signal.SIGSTOP)", "dist.all_reduce(x)"]),
+    ],
+)  # fmt: skip
+def test_a_hang_on_nccl_is_told_by_its_own_lines(
+    watch: Watch,
+    state: Path,
+    case: str,
+    env: dict[str, str],
+    kind: str,
+    culprits: tuple[int, ...],
+    cause: str,
+    lines: list[str],
+) -> None:
+    """Culprits, cause, and the lines of the calls that hang, though the host has gone on to a later line."""
+    job = watch(case, env=env)
+    assert job.wait(LIMIT_S) == STOPPED, job.stderr()
+    (incident,) = incidents(state)
+    verdict = incident.verdict
+    assert verdict.cause is not None
+    assert (verdict.kind, verdict.culprit_ranks, verdict.cause.id) == (kind, culprits, cause)
+    assert lines_of(incident) == lines
+    waiting = {entry.rank: entry.state for entry in incident.ranks if entry.rank not in culprits or len(culprits) == 2}
+    assert set(waiting.values()) == {"waiting"}
+    if case == "branch":
+        assert "`if rank == 0:`" in verdict.cause.explanation
+    if case == "sizes":
+        assert "collective-mismatch" not in {other.id for other in verdict.alternatives}
+    if case == "recv":
+        assert ("flight recorder", "waits in recv from rank 1") in {(e.source, e.says) for e in verdict.cause.evidence}
+
+
+def test_a_gather_is_no_mismatch(watch: Watch, state: Path) -> None:
+    """One rank gives no outputs to it."""
+    job = watch("gather", env=BLOCK)
+    assert job.wait(LIMIT_S) == 0, job.stderr()
+    assert incidents(state) == []
+
+
+def test_a_rank_that_loads_is_slow_and_does_not_hang(watch: Watch, state: Path, tmp_path: Path) -> None:
+    """It reads and decodes for longer than the patience while the others' operations are in flight: a warning, and no more."""
+    loaded = tmp_path / "loaded"
+    job = watch("loads", "600", str(loaded), env=SPIN)
+    wait_for(lambda: incidents(state) or job.process.poll() is not None, LIMIT_S, "a warning")
+    loaded.touch()
+    assert job.wait(LIMIT_S) == 0, job.stderr()
+    assert [(i.verdict.kind, i.verdict.culprit_ranks) for i in incidents(state)] == [("straggler", (1,))]
+
+
+def test_the_verdict_comes_before_torchs_own_time_limit(watch: Watch, state: Path) -> None:
+    """And its bundle is complete by then, call sites among it: what torch ends, nobody can ask any more."""
+    job = watch("sleeps", TORCH_LIMIT_S, env=BLOCK, on_hang="report")
+    written = job.wait_for_output(HANGS, LIMIT_S)
+    assert written.index("STALL, not proven") < written.index(HANGS)
+    (incident,) = incidents(state)
+    assert (incident.verdict.kind, incident.verdict.culprit_ranks) == ("stall", (1,))
+    assert incident.captured["call_sites"]
