@@ -10,17 +10,18 @@ from collections.abc import Mapping
 
 from support import SOURCE_ROOT
 
-_PACKAGES = "/opt/venv/lib/python3.11/site-packages"
+#: Where recordings have their libraries.
+PACKAGES = "/opt/venv/lib/python3.11/site-packages"
 
 
 def neutral(text: str, replacements: Mapping[str, str]) -> str:
     """The text with the paths of this machine replaced; ``replacements`` are those of the recording, and come first."""
     shown = {
         **replacements,
-        sysconfig.get_path("purelib"): _PACKAGES,
+        sysconfig.get_path("purelib"): PACKAGES,
         sysconfig.get_path("stdlib"): "/usr/lib/python3.11",
         str(SOURCE_ROOT / "hangwatch" / "demos"): "/srv/train",
-        str(SOURCE_ROOT): _PACKAGES,
+        str(SOURCE_ROOT): PACKAGES,
         sys.prefix: "/opt/venv",
         tempfile.gettempdir(): "/tmp",
     }

@@ -32,6 +32,9 @@ T = TypeVar("T")
 SOURCE_ROOT = Path(__file__).resolve().parent.parent / "watchdog"
 #: Small job programs used by end-to-end tests.
 JOBS = Path(__file__).resolve().parent / "jobs"
+#: The Python of the environment that ``make nccl`` builds, and what says that it is whole.
+NCCL_PYTHON = Path(__file__).resolve().parents[1] / ".venv-nccl" / "bin" / "python"
+NCCL_BUILT = NCCL_PYTHON.parents[1] / ".device"
 #: Every process started by a test inherits this variable: it is how orphans in sessions of their own are found again.
 MARKER = "HANGSUITE_TOKEN"
 

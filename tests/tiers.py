@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from support import NCCL_BUILT, NCCL_PYTHON
+
 #: Name of a tier -> what ``make help`` and ``pytest --help`` say of it.
 TIERS = {
     "check": "pure",
@@ -27,9 +29,6 @@ TIERS = {
     "long": "hosts, Slurm, soak, all scenarios multiplied",
     "nccl": "jobs on NCCL over the simulated device",
 }
-#: The Python of the environment that ``make nccl`` builds, and what says that it is whole.
-NCCL_PYTHON = Path(__file__).resolve().parents[1] / ".venv-nccl" / "bin" / "python"
-_NCCL_BUILT = NCCL_PYTHON.parents[1] / ".device"
 #: Reasons for a skip that stand in CI too.
 OF_THE_MACHINE = re.compile(
     r"this machine has a GPU|another C library than glibc|takes root|needs? root|root's alone|needs NVRx's"
@@ -88,7 +87,7 @@ def long() -> None:
 @pytest.fixture(scope="session")
 def nccl(real: None) -> Path:
     """The Python for jobs on NCCL; whoever uses it is of the tier ``nccl``."""
-    if not _NCCL_BUILT.exists():
+    if not NCCL_BUILT.exists():
         pytest.skip("the simulated device is not built: call 'make nccl'")
     return NCCL_PYTHON
 

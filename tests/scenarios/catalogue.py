@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from hangwatch.demos import ENVIRONMENT
-from support import find_free_port
+from support import NCCL_PYTHON, find_free_port
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
@@ -54,7 +54,11 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One way to start a program, and its truth: exactly one of ``truth`` and ``control``."""
+    """One way to start a program, and its truth: exactly one of ``truth`` and ``control``.
+
+    ``gpu``: it needs one. ``simulated``: it runs on NCCL over the simulated device (``tests/device/README.md``), on which a
+    host that waits sleeps, unless ``environment`` says ``SIMULATED_SYNC = "spin"``.
+    """
 
     name: str
     describes: str
@@ -66,6 +70,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     needs: tuple[str, ...] = ("torch",)
     gpu: bool = False
+    simulated: bool = False
     patience_s: float = 6.0
     limit_s: float = 90.0
     issues: tuple[str, ...] = ()
@@ -105,11 +110,17 @@ class Entry(msgspec.Struct, frozen=True):
                 launch = []
             case "unsupervised":
                 launch = [str(UNSUPERVISED), ranks]
-        return [sys.executable, *launch, *program]
+        return [str(self.python), *launch, *program]
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that its job runs on."""
+        return NCCL_PYTHON if self.scenario.simulated else Path(sys.executable)
 
     def full_environment(self) -> dict[str, str]:
         """What is added to the environment of the job."""
-        return {**ENVIRONMENT, **self.scenario.environment}
+        simulated = {"SIMULATED_SYNC": "block"} if self.scenario.simulated else {}
+        return {**ENVIRONMENT, **simulated, **self.scenario.environment}
 
     def line_of(self, text: str) -> int:
         """The number of the program's one line that contains ``text``. Raises ValueError unless there is just one."""

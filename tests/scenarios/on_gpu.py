@@ -1,6 +1,6 @@
 """``python -m scenarios.on_gpu FOLDER``: everything that needs a GPU, in one go of less than ten minutes.
 
-Runs the scenarios of ``programs/nccl`` under hangwatch and keeps their captures; then hangs one of them without hangwatch, and
+Runs the scenarios that need a GPU under hangwatch and keeps their captures; then hangs one of them without hangwatch, and
 keeps what the raw sources say of it in FOLDER, as fixtures: the recorder by torch's pipe, both RAS reports, NVML, the maps
 by which a rank is known to use NCCL. Two ranks share the first GPU. Needs a CUDA build of torch, and the ``gpu`` extra.
 """
@@ -94,7 +94,8 @@ def keep_raw(folder: Path) -> list[str]:
 def main() -> int:
     """Returns 0 where all of it ran and was kept."""
     folder = Path(sys.argv[1])
-    status = run_scenarios(["--record", "--verbose", "--jobs", str(min(4, os.cpu_count() or 1)), "nccl/*"])
+    names = [entry.scenario.name for entry in load_catalogue() if entry.scenario.gpu]
+    status = run_scenarios(["--record", "--verbose", "--jobs", str(min(4, os.cpu_count() or 1)), *names])
     problems = keep_raw(folder)
     print("\n".join(f"not kept: {problem}" for problem in problems) or f"all raw sources are kept in {folder}")
     return max(status, int(bool(problems)))

@@ -12,7 +12,7 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident, Verdict
 from hangwatch.outputs.bundle.bundle import read_bundle
-from neutral import neutral
+from neutral import PACKAGES, neutral
 from scenarios.catalogue import HERE, Entry
 from scenarios.judging import Judgement, judge_verdict
 
@@ -24,7 +24,14 @@ def record(entry: Entry, incident: Incident, folder: Path) -> None:
     home = folder / entry.scenario.name
     _, capture = read_bundle(home / "state" / "incidents" / incident.id)
     text = msgspec.json.encode(capture).decode()
-    replacements = {str(entry.program.parent): "/srv/train", str(home): "/srv/run"}
+    environment = entry.python.parents[1]
+    # Libraries first: they are in the run's folder, and its environment's path may begin with that of this one.
+    replacements = {
+        str(home / "lib" / "site-packages"): PACKAGES,
+        f"{environment}/": "/opt/venv/",
+        str(entry.program.parent): "/srv/train",
+        str(home): "/srv/run",
+    }
     CAPTURES.mkdir(exist_ok=True)
     # No time and no name in the header: the same capture gives the same file.
     path(entry).write_bytes(gzip.compress(neutral(text, replacements).encode(), mtime=0))

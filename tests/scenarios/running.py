@@ -12,13 +12,16 @@ from pathlib import Path
 from hangwatch.outputs.bundle.bundle import list_incidents
 from scenarios.catalogue import Entry
 from scenarios.judging import Run
-from support import ROOM, JobRunner, wait_for
+from scenarios.libraries import link_libraries
+from support import NCCL_BUILT, ROOM, JobRunner, wait_for
 
 
 def missing_need(entry: Entry) -> str | None:
     """Why a scenario cannot run here, None where it can."""
     if entry.scenario.gpu and not any(Path("/dev").glob("nvidia[0-9]*")):
         return "needs a GPU"
+    if entry.scenario.simulated and not NCCL_BUILT.exists():
+        return "needs the simulated device: call 'make nccl'"
     for need in entry.scenario.needs:
         try:
             importlib.metadata.version(need)
@@ -43,12 +46,10 @@ def run_one(entry: Entry, folder: Path) -> Run:
     # A debugger's prompt needs an input that stays open and says nothing.
     reader, writer = os.pipe()
     try:
-        # The suite's other jobs see no GPU.
-        gpu: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None} if entry.scenario.gpu else {}
         options = ["--on-hang", "stop", "--stall-after", f"{entry.scenario.patience_s:g}", "--state-dir", str(state)]
         job = runner.hangwatch(
             "run", *options, "--", *entry.command(),
-            env={**entry.full_environment(), **gpu, "TMPDIR": str(home / "tmp")}, stdin=reader,
+            env={**entry.full_environment(), **_device(entry, home), "TMPDIR": str(home / "tmp")}, stdin=reader,
         )  # fmt: skip
         try:
             wait_for(lambda: job.process.poll() is not None, ROOM * entry.scenario.limit_s, poll_s=0.05)
@@ -63,3 +64,11 @@ def run_one(entry: Entry, folder: Path) -> Run:
         runner.end_all()
         os.close(reader)
         os.close(writer)
+
+
+def _device(entry: Entry, home: Path) -> dict[str, str | None]:
+    """What a job with a device needs in its environment. The suite's other jobs see no GPU."""
+    if entry.scenario.simulated:
+        libraries = link_libraries(entry.scenario.needs, entry.python, home / "lib" / "site-packages")
+        return {"CUDA_VISIBLE_DEVICES": None, "PYTHONPATH": str(libraries)}
+    return {"CUDA_VISIBLE_DEVICES": None} if entry.scenario.gpu else {}

@@ -27,9 +27,18 @@ ENLARGED = 24
 BLAMED_WRONGLY = {
     "batch-without-counterpart": "whom a batch of sends and receives waits for is seen nowhere on Gloo",
     "ring-that-stops-early": "the same: of a ring it is not known who waits for whom",
+    "nccl-microbatch-that-never-comes": "a rank that synchronises its device behind a receive is not seen to wait in it",
+    "nccl-weights-received-first": "the same of two ranks that both receive first: one of the two waits is seen",
 }
 NOT_SEEN = {
     "slot-never-given-back": "processes of mp.spawn that meet in a file are no ranks to anybody before they have met",
+    "nccl-index-nonblocking-communicator": "no incident: ranks that poll for their communicator are not seen to wait",
+    "nccl-group-by-its-members": "no incident: ranks in new_group, which splits the communicator, are not seen to wait",
+}
+
+#: Verdicts that are another one in a larger job, and why; held as strictly.
+CHANGED_BY_SIZE = {
+    "nccl-balance-before-gradients": "all is enqueued on all ranks; which side is the smaller one is seen in three ranks only",
 }
 
 
@@ -136,8 +145,12 @@ def _assert_same(entry: Entry, variant: _Variant) -> Verdict:
 
 @pytest.mark.usefixtures("long")
 @each_recorded
-def test_no_verdict_depends_on_the_numbers_of_ranks_or_the_size_of_the_job(entry: Entry) -> None:
+def test_no_verdict_depends_on_the_numbers_of_ranks_or_the_size_of_the_job(
+    entry: Entry, request: pytest.FixtureRequest
+) -> None:
     """The same hang with ranks numbered otherwise, and in a job several times as large: the same of the same processes."""
+    if entry.scenario.name in CHANGED_BY_SIZE:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=CHANGED_BY_SIZE[entry.scenario.name]))
     for variant in _renumbered(entry):
         assert _confidence(_assert_same(entry, variant)) == _confidence(verdict_of(entry)), variant.what
     larger = _copied(entry)
