@@ -322,7 +322,7 @@ def test_pure_parsers_read_real_text() -> None:
         "": "/y",
     }
     table = b"sl local_address\n 0: 0100007F:73A5 0200000A:1F90 01 0:0 0:0 0 0 0 77 1 0\n"
-    assert parse_tcp_table(table)[0][:4] == (77, 0x73A5, "10.0.0.2", 0x1F90)
+    assert parse_tcp_table(table)[0][:5] == (77, "127.0.0.1", 0x73A5, "10.0.0.2", 0x1F90)
 
 
 @given(st.binary(max_size=200))

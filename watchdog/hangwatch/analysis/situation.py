@@ -82,7 +82,7 @@ class Situation:
             return f"{view.frontier.op} in {view.frontier.group.label}{kind}"
         if view.wait is not None:
             return view.wait.op
-        return "a request" if view.capture.processes and view.capture.processes[-1].server is not None else view.state
+        return "a request" if view.asks else view.state
 
     def waits(self) -> tuple[str, ...]:
         """Who waits for whom, a line a kind."""

@@ -30,7 +30,7 @@ from hangwatch.sources.node_view import NodeObserver, discover_node
 from hangwatch.sources.stacks.samples import sample_stacks
 
 _GROUPS = 5
-#: Doctor listens for a moment where nobody else does.
+#: Doctor listens for a moment where no process does.
 _ANY_PORT = "127.0.0.1:0"
 
 

@@ -204,7 +204,7 @@ class Link:
         if self._down_since_s is None:
             self._down_since_s = self.clock()
             self._down_since = datetime.now(timezone.utc).strftime("%H:%M:%SZ")
-        # Nodes do not start at once, and an agent may be started anew: that is nothing to be told of.
+        # Nodes do not start at once, and an agent may be started anew: that is no news.
         if self.alone and not self._warned:
             self._warned = True
             log.warning("the exchange is out of reach, %s: %s", _HINT, why)

@@ -100,7 +100,7 @@ def _note_nothing(incident: Incident) -> None:
 
 
 async def _raise_in_no_rank(incident: Incident) -> Raised:
-    del incident  # there is nobody who could
+    del incident  # no rank can be asked
     return Raised()
 
 

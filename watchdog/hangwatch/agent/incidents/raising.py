@@ -61,7 +61,7 @@ async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float =
         beats = local.read_beats() | local.last_beats()
         raised |= {r for r in waiting if (beat := beats.get(ranks[r].pid)) is not None and beat.raised}
         waiting -= {r for r in waiting if r in raised or _is_gone(ranks[r])}
-        # Those who refuse may end with the others: only where nobody was woken is there nothing to wait for.
+        # Those who refuse may end with the others: only where no rank was woken is there nothing to wait for.
         if not waiting or len(refused) == len(ranks) or time.monotonic() >= deadline:
             break
         await asyncio.sleep(_POLL_S)

@@ -149,7 +149,7 @@ class JobWatch:
     async def leave_fleet(self, why: tuple[Gap, ...] = (), *, joining: bool = False) -> None:
         """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this.
 
-        ``joining``: this node is about to join them, and blames nobody that they may see.
+        ``joining``: this node is about to join them, and blames no rank that they may see.
         """
         fleet, self.fleet = self.fleet, NoOtherNodes(why, follows=joining)
         self.scope = self.incidents.scope = self.local

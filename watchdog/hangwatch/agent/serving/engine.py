@@ -53,8 +53,8 @@ class _Member:
 class EngineWatch:
     """The engine at ``url``. ``known``: whether it has ever answered as one; until then it may be loading.
 
-    ``stall_after_s``: the user's patience, None to learn it. ``found``: nobody has named it, so that what listens there may be
-    something else, and is asked ever more seldom.
+    ``stall_after_s``: the user's patience, None to learn it. ``found``: the user has not named it, so that what listens there
+    may be something else, and is asked ever more seldom.
     """
 
     url: str

@@ -106,7 +106,7 @@ class Engines:
                 self.watches[watch.url] = self._candidates.pop(endpoint)
                 watch.follow(processes, now_s)
             elif endpoint not in endpoints:
-                del self._candidates[endpoint]  # an answer that is under way is nobody's
+                del self._candidates[endpoint]  # an answer that is under way belongs to none
         for endpoint in endpoints - self._candidates.keys():
             url = f"http://{_LOOPBACK}:{endpoint.port}{endpoint.path}"
             if url not in self.watches:

@@ -80,7 +80,8 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Con
     others = side_threads(threads)
     main = main_of(threads)
     if capture.identity.worldless and not capture.progress:
-        return find_serving(capture)
+        serving = find_serving(capture)
+        return serving if serving is not main else None
     hands_over = main is not None and _is_in(main, _HANDOVERS)
     if not others or (pending and hands_over):
         return None
@@ -94,19 +95,22 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Con
 
 
 def find_serving(capture: RankCapture) -> ThreadStack | None:
-    """The one thread of a server that answers a request, while the main one does not; None where that is not so.
+    """The thread of a server that answers a request: the main one, or another; None where that is none, or cannot be told.
 
-    A thread that takes its next command answers none.
+    A thread that takes its next command answers none. Several that are stuck in one place are all the same.
     """
     threads = threads_of(capture)
     main = main_of(threads)
-    if main is None or not capture.processes or _answers(main, capture.processes[-1]):
+    if main is None or not capture.processes:
         return None
     last = capture.processes[-1]
+    if _answers(main, last):
+        return main
     working = [t for t in side_threads(threads) if _answers(t, _process_of(last, t))]
     # A thread that a server's library has called is no thread that the program keeps for itself.
     handling = [t for t in working if any(part in f.file for f in t.frames for part in _HANDLERS)] or working
-    return handling[0] if len(handling) == 1 else None
+    places = {tuple((f.file, f.line) for f in t.frames) for t in handling}
+    return handling[0] if len(places) == 1 else None
 
 
 def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:

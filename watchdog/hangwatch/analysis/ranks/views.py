@@ -80,6 +80,11 @@ class RankView:
         return self.motion.state == "busy" or (channel is not None and not channel.startswith("futex"))
 
     @property
+    def asks(self) -> bool:
+        """Whether it reads from a connection of which another process of the node has the other end."""
+        return self.wait is None and bool(self.capture.processes) and self.capture.processes[-1].server is not None
+
+    @property
     def alone(self) -> bool:
         """Whether no other thread can join collectives: none is one of the program or inside torch.distributed."""
         return not any(may_join(t) for t in self.side_threads)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from hangwatch.analysis.places import calls
 from hangwatch.analysis.ranks.requests import find_awaiting
+from hangwatch.analysis.ranks.threads import find_serving
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge
 
@@ -36,7 +37,8 @@ def _may_answer(view: RankView) -> bool:
     """Whether what a process does can be what the answer takes; one that awaits requests itself may never have had this one."""
     polls = bool(view.frames) and view.frames[0].file.endswith("selectors.py")
     in_event_loop = polls and calls(view.frames[:2], "asyncio/base_events.py", "_run_once") is not None
-    return bool(view.frames) and not view.gone and not in_event_loop and find_awaiting(view) is None
+    serves = not view.capture.identity.worldless or find_serving(view.taken) is not None
+    return bool(view.frames) and not view.gone and serves and not in_event_loop and find_awaiting(view) is None
 
 
 def answer_edges(answers: Mapping[int, int]) -> Iterator[Edge]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hangwatch import __version__
 from hangwatch.model.incident import Cause, Collective, Evidence, Incident, Verdict
 from hangwatch.model.text import number_ranks, short_path
+from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.markdown.elements import code, fold, listing, prose, section, with_names
 from hangwatch.outputs.sanitize import MAX_CHARACTERS
 from hangwatch.outputs.wording import Place, ShownSide, group_places, name_kind, show_divergence
@@ -95,6 +96,7 @@ class _Report:
             yield f"- Operation: {self.operation(verdict.collective)}"
         ended = f", ended {self.prose(incident.ended_at)}" if incident.ended_at is not None else ""
         yield f"- Since {self.prose(incident.onset_at)}{ended}"
+        yield from (f"- {self.prose(line)}" for line in describe_history(incident.history))
 
     def operation(self, collective: Collective) -> str:
         ranks = f" of {number_ranks(collective.group_ranks)}" if collective.group_ranks else ""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import psutil
 
-#: A busy engine may be slow to answer, and nobody waits for us.
+#: A busy engine may be slow to answer, and no tick waits for it.
 TIMEOUT_S = 10.0
 #: vLLM's was seen at a few hundred kilobytes; one with hundreds of LoRA adapters is larger.
 SIZE_LIMIT_BYTES = 8 << 20
