@@ -191,6 +191,36 @@ def test_a_matching_send_and_receive_wait_for_nobody() -> None:
     assert case.graph.edges == ()
 
 
+def p2p(rank_: int, op: str, peer: int, record_id: int) -> dict[str, Any]:
+    """A send or receive of a rank, in flight."""
+    arrow = f"{op} {rank_}->{peer}" if op == "send" else f"{op} {rank_}<-{peer}"
+    return nccl_entry(seq=record_id, op=f"nccl:{arrow}", p2p=True, state="scheduled", record_id=record_id)
+
+
+def test_two_ranks_that_receive_before_they_send() -> None:
+    """Each send is behind a receive from the same rank, and the two have one stream: both are to blame, and not who follows.
+
+    Which stream a batch of one is on is not known, so it is no proof.
+    """
+    first = [flight(n, p2p(n, "recv", 1 - n, 5), p2p(n, "send", 1 - n, 6)) for n in range(2)]
+    capture = captured([*((r, SYNCHRONIZE) for r in first), (flight(2, p2p(2, "recv", 1, 5)), SYNCHRONIZE)])
+    case = build_case(capture)
+    assert (case.blame.shape, case.blame.culprits, case.blame.proof) == ("cycle", (0, 1), None)
+
+
+def test_a_likelihood_that_leads_into_a_circle() -> None:
+    """Rank 2's receive meets a send that is queued behind another one's: likely, and enough beside a circle that is certain.
+
+    Rank 0 waits in a barrier for the others, rank 1 for a send of rank 0's.
+    """
+    barrier = Frame("barrier", "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 9)
+    one = flight(1, p2p(1, "recv", 0, 5), p2p(1, "send", 2, 6))
+    two = flight(2, p2p(2, "recv", 1, 5))
+    ranks = (rank(0, (), (barrier, MAIN)), spinning(1, one, SYNCHRONIZE), spinning(2, two, SYNCHRONIZE))
+    blame = build_case(world(*ranks)).blame
+    assert (blame.shape, blame.culprits, blame.proof) == ("cycle", (0,), None)
+
+
 def test_a_retired_operation_of_nccl_has_not_completed() -> None:
     """torch retires what has timed out, too: the dump it writes then must still show what hangs."""
     record = flight(0, *history(pending(retired=True)))

@@ -27,8 +27,6 @@ ENLARGED = 24
 BLAMED_WRONGLY = {
     "batch-without-counterpart": "whom a batch of sends and receives waits for is seen nowhere on Gloo",
     "ring-that-stops-early": "the same: of a ring it is not known who waits for whom",
-    "nccl-microbatch-that-never-comes": "a rank that synchronises its device behind a receive is not seen to wait in it",
-    "nccl-weights-received-first": "the same of two ranks that both receive first: one of the two waits is seen",
 }
 NOT_SEEN = {
     "slot-never-given-back": "processes of mp.spawn that meet in a file are no ranks to anybody before they have met",

@@ -183,6 +183,8 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
     """A cycle is a proof if every rank in it is seen blocked, and no other thread of it could still join."""
     if not all(r in views and views[r].blocked and views[r].alone for r in component):
         return None
+    if any(edge.weak or not edge.proves for edge in graph.within(component)):
+        return None
     # Where no operations are recorded, the group is known only when the stack shows the default one.
     for rank in component:
         view = views[rank]

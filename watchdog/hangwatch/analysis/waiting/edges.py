@@ -10,7 +10,7 @@ from hangwatch.analysis.operations.signatures import describe, signature
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.answers import answer_edges
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
-from hangwatch.analysis.waiting.sinks import find_sinks
+from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.model.numbers import is_guest, same_world
 
@@ -156,7 +156,10 @@ def _p2p_edges(
         return None if meets else (("gone" if other.gone else "peer"), None)
 
     found = ((peer, finding) for peer in peers if (finding := why(views.get(peer))) is not None)
-    yield from (replace(edge, weak=edge.reason == "queued") for edge in _edges([view], found, operation))
+    for edge in _edges([view], found, operation):
+        queued = edge.reason == "queued"
+        weak = queued and not _is_behind_on_device(edge.other, views.get(edge.awaited[0]))
+        yield replace(edge, weak=weak, proves=not queued)
 
 
 def _in_order(front: Operation, later: Operation) -> bool:
@@ -178,6 +181,18 @@ def _is_blocked_before(theirs: Operation, other: RankView) -> bool:
     ):
         return False
     return not front.p2p or front.op == "recv"
+
+
+def _is_behind_on_device(theirs: Operation | None, other: RankView | None) -> bool:
+    """Whether the other half is behind what its rank is in, as NCCL has it: one communicator and one stream for two ranks.
+
+    Both are found by the pair, whatever stream the program is on (``pointToPoint`` of torch's ``ProcessGroupNCCL.cpp``), but for
+    a batch, which has the group's: of one operation alone it is not known whether it is a batch, so it is no proof.
+    """
+    front = other.frontier if other is not None else None
+    if theirs is None or front is None or theirs.backend != "nccl":
+        return False
+    return front.p2p and front.peer == theirs.peer and front.group == theirs.group
 
 
 def _one_batch(one: Operation, other: Operation) -> bool:
@@ -265,9 +280,15 @@ def build_graph(
         else:
             edges += _stack_edges(waiters, views, world)
     graph = _make_graph(edges)
-    if any(edge.weak for sink in graph.sinks if len(sink) > 1 for edge in graph.within(sink)):
-        graph = _make_graph([edge for edge in edges if not edge.weak])  # no circle is based on a likelihood
+    if any(len(sink) > 1 and not _is_sure(graph, sink) for sink in graph.sinks):
+        graph = _make_graph([edge for edge in edges if not edge.weak])
     return graph
+
+
+def _is_sure(graph: WaitGraph, sink: Sequence[int]) -> bool:
+    """Whether ranks wait for each other in a circle without likelihoods: others may well be in it by one."""
+    within = graph.within(sink)
+    return not any(e.weak for e in within) or has_circle([(e.waiters, e.awaited) for e in within if not e.weak])
 
 
 def _make_graph(edges: Sequence[Edge]) -> WaitGraph:

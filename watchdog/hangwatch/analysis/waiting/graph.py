@@ -28,8 +28,8 @@ class Edge:
 
     ``operation`` is what the (first) waiter is in, where it is recorded; ``other`` what the first of the awaited has instead.
     ``weak``: the awaited have their half enqueued, behind what need not hold it, or the group has members that are not
-    known, or it is an answer that is awaited. An edge ``outside`` awaits no process that has a rank in the job, so its waiters
-    are in no sink.
+    known, or it is an answer that is awaited; no circle is based on such an edge alone. ``proves``: a circle by way of it may be
+    a proof. An edge ``outside`` awaits no process that has a rank in the job, so its waiters are in no sink.
     """
 
     waiters: tuple[int, ...]
@@ -38,6 +38,7 @@ class Edge:
     operation: Operation | None
     other: Operation | None = None
     weak: bool = False
+    proves: bool = True
 
     def explain(self, many: bool) -> str:
         """The edge in words, without the ranks; ``many``: of several awaited ranks."""
