@@ -91,7 +91,8 @@ class Situation:
     def side_frames(self, rank: int) -> tuple[Frame, ...]:
         """A rank's call path at the divergence: its operation's recorded call site, else its stack now.
 
-        On NCCL the host goes on: what it is in now was called after the operation that hangs.
+        On NCCL the host goes on: what it is in now was called after the operation that hangs. Where it has called another one
+        since, and the record has no call site of this one (a backward pass calls from a thread of torch's own), none is known.
         """
         diverged_at = self.blame.diverged_at
         if diverged_at is not None and diverged_at.mismatch:
@@ -102,8 +103,9 @@ class Situation:
         if view is None:
             return ()
         front = view.frontier
-        recorded = front.frames if front is not None and (self.ran_ahead(rank) or not view.frames) else None
-        return recorded or view.frames
+        if front is None or not (self.ran_ahead(rank) or not view.frames):
+            return view.frames
+        return front.frames or (() if any(o.frames for o in view.pending[1:]) else view.frames)
 
     def ran_ahead(self, rank: int) -> bool:
         """Whether a rank that waits may have gone on from the call that it is in: the device waits, and the host later."""

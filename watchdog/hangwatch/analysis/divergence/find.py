@@ -92,7 +92,7 @@ def side_path(case: Situation, rank: int) -> tuple[Frame, ...]:
     """A rank's call path at the divergence. The live stack is preferred where it is the same place: it knows more."""
     recorded = case.side_frames(rank)
     now = case.views[rank].frames if rank in case.views else ()
-    return now if not recorded or call_site(now) == call_site(recorded) else annotated(case, recorded)
+    return now if recorded and call_site(now) == call_site(recorded) else annotated(case, recorded)
 
 
 def annotated(case: Situation, path: Sequence[Frame]) -> tuple[Frame, ...]:

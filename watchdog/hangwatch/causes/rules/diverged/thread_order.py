@@ -54,15 +54,22 @@ def thread_order(case: Case) -> Match | None:
 
 def _passed_by(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
     """What a rank called soon after ``ours``, by another thread, and which is alike to ``theirs``."""
-    if not ours.thread or signature(ours) == signature(theirs):
+    if not _is_of_program(case, rank, ours) or signature(ours) == signature(theirs):
         return None
     for seq in range(ours.seq + 1, ours.seq + 1 + _NEAR):
         later = case.history.at(ours.group.key, seq).get(rank)
         if later is None:
             return None
-        if later.thread and later.thread != ours.thread and signature(later) == signature(theirs):
+        if later.thread != ours.thread and signature(later) == signature(theirs) and _is_of_program(case, rank, later):
             return later
     return None
+
+
+def _is_of_program(case: Case, rank: int, operation: Operation) -> bool:
+    """Whether a Python thread called it. Those of a backward pass are torch's own, and run while the one that began it waits."""
+    if not operation.thread or rank not in case.views:
+        return False
+    return bool(operation.frames) or find_thread(threads_of(case.views[rank].taken), operation.thread) is not None
 
 
 def _match(
