@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 from hangwatch.model.processes import ProcessSample
@@ -87,5 +89,14 @@ def rank(
 
 
 def world(*ranks: RankCapture) -> Capture:
-    """A capture of these ranks, which are all there are."""
-    return Capture(Job("job", len(ranks)), NOW_NS, ranks)
+    """A capture of these ranks, which are all there are. As beats do, each lists all groups that it is in, used or not."""
+    groups = {p.group for r in ranks for p in r.progress or ()}
+    return Capture(Job("job", len(ranks)), NOW_NS, tuple(_with_unused(r, groups) for r in ranks))
+
+
+def _with_unused(one: RankCapture, groups: set[Group]) -> RankCapture:
+    if one.progress is None:
+        return one
+    known = {p.group.name for p in one.progress}
+    unused = (GroupProgress(g, 0, -1, 0) for g in sorted(groups) if one.rank in g.ranks and g.name not in known)
+    return msgspec.structs.replace(one, progress=(*one.progress, *unused))

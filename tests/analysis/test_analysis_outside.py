@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import OUTSIDE_FLOOR_S, fixed_patience
@@ -38,6 +39,18 @@ def test_what_looked_like_a_circle_is_no_proof_without_the_claim() -> None:
     assert (found.kind, found.severity, found.proven, found.culprit_ranks) == ("straggler", "warning", False, ())
     assert "group weights" in found.summary
     assert "not visible here" in found.summary
+
+
+@pytest.mark.parametrize("group", [Group("weights", ()), MISTAKEN], ids=["members-unknown", "rank-1-knows-nothing"])
+def test_a_member_that_does_not_know_the_group_is_no_proof(group: Group) -> None:
+    """A record may be newer than any beat that has the group, and who is in it is not known then: not everyone is.
+
+    Rank 1 says which groups it is in, and this is none of them: its place may be another process's.
+    """
+    capture = late_engine(group)
+    zero, one = capture.ranks
+    own = msgspec.structs.replace(one, progress=(one.progress or ())[:1])
+    assert not diagnose(msgspec.structs.replace(capture, ranks=(zero, own))).verdict.proven
 
 
 def test_it_is_not_reported_within_the_patience() -> None:

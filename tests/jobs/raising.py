@@ -46,6 +46,12 @@ def stay_away(how: str) -> None:
         time.sleep(0.1)
 
 
+def say(text: str) -> None:
+    """A line in one write: both ranks print into one pipe, and torchrun's ranks are unbuffered."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 @record
 def main() -> None:
     """Hang."""
@@ -66,12 +72,12 @@ def main() -> None:
         else:
             wait_in(what, device)
     except hangwatch.HangDetected as error:
-        print(f"rank {rank} caught: {error}", flush=True)
+        say(f"rank {rank} caught: {error}")
         raise
     finally:
-        steps = [print(f"rank {rank} cleans up {step}", flush=True) for step in range(3)]
+        steps = [say(f"rank {rank} cleans up {step}") for step in range(3)]
         dist.destroy_process_group()
-        print(f"rank {rank} has cleaned up {len(steps)}", flush=True)
+        say(f"rank {rank} has cleaned up {len(steps)}")
         scratch = Path(os.environ["SCRATCH"])
         (scratch / f"cleaned-{rank}").touch()
         while len(list(scratch.glob("cleaned-*"))) < size:

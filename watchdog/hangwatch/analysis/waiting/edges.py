@@ -11,7 +11,7 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.answers import answer_edges
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
-from hangwatch.model.collectives import Group, Operation
+from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation
 from hangwatch.model.numbers import is_guest, same_world
 
 
@@ -80,10 +80,19 @@ def _recorded_edges(
         if (why := _why_awaited(operation, views.get(m), m, history, apart)) is not None
     )
     # Whom unknown members wait for is not known either: no circle rests on such a group.
-    uncertain = bool(operation.group.outside)
-    yield from (replace(edge, weak=uncertain) for edge in _edges(waiters, found, operation))
-    if uncertain:
+    outside = bool(operation.group.outside)
+    unknown = outside or (not operation.group.ranks and operation.group.description != DEFAULT_GROUP)
+    for edge in _edges(waiters, found, operation):
+        weak = unknown or any(_knows_nothing_of(operation.group, views.get(m)) for m in edge.awaited)
+        yield replace(edge, weak=weak)
+    if outside:
         yield _outside(waiters, operation)
+
+
+def _knows_nothing_of(group: Group, other: RankView | None) -> bool:
+    """Whether a rank says which groups it is in, and this is none of them: its place may be another process's."""
+    groups = other.capture.progress if other is not None else None
+    return bool(groups) and all(p.group.name != group.name for p in groups or ())
 
 
 def _outside(waiters: Sequence[RankView], operation: Operation | None) -> Edge:
