@@ -29,7 +29,6 @@ _POLLS = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_
 _QUEUES = ("multiprocessing/connection.py", "multiprocessing/queues.py", "zmq/")
 _THREAD_QUEUE = "/queue.py"
 _SERVES = ("selectors.py", "socketserver.py", "asyncio/", "multiprocessing/connection.py", "socket.py")
-_WRITER = re.compile(r"pipe:\[\d+\] from (\d+) ")
 _ENDLESS = re.compile(r"while\s*\(?\s*(?:True|1)\s*\)?\s*:|while\s+not\b.*:")
 
 
@@ -94,10 +93,9 @@ def _other_end(case: Situation, view: RankView, *, queued: bool) -> Idleness | N
     """Who is at the other end of what a rank reads: a living process that is none of its own, or a client that may come."""
     last = view.capture.processes[-1]
     on = last.blocked_on or ""
-    if (writer := _WRITER.search(on)) is not None:
-        pid = int(writer.group(1))
+    if last.writers:
         ours = {c.pid for c in last.children} | {r.identity.pid for r in case.capture.ranks}
-        return None if pid in ours else "idle"
+        return None if last.writers[0] in ours else "idle"
     if on.startswith("pipe:["):
         return None  # no process seen has the other end: nothing will come any more
     if " listening on port " in on or on == "anon_inode:[eventfd]":

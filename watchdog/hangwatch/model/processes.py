@@ -92,3 +92,10 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     threads: tuple[ThreadSample, ...] = ()
     caller: CallerProcess | None = None
     server: int | None = None
+
+    @property
+    def writers(self) -> tuple[int, ...]:
+        """The related processes that may write to the pipe it is blocked on: 12 and 13 of ``pipe:[7] from 12 cat, 13 sort``."""
+        kind, found, holders = (self.blocked_on or "").partition("] from ")
+        named = (one.partition(" ") for one in holders.split(", ")) if found and "pipe:[" in kind else ()
+        return tuple(int(pid) for pid, space, _ in named if space and pid.isdigit())

@@ -52,13 +52,23 @@ def find_caller(pid: int) -> CallerProcess | None:
         above = read_stat(stat.parent) if stat is not None and stat.parent > 1 else None
         if above is None or above.pid == os.getpid():
             return None
-        command = read_whole(f"/proc/{above.pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
-        if name_launcher([part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0")]) is not None:
+        if name_launcher(read_arguments(above.pid)) is not None:
             return None
-        if is_python_program(PurePosixPath(read_link(f"/proc/{above.pid}/exe") or "").name):
+        if runs_python(above.pid):
             return CallerProcess(above.pid, above.name, above.cpu_s)
         stat = above
     return None
+
+
+def read_arguments(pid: int) -> list[str]:
+    """The command line of a process; of one that is gone a single empty word."""
+    command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
+    return [part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0")]
+
+
+def runs_python(pid: int) -> bool:
+    """Whether the program of a process is a Python interpreter."""
+    return is_python_program(PurePosixPath(read_link(f"/proc/{pid}/exe") or "").name)
 
 
 def _awaits(process: ProcessSample, stack: StackSample) -> bool:

@@ -1,25 +1,25 @@
 """The processes beside a job that its ranks await an answer from: a reward model's server, a data service, a saver.
 
-May import the model and the sources. Such a process is in no group and no world; a connection of which both ends are on this
-node leads to it. Above the ranks, and below them, others look: ``callers`` and ``children``.
+May import the model, the sources and ``callers``. Such a process is in no group and no world; a connection of which both ends
+are on this node leads to it. Above the ranks, and below them, others look: ``callers`` and ``children``.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from hangwatch.agent.capturing.callers import read_arguments, runs_python
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.numbers import guest_number
-from hangwatch.sources.discovery.launchers import is_python_program, name_launcher
+from hangwatch.sources.discovery.launchers import name_launcher
 from hangwatch.sources.discovery.roles import read_role
 from hangwatch.sources.proc.blocking import read_syscall
-from hangwatch.sources.proc.files import node_name, read_link, read_stat, read_whole, start_time_s
+from hangwatch.sources.proc.files import node_name, read_stat, start_time_s
 from hangwatch.sources.proc.other_ends import find_other_ends
 from hangwatch.sources.proc.samples import find_descendants
 
-_COMMAND_LIMIT_BYTES = 1 << 17
 #: A server may itself ask another one, and so on.
 _LONGEST_CHAIN = 3
 _MOST_SERVERS = 8
@@ -74,14 +74,9 @@ def _ancestors(pid: int) -> set[int]:
 def _identify(pid: int) -> RankIdentity | None:
     """The process as one of no world; None for us, for a launcher, and for what is no Python program."""
     stat = read_stat(pid)
-    if (
-        stat is None
-        or pid == os.getpid()
-        or not is_python_program(PurePosixPath(read_link(f"/proc/{pid}/exe") or "").name)
-    ):
+    if stat is None or pid == os.getpid() or not runs_python(pid):
         return None
-    command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
-    arguments = [part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0")]
+    arguments = read_arguments(pid)
     if name_launcher(arguments) is not None:
         return None
     node, start_s = node_name(), start_time_s(stat)

@@ -1,6 +1,7 @@
 """``--on-hang raise``: every rank of this node is asked to raise the verdict, and it is seen which of them have.
 
-May import the capturing room, the model and the sources. A rank has raised once its beat says so, or its process is gone.
+May import the capturing and the host rooms, the model and the sources. A rank has raised once its beat says so, or its process
+is gone.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.scope import LocalScope
+from hangwatch.agent.host.launch import find_living
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import RankIdentity
 from hangwatch.model.incident import Incident
 from hangwatch.model.text import format_ranks
 from hangwatch.sources.flight.transport import ask_to_raise
-from hangwatch.sources.proc.files import is_same_start, is_zombie, read_stat
 
 #: How long a rank may take to leave its wait: several times what a broken connection or an abort needs on a busy node.
 GRACE_S = 15.0
@@ -60,7 +60,7 @@ async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float =
     while True:
         beats = local.read_beats() | local.last_beats()
         raised |= {r for r in waiting if (beat := beats.get(ranks[r].pid)) is not None and beat.raised}
-        waiting -= {r for r in waiting if r in raised or _is_gone(ranks[r])}
+        waiting -= {r for r in waiting if r in raised or not find_living([ranks[r]])}
         # Those who refuse may end with the others: only where no rank was woken is there nothing to wait for.
         if not waiting or len(refused) == len(ranks) or time.monotonic() >= deadline:
             break
@@ -75,11 +75,6 @@ async def _ask(beat: Beat | None, text: str) -> str:
     if beat is None or beat.control is None:
         return "it has no probe that can be asked"
     return await ask_to_raise(beat.control, text, _ANSWER_S)
-
-
-def _is_gone(identity: RankIdentity) -> bool:
-    stat = read_stat(identity.pid)
-    return stat is None or is_zombie(stat) or not is_same_start(stat, identity.start_time)
 
 
 def _reasons(waiting: Collection[int], refused: Mapping[int, str], grace_s: float) -> dict[int, str]:

@@ -6,7 +6,6 @@ the places of ``awaiting.py``, and its program's own loop has it read its comman
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 from hangwatch.analysis.places import bare
@@ -16,7 +15,6 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame
 
-_WRITER = re.compile(r"pipe:\[\d+\] from (\d+) ")
 #: A read so few lines below the head of its loop is at the head, where no call sites tell.
 _AT_HEAD_LINES = 3
 
@@ -64,10 +62,8 @@ def _begins_with_it(view: RankView, frame: Frame, loop: int) -> bool:
 
 def _of_its_own(last: ProcessSample) -> bool:
     """Whether a child of the rank's own is, or may be, at the other end: what it delivers is no call."""
-    writer = _WRITER.search(last.blocked_on or "")
-    children = {c.pid for c in last.children}
-    if writer is not None:
-        return int(writer.group(1)) in children
+    if last.writers:
+        return last.writers[0] in {c.pid for c in last.children}
     if (last.blocked_on or "").startswith("pipe:["):
         return True  # nobody seen has the other end
     return any(c.stack and "resource_tracker" not in c.stack[0] for c in last.children)

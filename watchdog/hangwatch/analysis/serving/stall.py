@@ -17,7 +17,6 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.blame import Blame
 from hangwatch.model.serving import EngineState
 
-_WRITER = re.compile(r"pipe:\[\d+\] from (\d+) ")
 _LOCAL_SOCKET = re.compile(r"socket:\[\d+\]$")
 
 #: ``gone``: a process of it has ended since something came out. ``stopped``: one runs no instruction. ``unscheduled``: its ranks
@@ -74,7 +73,6 @@ def _awaits(view: RankView, pids: Collection[int]) -> bool:
     """Whether a process awaits something to do, or another process of the engine, or has no stack to tell it by."""
     if not view.frames or view.motion.state == "unknown" or find_awaiting(view) is not None:
         return True
-    on = view.capture.processes[-1].blocked_on or ""
-    writer = _WRITER.search(on)
+    last = view.capture.processes[-1]
     # Who is at the other end of a local socket is not known; multiprocessing's two-way pipes are such.
-    return int(writer.group(1)) in pids if writer is not None else bool(_LOCAL_SOCKET.match(on))
+    return last.writers[0] in pids if last.writers else bool(_LOCAL_SOCKET.match(last.blocked_on or ""))

@@ -32,8 +32,6 @@ _SHARED = re.compile(
 _RESTS = re.compile(rf"{_SHARED.pattern}|\((?:threading|queue|selectors)\.py:|\(concurrent/futures/")
 _HELPERS = re.compile(r"\((?:.*/)?multiprocessing/(?:resource_tracker|forkserver)\.py:")
 _TAKES_LOCK = re.compile(r"\.acquire\(|: (?:async )?with\s+\w[\w.]*\s*(?:\(|:|,| as )|^\S*\bacquire \(logging/")
-#: ``pipe:[7] from 12 cat, 13 sort`` (``sources.proc.blocking``).
-_WRITERS = re.compile(r"^pipe:\[\d+\] from (.+)$")
 _SYNCHRONIZED = "multiprocessing/synchronize.py"
 _WAITS = {
     "subprocess.py": ("wait", "_wait", "communicate", "_communicate", "_try_wait", "run", "call", "check_call", "check_output"),
@@ -107,7 +105,7 @@ def child_stall(case: Case) -> Match | None:
         if not children or not still:
             said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}."
             return Match(AWAITED, said, evidence)
-        writing = [c for c in still if c.pid in _writers(view)]
+        writing = [c for c in still if c.pid in view.capture.processes[-1].writers]
         child = (writing or still)[0]
         named = f"{child.name} (process {child.pid})"
         said = f"Rank {rank}'s {view.who} waits for a child process in {bare(frame)}, and {named} does not move."
@@ -131,13 +129,6 @@ def waits_for_child(view: RankView) -> Frame | None:
     managed = any(calls(t.frames, part) is not None for t in view.threads if not t.is_main for part in POOLS)
     future = calls(above, "concurrent/futures/_base.py", "result", "wait", "exception", "as_completed")
     return future if managed else None
-
-
-def _writers(view: RankView) -> set[int]:
-    """The processes that may write to the pipe that a rank reads from."""
-    last = view.capture.processes[-1] if view.capture.processes else None
-    written = _WRITERS.search(last.blocked_on or "") if last is not None else None
-    return {int(pid) for pid in re.findall(r"\d+(?= )", written.group(1) + " ")} if written is not None else set()
 
 
 def _from_children(frame: Frame) -> bool:
