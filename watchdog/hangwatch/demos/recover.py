@@ -1,6 +1,6 @@
 """Fine-tuning with checkpoints that hangs once, at a random step, and goes on from its last checkpoint when it is started again.
 
-In the first start rank 1 reads a sample from storage that does not answer: a pipe that nobody writes to. Run by any launcher,
+In the first start rank 1 reads a sample from storage that does not answer: a pipe without a writer. Run by any launcher,
 with 2 ranks; needs transformers and accelerate. ``--folder`` keeps the checkpoints, and in ``steps.jsonl`` a line for each step.
 """
 

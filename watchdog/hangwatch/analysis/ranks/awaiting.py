@@ -75,7 +75,7 @@ def _above(frames: Sequence[Frame]) -> Sequence[Frame]:
 def _in_loop(
     frames: Sequence[Frame], above: Sequence[Frame], others: Sequence[ThreadStack], last: ProcessSample
 ) -> Awaiting | None:
-    """Whether the line that reads is in a loop that goes on until it is told to end."""
+    """Whether the line that reads is in a loop that goes on until something ends it."""
     polled = any(_MESSAGE_QUEUE in f.file for f in above)
     if not polled and last.syscall not in _READS:
         return None

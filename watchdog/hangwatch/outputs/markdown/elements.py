@@ -1,7 +1,7 @@
 """Basic building blocks: untrusted text as one line of Markdown that renders as itself.
 
 Syntax: CommonMark 0.31.2 (spec.commonmark.org) and what GitHub adds to it (github.github.com/gfm, and its mentions, issue
-numbers and formulas): whatever a job's text holds, it links nowhere, notifies nobody and formats nothing.
+numbers and formulas): whatever a job's text holds, it links nowhere, notifies no one and formats nothing.
 """
 
 from __future__ import annotations

@@ -68,5 +68,5 @@ def open_service(url: str) -> Deliver:
 
 
 def _quiet(text: str) -> str:
-    """Text of a job's mentions nobody: chats read ``@everyone`` and ``<!channel>`` in it, with a zero-width space they do not."""
+    """Text of a job's mentions no one: chats read ``@everyone`` and ``<!channel>`` in it, with a zero-width space they do not."""
     return text.replace("@", "@\u200b").replace("<!", "<\u200b!")
