@@ -158,6 +158,8 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 
 $(VENV)/.scenarios: $(VENV)/.test
 	@$(call pip_install,Lightning and Ray for the catalogue (about 85 MB, once),-c constraints.txt --group scenarios)
+	# Without what it requires: an empty pynvml, whose warning torch would then print in every program.
+	$(call pip_install,NVIDIA's in-process restart,-c constraints.txt --no-deps 'nvidia-resiliency-ext; python_version < "3.13"')
 	touch $@
 
 # The jobs on NCCL have an environment of their own: a build of PyTorch for CUDA without NVIDIA's libraries, and the simulated

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import random
 import signal
@@ -84,18 +85,27 @@ def _with_room(timeout_s: float) -> float:
     return timeout_s * ROOM if "PYTEST_CURRENT_TEST" in os.environ else timeout_s
 
 
+@functools.cache
+def _ports_left() -> list[int]:
+    """Ports that this process has not given to any test, in any order. Workers that run side by side have shares of their own."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    share = 10240 + int(worker) % 16 * 1280
+    return random.sample(range(share, share + 1280), 1280)
+
+
 def find_free_port() -> int:
     """A TCP port of the loopback interface that nobody listens on now, and that the kernel gives to no connection.
 
-    Those it gives are above 32768. Workers that run side by side have shares of their own of the others.
+    Those it gives are above 32768. No port is given twice, except after all others: who asked for one may not listen on it yet.
     """
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    share = 10240 + int(worker) % 16 * 1280
-    for port in random.sample(range(share, share + 1280), 1280):
+    ports = _ports_left()
+    for port in list(ports):
+        ports.remove(port)
+        ports.append(port)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise AssertionError(f"no port is free between {share} and {share + 1280}")
+    raise AssertionError(f"no port is free between {min(ports)} and {max(ports)}")
 
 
 def once(name: str, make: Callable[[], str], temporary: pytest.TempPathFactory) -> str:

@@ -82,6 +82,7 @@ class Watched:
         self.hold.set()
         self.restarted: list[str] = []
         self.why_no_restart_says = ""
+        self.has_restarts_left = False
         self.actor = Actor(Settings(on_hang=policy), self._prepare, self, self._say)
 
     def _say(self, text: str, **fields: object) -> None:
@@ -106,6 +107,11 @@ class Watched:
         """What the test says."""
         del incident
         return self.why_no_restart_says
+
+    def launcher_restarts(self, incident: Incident) -> bool:
+        """What the test says."""
+        del incident
+        return self.has_restarts_left
 
 
 @pytest.mark.asyncio
@@ -273,6 +279,32 @@ async def test_a_job_of_which_a_rank_could_not_be_woken_is_ended(
     assert watched.stopped == (["one"] if stopped else [])
     (taken,) = read_audit(path).actions
     assert (taken.action, taken.outcome) == ("raise", outcome)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("why_not", "restarted"), [("", ["one"]), ("all restarts are used up", [])], ids=["restarts", "used-up"]
+)
+async def test_a_launcher_with_restarts_left_keeps_them_where_a_rank_could_not_be_woken(
+    tmp_path: Path, why_not: str, restarted: list[str]
+) -> None:
+    """It restarts all ranks once one has failed: only the ranks are ended then, unless a restart would not help."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action="raise"))
+    watched.has_restarts_left, watched.why_no_restart_says = True, why_not
+
+    async def raise_in(found: Incident) -> Raised:
+        del found
+        return Raised(ranks=(0,), left={1: "it is stopped"})
+
+    watched.actor.raise_in = raise_in
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    assert watched.restarted == restarted
+    assert watched.stopped == ([] if restarted else ["one"])
+    (taken,) = read_audit(path).actions
+    ended = "2 process(es) ended" if restarted else "3 process(es) ended"
+    assert taken.outcome == f"raised in rank 0; not in rank 1: it is stopped; {ended}"
 
 
 def test_nothing_is_raised_for_a_silent_failure() -> None:

@@ -49,7 +49,15 @@ class _Monitored:
 
     def incident(self) -> Incident:
         """The document of the one incident there is."""
-        (bundle,) = wait_for(lambda: find_bundles(self.state), 600.0, "the incident")
+
+        def found() -> tuple[Path, ...]:
+            bundles = find_bundles(self.state)
+            assert bundles or self.job.process.poll() is None, (
+                f"the job ended without an incident:\n{self.job.stderr()}"
+            )
+            return bundles
+
+        (bundle,) = wait_for(found, 600.0, "the incident")
         return read_incident(bundle)
 
 

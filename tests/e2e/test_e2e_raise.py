@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,18 @@ from watched_runs import STALL_AFTER_S, find_bundles, read_incident, torchrun
 
 from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.outputs.push.audit import read_audit
-from support import JOBS, Job, JobRunner
+from support import JOBS, Job, JobRunner, find_free_port
 
 pytestmark = pytest.mark.usefixtures("real")
 _TIME_LIMIT_S = 150.0
 
 
-def start(jobs: JobRunner, folder: Path, *arguments: str) -> Job:
+def start(jobs: JobRunner, folder: Path, *arguments: str, program: str = "raising.py", max_restarts: int = 0) -> Job:
     """A job that hangs, under ``hangwatch run --on-hang raise``. torchrun copies its first error file to ``error.json``."""
     options = ("--state-dir", folder / "state", "--stall-after", str(STALL_AFTER_S), "--on-hang", "raise")
     env = {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json"), "SCRATCH": str(folder), "OMP_NUM_THREADS": "1"}
-    return jobs.hangwatch("run", *options, "--", *torchrun(JOBS / "raising.py", *arguments), env=env)
+    launch = torchrun(JOBS / program, *arguments, max_restarts=max_restarts)
+    return jobs.hangwatch("run", *options, "--", *launch, env=env)
 
 
 def read_outcome(folder: Path) -> tuple[str, str]:
@@ -70,4 +72,29 @@ def test_a_rank_that_cannot_be_woken_ends_the_job(jobs: JobRunner, tmp_path: Pat
     assert outcome.startswith("raised in rank 0; not in rank 1: ")
     assert outcome.endswith(("process(es) ended", "by SIGKILL"))
     assert "rank 0 has cleaned up 3" in job.stdout()
-    assert "ending the job instead" in job.stderr()
+    assert "about to end the job instead" in job.stderr()
+
+
+def test_torchrun_restarts_a_job_of_which_a_rank_cannot_be_woken(jobs: JobRunner, tmp_path: Path) -> None:
+    """With ``--max-restarts 1`` the ranks that remain are ended, and torchrun's second start of them succeeds."""
+    job = start(jobs, tmp_path, "blocked", max_restarts=1)
+    assert job.wait(_TIME_LIMIT_S) == 0, job.stderr()
+    _, outcome = read_outcome(tmp_path)
+    assert outcome.startswith("raised in rank 0; not in rank 1: ")
+    assert outcome.endswith("torchrun restarts them (restart 1 of its 1)")
+    assert {"rank 0 has recovered", "rank 1 has recovered"} <= set(job.stdout().splitlines())
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.skipif(
+    importlib.util.find_spec("nvidia_resiliency_ext") is None,
+    reason="nvidia-resiliency-ext is no part of this environment: make test-long installs it",
+)
+def test_an_in_process_restart_goes_on_in_the_same_processes(jobs: JobRunner, tmp_path: Path) -> None:
+    """NVIDIA's library catches the verdict in both ranks, cleans up, and calls the function again, which succeeds."""
+    job = start(jobs, tmp_path, str(tmp_path), str(find_free_port()), program="in_process_restart.py")
+    assert job.wait(_TIME_LIMIT_S) == 0, job.stderr()
+    summary, outcome = read_outcome(tmp_path)
+    assert outcome == "raised in rank 0-1"
+    assert f"fn_ex: HangDetected('stall: {summary}" in job.stderr()
+    assert {"rank 0 finished in call 1", "rank 1 finished in call 1"} == set(job.stdout().splitlines())

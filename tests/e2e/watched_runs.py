@@ -62,10 +62,11 @@ def find_bundles(state_dir: Path) -> tuple[Path, ...]:
     return tuple(sorted(path.parent for path in state_dir.glob("incidents/*/incident.json")))
 
 
-def torchrun(script: Path, *arguments: str, nproc: int = 2) -> tuple[str, ...]:
+def torchrun(script: Path, *arguments: str, nproc: int = 2, max_restarts: int = 0) -> tuple[str, ...]:
     """The command that starts a job program on this node."""
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc))
-    return (*launcher, str(script), *arguments)
+    restarts = ("--max-restarts", str(max_restarts)) if max_restarts else ()
+    return (*launcher, *restarts, str(script), *arguments)
 
 
 def _of_scenario(scenario: Scenario) -> Watched:

@@ -2,7 +2,8 @@
 
 ``all_reduce``, ``all_gather``, ``barrier``, ``recv`` or ``backward`` (DDP): what rank 0 waits in, on NCCL where there is a
 device. Rank 1 polls; with ``blocked`` it reads a FIFO that nobody writes to, with ``stopped`` it stops itself. Nobody ends
-before the other one has cleaned up: torchrun ends all others as soon as one has failed.
+before the other one has cleaned up: torchrun ends all others as soon as one has failed. Ranks that torchrun has restarted do
+not hang.
 """
 
 import os
@@ -64,6 +65,10 @@ def main() -> None:
         torch.cuda.set_device(device)
     model = DistributedDataParallel(torch.nn.Linear(4, 4)) if what == "backward" else None
     wait_in("all_reduce", device)
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
+        dist.destroy_process_group()
+        say(f"rank {rank} has recovered")
+        return
     try:
         if rank == 1:
             stay_away(what)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from probe_runs import SITE, Run, ask
 
+from hangwatch.model.beats import Beat
+from hangwatch.probe.rank import _STANDING_S
 from support import LONG_S, wait_for
 
 ALONE = """
@@ -32,7 +35,58 @@ finally:
     for number in range(3):
         print(number, flush=True)
 """
+#: A rank that polls in an exception's handler. Its text is Gloo's (torch 2.13), of a peer that has gone.
+HANDLES = """
+def wait_for(name):
+    print(name, flush=True)
+    while not os.path.exists(sys.argv[0] + "." + name):
+        time.sleep(0.01)
+try:
+    if os.environ["MET"] == "late":
+        wait_for("standing")
+    raise RuntimeError("[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:21121")
+except RuntimeError as error:
+    try:
+        wait_for("handling")
+        print("went on with", error, flush=True)
+    except hangwatch.HangDetected as found:
+        print("met", found, flush=True)
+"""
+#: Rank 1 sends nothing.
+RECEIVES = """
+import os, sys, torch, torch.distributed as dist
+import hangwatch
+dist.init_process_group("gloo", init_method=os.environ["RENDEZVOUS"], rank=int(os.environ["RANK"]), world_size=2)
+print("here", flush=True)
+try:
+    if dist.get_rank() == 1:
+        sys.stdin.read()
+    else:
+        dist.recv(torch.zeros(1), src=1)
+except hangwatch.HangDetected as error:
+    print("met", error, flush=True)
+"""
+#: A program with a use of its own for pending calls, as nvidia-resiliency-ext has it (``inprocess/progress_watchdog.py``, 0.4.1).
+PENDING_CALLS = """
+import ctypes
+called = []
+callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda argument: called.append(argument) or 0)
+add = ctypes.pythonapi.Py_AddPendingCall
+add.argtypes = [type(callback), ctypes.c_void_p]
+print("here", flush=True)
+try:
+    while True:
+        time.sleep(0.01)
+except hangwatch.HangDetected:
+    pass
+assert add.argtypes == [type(callback), ctypes.c_void_p]
+assert add(callback, None) == 0
+while not called:
+    time.sleep(0.01)
+print("called", called, flush=True)
+"""
 PYTHONPATH = str(SITE.parents[2])
+_STANDING_NS = int(_STANDING_S * 1e9)
 
 
 def control(run: Run, pid: int) -> str:
@@ -54,6 +108,70 @@ def test_the_verdict_is_raised_where_the_program_is(run: Run) -> None:
     beat = run.beat(rank.pid)
     assert beat is not None
     assert (beat.raised, beat.ended, beat.problems) == (True, True, ())
+
+
+@pytest.mark.parametrize(
+    ("met", "says"),
+    [
+        ("early", "met stall"),
+        (
+            "late",
+            "went on with stall [raised as RuntimeError: [/gloo/transport/tcp/pair.cc:553] Connection closed by peer",
+        ),
+    ],
+)
+def test_a_rank_that_has_lost_its_peer_to_the_verdict_is_not_raised_in_again(run: Run, met: str, says: str) -> None:
+    """The peers have raised a moment before: the error that this rank met in its wait says so. An older one is where it hangs."""
+    script = run.write(ALONE + HANDLES)
+    rank = run.start_rank(script, HANGWATCH_RAISE="1", PYTHONPATH=PYTHONPATH, MET=met)
+    path = control(run, rank.pid)
+
+    def wait_for_beat(what: str, seen: Callable[[Beat], bool]) -> None:
+        wait_for(lambda: (beat := run.beat(rank.pid)) is not None and seen(beat), LONG_S, what)
+
+    assert rank.stdout is not None
+    if met == "late":
+        assert rank.stdout.readline() == "standing\n"
+        stands_ns = time.time_ns() + 2 * _STANDING_NS
+        wait_for_beat("a beat of its standstill", lambda beat: beat.at_ns > stands_ns)
+        script.with_name(script.name + ".standing").touch()
+    assert rank.stdout.readline() == "handling\n"
+    wait_for_beat("what it handles", lambda beat: bool(beat.handled))
+    assert ask(path, b"raise stall\n") == b"begun"
+    wait_for_beat("the verdict's arrival", lambda beat: beat.raised)
+    script.with_name(script.name + ".handling").touch()
+    out, err = rank.communicate(timeout=LONG_S)
+    assert out.startswith(says), err
+
+
+def test_pending_calls_of_the_program_work_as_before(run: Run) -> None:
+    """Its functions of ``ctypes.pythonapi`` are attributes that all code of the process shares."""
+    rank = run.start_rank(run.write(ALONE + PENDING_CALLS), HANGWATCH_RAISE="1", PYTHONPATH=PYTHONPATH)
+    path = control(run, rank.pid)
+    assert rank.stdout is not None
+    assert rank.stdout.readline() == "here\n"
+    assert ask(path, b"raise stall\n") == b"begun"
+    out, err = rank.communicate(timeout=LONG_S)
+    assert (out, rank.returncode) == ("called [None]\n", 0), err
+
+
+def test_a_wait_goes_on_until_it_is_broken(run: Run) -> None:
+    """A rank that was asked while it waits raises nothing before its wait is ended, which is asked for by itself."""
+    script = run.write(RECEIVES)
+    rank, other = (run.start_rank(script, number, 2, HANGWATCH_RAISE="1", PYTHONPATH=PYTHONPATH) for number in range(2))
+    path = control(run, rank.pid)
+    assert rank.stdout is not None
+    assert rank.stdout.readline() == "here\n"
+    assert ask(path, b"raise stall\n") == b"begun"
+    asked_ns = time.time_ns() + _STANDING_NS
+    wait_for(lambda: (beat := run.beat(rank.pid)) is not None and beat.at_ns > asked_ns, LONG_S, "a beat after it")
+    beat = run.beat(rank.pid)
+    assert beat is not None
+    assert not beat.raised
+    assert ask(path, b"break\n") == b"begun"
+    out, err = rank.communicate(timeout=LONG_S)
+    assert (out, rank.returncode) == ("met stall\n", 0), err
+    other.communicate(timeout=LONG_S)
 
 
 def test_without_the_variable_nobody_can_raise(run: Run) -> None:

@@ -53,7 +53,7 @@ for step in range(120):
                 int("9" if rank == 0 else "nine")
             dist.all_reduce(y)
         except ValueError as error:
-            print(f"rank {rank}: skipped, {error}", flush=True)
+            print(f"rank {rank}: skipped, {error}\n", end="", flush=True)
         dist.all_reduce(x)
         x[0].item()
     elif case == "sizes" and now:
@@ -73,4 +73,4 @@ for step in range(120):
         dist.all_gather(outs, y)
         outs[0][0].item()
 dist.destroy_process_group()
-print(f"rank {rank}: done", flush=True)
+print(f"rank {rank}: done\n", end="", flush=True)

@@ -51,6 +51,6 @@ for step in range(30):
     optimizer.zero_grad()
     if step % 10 == 9:
         loss.item()
-        print(f"rank {rank}: step {step}", flush=True)
+        print(f"rank {rank}: step {step}\n", end="", flush=True)
 dist.destroy_process_group()
-print(f"rank {rank}: done")
+print(f"rank {rank}: done\n", end="", flush=True)

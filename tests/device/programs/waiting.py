@@ -26,7 +26,7 @@ dist.init_process_group("nccl", timeout=timedelta(seconds=limit_s), device_id=de
 
 
 def say(what: str) -> None:
-    print(f"rank {rank}: {what}", flush=True)
+    print(f"rank {rank}: {what}\n", end="", flush=True)
 
 
 def states() -> list[str]:

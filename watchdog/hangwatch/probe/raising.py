@@ -23,12 +23,15 @@ import threading
 from typing import Any, Iterator
 
 from . import NAME
+from .failures import read_handled
 
 THREAD_NAME = "hangwatch-raise"
 #: A line of ``/proc/self/fdinfo/N`` of an epoll descriptor: what it waits for, the pointer that it was given, the inode.
 _WATCHED = re.compile(r"tfd:\s*(\d+) events:\s*\w+ data:\s*(\w+)\s+pos:\s*\w+ ino:(\w+)")
 #: The class of Gloo's connections as C++ names it: ``gloo::transport::tcp::Pair``, and that of ``tls``.
 _PAIR = re.compile(rb"N4gloo9transport3tcp(?:3tls)?4PairE")
+#: In the text of an error of Gloo's connections: the file that has raised it.
+_CONNECTION = "gloo/transport/tcp/pair.cc"
 #: Where torch handles what a collective of ``torch.distributed`` has raised, to log it and raise it again.
 _LOGGER = "torch.distributed.c10d_logger"
 
@@ -39,6 +42,7 @@ class Raising:
     def __init__(self, c10d: Any) -> None:
         self._c10d = c10d
         self._arrival: _Arrival | None = None
+        self._breaking = False
         self.problem = ""
 
     @property
@@ -46,20 +50,27 @@ class Raising:
         """Whether the main thread has been reached."""
         return self._arrival is not None and self._arrival.reached
 
-    def begin(self, text: str) -> None:
-        """Break the waits, once, in a thread of its own: an abort may block. ``text``: what the exception says."""
+    def arm(self, text: str, handled: list[str]) -> None:
+        """Have the main thread raise once it runs Python again, which it may do at once. ``text``: what the exception says.
+
+        ``handled``: what the main thread was handling when the standstill began, as ``read_handled`` says it.
+        """
         if self._arrival is not None:
             return
-        self._arrival = _Arrival(sys.modules[NAME].HangDetected(text))
-        threading.Thread(target=self._run, name=THREAD_NAME, daemon=True).start()
-
-    def _run(self) -> None:
+        self._arrival = _Arrival(sys.modules[NAME].HangDetected(text), handled)
         try:
-            assert self._arrival is not None  # noqa: S101
             self._arrival.send()
         except Exception as error:
             self.problem = "the main thread cannot be reached: %r" % (error,)
+
+    def break_waits(self) -> None:
+        """End the waits, once, in a thread of its own: an abort may block. Nothing where it was not armed before."""
+        if self._arrival is None or self._breaking:
             return
+        self._breaking = True
+        threading.Thread(target=self._run, name=THREAD_NAME, daemon=True).start()
+
+    def _run(self) -> None:
         for what, shut in (("Gloo", _shut_pairs), ("NCCL", self._abort_groups)):
             try:
                 shut()
@@ -84,8 +95,9 @@ class Raising:
 class _Arrival:
     """What the main thread meets before its next instruction: its truth is asked for there, and raises."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, handled: list[str]) -> None:
         self._error = error
+        self._handled = handled
         self._before: Any = None
         self.reached = False
 
@@ -93,10 +105,16 @@ class _Arrival:
         """Have the main thread run ``__bool__``. Raises RuntimeError where Python has no room for another call."""
         current = getattr(sys, "_current_exceptions", None)  # Python 3.10 and later; a triple each up to 3.11
         found = current().get(threading.main_thread().ident) if current is not None else None
-        self._before = found[1] if isinstance(found, tuple) else found
-        add, truth = ctypes.pythonapi.Py_AddPendingCall, ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
-        add.argtypes, add.restype = (ctypes.c_void_p, ctypes.py_object), ctypes.c_int
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))  # it may arrive long after this thread has ended
+        value = found[1] if isinstance(found, tuple) else found
+        # Other ranks may have raised already: what this one handles now may be their closed connections, met in its wait.
+        lost = type(value) is RuntimeError and _CONNECTION in str(value) and read_handled() != self._handled
+        self._before = None if lost else value
+        # Functions of our own: those that are attributes of pythonapi, with their argument types, are the program's as well.
+        api = ctypes.pythonapi
+        truth = ctypes.cast(api["PyObject_IsTrue"], ctypes.c_void_p)
+        hold = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", api))
+        add = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.py_object)(("Py_AddPendingCall", api))
+        hold(self)  # it may arrive long after this thread has ended
         if add(truth, self) != 0:
             raise RuntimeError("too many calls are pending")
 

@@ -53,6 +53,8 @@ class Probe:
         self._control = Control(self._answer)
         self._listening: str | None = None
         self._raising: Any = None
+        #: What the main thread was handling when it was first seen to stand still.
+        self._handled_first: list[str] | None = None
         if os.environ.get("HANGWATCH_RAISE") == "1":
             from .raising import Raising
 
@@ -153,7 +155,7 @@ class Probe:
                 raised=self._raising is not None and self._raising.raised,
                 ended=self._ends and failures.keeps_exceptions(),
                 thread_failure=failures.read_threads(),
-                handled=failures.read_handled() if table.unmoved_s >= _STANDING_S else [],
+                handled=self._read_handled(),
                 server=self._present(self._server),
                 control=self._present(self._listening),
                 problems=list(self._problems.values())[:_PROBLEM_LIMIT],
@@ -163,6 +165,16 @@ class Probe:
             self._problems.pop("beat", None)
         except Exception as error:
             self._note("beat", "a beat could not be written: %s" % (error,))
+
+    def _read_handled(self) -> list[str]:
+        """What the main thread is handling, where it stands still."""
+        if self._table.unmoved_s < _STANDING_S:
+            self._handled_first = None
+            return []
+        handled = failures.read_handled()
+        if self._handled_first is None:
+            self._handled_first = handled
+        return handled
 
     def _render_telemetry(self) -> str:
         """What training says, as JSON; empty where it says nothing."""
@@ -181,12 +193,15 @@ class Probe:
     def _answer(self, words: list[str]) -> bytes:
         """``flight [active] [nccl|gloo]``: the pickle of that recorder, or of the one in use (NCCL's before Gloo's).
 
-        ``raise TEXT``: ``begun``, or ``refused`` where the environment has not allowed it.
+        ``raise TEXT``, then ``break``: ``begun``, or ``refused`` where the environment has not allowed it.
         """
-        if words[:1] == ["raise"]:
+        if words[:1] in (["raise"], ["break"]):
             if self._raising is None:
                 return b"refused"
-            self._raising.begin(" ".join(words[1:]))
+            if words[0] == "raise":
+                self._raising.arm(" ".join(words[1:]), self._handled_first or [])
+            else:
+                self._raising.break_waits()
             return b"begun"
         if words[:1] != ["flight"]:
             return b""

@@ -38,6 +38,10 @@ class JobControl(Protocol):
         """Why the job cannot be restarted any more, so that it is to be stopped; empty if it can."""
         ...
 
+    def launcher_restarts(self, incident: Incident) -> bool:
+        """Whether the launcher starts the ranks anew by itself once one of them has failed."""
+        ...
+
 
 def count_restarts_left(ranks: Collection[RankIdentity], supervised: Callable[[RankIdentity], bool]) -> int:
     """How often the launcher will restart these ranks by itself: what is left of torchrun's ``--max-restarts``, else 0.
@@ -80,6 +84,10 @@ class NodeControl:
         """Nothing keeps the ranks from being ended."""
         del incident
         return ""
+
+    def launcher_restarts(self, incident: Incident) -> bool:
+        """Whether torchrun has restarts left."""
+        return count_restarts_left(ranks_of(incident, self._known(incident.job.id)), is_supervised) > 0
 
 
 def name_restarter(ranks: Sequence[RankIdentity], left: int) -> str:

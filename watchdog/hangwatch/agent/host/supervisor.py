@@ -164,6 +164,10 @@ class Supervisor:
         used_up = ranks and not count_restarts_left(ranks, is_supervised) and self.restarts >= self.max_restarts
         return self._used_up() if used_up else ""
 
+    def launcher_restarts(self, incident: Incident) -> bool:
+        """Whether torchrun has restarts left."""
+        return count_restarts_left(ranks_of(incident, self.known()), is_supervised) > 0
+
     def _used_up(self) -> str:
         if not self.max_restarts:
             return "the launcher does not restart the job, and --max-restarts is 0"

@@ -200,14 +200,17 @@ class Actor:
             return restart.says
         if kind == "raise":
             raised = await self.raise_in(incident)
-            return raised.in_words() if not raised.left else await self._fall_back(incident, raised)
+            return raised.in_words() if not raised.left else await self._fall_back(policy, incident, path, raised)
         status = await run_hook(policy.command, incident, path)
         return f"the command ended with status {status}"
 
-    async def _fall_back(self, incident: Incident, raised: Raised) -> str:
-        """Some rank could not be woken: the job is ended instead."""
+    async def _fall_back(self, policy: Policy, incident: Incident, path: Path | None, raised: Raised) -> str:
+        """Some rank could not be woken: the ranks that remain are ended, for their launcher to restart them, or the job is."""
         # Where some were woken the others wait in vain, whatever has become of the incident.
         if incident.id in self._over and not raised.ranks:
             return f"{raised.in_words()}; the incident is over"
-        self.say(f"on-hang raise: {raised.in_words()}; ending the job instead")
-        return f"{raised.in_words()}; {await self.control.stop(incident)}"
+        # A launcher with restarts left is about to use one, as some ranks have failed: ending it too would keep it from that.
+        restarts = self.control.launcher_restarts(incident) and not why_stop_instead(incident, self.control)
+        kind = "restart" if restarts else "stop"
+        self.say(f"on-hang raise: {raised.in_words()}; about to {ACTIONS[kind].effect} instead")
+        return f"{raised.in_words()}; {await self._take(kind, policy, incident, path)}"

@@ -1,22 +1,23 @@
 """``--on-hang raise``: every rank of this node is asked to raise the verdict, and it is seen which of them have.
 
-May import the capturing and the host rooms, the model and the sources. A rank has raised once its beat says so, or its process
-is gone.
+A rank that raises closes its connections, and whoever waits at their other ends meets an error of the backend's. So those that
+wait are asked first, which changes nothing for them yet, then the culprits, which may raise at once, and only then waits are
+ended. May import the capturing and the host rooms, the model and the sources. A rank has raised once its beat says so, or its
+process is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.host.launch import find_living
-from hangwatch.model.beats import Beat
 from hangwatch.model.incident import Incident
 from hangwatch.model.text import format_ranks
-from hangwatch.sources.flight.transport import ask_to_raise
+from hangwatch.sources.flight.transport import ask_to_break, ask_to_raise
 
 #: How long a rank may take to leave its wait: several times what a broken connection or an abort needs on a busy node.
 GRACE_S = 15.0
@@ -53,8 +54,13 @@ async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float =
     ranks = {identity.rank: identity for identity in local.ranks.living if identity.rank in local.ranks.own}
     beats = local.read_beats()
     text = describe(incident)
-    asked = await asyncio.gather(*(_ask(beats.get(identity.pid), text) for identity in ranks.values()))
-    refused = {rank: why for rank, why in zip(ranks, asked, strict=True) if why}
+    controls = {rank: beat.control for rank, one in ranks.items() if (beat := beats.get(one.pid)) is not None}
+    sockets = {rank: path for rank, path in controls.items() if path is not None}
+    refused = dict.fromkeys(ranks.keys() - sockets.keys(), "it has no probe that can be asked")
+    culprits = sockets.keys() & set(incident.verdict.culprit_ranks)
+    for some in (sockets.keys() - culprits, culprits):
+        refused |= await _ask(sockets, some, lambda path: ask_to_raise(path, text, _ANSWER_S))
+    refused |= await _ask(sockets, sockets.keys() - refused.keys(), lambda path: ask_to_break(path, _ANSWER_S))
     waiting, raised = set(ranks), set[int]()
     deadline = time.monotonic() + grace_s
     while True:
@@ -70,11 +76,12 @@ async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float =
     )
 
 
-async def _ask(beat: Beat | None, text: str) -> str:
-    """Why a rank will not raise; empty where it will."""
-    if beat is None or beat.control is None:
-        return "it has no probe that can be asked"
-    return await ask_to_raise(beat.control, text, _ANSWER_S)
+async def _ask(
+    sockets: Mapping[int, str], ranks: Collection[int], ask: Callable[[str], Awaitable[str]]
+) -> dict[int, str]:
+    """Ask these ranks at once; returns why those will not that will not."""
+    answers = await asyncio.gather(*(ask(sockets[rank]) for rank in ranks))
+    return {rank: why for rank, why in zip(ranks, answers, strict=True) if why}
 
 
 def _reasons(waiting: Collection[int], refused: Mapping[int, str], grace_s: float) -> dict[int, str]:

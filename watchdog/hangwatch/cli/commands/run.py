@@ -152,7 +152,7 @@ class _Run:
         named = {"HANGWATCH_JOB": settings.job} if settings.job else {}
         raises = settings.on_hang.kind == "raise"
         environment = {**inherited, **named, **probe_environment(run_dir, environ, raises=raises)}
-        if settings.on_hang.kind == "restart":
+        if settings.on_hang.kind in ("restart", "raise"):
             environment = restart_environment(environment)
         self.supervisor = Supervisor(
             command,

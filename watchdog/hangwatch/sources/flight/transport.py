@@ -106,8 +106,19 @@ async def ask_for_beats(paths: Iterable[str], timeout_s: float) -> None:
 
 
 async def ask_to_raise(path: str, text: str, timeout_s: float) -> str:
-    """Have the probe behind this control socket raise ``text`` in its rank. Returns why it will not, empty where it will."""
-    line = b"raise " + " ".join(text.split()).encode()[:RAISE_LIMIT_BYTES]
+    """Have the probe behind this control socket raise ``text`` in its rank once that runs Python again, at once where it does.
+
+    Returns why it will not, empty where it will.
+    """
+    return await _order(path, b"raise " + " ".join(text.split()).encode()[:RAISE_LIMIT_BYTES], timeout_s)
+
+
+async def ask_to_break(path: str, timeout_s: float) -> str:
+    """Have a probe that was asked to raise end its rank's waits. Returns why it will not, empty where it will."""
+    return await _order(path, b"break", timeout_s)
+
+
+async def _order(path: str, line: bytes, timeout_s: float) -> str:
     try:
         answer = await asyncio.wait_for(_ask_until_answered(path, line + b"\n"), timeout_s)
     except asyncio.TimeoutError:
