@@ -22,7 +22,18 @@ from hangwatch.causes.rules.diverged import (
     uneven,
 )
 from hangwatch.causes.rules.job import hardware, nodes, serving, unknown
-from hangwatch.causes.rules.rank import children, failing, lost, requests, straggling, stuck, tasks, threads, worlds
+from hangwatch.causes.rules.rank import (
+    children,
+    failing,
+    lost,
+    meeting,
+    requests,
+    straggling,
+    stuck,
+    tasks,
+    threads,
+    worlds,
+)
 from hangwatch.causes.scoring import order, with_alternatives
 from hangwatch.causes.signature import Match, Rule, TrainingRule
 from hangwatch.causes.training import nonfinite, unlabelled
@@ -47,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     lost.init_missing,
     lost.raised,
     lost.stopped,
+    meeting.store_unreachable,
     nodes.node_lost,
     operations.branches,
     operations.mismatch,

@@ -47,6 +47,12 @@ class RankView:
     silent: bool = False
 
     @property
+    def meets_at(self) -> int | None:
+        """The port at which it meets the others: by its stack, else by its environment; None where neither tells."""
+        port = self.wait.port if self.wait is not None else None
+        return port if port is not None else self.capture.identity.meeting_port
+
+    @property
     def rank(self) -> int:
         """The global rank."""
         return self.capture.rank

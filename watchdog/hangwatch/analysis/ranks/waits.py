@@ -30,7 +30,8 @@ class Wait:
     initialization waits for. ``exact``: it is known that these peers are awaited, or every rank where there are none.
     ``stage``: the other side of a pipeline's wait, counted from the own stage (1: the next); ``place``: the other side by
     its rank within a group that the stack does not name; ``tag``: of a send or receive, which meets none of another tag.
-    ``outside``: it is, or may be, for processes that are no ranks of this job.
+    ``outside``: it is, or may be, for processes that are no ranks of this job. ``port``: at which the ranks meet, where the stack
+    tells; ``connecting``: it has not reached the store there yet, which another process has.
     """
 
     kind: WaitKind
@@ -45,6 +46,8 @@ class Wait:
     place: int | None = None
     tag: int | None = None
     outside: bool = False
+    port: int | None = None
+    connecting: bool = False
 
 
 #: Public functions of distributed_c10d that wait for other ranks -> the operation they come down to.
@@ -202,6 +205,22 @@ def _world_size(frames: Sequence[Frame]) -> int | None:
     return next((size for size in found if size is not None and size > 0), None)
 
 
+def _initialization(frame: Frame, top: Sequence[Frame]) -> Wait:
+    """The wait of a rank in ``init_process_group``, which is ``frame`` or has called it.
+
+    ``_create_c10d_store`` (``rendezvous.py``, torch 2.4 to 2.13) makes a ``TCPStore``. Of one that another process has, its
+    constructor returns as soon as it is connected; rank 0's, where it is the one, waits for all others. There is no
+    ``start_daemon`` where torchrun has the store.
+    """
+    store = next((f for f in top[:1] if bare(f) == "_create_c10d_store"), None)
+    hosts = store is not None and (store.locals or {}).get("start_daemon") == "bool=True"
+    connecting = store is not None and bool(store.locals) and "TCPStore(" in (store.source or "") and not hosts
+    port = _integer(store, "port") if store is not None else None
+    return Wait(
+        "initialization", "init_process_group", frame, world_size=_world_size(top), port=port, connecting=connecting
+    )
+
+
 def _wait_of_torch(frames: Sequence[Frame]) -> Wait | None:
     """The outermost wait among the torch.distributed frames at the top: ``new_group`` over the store it waits on."""
     inside = list(takewhile(in_torch_distributed, frames))
@@ -209,7 +228,7 @@ def _wait_of_torch(frames: Sequence[Frame]) -> Wait | None:
     for index, frame in enumerate(inside):
         name = bare(frame)
         if name in {"init_process_group", "rendezvous", "_env_rendezvous_handler", "_create_c10d_store"}:
-            return Wait("initialization", "init_process_group", frame, world_size=_world_size(frames))
+            return _initialization(frame, frames)
         if found is not None and found.kind == "group_creation":
             continue
         if name in _POINT_TO_POINT:
@@ -268,7 +287,7 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
         outer = next((f for f in top if bare(f) == "init_process_group"), None)
         if outer is None:
             return wait
-        return Wait("initialization", "init_process_group", outer, world_size=_world_size(top))
+        return _initialization(outer, top)
     first = top[0]
     if first.function.endswith("_engine_run_backward") or (
         first.function.endswith("backward") and "torch/autograd" in first.file

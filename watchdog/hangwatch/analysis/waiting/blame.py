@@ -51,7 +51,7 @@ def _stack_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tup
         wait = views[rank].wait if rank in views else None
         created = views[rank].capture.groups_created if wait is not None and wait.kind == "group_creation" else None
         name = f"{wait.op} {wait.group}" if wait is not None else ""
-        port = views[rank].capture.identity.meeting_port if wait is not None and wait.kind == "initialization" else None
+        port = views[rank].meets_at if wait is not None and wait.kind == "initialization" else None
         sides[(wait.kind, name, created, port) if wait else ("", "", None, None)].append(rank)
     ordered = sorted(sides.values(), key=len, reverse=True)
     if len(ordered) > 2 and len(ordered[0]) == len(ordered[1]):

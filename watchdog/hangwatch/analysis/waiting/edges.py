@@ -131,8 +131,8 @@ def _companies(views: Iterable[RankView]) -> list[list[RankView]]:
         else:
             creates = wait.kind == "group_creation" and view.rank in wait.peers
             shared = (wait.kind, wait.op, wait.exact, wait.peers, wait.group, creates)
-            port = view.capture.identity.meeting_port if wait.kind == "initialization" else None
-            state = (view.capture.groups_created, view.motion.state == "stuck", port)
+            port = view.meets_at if wait.kind == "initialization" else None
+            state = (view.capture.groups_created, view.motion.state == "stuck", port, wait.connecting)
             found.setdefault((*shared, *state), {}).setdefault(None, []).append(view)
     return [
         company
@@ -227,6 +227,20 @@ def _whereabouts(other: RankView | None) -> Reason:
     return "gone" if other.gone else "stopped" if other.motion.state == "stopped" else "elsewhere"
 
 
+def _meet_apart(view: RankView, other: RankView) -> bool:
+    """Whether ``other`` is not where ``view`` waits for it in initialization, though it may be there itself.
+
+    Who has not reached a store yet waits for its host alone.
+    """
+    ports = {view.meets_at, other.meets_at}
+    differ = None not in ports and len(ports) > 1
+    connects = other.wait is not None and other.wait.connecting
+    if view.wait is not None and view.wait.connecting:
+        hosts = other.wait is not None and other.wait.port is not None and not connects
+        return hosts and differ
+    return connects or differ
+
+
 def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], world: Sequence[int]) -> Iterator[Edge]:
     """Edges of ranks that are in one wait which no recorder shows: stores, group creation, initialisation, backward."""
     view = waiters[0]
@@ -247,7 +261,7 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
 
     def joined(other: RankView) -> bool:
         if wait.kind == "initialization":
-            if None not in (ports := {v.capture.identity.meeting_port for v in (view, other)}) and len(ports) > 1:
+            if _meet_apart(view, other):
                 return False
             return bool(other.capture.progress) or (other.wait is not None and other.wait.kind == "initialization")
         alike = other.wait is not None and other.wait.kind == wait.kind and other.wait.op == wait.op

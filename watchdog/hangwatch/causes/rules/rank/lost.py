@@ -165,15 +165,12 @@ def init_missing(case: Case) -> Match | None:
             Evidence(rank, "stack", f"a world of {wait.world_size} ranks was announced to {where(wait.frame)}"),
         )
     evidence += at_stack(case, waiting[0])
-    said = f"Ranks {format_ranks(waiting)} wait in init_process_group; rank {format_ranks(case.blame.culprits)} is not there."
-    ports = {
-        r: v.capture.identity.meeting_port for r in (waiting[0], case.blame.culprits[0]) if (v := case.views.get(r))
-    }
+    who = f"Rank {format_ranks(waiting)} waits" if len(waiting) == 1 else f"Ranks {format_ranks(waiting)} wait"
+    said = f"{who} in init_process_group; rank {format_ranks(case.blame.culprits)} is not there."
+    ports = {r: v.meets_at for r in (waiting[0], case.blame.culprits[0]) if (v := case.views.get(r))}
     if len(set(ports.values())) > 1 and None not in ports.values():
-        evidence += tuple(
-            Evidence(r, "process", f"was configured to meet the others at port {port}") for r, port in ports.items()
-        )
-        said = f"{said[:-1]}: it was configured with another port to meet at."
+        evidence += tuple(Evidence(r, "process", f"meets the others at port {port}") for r, port in ports.items())
+        said = f"{said[:-1]}: it meets the others at another port."
     started = case.capture.job.world_size
     if announced is not None and started is not None and (announced[1].world_size or 0) > started:
         said = f"{said[:-1]}: {announced[1].world_size} ranks were announced, and the launcher started {started}."
