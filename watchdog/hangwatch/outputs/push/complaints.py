@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from hangwatch.outputs.push.transports import Answer
+from hangwatch.outputs.push.transports import Attempt
 
 log = logging.getLogger("hangwatch")
 
@@ -16,7 +16,7 @@ class Complaints:
         self._name = name
         self._last = ""
 
-    def hear(self, answer: Answer) -> None:
+    def hear(self, answer: Attempt) -> None:
         """An attempt's answer; one that was accepted has no reason."""
         if answer.why and answer.why != self._last:
             log.warning("%s %s", self._name, answer.why)

@@ -24,10 +24,10 @@ from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import record_notified, was_notified
 from hangwatch.outputs.push.complaints import Complaints
 from hangwatch.outputs.push.notifications import RECEIVERS, Notification, message_of
-from hangwatch.outputs.push.otlp.endpoint import Endpoint, OtlpError, check_installed
+from hangwatch.outputs.push.otlp.endpoint import OtlpEndpoint, OtlpError, check_installed
 from hangwatch.outputs.push.outbox import Outbox
 from hangwatch.outputs.push.services import ServiceError, open_service, scheme_of
-from hangwatch.outputs.push.transports import ACCEPTED, Answer, Blocking, Http, Transport
+from hangwatch.outputs.push.transports import ACCEPTED, Attempt, Blocking, Http, Transport
 
 log = logging.getLogger("hangwatch")
 
@@ -37,7 +37,7 @@ SERVICE = "notify"
 OTLP = "otlp"
 #: Grace period for undelivered notifications at the end of a job.
 CLOSE_GRACE_S = 5.0
-_NOT_TAKEN = Answer("later", "did not take the notification; check its address; retrying")
+_NOT_TAKEN = Attempt("later", "did not take the notification; check its address; retrying")
 
 
 class PushError(PlainError):
@@ -131,21 +131,21 @@ class Push:
         await asyncio.gather(*(courier.close(grace_s) for courier in self._couriers.values()))
 
 
-def open_endpoints(targets: Sequence[Target]) -> list[tuple[str, Endpoint]]:
+def open_endpoints(targets: Sequence[Target]) -> list[tuple[str, OtlpEndpoint]]:
     """What the metrics are sent to, with the names that may be logged."""
-    return [(one.name, Endpoint(one.url, socket.gethostname())) for one in targets if one.kind == OTLP]
+    return [(one.name, OtlpEndpoint(one.url, socket.gethostname())) for one in targets if one.kind == OTLP]
 
 
 def _open_transport(target: Target, node: str) -> Transport:
     if target.kind == SERVICE:
         deliver = open_service(target.url)
 
-        def send(notification: Notification, before: Notification | None) -> Answer:
+        def send(notification: Notification, before: Notification | None) -> Attempt:
             return ACCEPTED if deliver(message_of(notification, before)) else _NOT_TAKEN
 
         return Blocking(target.kind, send)
     if target.kind == OTLP:
-        endpoint = Endpoint(target.url, node)
+        endpoint = OtlpEndpoint(target.url, node)
         return Blocking(target.kind, endpoint.send_incident, endpoint.close)
     return Http(RECEIVERS[target.kind], target.url)
 

@@ -22,7 +22,7 @@ TIMEOUT_S = 10.0
 _TRY_AGAIN = frozenset({408, 425, 429})
 
 
-class Answer(NamedTuple):
+class Attempt(NamedTuple):
     """What became of one attempt. ``wait_s``: for how long the receiver asked us to wait; ``why``: what to log if it failed."""
 
     state: Literal["accepted", "later", "refused"]
@@ -30,16 +30,16 @@ class Answer(NamedTuple):
     wait_s: float | None = None
 
 
-ACCEPTED = Answer("accepted")
+ACCEPTED = Attempt("accepted")
 
 
-def judge_status(status: int, wait_s: float | None = None) -> Answer:
+def judge_status(status: int, wait_s: float | None = None) -> Attempt:
     """What an HTTP status means."""
     if 200 <= status < 300:
         return ACCEPTED
     if status >= 500 or status in _TRY_AGAIN:
-        return Answer("later", f"answered with status {status}; retrying", wait_s)
-    return Answer("refused", f"rejected the notification with status {status}; check the URL and its token")
+        return Attempt("later", f"answered with status {status}; retrying", wait_s)
+    return Attempt("refused", f"rejected the notification with status {status}; check the URL and its token")
 
 
 class Transport(Protocol):
@@ -47,7 +47,7 @@ class Transport(Protocol):
 
     repeat_s: float | None
 
-    async def send(self, notification: Notification, before: Notification | None) -> Answer:
+    async def send(self, notification: Notification, before: Notification | None) -> Attempt:
         """One attempt; ``before`` is what the receiver has accepted of this incident before."""
         ...
 
@@ -65,7 +65,7 @@ class Http:
         self._url = url + receiver.path
         self._session: aiohttp.ClientSession | None = None
 
-    async def send(self, notification: Notification, before: Notification | None) -> Answer:
+    async def send(self, notification: Notification, before: Notification | None) -> Attempt:
         if self._session is None:
             headers = {"Content-Type": "application/json", "User-Agent": f"hangwatch/{__version__}"}
             timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
@@ -75,7 +75,7 @@ class Http:
             async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
                 return judge_status(answer.status, _retry_after_s(answer.headers.get("Retry-After")))
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
-            return Answer("later", f"is unreachable ({_reason(error)}); retrying")
+            return Attempt("later", f"is unreachable ({_reason(error)}); retrying")
 
     async def close(self) -> None:
         if self._session is not None:
@@ -90,13 +90,13 @@ class Blocking:
     def __init__(
         self,
         name: str,
-        deliver: Callable[[Notification, Notification | None], Answer],
+        deliver: Callable[[Notification, Notification | None], Attempt],
         end: Callable[[], None] = lambda: None,
     ) -> None:
         self._deliver, self._end = deliver, end
         self._thread = ThreadPoolExecutor(1, f"hangwatch {name}")
 
-    async def send(self, notification: Notification, before: Notification | None) -> Answer:
+    async def send(self, notification: Notification, before: Notification | None) -> Attempt:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._deliver, notification, before)
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """An OTLP endpoint: OpenTelemetry's own exporters, and what its answers mean.
 
-May import OpenTelemetry where an endpoint is given. Everything here blocks, ten seconds at most; an ``Endpoint`` belongs to one
+May import OpenTelemetry where an endpoint is given. Everything here blocks, ten seconds at most; an endpoint belongs to one
 thread. The SDK reads ``OTEL_EXPORTER_OTLP_HEADERS``, ``_CERTIFICATE``, ``_CLIENT_KEY``, ``_CLIENT_CERTIFICATE`` and
 ``_COMPRESSION``; not its time limit, which it takes for seconds where the specification says milliseconds.
 """
@@ -19,7 +19,7 @@ from prometheus_client import Metric
 from hangwatch import __version__
 from hangwatch.model.errors import PlainError
 from hangwatch.outputs.push.notifications import Notification
-from hangwatch.outputs.push.transports import ACCEPTED, TIMEOUT_S, Answer, judge_status
+from hangwatch.outputs.push.transports import ACCEPTED, TIMEOUT_S, Attempt, judge_status
 
 #: One process of the agent, for all it sends.
 _INSTANCE = str(uuid.uuid4())
@@ -37,7 +37,7 @@ def check_installed() -> None:
         raise OtlpError("--otlp needs OpenTelemetry: pip install 'hangwatch[otel]'") from None
 
 
-class Endpoint:
+class OtlpEndpoint:
     """One endpoint, ``http://HOST:4318``. ``node``: the host that the resource names.
 
     A signal is not sent where ``OTEL_LOGS_EXPORTER`` (``_TRACES_``, ``_METRICS_``) is ``none``.
@@ -76,7 +76,7 @@ class Endpoint:
         self._start_ns = time.time_ns()
         self._sent_event: tuple[object, ...] = ()
 
-    def send_incident(self, notification: Notification, before: Notification | None) -> Answer:
+    def send_incident(self, notification: Notification, before: Notification | None) -> Attempt:
         """The event, and the span of an incident that is over. An attempt that is repeated repeats no event."""
         from hangwatch.outputs.push.otlp.incidents import make_event, make_span
 
@@ -87,7 +87,7 @@ class Endpoint:
             self._sent_event = notification.key
         return self._send("traces", [make_span(notification, self.resource)]) if notification.over else ACCEPTED
 
-    def send_metrics(self, families: Iterable[Metric]) -> Answer:
+    def send_metrics(self, families: Iterable[Metric]) -> Attempt:
         """All metrics as they are now."""
         from hangwatch.outputs.push.otlp.metrics import make_metrics
 
@@ -98,7 +98,7 @@ class Endpoint:
         for exporter in self._exporters.values():
             exporter.shutdown()
 
-    def _send(self, signal: str, batch: object) -> Answer:
+    def _send(self, signal: str, batch: object) -> Attempt:
         exporter = self._exporters.get(signal)
         if exporter is None:
             return ACCEPTED
@@ -106,7 +106,7 @@ class Endpoint:
         result = exporter.export(batch)
         if self._status is not None:
             return judge_status(self._status)
-        return ACCEPTED if result.name == "SUCCESS" else Answer("later", "is unreachable; retrying")
+        return ACCEPTED if result.name == "SUCCESS" else Attempt("later", "is unreachable; retrying")
 
     def _note_status(self, response: Any, *_: object, **__: object) -> None:
         """The exporters' results do not say why, and for them a redirection is a success."""

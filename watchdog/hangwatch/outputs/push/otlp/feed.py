@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from prometheus_client import Metric
 
 from hangwatch.outputs.push.complaints import Complaints
-from hangwatch.outputs.push.otlp.endpoint import Endpoint
+from hangwatch.outputs.push.otlp.endpoint import OtlpEndpoint
 
 #: The specification's default of OTEL_METRIC_EXPORT_INTERVAL, which is in milliseconds.
 _INTERVAL_MS = 60_000
@@ -23,7 +23,7 @@ _INTERVAL_MS = 60_000
 class MetricsFeed:
     """Sends ``families`` to endpoints, each known by a name that may be logged. All methods are called in one event loop."""
 
-    def __init__(self, endpoints: Sequence[tuple[str, Endpoint]], families: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, endpoints: Sequence[tuple[str, OtlpEndpoint]], families: Callable[[], Iterable[Metric]]) -> None:
         self._families = families
         self._streams = [_Stream(name, endpoint, families) for name, endpoint in endpoints]
 
@@ -40,7 +40,7 @@ class MetricsFeed:
 class _Stream:
     """One endpoint, in a thread of its own."""
 
-    def __init__(self, name: str, endpoint: Endpoint, families: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, name: str, endpoint: OtlpEndpoint, families: Callable[[], Iterable[Metric]]) -> None:
         self._endpoint, self._families = endpoint, families
         self._complaints = Complaints(name)
         self._thread = ThreadPoolExecutor(1, "hangwatch otlp metrics")
