@@ -24,7 +24,6 @@ class MetricsFeed:
     """Sends ``families`` to endpoints, each known by a name that may be logged. All methods are called in one event loop."""
 
     def __init__(self, endpoints: Sequence[tuple[str, OtlpEndpoint]], families: Callable[[], Iterable[Metric]]) -> None:
-        self._families = families
         self._streams = [_Stream(name, endpoint, families) for name, endpoint in endpoints]
 
     def start(self) -> None:

@@ -8,7 +8,6 @@ agent sends of the same incident, after a restart or a failover, belongs togethe
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
 
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.context import Context
@@ -107,5 +106,4 @@ def _context(notification: Notification) -> SpanContext:
 
 def _to_ns(text: str) -> int:
     """A document's time, which is to the millisecond."""
-    at: datetime = parse_time(text)
-    return round(at.timestamp() * 1000) * 1_000_000
+    return round(parse_time(text).timestamp() * 1000) * 1_000_000
