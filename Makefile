@@ -157,9 +157,11 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 	touch $@
 
 $(VENV)/.scenarios: $(VENV)/.test
-	@$(call pip_install,Lightning and Ray for the catalogue (about 85 MB, once),-c constraints.txt --group scenarios)
+	@missing=; for tool in buildah debootstrap podman runc; do PATH="$$PATH:/usr/sbin" command -v $$tool >/dev/null || missing+=" $$tool"; done
+	[ -z "$$missing" ] || { $(call debian_package,$$missing,the test that builds and starts the image); }
+	$(call pip_install,Lightning and Ray for the catalogue (about 85 MB, once),-c constraints.txt --group scenarios)
 	# Without what it requires: an empty pynvml, whose warning torch would then print in every program.
-	$(call pip_install,NVIDIA's in-process restart,-c constraints.txt --no-deps 'nvidia-resiliency-ext; python_version < "3.13"')
+	$(call pip_install,the in-process restart of NVIDIA,-c constraints.txt --no-deps 'nvidia-resiliency-ext; python_version < "3.13"')
 	touch $@
 
 # The jobs on NCCL have an environment of their own: a build of PyTorch for CUDA without NVIDIA's libraries, and the simulated

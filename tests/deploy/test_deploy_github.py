@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from hangwatch import __version__
 from hangwatch.demos import find_scenario
+from hangwatch.diagnosis.document import make_incident
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.outputs.bundle.bundle import write_bundle
+from recorded import load
 from support import SOURCE_ROOT, Job, JobRunner
 
 pytestmark = pytest.mark.usefixtures("real")
@@ -154,3 +159,38 @@ def test_it_installs_this_repository_and_allows_stacks(jobs: JobRunner, tmp_path
     assert refused.stdout().splitlines()[1].startswith("::warning title=hangwatch::stacks cannot be read here")
     scope.write_text("0\n")
     assert len(runner.step("Install hangwatch", **found).stdout().splitlines()) == 1
+
+
+def test_of_many_incidents_the_latest_are_whole_and_the_others_counted(jobs: JobRunner, tmp_path: Path) -> None:
+    """A summary may have 1 MiB: five incidents, the latest first, and how many more the artifact holds."""
+    capture = load("rank_conditional")
+    found = make_incident(diagnose(capture), detected_ns=capture.at_ns, confirmed_ns=capture.at_ns)
+    for number in range(7):
+        write_bundle(tmp_path / "hangwatch", msgspec.structs.replace(found, id=f"20261123-{number}"), capture)
+    runner = Runner(jobs, tmp_path, {"python": sys.executable})
+    reported = runner.step("Report")
+    assert reported.process.returncode == 0, reported.stderr()
+    assert runner.written("github_output") == "incidents=7\n"
+    summary = runner.written("github_step_summary")
+    assert re.findall(r"20261123-(\d)", summary) == list("65432")
+    assert summary.endswith("\nand 2 more incidents in the artifact\n")
+
+
+@pytest.mark.usefixtures("long")
+def test_installed_by_pip_it_finds_a_hang_and_lets_it_go_on_if_told_so(jobs: JobRunner, tmp_path: Path) -> None:
+    """Every step in its order with a Python that has no hangwatch yet; with ``on-hang: report`` the command ends by itself."""
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+    scenario = find_scenario("rank-conditional")
+    assert scenario is not None
+    command = f"timeout --signal=KILL 30 {' '.join(scenario.command())} || echo ended by itself"
+    runner = Runner(jobs, tmp_path, {"run": command, "python": str(python), "on-hang": "report", "stall-after": "60"})
+    nothing = {"PYTHONPATH": "", "HANGWATCH_PTRACE_SCOPE": os.devnull}
+    installed = runner.step("Install hangwatch", **nothing)
+    assert installed.process.returncode == 0, installed.stderr()
+    ran = runner.step("Run under hangwatch", **nothing)
+    assert ran.process.returncode == 0, ran.stderr()
+    assert "ended by itself" in ran.stdout()
+    assert runner.step("Report", **nothing).process.returncode == 0
+    assert runner.written("github_output") == "incidents=1\n"
+    assert runner.written("github_step_summary").startswith("## Deadlock, proven\n")

@@ -121,6 +121,8 @@ class Agent:
                 await watch.pause()
         await self._engines.close()
         await self._fleets.close()
+        if over:  # whoever is sent the metrics a last time must not take the jobs for running
+            self.metrics.update(msgspec.structs.replace(self.metrics.view, jobs=()))
 
     def set_patience(self, stall_after_s: float) -> None:
         """Another patience from now on, for all jobs; 0: learn it."""

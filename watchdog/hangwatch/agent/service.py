@@ -34,7 +34,8 @@ from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import FILE as AUDIT
-from hangwatch.outputs.push.senders import Push, Target, parse_target
+from hangwatch.outputs.push.otlp.feed import MetricsFeed
+from hangwatch.outputs.push.senders import CLOSE_GRACE_S, Push, Target, open_endpoints, parse_target
 from hangwatch.outputs.terminal.verdict import print_verdict
 from hangwatch.outputs.web.access import read_token
 from hangwatch.outputs.web.page import WebPage
@@ -76,7 +77,9 @@ class Service:
         self.voice = Voice(console, settings.log, events)
         self.manager = manager or ServiceManager()
         self.metrics = Metrics()
-        self.push = Push(find_targets(settings.receivers))
+        targets = find_targets(settings.receivers)
+        self.push = Push(targets)
+        self.feed = MetricsFeed(open_endpoints(targets), self.metrics.families)
         self.token = read_token({"HANGWATCH_TOKEN_FILE": settings.token_file, **os.environ})
         self.address = parse_listen(settings.listen or address)
         histories = Histories(one_job=root is not None)
@@ -120,6 +123,7 @@ class Service:
         else:
             await self._take_up()
         self._sweeping = asyncio.create_task(self._sweep(), name="hangwatch sweep")
+        self.feed.start()
         return self._server.url
 
     async def _take_up(self) -> None:
@@ -148,7 +152,7 @@ class Service:
         for task in (self._sweeping, self._ending):
             if task is not None:
                 task.cancel()
-        await self.push.close()
+        await asyncio.gather(self.push.close(), self.feed.close(CLOSE_GRACE_S))
         if self._server is not None:
             await self._server.stop()
 
@@ -164,9 +168,11 @@ class Service:
         self.agent.set_patience(settings.stall_after_s)
         if settings.receivers != before.receivers:
             old, self.push = self.push, Push(targets)
+            old_feed, self.feed = self.feed, MetricsFeed(open_endpoints(targets), self.metrics.families)
+            self.feed.start()
             for record in self.agent.open_incidents():
                 self.push.notify(record.incident, record.path)
-            await old.close()
+            await asyncio.gather(old.close(), old_feed.close(CLOSE_GRACE_S))
         self._sweep_now.set()
         return tuple(name for name in _FIXED if getattr(before, name) != getattr(settings, name))
 

@@ -7,7 +7,9 @@ from typing import Annotated, Optional
 import typer
 
 #: These variables are safer than the options: every user of the machine can see a command line.
-TARGET_VARIABLES = {kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "slack", "notify")}
+TARGET_VARIABLES = {
+    kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "slack", "notify", "otlp")
+}
 Alertmanager = Annotated[
     Optional[list[str]],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
     typer.Option(
@@ -42,5 +44,14 @@ Notify = Annotated[
         metavar="URL",
         envvar=TARGET_VARIABLES["notify"],
         help="Send incidents to this apprise address (PagerDuty, Teams, Discord, e-mail, ...); repeatable.",
+    ),
+]
+Otlp = Annotated[
+    Optional[list[str]],  # noqa: UP045  # see above
+    typer.Option(
+        "--otlp",
+        metavar="URL",
+        envvar=TARGET_VARIABLES["otlp"],
+        help="Send incidents (log events, spans) and metrics to this OpenTelemetry endpoint, OTLP over HTTP; repeatable.",
     ),
 ]

@@ -81,6 +81,7 @@ def combine(
     webhook: list[str] | None = None,
     slack: list[str] | None = None,
     notify: list[str] | None = None,
+    otlp: list[str] | None = None,
     on_hang: str | None = None,
     on_silent_failure: str | None = None,
     log: list[str] | None = None,
@@ -108,7 +109,9 @@ def combine(
         "job": job or None,
         "max_restarts": max_restarts,
     }
-    urls_by_kind = {"alertmanager": alertmanager, "webhook": webhook, "slack": slack, "notify": notify}
+    urls_by_kind = {
+        "alertmanager": alertmanager, "webhook": webhook, "slack": slack, "notify": notify, "otlp": otlp,
+    }  # fmt: skip
     receivers = {kind: tuple(url for url in urls if url) for kind, urls in urls_by_kind.items() if urls}
     given["receivers"] = msgspec.structs.replace(settings.receivers, **receivers)
     try:

@@ -96,12 +96,13 @@ class Policy(_Section, frozen=True):
 
 
 class Receivers(_Section, frozen=True):
-    """Who is notified of incidents: addresses of each kind of ``outputs.push.notifications.RECEIVERS``, and of apprise."""
+    """Who is notified: addresses of each kind of ``outputs.push.notifications.RECEIVERS``, of apprise, and of OTLP endpoints."""
 
     alertmanager: tuple[str, ...] = ()
     webhook: tuple[str, ...] = ()
     slack: tuple[str, ...] = ()
     notify: tuple[str, ...] = ()
+    otlp: tuple[str, ...] = ()
 
 
 class Retention(_Section, frozen=True):

@@ -18,7 +18,7 @@ from hangwatch.agent.host.launch import wait_for_process
 from hangwatch.agent.host.systemd import ServiceManager, take_service_manager
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.cli.receivers import Alertmanager, Notify, Slack, Webhook
+from hangwatch.cli.receivers import Alertmanager, Notify, Otlp, Slack, Webhook
 from hangwatch.cli.settings import Config, EngineOption, ExchangeOption, JobOption, StallAfter, combine
 from hangwatch.config.directories import default_state_dir, prepare_state_dir, shared_run_dir
 from hangwatch.config.errors import UserError
@@ -48,6 +48,7 @@ def agent(
     webhook: Webhook = None,
     slack: Slack = None,
     notify: Notify = None,
+    otlp: Otlp = None,
     exchange: ExchangeOption = None,
     job: JobOption = None,
     pid: Annotated[
@@ -70,6 +71,7 @@ def agent(
             webhook=webhook,
             slack=slack,
             notify=notify,
+            otlp=otlp,
             exchange=exchange,
             job=job,
             engine=engine,

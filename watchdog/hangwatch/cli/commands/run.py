@@ -15,7 +15,7 @@ from hangwatch.agent.host.events import SCHEMA, EventFile
 from hangwatch.agent.host.supervisor import Supervisor, restart_environment
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Notify, Slack, Webhook
+from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Notify, Otlp, Slack, Webhook
 from hangwatch.cli.settings import (
     EXCHANGE_VARIABLE,
     Config,
@@ -84,6 +84,7 @@ def run(
     webhook: Webhook = None,
     slack: Slack = None,
     notify: Notify = None,
+    otlp: Otlp = None,
     exchange: ExchangeOption = None,
     job: JobOption = None,
     engine: EngineOption = None,
@@ -114,6 +115,7 @@ def run(
         webhook=webhook,
         slack=slack,
         notify=notify,
+        otlp=otlp,
         exchange=exchange,
         job=job,
         engine=engine,

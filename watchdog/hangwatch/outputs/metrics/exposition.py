@@ -8,7 +8,7 @@ The label of a job is ``job_id``: Prometheus uses ``job`` itself and would renam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
@@ -25,7 +25,7 @@ from hangwatch.outputs.metrics.view import MetricsView
 
 
 class Metrics:
-    """Holds the latest view and renders it. Safe to render from another thread than the one that updates."""
+    """Holds the latest view and renders it. Safe to read from another thread than the one that updates."""
 
     def __init__(self, view: MetricsView | None = None) -> None:
         self._view = view if view is not None else MetricsView()
@@ -41,6 +41,10 @@ class Metrics:
     def update(self, view: MetricsView) -> None:
         """Replace the current values by ``view``."""
         self._view = view
+
+    def families(self) -> Iterable[Metric]:
+        """All families with their current values."""
+        return self._registry.collect()
 
     def render(self) -> tuple[bytes, str]:
         """The exposition and its content type."""

@@ -119,7 +119,7 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
                 "remedy": cause.remedy,
                 "references": cause.references,
             },
-            "runbook": _runbook(notification),
+            "runbook": runbook_of(notification),
             "bundle": None if notification.bundle is None else clean(notification.bundle),
             "onset_at": incident.onset_at,
             "confirmed_at": incident.confirmed_at,
@@ -177,7 +177,7 @@ def _words(notification: Notification, before: Notification | None, marks: _Mark
         head = f"{strong(f'Resolved: {verdict.kind} in {job}')}, {incident.onset_at} to {incident.ended_at}"
         if before is not None:
             return head, []
-    culprits, waiting = _ranks(verdict, verdict.culprit_ranks), _ranks(verdict, verdict.waiting_ranks)
+    culprits, waiting = name_ranks(verdict, verdict.culprit_ranks), name_ranks(verdict, verdict.waiting_ranks)
     lines = [
         marks.escape(verdict.summary),
         f"{strong('Culprit ranks:')} {culprits}  {strong('waiting ranks:')} {waiting}",
@@ -215,11 +215,12 @@ def _alert(notification: Notification, ends: datetime | None) -> dict[str, objec
 def _end(incident: Incident) -> datetime | None:
     if incident.ended_at is None:
         return None
-    confirmed = _parse_time(incident.confirmed_at or incident.detected_at)
-    return max(_parse_time(incident.ended_at), confirmed + timedelta(seconds=SHORTEST_S))
+    confirmed = parse_time(incident.confirmed_at or incident.detected_at)
+    return max(parse_time(incident.ended_at), confirmed + timedelta(seconds=SHORTEST_S))
 
 
-def _parse_time(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
+    """A time of an incident document."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
@@ -246,9 +247,9 @@ def _annotations(notification: Notification) -> dict[str, str]:
         "cause": cause.title if cause is not None else "",
         "description": clean(cause.explanation) if cause is not None else "",
         "remedy": " ".join(steps),
-        "runbook_url": _runbook(notification),
-        "culprit_ranks": _ranks(verdict, verdict.culprit_ranks),
-        "waiting_ranks": _ranks(verdict, verdict.waiting_ranks),
+        "runbook_url": runbook_of(notification),
+        "culprit_ranks": name_ranks(verdict, verdict.culprit_ranks),
+        "waiting_ranks": name_ranks(verdict, verdict.waiting_ranks),
         "history": clean(" ".join(describe_history(notification.incident.history))),
         "incident": notification.incident.id,
         "bundle": clean(notification.bundle or ""),
@@ -256,11 +257,13 @@ def _annotations(notification: Notification) -> dict[str, str]:
     return {name: text[:_TEXT_LIMIT_CHARS] for name, text in annotations.items() if text}
 
 
-def _ranks(verdict: Verdict, ranks: tuple[int, ...]) -> str:
+def name_ranks(verdict: Verdict, ranks: tuple[int, ...]) -> str:
+    """Ranks for people: ``0-3``, guests by their names."""
     return name_guests(format_ranks(ranks), verdict.names)
 
 
-def _runbook(notification: Notification) -> str:
+def runbook_of(notification: Notification) -> str:
+    """The path of the cause's page in this repository."""
     return f"docs/causes/{notification.cause_id}.md"
 
 

@@ -1,6 +1,6 @@
-"""Sends incidents to Alertmanager, webhooks, Slack and the services of apprise, for sites without alert rules on our metrics.
+"""Sends incidents to Alertmanager, webhooks, Slack, services of apprise and OTLP, for sites without alert rules on our metrics.
 
-May import the other outputs and aiohttp. ``notify`` only adds a notification to the outbox of each receiver; separate tasks
+May import the other outputs. ``notify`` only adds a notification to the outbox of each receiver; separate tasks
 send them, so no tick ever waits for a network. URLs are secrets (a webhook's path is its password): only scheme and host
 are ever logged.
 """
@@ -10,37 +10,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
 import socket
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-import aiohttp
-
-from hangwatch import __version__
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import record_notified, was_notified
-from hangwatch.outputs.push.notifications import RECEIVERS, Message, Notification, Receiver, message_of, utc_now
+from hangwatch.outputs.push.complaints import Complaints
+from hangwatch.outputs.push.notifications import RECEIVERS, Notification, message_of
+from hangwatch.outputs.push.otlp.endpoint import OtlpEndpoint, OtlpError, check_installed
 from hangwatch.outputs.push.outbox import Outbox
-from hangwatch.outputs.push.services import Deliver, ServiceError, open_service, scheme_of
+from hangwatch.outputs.push.services import ServiceError, open_service, scheme_of
+from hangwatch.outputs.push.transports import ACCEPTED, Attempt, Blocking, Http, Transport
 
 log = logging.getLogger("hangwatch")
 
 #: The kind of receivers that are addresses of apprise.
 SERVICE = "notify"
-_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
+#: The kind that are OTLP endpoints; they get the metrics as well (``otlp.feed``).
+OTLP = "otlp"
 #: Grace period for undelivered notifications at the end of a job.
 CLOSE_GRACE_S = 5.0
-#: HTTP statuses after which the same message may be accepted later.
-_TRY_AGAIN = frozenset({408, 425, 429})
+_NOT_TAKEN = Attempt("later", "did not take the notification; check its address; retrying")
 
 
 class PushError(PlainError):
@@ -49,7 +46,7 @@ class PushError(PlainError):
 
 @dataclass(frozen=True)
 class Target:
-    """A receiver's kind (a key of ``RECEIVERS``, or ``notify``) and its URL, which is a secret: ``repr`` does not show it."""
+    """A receiver's kind (of ``RECEIVERS``, ``notify`` or ``otlp``) and its URL, which is a secret: ``repr`` does not show it."""
 
     kind: str
     url: str
@@ -65,12 +62,17 @@ class Target:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
+    @property
+    def name(self) -> str:
+        """What logs and audit records call it."""
+        return f"{self.kind} at {self.shown}"
+
 
 def parse_target(kind: str, url: str) -> Target:
     """Parse a URL given by the user; Alertmanager's with or without the path of its API.
 
     Raises:
-        PushError: it is not an http or https URL, or for ``notify`` not an address of apprise.
+        PushError: it is not an http or https URL, or for ``notify`` not an address of apprise; or its extra is missing.
     """
     if kind == SERVICE:
         try:
@@ -85,6 +87,12 @@ def parse_target(kind: str, url: str) -> Target:
         usable = False
     if not usable:
         raise PushError(f"--{kind}: not an http:// or https:// URL; for example {_EXAMPLES[kind]}")
+    if kind == OTLP:
+        try:
+            check_installed()
+        except OtlpError as error:
+            raise PushError(str(error)) from None
+        return Target(kind, url.strip())
     path = RECEIVERS[kind].path
     return Target(kind, url.strip().rstrip("/").removesuffix(path) if path else url.strip())
 
@@ -93,6 +101,7 @@ _EXAMPLES = {
     "alertmanager": "http://127.0.0.1:9093",
     "webhook": "https://alerts.example.org/hangwatch",
     "slack": "https://hooks.slack.com/services/...",
+    "otlp": "http://127.0.0.1:4318",
 }
 
 
@@ -104,7 +113,7 @@ class Push:
         self._couriers: dict[str, _Courier] = {}
         for target in targets:
             same = sum(name.partition("#")[0] == target.kind for name in self._couriers)
-            self._couriers[f"{target.kind}#{same + 1}" if same else target.kind] = _Courier(target)
+            self._couriers[f"{target.kind}#{same + 1}" if same else target.kind] = _Courier(target, self._node)
 
     def notify(self, incident: Incident, bundle: Path | None) -> None:
         """Queue a notification; returns at once. What this or an earlier agent has delivered already is not sent again."""
@@ -122,80 +131,39 @@ class Push:
         await asyncio.gather(*(courier.close(grace_s) for courier in self._couriers.values()))
 
 
-class _Answer(NamedTuple):
-    """What became of one attempt. ``wait_s``: for how long the receiver asked us to wait; ``why``: what to log if it failed."""
-
-    state: Literal["accepted", "later", "refused"]
-    why: str = ""
-    wait_s: float | None = None
+def open_endpoints(targets: Sequence[Target]) -> list[tuple[str, OtlpEndpoint]]:
+    """What the metrics are sent to, with the names that may be logged."""
+    return [(one.name, OtlpEndpoint(one.url, socket.gethostname())) for one in targets if one.kind == OTLP]
 
 
-class _Http:
-    """A receiver of ``RECEIVERS``: one POST a notification."""
+def _open_transport(target: Target, node: str) -> Transport:
+    if target.kind == SERVICE:
+        deliver = open_service(target.url)
 
-    def __init__(self, target: Target) -> None:
-        self.receiver: Receiver = RECEIVERS[target.kind]
-        self.repeat_s = self.receiver.repeat_s
-        self._url = target.url + self.receiver.path
-        self._session: aiohttp.ClientSession | None = None
+        def send(notification: Notification, before: Notification | None) -> Attempt:
+            return ACCEPTED if deliver(message_of(notification, before)) else _NOT_TAKEN
 
-    async def send(self, notification: Notification, before: Notification | None) -> _Answer:
-        if self._session is None:
-            headers = {"Content-Type": "application/json", "User-Agent": f"hangwatch/{__version__}"}
-            self._session = aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers, trust_env=True)
-        body = self.receiver.render(notification, before, utc_now())
-        try:
-            async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
-                status, wait_s = answer.status, _retry_after_s(answer.headers.get("Retry-After"))
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
-            return _Answer("later", f"is unreachable ({_reason(error)}); retrying")
-        if 200 <= status < 300:
-            return _Answer("accepted")
-        if status >= 500 or status in _TRY_AGAIN:
-            return _Answer("later", f"answered with status {status}; retrying", wait_s)
-        return _Answer("refused", f"rejected the notification with status {status}; check the URL and its token")
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-
-class _Service:
-    """An address of apprise, which blocks: it has a thread of its own, so that a slow service holds up nothing else."""
-
-    repeat_s: float | None = None
-
-    def __init__(self, target: Target) -> None:
-        self._deliver: Deliver = open_service(target.url)
-        self._thread = ThreadPoolExecutor(1, "hangwatch notify")
-
-    async def send(self, notification: Notification, before: Notification | None) -> _Answer:
-        message: Message = message_of(notification, before)
-        sent = await asyncio.get_running_loop().run_in_executor(self._thread, self._deliver, message)
-        return (
-            _Answer("accepted")
-            if sent
-            else _Answer("later", "did not take the notification; check its address; retrying")
-        )
-
-    async def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        return Blocking(target.kind, send)
+    if target.kind == OTLP:
+        endpoint = OtlpEndpoint(target.url, node)
+        return Blocking(target.kind, endpoint.send_incident, endpoint.close)
+    return Http(RECEIVERS[target.kind], target.url)
 
 
 class _Courier:
     """One target, its outbox, and the task that sends from it."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, node: str) -> None:
         self.target = target
-        self._sender = _Service(target) if target.kind == SERVICE else _Http(target)
-        self.box = Outbox(self._sender.repeat_s)
+        self._transport = _open_transport(target, node)
+        self.box = Outbox(self._transport.repeat_s)
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._complained = ""
+        self._complaints = Complaints(target.name)
 
     def put(self, notification: Notification) -> None:
-        delivered = not self.box.knows(notification) and was_notified(notification, self._name)
+        delivered = not self.box.knows(notification) and was_notified(notification, self.target.name)
         if self.box.put(notification, time.monotonic(), delivered=delivered):
             self._idle.clear()
             self._news.set()
@@ -208,14 +176,10 @@ class _Courier:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace_s)
         if self.box.pending:
-            log.warning("%s: %d notification(s) not delivered", self._name, self.box.pending)
+            log.warning("%s: %d notification(s) not delivered", self.target.name, self.box.pending)
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-
-    @property
-    def _name(self) -> str:
-        return f"{self.target.kind} at {self.target.shown}"
 
     async def _run(self) -> None:
         try:
@@ -234,38 +198,17 @@ class _Courier:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._news.wait(), pause_s)
         finally:
-            await self._sender.close()
+            await self._transport.close()
 
     async def _send(self, notification: Notification, before: Notification | None) -> None:
-        answer = await self._sender.send(notification, before)
+        answer = await self._transport.send(notification, before)
+        self._complaints.hear(answer)
         if answer.state == "accepted":
             self.box.delivered(notification, time.monotonic())
-            self._complained = ""
             if before is None or before.key != notification.key:
-                record_notified(notification, self._name)
+                record_notified(notification, self.target.name)
             return
         if answer.state == "later":
             self.box.failed(time.monotonic(), answer.wait_s)
         else:
             self.box.refused(notification, time.monotonic())
-        self._complain(answer.why)
-
-    def _complain(self, what: str) -> None:
-        """Log each new reason once, not once per attempt."""
-        if what != self._complained:
-            self._complained = what
-            log.warning("%s %s", self._name, what)
-
-
-def _reason(error: Exception) -> str:
-    """Why a request failed, without the URL that aiohttp's messages may contain."""
-    if isinstance(error, asyncio.TimeoutError):
-        return "timed out"
-    cause = getattr(error, "os_error", error)
-    number = getattr(cause, "errno", None)
-    return os.strerror(number) if number is not None and number > 0 else type(cause).__name__
-
-
-def _retry_after_s(value: str | None) -> float | None:
-    """The seconds of a ``Retry-After`` header; its other form, a date, is ignored."""
-    return float(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 6 else None

@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 from hangwatch.model.errors import PlainError
 from hangwatch.outputs.push.notifications import Message
+from hangwatch.outputs.push.transports import TIMEOUT_S
 
-#: As for every other receiver.
-_TIMEOUT_S = 10.0
 _TYPES = {"critical": "failure", "warning": "warning"}
 
 #: Sends a message; blocks until the service has taken it (True) or not.
@@ -60,7 +59,7 @@ def open_service(url: str) -> Deliver:
             notify_type=kind,
             body_format="text",
             interpret_escapes=False,
-            timeout=_TIMEOUT_S,
+            timeout=TIMEOUT_S,
         )
         return bool(sent)
 

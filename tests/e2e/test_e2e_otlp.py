@@ -1,0 +1,217 @@
+"""``--otlp``: a real hang goes through a real collector; what refuses, is away or never answers harms nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from otlp_receivers import Backend, backend, read_attributes, start_collector
+
+from hangwatch.demos import find_scenario
+from hangwatch.diagnosis.document import ended, make_incident
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle.bundle import list_incidents
+from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.push.otlp.feed import MetricsFeed
+from hangwatch.outputs.push.senders import Push, PushError, Target, open_endpoints, parse_target
+from recorded import load
+from support import LONG_S, JobRunner, find_free_port, wait_for
+
+pytestmark = pytest.mark.usefixtures("real")
+
+TOKEN = "T0k3n-of-a-backend"  # noqa: S105  # what must not be seen
+
+
+def incident() -> Incident:
+    """A recorded hang."""
+    capture = load("rank_conditional")
+    return make_incident(diagnose(capture), detected_ns=capture.at_ns, confirmed_ns=capture.at_ns)
+
+
+def over() -> Incident:
+    """The same, when it is over."""
+    return ended(incident(), load("rank_conditional").at_ns + 60_000_000_000)
+
+
+def by_status(kept: Backend) -> dict[str, Any]:
+    """The events that have come, by whether the incident went on."""
+    return {read_attributes(one)["hangwatch.incident.status"]: one for one in kept.events()}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until the condition holds."""
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+def test_a_hang_of_a_real_job_comes_through_a_real_collector(jobs: JobRunner, tmp_path: Path) -> None:
+    """Events and a span with the ids of one incident, its line and its times, and the metrics; nothing of it in the job."""
+    scenario = find_scenario("rank-conditional")
+    assert scenario is not None
+    show = f'{sys.executable} -c \'import os; print("seen", os.environ.get("HANGWATCH_OTLP"))\''
+    with backend() as kept:
+        address = start_collector(jobs, tmp_path, kept.url)
+        job = jobs.hangwatch(
+            "run", "--on-hang", "stop", "--state-dir", tmp_path / "state", "--",
+            "bash", "-c", f"{show}; exec {' '.join(scenario.command())}",
+            env={
+                **scenario.full_environment(), "HANGWATCH_OTLP": address, "OTEL_METRIC_EXPORT_INTERVAL": "300",
+                "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+            },
+        )  # fmt: skip
+        assert job.wait(LONG_S) == 75, job.stderr()
+        (found,) = list_incidents(tmp_path / "state")
+        asyncio.run(asyncio.wait_for(until(lambda: len(kept.spans()) == 1 and "resolved" in by_status(kept)), LONG_S))
+        first, last = by_status(kept)["firing"], by_status(kept)["resolved"]
+        (span,) = kept.spans()
+        assert len({(one.trace_id, one.span_id) for one in (first, last, span)}) == 1
+        assert (first.event_name, first.severity_text, last.severity_text) == ("hangwatch.incident", "ERROR", "INFO")
+        assert found.verdict.divergence is not None
+        assert found.verdict.divergence.culprit is not None
+        known = read_attributes(span)
+        assert known["hangwatch.incident.id"] == found.id
+        assert (known["error.type"], known["hangwatch.proven"]) == ("deadlock", True)
+        assert known["hangwatch.cause.id"] == "rank-conditional-collective"
+        assert known["code.file.path"] == found.verdict.divergence.culprit.file
+        assert known["code.line.number"] == found.verdict.divergence.culprit.line
+        assert 0 < span.start_time_unix_nano < span.events[0].time_unix_nano <= span.end_time_unix_nano
+        (resource,) = {
+            str(read_attributes(r.resource)) for m in kept.messages for r in getattr(m, "resource_spans", ())
+        }
+        assert socket.gethostname() in resource
+        assert "deployment.environment.name" in resource
+        points = kept.metrics()
+        hangs = [point for point in points["hangwatch_incidents_total"] if read_attributes(point)["kind"] == "deadlock"]
+        assert hangs[-1].as_double == 1.0
+        assert {"hangwatch_collective_enqueued", "hangwatch_agent_tick_duration_seconds"} <= points.keys()
+    assert "seen None" in job.stdout()
+    assert "otlp" not in job.stderr()
+
+
+def test_a_reloaded_agent_sends_its_metrics_to_where_it_is_told_then(jobs: JobRunner, tmp_path: Path) -> None:
+    """A second endpoint in the settings file, SIGHUP: it gets the metrics from then on, without a restart."""
+    file = tmp_path / "hangwatch.toml"
+    watched = jobs.start(["sleep", "infinity"])
+    with backend() as first, backend() as second:
+        file.write_text(f'[receivers]\notlp = ["{first.url}"]\n')
+        agent = jobs.hangwatch(
+            "agent", "--pid", str(watched.pid), "--config", file, "--state-dir", tmp_path / "state",
+            env={"OTEL_METRIC_EXPORT_INTERVAL": "200"},
+        )  # fmt: skip
+        wait_for(first.metrics, LONG_S, "the first metrics")
+        file.write_text(f'[receivers]\notlp = ["{second.url}"]\n')
+        agent.send(signal.SIGHUP)
+        wait_for(second.metrics, LONG_S, "metrics at the other endpoint")
+        agent.send(signal.SIGTERM)
+        assert agent.wait() == 0, agent.stderr()
+
+
+@pytest.mark.asyncio
+async def test_what_is_away_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody listens: one line however often it is tried, and one at the end; neither has the address's path."""
+    caplog.set_level(logging.DEBUG)
+    port = find_free_port()
+    push = Push([parse_target("otlp", f"http://127.0.0.1:{port}/{TOKEN}")])
+    push.notify(over(), None)
+    await asyncio.wait_for(until(lambda: push.metrics()[0].failures_total >= 1), LONG_S)
+    await push.close(grace_s=0.1)
+    said = [r.getMessage() for r in caplog.records if r.name == "hangwatch"]
+    assert said == [
+        f"otlp at http://127.0.0.1:{port} is unreachable; retrying",
+        f"otlp at http://127.0.0.1:{port}: 1 notification(s) not delivered",
+    ]
+    assert TOKEN not in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_a_failed_half_is_sent_again_and_the_other_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    """The event was taken and the span was not (500): at the next attempt only the span goes out."""
+    with backend(200, 500, 200) as kept:
+        push = Push([parse_target("otlp", kept.url)])
+        push.notify(over(), None)
+        await asyncio.wait_for(until(lambda: push.metrics()[0].sent_total == 1), LONG_S)
+        await push.close()
+        assert (len(kept.events()), len(kept.spans())) == (1, 1)
+    assert [r.getMessage() for r in caplog.records if r.name == "hangwatch"] == [
+        f"otlp at {kept.url} answered with status 500; retrying"
+    ]
+
+
+@pytest.mark.asyncio
+async def test_what_is_refused_is_said_once_and_not_sent_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong token; the header of OpenTelemetry's own variable was sent, and is in no log."""
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"api-key={TOKEN}")
+    with backend(401) as kept:
+        push = Push([parse_target("otlp", kept.url)])
+        push.notify(incident(), None)
+        await asyncio.wait_for(until(lambda: push.metrics()[0].failures_total == 1), LONG_S)
+        await push.close()
+        assert {name.lower(): value for name, value in kept.headers.items()}["api-key"] == TOKEN
+    said = [r.getMessage() for r in caplog.records if r.name == "hangwatch"]
+    assert said == [f"otlp at {kept.url} rejected the notification with status 401; check the URL and its token"]
+    assert TOKEN not in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_what_never_answers_holds_nothing_up() -> None:
+    """A port that takes a connection and says nothing: notifying returns at once, and closing when its grace is over."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        targets = [parse_target("otlp", f"http://127.0.0.1:{silent.getsockname()[1]}")]
+        push, feed = Push(targets), MetricsFeed(open_endpoints(targets), Metrics().families)
+        feed.start()
+        push.notify(incident(), None)
+        assert push.metrics()[0].pending == 1
+        await asyncio.gather(push.close(grace_s=0.1), feed.close(grace_s=0.1))
+        assert push.metrics()[0].sent_total == 0
+
+
+@pytest.mark.asyncio
+async def test_a_signal_is_not_sent_where_it_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By OpenTelemetry's own variables: a backend for logs alone gets no spans and no metrics."""
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    with backend() as kept:
+        targets = [parse_target("otlp", kept.url)]
+        push, feed = Push(targets), MetricsFeed(open_endpoints(targets), Metrics().families)
+        feed.start()
+        push.notify(over(), None)
+        await push.close(LONG_S)
+        await feed.close(LONG_S)
+        assert (len(kept.events()), len(kept.messages)) == (1, 1)
+
+
+@pytest.mark.asyncio
+async def test_the_last_metrics_are_sent_at_the_end() -> None:
+    """Long before the interval is over (a minute): a short job's numbers are there."""
+    with backend() as kept:
+        feed = MetricsFeed(open_endpoints([Target("otlp", kept.url)]), Metrics().families)
+        feed.start()
+        await feed.close(LONG_S)
+        assert "hangwatch_incidents_total" in kept.metrics()
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1:4318", "grpc://s3cret:4317", "http://"])
+def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> None:
+    """One line, without the address."""
+    with pytest.raises(
+        PushError, match=r"^--otlp: not an http:// or https:// URL; for example http://127\.0\.0\.1:4318$"
+    ):
+        parse_target("otlp", address)
+
+
+def test_without_opentelemetry_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if it were not there."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http._log_exporter", None)
+    with pytest.raises(PushError, match=r"^--otlp needs OpenTelemetry: pip install 'hangwatch\[otel\]'$"):
+        parse_target("otlp", "http://127.0.0.1:4318")
