@@ -1,4 +1,4 @@
-"""Trainers on one host and the engine that they feed on another: their agents meet where the two have met, and know each other."""
+"""Trainers on one host and the engine that they feed on another: their agents meet where these have met."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Trainers on one node, and an engine of two workers on another that takes their weights: ``FOLDER/late``, ``hang`` and ``end``.
 
 ``worlds_apart.py FOLDER ADDRESS --role trainer`` is run by torchrun, with ``--role engine`` by itself. Trainer 0 and the workers
-are in a group that a rendezvous at ADDRESS makes, as RL libraries do. The workers are late, as long as the file is there; worker 1
+are in a group that a rendezvous at ADDRESS makes, as RL libraries do. The workers are late while the file is there, worker 1
 hangs in a read that nobody answers.
 """
 
@@ -52,7 +52,7 @@ def answer_prompts(folder: Path, rank: int) -> None:
         time.sleep(0.1)
     if rank == 1 and (folder / "hang").exists():
         os.mkfifo(folder / "adapter")
-        with open(folder / "adapter") as adapter:
+        with (folder / "adapter").open() as adapter:
             adapter.read()
 
 

@@ -43,6 +43,7 @@ class JobOfWorld(msgspec.Struct, frozen=True, array_like=True):
     world_size: int | None = None
     launcher: str = "plain"
     command: str = ""
+    role: str = ""
 
 
 class ClaimedWorld(msgspec.Struct, frozen=True, array_like=True):

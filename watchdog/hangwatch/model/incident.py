@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from hangwatch.model.text import describe_job
+
 SCHEMA = "hangwatch.incident/2"
 
 Kind = Literal["deadlock", "stall", "rank_lost", "straggler", "silent_failure", "healthy"]
@@ -129,6 +131,7 @@ class RankEntry(msgspec.Struct, frozen=True):
 
     ``rank`` is its number in the job, by which lists of ranks name it. Of a process of another world than the job's own, ``name``
     is what texts call it (``engine/0``), ``world`` the name of that world, ``world_rank`` its rank there, None where it has none.
+    The job's own ranks have ``world`` too where there are others.
     """
 
     rank: int
@@ -143,13 +146,19 @@ class RankEntry(msgspec.Struct, frozen=True):
 
 
 class JobEntry(msgspec.Struct, frozen=True):
-    """The job in the document."""
+    """The job in the document. ``role``: what its own ranks do, empty where it has no processes of other worlds."""
 
     id: str
     nodes: tuple[str, ...]
     world_size: int | None
     launcher: str
     command: str
+    role: str = ""
+
+    @property
+    def described(self) -> str:
+        """Its launcher and size in words, ``torchrun, 2 ranks: trainer``."""
+        return describe_job(self.launcher, self.world_size, self.role)
 
 
 class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):

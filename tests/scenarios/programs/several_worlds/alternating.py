@@ -53,20 +53,15 @@ def learn(rank: int, ports: tuple[int, int], options: argparse.Namespace) -> Non
             dist.broadcast(weights, src=0, group=games)
             dist.barrier(group=games)
         dist.barrier()  # the games are there
-        until = time.monotonic() + options.seconds
-        while time.monotonic() < until:
+        until, goes_on = time.monotonic() + options.seconds, torch.ones(1)
+        while goes_on.item():
             gradient = torch.randn(16)
             dist.all_reduce(gradient)
             weights -= 0.01 * gradient
-            time.sleep(0.01) if rank else None
-            until = _agree(until)
+            goes_on.fill_(float(time.monotonic() < until))
+            dist.broadcast(goes_on, src=0)
+            time.sleep(0.01)
     dist.destroy_process_group()
-
-
-def _agree(until: float) -> float:
-    left = torch.tensor([until - time.monotonic()])
-    dist.broadcast(left, src=0)
-    return time.monotonic() + left.item()
 
 
 def main(options: argparse.Namespace) -> None:

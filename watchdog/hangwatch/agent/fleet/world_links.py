@@ -47,7 +47,7 @@ _ROUND_LIMIT_S = 8.0
 
 
 @dataclass
-class _Heard:
+class _Known:
     """What one agent claims of one group, and when it has last said so."""
 
     claims: NodeClaims
@@ -68,7 +68,7 @@ class WorldLinks:
     gaps: tuple[Gap, ...] = ()
     _open: OpenGroups = field(default_factory=OpenGroups)
     _jobs: dict[World, JobOfWorld] = field(default_factory=dict)
-    _heard: dict[tuple[str, str], _Heard] = field(default_factory=dict)
+    _known: dict[tuple[str, str], _Known] = field(default_factory=dict)
     _exchanges: dict[str, Exchange] = field(default_factory=dict)
     _failed: dict[str, str] = field(default_factory=dict)
     _count: itertools.count[int] = field(default_factory=itertools.count)
@@ -85,9 +85,9 @@ class WorldLinks:
             elif pid in by_pid:
                 jobs[world.world] = _describe_job(by_pid[pid], world.world, opened.groups)
         self._jobs, self._open = jobs, opened
-        self._heard = {key: one for key, one in self._heard.items() if now_s - one.changed_s < FORGET_S}
+        self._known = {key: one for key, one in self._known.items() if now_s - one.changed_s < FORGET_S}
         self.worlds.elsewhere = tuple(
-            ClaimsElsewhere(one.claims, now_s - one.changed_s < SILENT_S) for one in self._heard.values()
+            ClaimsElsewhere(one.claims, now_s - one.changed_s < SILENT_S) for one in self._known.values()
         )
         reason = "processes elsewhere cannot be told to be in a group of processes here"
         self.gaps = tuple(Gap("exchange", f"{reason}: {why}") for why in sorted(set(self._failed.values())))
@@ -140,9 +140,9 @@ class WorldLinks:
             except ClaimsError as error:
                 log.debug("what node %s claims %s", name, error)
                 continue
-            known = self._heard.get((channel, name))
+            known = self._known.get((channel, name))
             if known is None or known.claims.count != claims.count:
-                self._heard[channel, name] = _Heard(claims, now_s)
+                self._known[channel, name] = _Known(claims, now_s)
 
     def _write(self, group: ClaimedGroup) -> bytes:
         """What is claimed here of one group, with the worlds of whoever claims it."""
@@ -170,4 +170,4 @@ def _describe_job(ranks: LocalRanks, world: World, groups: Iterable[ClaimedGroup
         job.id, f"{world.store} {world.process} {world.node}" if named else ranks.master, job.world_size
     )
     meeting = ranks.master if ranks.spans_nodes else min(group.store.partition("://")[2] for group in groups)
-    return JobOfWorld(job.id, channel, meeting, job.world_size, job.launcher, job.command)
+    return JobOfWorld(job.id, channel, meeting, job.world_size, job.launcher, job.command, job.role)

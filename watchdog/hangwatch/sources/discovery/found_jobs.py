@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -100,8 +100,11 @@ def _port(master: str) -> int | None:
     return int(port) if port.isdigit() else None
 
 
-def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
-    """The job as a value. The newest members know its size; older ones beyond it are leftovers of a larger world."""
+def make_job(job_id: str, members: list[Candidate], role: Callable[[KnownProcess], str]) -> FoundJob:
+    """The job as a value; ``role`` tells that of a process.
+
+    The newest members know its size; older ones beyond it are leftovers of a larger world.
+    """
     node = node_name()
     own = [member for member in members if member.host is None and member.away is None]
     if not own:
@@ -112,7 +115,7 @@ def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
         world_size = max((m.world_size for m in members if m.world_size is not None), default=None)
     kept = [m for m in members if world_size is None or m.rank < world_size or m.restart == newest.restart or m.world]
     ranks = _identify(kept)
-    job = Job(id=job_id, world_size=world_size, nodes=(node,), launcher=newest.launcher, command=newest.command)
+    job = Job(job_id, world_size, (node,), newest.launcher, newest.command, role(newest.process))
     local_size = newest.local_world_size
     return FoundJob(job, ranks, newest.master, local_size is not None and (world_size or 0) > local_size)
 
@@ -120,7 +123,7 @@ def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
 def _make_away(members: list[Candidate]) -> FoundJob:
     """The part of another node's job that is here: processes of other worlds than its own."""
     away = next(member.away for member in members if member.away is not None)
-    job = Job(away.id, away.world_size, (node_name(),), away.launcher, away.command)
+    job = Job(away.id, away.world_size, (node_name(),), away.launcher, away.command, away.role)
     return FoundJob(job, _identify(members), away.meeting, True, away)
 
 

@@ -78,7 +78,7 @@ class RankFinder:
         if root is not None:
             jobs = put_together(jobs)
         add_guests(jobs, guests)
-        found = tuple(make_job(job_id, members) for job_id, members in sorted(jobs.items()))
+        found = tuple(make_job(job_id, members, self._role) for job_id, members in sorted(jobs.items()))
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
 
     def processes(self) -> Mapping[int, KnownProcess]:
