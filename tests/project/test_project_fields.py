@@ -53,7 +53,7 @@ OTHER_TEXT = {
     "PackedGroup": ("name description", _OF_A_JOB),
     "Incident": ("id onset_at detected_at confirmed_at ended_at captured missing schema", _OF_A_CAPTURE),
     "JobHistory": ("exclude_nodes", _OF_A_JOB),
-    "PastHang": ("id nodes place", _OF_A_CAPTURE),
+    "PastHang": ("id nodes place names", _OF_A_CAPTURE),
     "JobEntry": ("id nodes launcher command role", _OF_A_CAPTURE),
     "RankEntry": ("node state stack name world", _OF_A_CAPTURE),
     "RankGroup": ("name", _OF_A_CAPTURE),

@@ -165,6 +165,7 @@ class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
     """An earlier hang of the same job. ``step``: the training step that all ranks had reached, None where none was known.
 
     ``nodes`` are those of the culprits; ``place`` is the culprits' line (``file:line``), empty where it was not seen.
+    ``names``: those of culprits of other worlds, by number; they are of that run of the job.
     """
 
     id: str
@@ -174,6 +175,7 @@ class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
     culprit_ranks: tuple[int, ...] = ()
     nodes: tuple[str, ...] = ()
     place: str = ""
+    names: dict[int, str] = {}
 
 
 class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):
