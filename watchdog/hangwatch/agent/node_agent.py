@@ -94,7 +94,9 @@ class Agent:
         self._engines = Engines(self.settings.engines, self.settings.patience_s)
         choice = parse_exchange(self.settings.exchange)
         self._fleets = Fleets(choice, self._wake.set, self._reader, self.health, self.say, self.root)
-        self._links = WorldLinks(self._reader.worlds, lambda: name_node(self.root()), self._fleets.open_at)
+        self._links = WorldLinks(
+            self._reader.worlds, lambda: name_node(self.root()), self._fleets.open_at, owned=not choice.shared
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""

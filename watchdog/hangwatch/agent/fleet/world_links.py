@@ -43,6 +43,8 @@ log = logging.getLogger("hangwatch")
 PERIOD_S = 1.0
 #: Claims that were not written anew count no more (``SILENT_S``), and name processes for a while: their agent may be restarted.
 FORGET_S = 60.0
+#: Members on this node have written a beat by then: only who is missing longer may be elsewhere.
+OPEN_S = 3.0
 _ROUND_LIMIT_S = 8.0
 
 
@@ -58,15 +60,18 @@ class _Known:
 class WorldLinks:
     """Keeps ``worlds`` up to date with what other agents claim. ``name`` gives this node's key in an exchange.
 
-    ``open_at`` gives the exchange beside the store at an address (``HOST:PORT``), None where there is to be none.
+    ``open_at`` gives the exchange beside the store at an address (``HOST:PORT``), None where there is to be none; with ``owned``
+    it is for this alone.
     """
 
     worlds: Worlds
     name: Callable[[], str]
     open_at: Callable[[str], Exchange | None]
+    owned: bool = True
     clock: Callable[[], float] = time.monotonic
     gaps: tuple[Gap, ...] = ()
     _open: OpenGroups = field(default_factory=OpenGroups)
+    _since_s: dict[str, float] = field(default_factory=dict)
     _jobs: dict[World, JobOfWorld] = field(default_factory=dict)
     _known: dict[tuple[str, str], _Known] = field(default_factory=dict)
     _exchanges: dict[str, Exchange] = field(default_factory=dict)
@@ -77,6 +82,9 @@ class WorldLinks:
     def update(self, ranks: Iterable[LocalRanks]) -> None:
         """Take in which groups are open now, and which jobs their worlds are. Within a running loop."""
         now_s, opened = self.clock(), self.worlds.open
+        self._since_s = {_name(group): self._since_s.get(_name(group), now_s) for group in opened.groups}
+        lasting = tuple(group for group in opened.groups if now_s - self._since_s[_name(group)] >= OPEN_S)
+        opened = opened._replace(groups=lasting) if lasting else OpenGroups()
         by_pid = {identity.pid: one for one in ranks for identity in one.own.values()}
         jobs: dict[World, JobOfWorld] = {}
         for world, pid in zip(opened.worlds, opened.processes, strict=True):
@@ -106,7 +114,8 @@ class WorldLinks:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.gather(*(exchange.close() for exchange in self._exchanges.values()))
+        if self.owned:
+            await asyncio.gather(*(exchange.close() for exchange in self._exchanges.values()))
 
     async def _keep_up(self) -> None:
         while self._open.groups:
