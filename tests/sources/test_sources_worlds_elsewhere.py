@@ -130,6 +130,18 @@ def test_a_world_of_which_a_node_may_not_know_is_not_linked(monkeypatch: pytest.
     assert theirs[20].number is None
 
 
+def test_a_job_that_spans_nodes_keeps_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainer 1 is on a third node, whose agent knows nothing of the group: the trainers stay what they are, however large
+    the engine is."""
+    some = {10: beat(10, 0, weights(0, 4))}
+    workers = {20 + n: beat(20 + n, n, weights(1 + n, 4), store=ENGINES, size=3) for n in range(3)}
+    ours, theirs = exchange(Agent("a", some, monkeypatch), Agent("b", workers, monkeypatch))
+    ranks = ours[10].groups[-1].ranks
+    assert (ranks[0], ours[10].number) == (0, None)
+    assert [theirs[pid].number for pid in sorted(theirs)] == list(ranks[1:])
+    assert all(map(is_guest, ranks[1:]))
+
+
 def test_a_worker_that_is_gone_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for it waits for that process; also where it was the only one there."""
     here, there = Agent("a", trainers(), monkeypatch), Agent("b", engine(1, 2), monkeypatch)

@@ -157,7 +157,10 @@ class Worlds:
         if not groups:
             return OpenGroups()
         living = {world: pid for pid, world in sorted(worlds.items(), reverse=True)}
-        described = tuple(self._described[world] for world in order)
+        described = tuple(
+            msgspec.structs.replace(self._described[w], whole=w in self._whole or self._described[w].whole)
+            for w in order
+        )
         return OpenGroups(described, tuple(groups), tuple(living.get(world, -1) for world in order))
 
     def _link(
@@ -182,10 +185,13 @@ class Worlds:
             self._links |= {frozenset({first, other}) for other in claiming if first is not None and other != first}
         homes: dict[World, World] = {}
         for linked in _components(self._links):
-            home = max(linked, key=lambda world: _standing(near.get(world), far.get(world)))
+            seen = [_both(near.get(world), far[world]) if world in far else near[world] for world in linked]
             if linked <= near.keys():
-                homes |= dict.fromkeys(linked, home)
-            elif home in near or far[home].job is not None:
+                homes |= dict.fromkeys(linked, max(seen, key=_standing).world)
+                continue
+            # Of the job's own world no agent has to know anything: its ranks keep their numbers.
+            home = max(seen, key=lambda one: (one.launched and one.world not in self._whole, _standing(one))).world
+            if home in near or far[home].job is not None:
                 homes |= dict.fromkeys(linked & (self._whole | {home}), home)
         return homes
 
@@ -287,11 +293,8 @@ def _merged(ours: _Claims, theirs: _Claims) -> _Claims:
     return {place: {*ours.get(place, ()), *theirs.get(place, ())} for place in ours.keys() | theirs.keys()}
 
 
-def _standing(near: ClaimedWorld | None, far: ClaimedWorld | None) -> tuple[object, ...]:
+def _standing(one: ClaimedWorld) -> tuple[object, ...]:
     """Of several worlds, that of the greatest is the job's own: ranks of a launcher, the most of them, the first there."""
-    one = _both(near, far) if far is not None else near
-    if one is None:
-        return ()
     return one.launched, one.world.size or 0, -one.since, _sorting(one.world)
 
 
