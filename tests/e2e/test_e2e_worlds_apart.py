@@ -21,6 +21,8 @@ def start(cluster: Cluster, number: int, *launcher: str, role: str) -> Job:
     host = cluster.network[number]
     program = (str(JOBS / "worlds_apart.py"), str(cluster.folder), ADDRESS, "--role", role)
     run_dir = host.home / "tmp" / "hangwatch-0" / "node"
+    for folder in (run_dir.parent, run_dir, run_dir / "ranks"):
+        folder.mkdir(mode=0o700, exist_ok=True)  # as `hangwatch env` does
     return host.start(sys.executable, *launcher, *program, env=probe_environment(run_dir, {}))
 
 
@@ -45,12 +47,21 @@ def culprits(incident: Incident) -> tuple[str, ...]:
     return tuple(names.get(rank, str(rank)) for rank in incident.verdict.culprit_ranks)
 
 
-@pytest.fixture
-def worlds(cluster: Cluster) -> Cluster:
-    """Agents on both hosts, with no option."""
+def start_agents(cluster: Cluster) -> None:
+    """An agent on each host, with no option."""
     cluster.exchange = None
     for number in (TRAINERS, ENGINE):
         cluster.start_agent(number)
+
+
+@pytest.fixture
+def worlds(cluster: Cluster) -> Cluster:
+    """Both sides at work, and agents that have met. How long a side takes to start is no matter of these tests."""
+    start_trainers(cluster)
+    start(cluster, ENGINE, role="engine")
+    wait_for_updates(cluster.folder)
+    start_agents(cluster)
+    wait_until_joined(cluster)
     return cluster
 
 
@@ -63,11 +74,7 @@ def wait_until_joined(cluster: Cluster) -> None:
 
 def test_an_engine_that_hangs_on_another_host_is_named(worlds: Cluster) -> None:
     """Its worker reads a pipe that nobody writes to: both hosts have the one incident, with its line."""
-    start_trainers(worlds)
-    start(worlds, ENGINE, role="engine")
-    wait_for_updates(worlds.folder)
-    wait_until_joined(worlds)
-    (worlds.folder / "hang").touch()
+    (worlds.folder / "hang-engine").touch()
     for incident in worlds.wait_for_incidents((TRAINERS, ENGINE)):
         verdict = incident.verdict
         assert culprits(incident) == ("engine/1",)
@@ -78,12 +85,21 @@ def test_an_engine_that_hangs_on_another_host_is_named(worlds: Cluster) -> None:
         assert {0, 1} <= set(verdict.waiting_ranks)
 
 
+def test_a_trainer_that_hangs_is_named_to_the_engines_host(worlds: Cluster) -> None:
+    """Trainer 1 holds up trainer 0, and so the engine: it is rank 1, and not worker 1."""
+    (worlds.folder / "hang-trainer").touch()
+    for incident in worlds.wait_for_incidents((TRAINERS, ENGINE)):
+        assert incident.verdict.culprit_ranks == (1,)
+        assert incident.verdict.kind == "stall"
+        assert not incident.verdict.proven
+        assert {incident.verdict.names.get(rank, str(rank)) for rank in incident.verdict.waiting_ranks} >= {
+            "0",
+            "engine/0",
+        }
+
+
 def test_an_engine_that_is_late_is_a_warning_that_ends(worlds: Cluster) -> None:
     """It answers a prompt for longer than the patience, and then goes on: nothing is called a hang."""
-    start_trainers(worlds)
-    start(worlds, ENGINE, role="engine")
-    wait_for_updates(worlds.folder)
-    wait_until_joined(worlds)
     (worlds.folder / "late").touch()
     found = worlds.wait_for_incidents((TRAINERS, ENGINE))
     assert {incident.verdict.kind for incident in found} == {"straggler"}
@@ -96,22 +112,19 @@ def test_an_engine_that_is_late_is_a_warning_that_ends(worlds: Cluster) -> None:
 
 def test_nothing_is_proven_where_an_agent_is_missing(worlds: Cluster) -> None:
     """The engine's agent is gone when it hangs: who is at the other end is not known, and nobody is blamed for it."""
-    start_trainers(worlds)
-    start(worlds, ENGINE, role="engine")
-    wait_for_updates(worlds.folder)
-    wait_until_joined(worlds)
     worlds.agents[ENGINE].end()
-    (worlds.folder / "hang").touch()
+    (worlds.folder / "hang-engine").touch()
     (incident,) = worlds.wait_for_incidents((TRAINERS,))
     assert not incident.verdict.proven
     assert incident.verdict.kind == "straggler"
     assert not {0, 1} & set(incident.verdict.culprit_ranks)
 
 
-def test_an_engine_that_never_comes(worlds: Cluster) -> None:
+def test_an_engine_that_never_comes(cluster: Cluster) -> None:
     """It was never started: trainer 0 waits in the rendezvous for somebody outside, and no trainer is blamed."""
-    start_trainers(worlds)
-    (incident,) = worlds.wait_for_incidents((TRAINERS,))
+    start_agents(cluster)
+    start_trainers(cluster)
+    (incident,) = cluster.wait_for_incidents((TRAINERS,))
     assert not incident.verdict.proven
     assert incident.verdict.kind == "straggler"
     assert incident.verdict.culprit_ranks == ()

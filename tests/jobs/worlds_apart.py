@@ -1,8 +1,8 @@
-"""Trainers on one node, and an engine of two workers on another that takes their weights: ``FOLDER/late``, ``hang`` and ``end``.
+"""Trainers on one node, and an engine of two workers on another that takes their weights: by ``FOLDER/late`` and so on.
 
 ``worlds_apart.py FOLDER ADDRESS --role trainer`` is run by torchrun, with ``--role engine`` by itself. Trainer 0 and the workers
-are in a group that a rendezvous at ADDRESS makes, as RL libraries do. The workers are late while the file is there, worker 1
-hangs in a read that nobody answers.
+are in a group that a rendezvous at ADDRESS makes, as RL libraries do. The workers are late while the file ``late`` is
+there; rank 1 of either side hangs at ``hang-engine`` and ``hang-trainer``, in a read that nobody answers; ``end`` ends all.
 """
 
 from __future__ import annotations
@@ -50,10 +50,16 @@ def answer_prompts(folder: Path, rank: int) -> None:
     """Take as long as the test says, or for ever."""
     while (folder / "late").exists():
         time.sleep(0.1)
-    if rank == 1 and (folder / "hang").exists():
-        os.mkfifo(folder / "adapter")
-        with (folder / "adapter").open() as adapter:
-            adapter.read()
+    if rank == 1:
+        read_pipe(folder, "engine")
+
+
+def read_pipe(folder: Path, role: str) -> None:
+    """Hang where the test says so: nobody writes into the pipe."""
+    if (folder / f"hang-{role}").exists():
+        os.mkfifo(folder / f"pipe-{role}")
+        with (folder / f"pipe-{role}").open() as pipe:
+            pipe.read()
 
 
 def train(options: argparse.Namespace) -> None:
@@ -69,6 +75,8 @@ def train(options: argparse.Namespace) -> None:
     parameter = torch.ones(8)
     while not parameter.isnan().any():
         time.sleep(0.05)
+        if rank == 1:
+            read_pipe(options.folder, "trainer")
         parameter = torch.full((8,), float("nan") if (options.folder / "end").exists() else 1.0)
         dist.all_reduce(parameter)
         if weights is not None:
