@@ -11,6 +11,7 @@ from hangwatch.analysis.ranks.waits import read_wait
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Group, GroupProgress
+from hangwatch.model.numbers import guest_number
 from hangwatch.model.stacks import Frame
 from hangwatch.model.transforms.packing import pack, unpack
 from worlds import TORCH, collective_frames, operation, rank, world
@@ -140,6 +141,18 @@ def test_a_send_to_a_number_of_a_group_with_unknown_members_is_to_no_rank_of_the
     capture = world(zero, rank(1, (operation(1, WORLD, 1, done=False),), collective_frames("all_reduce", 30)))
     found = diagnose(capture).verdict
     assert (found.proven, found.culprit_ranks) == (False, ())
+
+
+def test_without_a_record_a_stack_does_not_say_which_world_it_waits_for() -> None:
+    """Rank 0 shares a group with an engine and is in a broadcast, rank 1 in a barrier: one without a recorder may be in either
+    group, and is not taken to wait for rank 1. In a group of the world alone it is."""
+    zero, one = rank(0, (), collective_frames("broadcast", 20)), rank(1, (), collective_frames("barrier", 30))
+    own = GroupProgress(WORLD, 5, -1, 4)
+    for members, blamed in (((0, guest_number("engines", 0)), False), ((0, 1), True)):
+        shared = GroupProgress(Group("weights", members), 3, -1, 2)
+        ranks = (msgspec.structs.replace(zero, progress=(own, shared)), msgspec.structs.replace(one, progress=(own,)))
+        case = build_case(world(*(msgspec.structs.replace(one, flight=None) for one in ranks)))
+        assert bool(case.blame.culprits) == blamed
 
 
 def test_numbers_within_a_group_count_the_unknown_members_too() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.agent.fleet.node_names import rename_node, tell_apart
+from hangwatch.agent.fleet.node_names import rename_node, tell_apart, tell_worlds_apart
+from hangwatch.model.numbers import guest_number
+from hangwatch.sources.discovery.roles import Roles
 from worlds import rank, world
 
 
@@ -36,3 +38,15 @@ def test_a_capture_says_the_name_everywhere() -> None:
     assert [r.identity.node for r in renamed.ranks] == ["localhost.77aa"]
     assert renamed.job.nodes == ("localhost.77aa",)
     assert rename_node(renamed, "localhost.77aa") is renamed
+
+
+def test_engines_of_two_nodes_that_have_one_name_are_told_apart() -> None:
+    """Each node has called its own one so. The ranks of one engine have one name, and it stays at the next capture."""
+    roles = Roles()
+    numbers = [guest_number("engine on b", 0), guest_number("engine on b", 1), guest_number("engine on c", 0)]
+    ranks = [rank(number, ()) for number in (0, *numbers)]
+    identities = [msgspec.structs.replace(one.identity, world="engine" * (one.rank > 0), world_rank=0) for one in ranks]
+    capture = world(*(msgspec.structs.replace(r, identity=i) for r, i in zip(ranks, identities, strict=True)))
+    for _ in range(2):
+        named = tell_worlds_apart(capture, roles)
+        assert [one.identity.world for one in named.ranks] == ["", "engine", "engine", "engine-2"]

@@ -9,6 +9,7 @@ from examples import hang_incident
 from rich.console import Console
 
 from hangwatch.model.incident import JobHistory, PastHang
+from hangwatch.model.numbers import guest_number
 from hangwatch.outputs.html.incident import render_incident
 from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.push.notifications import RECEIVERS, Notification, utc_now
@@ -34,6 +35,13 @@ def test_a_history_in_words() -> None:
     ]
     many = describe_history(JobHistory(stall("node-a"), (stall("node-b"),) * 5))
     assert many[0].endswith("; and 2 more.")
+
+
+def test_an_earlier_culprit_of_another_world_goes_by_the_name_it_had() -> None:
+    """Its number is of that run of the job alone."""
+    engine = guest_number("engines", 0)
+    before = PastHang("one", "stall", False, culprit_ranks=(engine,), names={engine: "engine/0"})
+    assert "before: engine/0." in describe_history(JobHistory(stall("node-a"), (before,)))[0]
 
 
 def test_every_output_has_the_history() -> None:

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hangwatch.model.live import LiveRank
+from hangwatch.model.numbers import guest_number
 from hangwatch.model.progress import LiveProgress
 from hangwatch.model.serving import EngineState
 from hangwatch.outputs.metrics.exposition import Metrics
@@ -179,6 +180,15 @@ def test_labels_are_of_bounded_length() -> None:
     rank = LiveRank(0, "n" * 10**5, 1, "running", None, (LiveProgress("0@", "\U0001f525" * 10**5, (0,), 1, 1),))
     found = samples(Metrics(MetricsView(jobs=(JobMetrics("j" * 10**5, (rank,), (incident,)),))))
     assert max(len(value.encode()) for _, labels in found for _, value in labels) < 2048
+
+
+def test_a_culprit_of_another_world_goes_by_its_name() -> None:
+    """A number that stands for a process of another world says nothing to whoever is alerted."""
+    engine = guest_number("engines", 1)
+    one = IncidentMetrics("i", "stall", "unknown", "critical", 1.0, (0, engine), names={engine: "engine/1"})
+    found = samples(Metrics(MetricsView(jobs=(JobMetrics("job", (), (one,)),))))
+    culprits = {dict(labels)["rank"] for name, labels in found if name == "hangwatch_incident_culprit"}
+    assert culprits == {"0", "engine/1"}
 
 
 @pytest.mark.parametrize("view", [example_view(), MetricsView()], ids=["incident", "idle"])

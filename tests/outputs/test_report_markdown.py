@@ -121,6 +121,14 @@ def test_a_report_says_what_the_verdict_says(extent: Extent) -> None:
         assert " ".join(text.split()) in seen
 
 
+def test_what_the_jobs_own_ranks_do_is_said_with_the_job() -> None:
+    """Where there are processes of other worlds; their ranks are called by number all the same."""
+    incident = hang_incident()
+    trainers = msgspec.structs.replace(incident, job=msgspec.structs.replace(incident.job, role="trainer"))
+    assert "2 ranks: trainer)" in render_markdown(trainers)
+    assert "2 ranks)" in render_markdown(incident)
+
+
 def test_processes_of_other_worlds_go_by_their_names() -> None:
     """And a name with markup in it is none."""
     number = 1_000_001_000_000

@@ -17,6 +17,8 @@ import msgspec
 
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.joining import Fleets
+from hangwatch.agent.fleet.member import name_node
+from hangwatch.agent.fleet.world_links import WorldLinks
 from hangwatch.agent.incidents.history import Histories
 from hangwatch.agent.incidents.lifecycle import close_left_open
 from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
@@ -80,6 +82,7 @@ class Agent:
     _finder: RankFinder = field(init=False)
     _engines: Engines = field(init=False)
     _fleets: Fleets = field(init=False)
+    _links: WorldLinks = field(init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _checked: frozenset[int] = frozenset()
     _beats: Mapping[int, Beat] = field(default_factory=dict)
@@ -91,6 +94,9 @@ class Agent:
         self._engines = Engines(self.settings.engines, self.settings.patience_s)
         choice = parse_exchange(self.settings.exchange)
         self._fleets = Fleets(choice, self._wake.set, self._reader, self.health, self.say, self.root)
+        self._links = WorldLinks(
+            self._reader.worlds, lambda: name_node(self.root()), self._fleets.open_at, owned=not choice.shared
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""
@@ -120,6 +126,7 @@ class Agent:
                 watch.training.stop()
                 await watch.pause()
         await self._engines.close()
+        await self._links.close()
         await self._fleets.close()
         if over:  # whoever is sent the metrics a last time must not take the jobs for running
             self.metrics.update(msgspec.structs.replace(self.metrics.view, jobs=()))
@@ -155,10 +162,11 @@ class Agent:
             beats, gaps = self._reader.read()
             reading.tried, reading.failed = len(beats) + len(gaps) or 1, len(gaps)
         with self.health.reading("processes") as reading:
-            found = self._finder.find(self.root(), beats)
+            found = self._finder.find(self.root(), beats, self._reader.worlds.jobs)
             reading.tried, reading.failed = 1, bool(found.gaps)
         self._reader.follow(self._finder.probed())
-        await self._meet(found, gaps, now_s)
+        await self._meet(found, (*gaps, *self._links.gaps), now_s)
+        self._links.update(watch.ranks for watch in self.jobs.values())
         for one in self.reopening.take_ended():
             await close_left_open(one, self.state_dir, self.announce, time.time_ns())
         self._check_stacks()
@@ -211,6 +219,8 @@ class Agent:
 
     async def _join(self, watch: JobWatch) -> None:
         """Have a watch in the right fleet, or in none: another incarnation of its job may have another name."""
+        found = self._links.link_of(watch.ranks)
+        watch.ranks.link = found if found is not None or watch.ranks.own else watch.ranks.link
         channel = self._fleets.choose_channel(watch.ranks, watch.fleet.channel)
         if channel is not None and channel == watch.fleet.channel:
             return

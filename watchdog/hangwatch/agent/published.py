@@ -37,6 +37,7 @@ def _incident_metrics(record: IncidentRecord) -> IncidentMetrics:
         severity=verdict.severity,
         onset_unix_s=record.onset_ns // 1_000_000 / 1000,  # to the millisecond, as in the document
         culprit_ranks=verdict.culprit_ranks,
+        names=verdict.names,
         summary=verdict.summary,
         title=cause.title if cause is not None else "",
         remedy=cause.remedy if cause is not None else (),

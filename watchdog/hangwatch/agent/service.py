@@ -193,7 +193,9 @@ class Service:
         fields = {"incident": incident.id, "job": incident.job.id, "kind": verdict.kind, "proven": verdict.proven}
         cause = verdict.cause.id if verdict.cause is not None else "unknown"
         where = {"severity": verdict.severity, "cause": cause, "bundle": None if path is None else str(path)}
-        ranks = {"culprit_ranks": verdict.culprit_ranks, "waiting_ranks": verdict.waiting_ranks}
+        ranks: dict[str, object] = {"culprit_ranks": verdict.culprit_ranks, "waiting_ranks": verdict.waiting_ranks}
+        if verdict.names:
+            ranks["names"] = verdict.names
         if incident.ended_at is not None:
             how = f"incident {incident.id} is over: {_how_it_ended(incident)}"
             self.voice.say(how, event="incident_over", **fields, **where, **ranks)

@@ -58,6 +58,7 @@ def live_job(
         command=job.command,
         ranks=tuple(shown),
         groups=tuple(sorted(map(find_front, groups.values()), key=_by_interest)),
+        role=job.role,
     )
 
 

@@ -180,6 +180,26 @@ def _for_a_lock(_: Case, view: RankView) -> str:
     return f"It may be that what rank {view.rank} waits for waits for something that this rank holds."
 
 
+def _returned_early(_: Case, view: RankView) -> str:
+    return (
+        f"It may be that rank {view.rank} has been called, and has returned without the collective: by a condition or a `return` "
+        "in what it was told to do."
+    )
+
+
+def _left_out(_: Case, view: RankView) -> str | None:
+    """It is further on in the very function in which it has called a collective before."""
+    flight = view.capture.flight
+    last = next((o for o in reversed(flight.operations) if o.frames), None) if flight is not None else None
+    if last is None:
+        return None
+    lines = {(f.file, f.function): f.line for f in view.frames}
+    site = next((f for f in last.frames or () if 0 < f.line < lines.get((f.file, f.function), 0)), None)
+    if site is None:
+        return None
+    return f"It may be that rank {view.rank} has left out the collective in {where(site)}, which it called in iterations before."
+
+
 def _child_outside(_: Case, view: RankView) -> str | None:
     samples = view.capture.processes[-1:]
     held = next((c for s in samples for c in s.children if c.state == "D" or is_outside(c.wait_channel or "")), None)
@@ -247,9 +267,11 @@ TABLE: Mapping[str, tuple[Alternative, ...]] = {
     "lock-deadlock": (Alternative("thread-stall", of_rank=_for_a_thread),),
     "thread-stall": (
         Alternative("rank-raised", of_rank=_thread_failed),
+        Alternative("skipped-collective", of_rank=_left_out),
         Alternative("lock-deadlock", of_rank=_for_a_lock),
         Alternative("blocked-io", of_rank=_thread_outside),
     ),
+    "waits-for-request": (Alternative("skipped-collective", of_rank=_returned_early),),
     "unknown": (
         Alternative("blocked-io", of_rank=_looks_again),
         Alternative("busy-loop", of_rank=_looks_again),

@@ -32,7 +32,7 @@ def incident_id(job_id: str, onset_ns: int) -> str:
     )
 
 
-def _entry(view: RankView) -> RankEntry:
+def _entry(view: RankView, role: str) -> RankEntry:
     capture = view.capture
     progress = capture.progress or (capture.flight.progress if capture.flight else ())
     return RankEntry(
@@ -43,9 +43,14 @@ def _entry(view: RankView) -> RankEntry:
         groups=tuple(RankGroup(p.group.label, p.enqueued, p.completed) for p in progress),
         stack=tuple(f"{f.function} ({short_path(f.file)}:{f.line})" for f in view.frames),
         name=capture.identity.name,
-        world=capture.identity.world,
+        world=capture.identity.world or role,
         world_rank=capture.identity.world_rank if is_guest(view.rank) else view.rank,
     )
+
+
+def _own_role(capture: Capture) -> str:
+    """What the job's own ranks do, where there are processes of other worlds to tell them from."""
+    return capture.job.role if any(is_guest(rank.rank) for rank in capture.ranks) else ""
 
 
 def _has_call_sites(flight: FlightRecord) -> bool:
@@ -88,13 +93,14 @@ def make_incident(
             world_size=capture.job.world_size,
             launcher=capture.job.launcher,
             command=capture.job.command,
+            role=_own_role(capture),
         ),
         onset_at=rfc3339(onset),
         detected_at=rfc3339(detected_ns),
         confirmed_at=rfc3339(confirmed_ns) if confirmed_ns is not None else None,
         ended_at=None,
         verdict=diagnosis.verdict,
-        ranks=tuple(_entry(view) for view in case.views.values()),
+        ranks=tuple(_entry(view, _own_role(capture)) for view in case.views.values()),
         captured={
             "flight_recorder": any(r.flight is not None for r in capture.ranks),
             "call_sites": any(r.flight is not None and _has_call_sites(r.flight) for r in capture.ranks),
@@ -113,7 +119,7 @@ def of_this_node(incident: Incident, case: Case, node: str) -> Incident:
     where = f"bundle: it holds the ranks of this node alone; the whole is in that of {node}"
     return msgspec.structs.replace(
         incident,
-        ranks=tuple(_entry(view) for view in case.views.values()),
+        ranks=tuple(_entry(view, incident.job.role) for view in case.views.values()),
         missing=tuple(dict.fromkeys((*incident.missing, *missing(case.capture), where))),
     )
 

@@ -27,13 +27,17 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Job(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The job the ranks belong to. ``launcher`` is torchrun, deepspeed, accelerate, mpirun, srun or plain."""
+    """The job the ranks belong to. ``launcher`` is torchrun, deepspeed, accelerate, mpirun, srun or plain.
+
+    ``role``: what its own ranks do, ``trainer``, for jobs with processes of other worlds: each of these has a name.
+    """
 
     id: str
     world_size: int | None = None
     nodes: tuple[str, ...] = ()
     launcher: str = "plain"
     command: str = ""
+    role: str = ""
 
 
 class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):

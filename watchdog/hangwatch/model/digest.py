@@ -41,7 +41,7 @@ class DigestRank(msgspec.Struct, frozen=True, array_like=True):
 
     ``motion`` and ``stack`` (8 bytes, equal for equal main-thread stacks) are of the last capture, empty before the first;
     ``in_op`` is the operation that its oldest pending one was then, ``all_gather``. ``supervised``: it is lost, and who may start
-    it anew lives.
+    it anew lives. ``world`` and ``world_rank`` are of a process of another world than the job's own (``RankIdentity``).
     """
 
     rank: int
@@ -56,6 +56,8 @@ class DigestRank(msgspec.Struct, frozen=True, array_like=True):
     in_op: str = ""
     beat_age_s: float | None = None
     supervised: bool = False
+    world: str = ""
+    world_rank: int | None = None
 
 
 class Digest(msgspec.Struct, frozen=True, array_like=True):
@@ -81,7 +83,16 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
 
     def identity(self, rank: DigestRank, now_ns: int) -> RankIdentity:
         """Who a rank is; its start is on the clock that ``now_ns`` is of, to the second or so."""
-        return RankIdentity(rank.rank, rank.pid, now_ns / 1e9 - rank.age_s, self.node, rank.local_rank, rank.restart)
+        return RankIdentity(
+            rank.rank,
+            rank.pid,
+            now_ns / 1e9 - rank.age_s,
+            self.node,
+            rank.local_rank,
+            rank.restart,
+            world=rank.world,
+            world_rank=rank.world_rank,
+        )
 
 
 class _Version(msgspec.Struct, array_like=True):

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from hangwatch.model.text import describe_job
+
 SCHEMA = "hangwatch.incident/2"
 
 Kind = Literal["deadlock", "stall", "rank_lost", "straggler", "silent_failure", "healthy"]
@@ -129,6 +131,7 @@ class RankEntry(msgspec.Struct, frozen=True):
 
     ``rank`` is its number in the job, by which lists of ranks name it. Of a process of another world than the job's own, ``name``
     is what texts call it (``engine/0``), ``world`` the name of that world, ``world_rank`` its rank there, None where it has none.
+    The job's own ranks have ``world`` too where there are others.
     """
 
     rank: int
@@ -143,19 +146,26 @@ class RankEntry(msgspec.Struct, frozen=True):
 
 
 class JobEntry(msgspec.Struct, frozen=True):
-    """The job in the document."""
+    """The job in the document. ``role``: what its own ranks do, empty where it has no processes of other worlds."""
 
     id: str
     nodes: tuple[str, ...]
     world_size: int | None
     launcher: str
     command: str
+    role: str = ""
+
+    @property
+    def described(self) -> str:
+        """Its launcher and size in words, ``torchrun, 2 ranks: trainer``."""
+        return describe_job(self.launcher, self.world_size, self.role)
 
 
 class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
     """An earlier hang of the same job. ``step``: the training step that all ranks had reached, None where none was known.
 
     ``nodes`` are those of the culprits; ``place`` is the culprits' line (``file:line``), empty where it was not seen.
+    ``names``: those of culprits of other worlds, by number; they are of that run of the job.
     """
 
     id: str
@@ -165,6 +175,7 @@ class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
     culprit_ranks: tuple[int, ...] = ()
     nodes: tuple[str, ...] = ()
     place: str = ""
+    names: dict[int, str] = {}
 
 
 class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,7 @@ import msgspec
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
 from hangwatch.model.progress import GroupFront, LiveProgress
+from hangwatch.model.text import describe_job
 
 
 class LiveRank(msgspec.Struct, frozen=True):
@@ -41,6 +42,12 @@ class LiveJob(msgspec.Struct, frozen=True):
     groups: tuple[GroupFront, ...] = ()
     incident: Incident | None = None
     capture: Capture | None = None
+    role: str = ""
+
+    @property
+    def described(self) -> str:
+        """Its launcher and size in words; what its own ranks do, where there are others."""
+        return describe_job(self.launcher, self.world_size, self.role if self.names else "")
 
     @property
     def names(self) -> dict[int, str]:

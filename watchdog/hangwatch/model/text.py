@@ -75,3 +75,9 @@ def short_path(file: str) -> str:
         if parts[index - 1] in {"lib", "lib64"} and parts[index].startswith("python3"):
             return "/".join(parts[index + 1 :])
     return "/".join(parts[-2:])
+
+
+def describe_job(launcher: str, world_size: int | None, role: str = "") -> str:
+    """A job's launcher and size in words; ``role``: what its ranks do, in a job with processes of other worlds."""
+    size = f", {world_size} rank{'s' * (world_size != 1)}" if world_size is not None else ""
+    return f"{launcher}{size}{': ' * bool(role)}{role}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.model.incident import JobHistory, PastHang
+from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks
 
 #: Earlier hangs that are named; incident.json has more.
@@ -28,5 +29,6 @@ def _describe(hang: PastHang) -> str:
     """``step 300, rank 1 on node-a``."""
     ranks = hang.culprit_ranks
     who = f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}" if ranks else f"{hang.kind} without a culprit"
+    who = name_guests(who, hang.names)
     where = f" on {', '.join(hang.nodes)}" if hang.nodes else ""
     return f"step {hang.step}, {who}{where}" if hang.step is not None else f"{who}{where}"

@@ -13,6 +13,7 @@ import msgspec
 
 from hangwatch.agent.capturing.redact import secret_values
 from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.model.claims import JobOfWorld
 from hangwatch.model.numbers import is_guest
 from hangwatch.sources.discovery.found_jobs import FoundJob
 from hangwatch.sources.redaction import hide_values
@@ -28,7 +29,8 @@ class LocalRanks:
     """``known`` and ``lost_since_s`` are by rank; times ending in ``_s`` are of the monotonic clock.
 
     ``master``: where the job's ranks meet; ``spans_nodes``: some are known to be on other nodes. ``replaced_s``: when the
-    processes before the present ones ended, None where there were none.
+    processes before the present ones ended, None where there were none. ``link``: where the agents of this job meet, because
+    it shares a group with processes of another world elsewhere.
     """
 
     job: Job
@@ -37,6 +39,7 @@ class LocalRanks:
     known: dict[int, RankIdentity] = field(default_factory=dict)
     lost_since_s: dict[int, float] = field(default_factory=dict)
     replaced_s: float | None = None
+    link: JobOfWorld | None = None
 
     def update(self, found: FoundJob | None, now_s: float) -> bool:
         """Take in which ranks exist now; whether they are a new incarnation of the job.
@@ -45,6 +48,7 @@ class LocalRanks:
         """
         if found is not None:
             self.job, self.master, self.spans_nodes = found.job, found.master, found.spans_nodes
+            self.link = found.away if found.away is not None else self.link
         here = {r.rank: r for r in found.ranks} if found is not None else {}
         known = self.known
         # A process of another world may be started anew by itself: an engine that is restarted is no new run of the trainers.

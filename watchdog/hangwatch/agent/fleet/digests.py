@@ -101,6 +101,8 @@ def make_digest(
                 in_op=known.in_op,
                 beat_age_s=round(now.age_s, 2) if beat is not None else None,
                 supervised=rank in supervised,
+                world=identity.world,
+                world_rank=identity.world_rank,
             )
         )
     return Digest(

@@ -32,6 +32,8 @@ def choose_channel(ranks: LocalRanks, current: str | None, *, only_known: bool =
     are merely not seen may be on this node alone.
     """
     job = ranks.job
+    if ranks.link is not None:
+        return ranks.link.channel
     if job.id.startswith("pid-") or job.world_size is None or not ranks.known:
         return current
     if only_known and not ranks.spans_nodes:
@@ -68,10 +70,19 @@ class Fleets:
         """See ``choose_channel``."""
         return choose_channel(ranks, current, only_known=self.choice.kind == "auto")
 
+    def open_at(self, meeting: str) -> Exchange | None:
+        """The exchange beside a store at ``HOST:PORT``; None where there is to be none, or torch is still being imported.
+
+        Raises ``ExchangeError`` where it cannot be opened.
+        """
+        if self.choice.kind == "local" or self.is_loading():
+            return None
+        return self._shared or open_exchange(self.choice, meeting)
+
     def join(self, channel: str, ranks: LocalRanks, local: CaptureScope, incidents: IncidentLifecycle) -> JobFleet:
         """The fleet of one job. Raises ``ExchangeError`` where its exchange cannot be opened, and says so once a job."""
         try:
-            exchange = self._shared or open_exchange(self.choice, ranks.master)
+            exchange = self._shared or open_exchange(self.choice, ranks.link.meeting if ranks.link else ranks.master)
         except ExchangeError as error:
             self._say_once(f"job {ranks.job.id} spans nodes, and each is watched by itself: {error}")
             raise
@@ -107,7 +118,8 @@ class Fleets:
         if exchange.endpoint is not None:
             host, port = exchange.endpoint
             here = f"{len(ranks.own)} of its {ranks.job.world_size} ranks here"
-            self._say_once(f"job {ranks.job.id} spans nodes ({here}): joined at {host}:{port}")
+            spans = "shares a group with other nodes" if ranks.link is not None else "spans nodes"
+            self._say_once(f"job {ranks.job.id} {spans} ({here}): joined at {host}:{port}")
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import time
 import uuid
 from collections.abc import Callable
@@ -35,8 +34,9 @@ from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Gap
 from hangwatch.model.digest import encode_digest
+from hangwatch.model.numbers import is_guest
 from hangwatch.model.transforms.packing import pack
-from hangwatch.sources.proc.files import node_name
+from hangwatch.sources.proc.files import node_key, node_name
 from hangwatch.sources.proc.samples import is_supervised
 
 #: Captures are of the moment.
@@ -50,13 +50,7 @@ def name_node(root: int | None = None) -> str:
 
     Two agents that see the same processes are of one node: all of it, or those below ``root`` alone.
     """
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123  # no path of the user's
-            boot = file.read(8)
-        inside = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116  # the same
-    except OSError:
-        boot, inside = "", 0
-    return f"{node_name()}.{blake2b(f'{boot} {inside} {root or 0}'.encode(), digest_size=4).hexdigest()}"
+    return f"{node_name()}.{blake2b(f'{node_key()} {root or 0}'.encode(), digest_size=4).hexdigest()}"
 
 
 def name_channel(job_id: str, master: str, world_size: int | None) -> str:
@@ -143,7 +137,8 @@ class JobFleet:
         return Elsewhere(
             progress=self.link.members.progress(ranks, now_s),
             unprobed=any(r.state == "unprobed" and not m.is_silent(now_s) for m, r in ranks.values()),
-            lost=any(r.state == "lost" or m.is_lost(now_s) for m, r in ranks.values()),
+            # Processes of other worlds may come and go.
+            lost=any((r.state == "lost" and not is_guest(r.rank)) or m.is_lost(now_s) for m, r in ranks.values()),
         )
 
     async def follow(self) -> None:

@@ -17,12 +17,13 @@ from hangwatch.agent.capturing.scope import CaptureScope
 from hangwatch.agent.fleet.digests import LastCapture, summarize
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.merge import merge
-from hangwatch.agent.fleet.node_names import rename_node, tell_apart
+from hangwatch.agent.fleet.node_names import rename_node, tell_apart, tell_worlds_apart
 from hangwatch.agent.fleet.peers import RanksElsewhere
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.wire import Question
 from hangwatch.model.capture import Capture
 from hangwatch.model.transforms.clocks import shift
+from hangwatch.sources.discovery.roles import Roles
 
 #: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
 OPERATIONS_IN_ALL = 200_000
@@ -47,6 +48,7 @@ class FleetScope:
     #: A question takes the place of the one before, which not all nodes may have seen yet: so there is one at a time.
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _left: bool = False
+    _roles: Roles = field(default_factory=Roles)
 
     async def capture(self) -> Capture:
         """All nodes at once."""
@@ -60,7 +62,8 @@ class FleetScope:
             await self.inquiry.confirm(set(answers))
         now_s, called = self.link.clock(), self._called
         theirs = {name: rename_node(a, called[name]) if name in called else a for name, a in answers.items()}
-        return merge(capture, theirs, self.link.members.ranks(now_s, self.ranks.ages_s()), now_s, called=called)
+        elsewhere = self.link.members.ranks(now_s, self.ranks.ages_s())
+        return tell_worlds_apart(merge(capture, theirs, elsewhere, now_s, called=called), self._roles)
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
         """The capture with the call sites of ``ranks`` (None: all), wherever they are."""

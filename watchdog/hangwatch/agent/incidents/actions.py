@@ -79,7 +79,7 @@ def hook_environment(incident: Incident, path: Path | None) -> dict[str, str]:
         "HANGWATCH_PROVEN": "1" if verdict.proven else "0",
         "HANGWATCH_SEVERITY": verdict.severity,
         "HANGWATCH_CAUSE": verdict.cause.id if verdict.cause else "unknown",
-        "HANGWATCH_CULPRITS": ",".join(map(str, verdict.culprit_ranks)),
+        "HANGWATCH_CULPRITS": ",".join(verdict.names.get(rank, str(rank)) for rank in verdict.culprit_ranks),
         "HANGWATCH_SUMMARY": verdict.summary.replace("\0", ""),
         "HANGWATCH_HANGS": str(len(history.before) + 1) if history is not None else "",
         "HANGWATCH_RESTARTS": str(history.restarts) if history is not None else "",

@@ -37,6 +37,7 @@ def make_past_hang(incident: Incident, step: int | None) -> PastHang:
         culprit_ranks=verdict.culprit_ranks,
         nodes=tuple(sorted({nodes[rank] for rank in verdict.culprit_ranks if nodes.get(rank)})),
         place=f"{short_path(line.file)}:{line.line}" if line is not None else "",
+        names={rank: verdict.names[rank] for rank in verdict.culprit_ranks if rank in verdict.names},
     )
 
 

@@ -20,7 +20,8 @@ from hangwatch.analysis.ranks.threads import (
 )
 from hangwatch.analysis.ranks.waits import Wait, read_destructor, read_launch, read_wait
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import DEFAULT_GROUP, Operation, in_flight
+from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation, in_flight
+from hangwatch.model.numbers import world_of
 from hangwatch.model.stacks import Frame, ThreadStack
 
 
@@ -173,14 +174,22 @@ def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
     return (ranks[place],) if 0 <= place < len(ranks) else ()
 
 
+def _joins_worlds(rank: int, group: Group) -> bool:
+    """Whether processes of another world than the rank's are in the group: which group a stack is in, it does not say."""
+    own = world_of(rank)
+    return group.description != DEFAULT_GROUP and any(world_of(member) != own for member in group.ranks)
+
+
 def _beyond(capture: RankCapture, wait: Wait) -> Wait:
     """The wait, as one for processes outside of the job where it may be: then its numbers are no ranks of the job."""
     if wait.kind == "initialization":
         # The world is there: it is another one that is awaited.
         outside = any(p.group.description == DEFAULT_GROUP for p in capture.progress or ())
     else:
-        several = any(p.group.outside for p in capture.progress or ())
-        outside = wait.kind in {"collective", "point_to_point", "work"} and several and not wait.default_group
+        anywhere = wait.kind in {"collective", "point_to_point", "work"} and not wait.default_group
+        outside = anywhere and any(
+            p.group.outside or _joins_worlds(capture.rank, p.group) for p in capture.progress or ()
+        )
     if not (outside or wait.outside):
         return wait
     op = "rendezvous" if wait.kind == "initialization" else wait.op

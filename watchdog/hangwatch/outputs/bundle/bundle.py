@@ -205,7 +205,7 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
         reason = "; ".join(gap.reason for gap in gaps)
         raise BundleError(f"{path} holds no incident that can be read: {reason}; give the folder of another incident")
     entry = incident.job
-    job = Job(entry.id, entry.world_size, entry.nodes, entry.launcher, entry.command)
+    job = Job(entry.id, entry.world_size, entry.nodes, entry.launcher, entry.command, entry.role)
     return incident, Capture(job, _unix_ns(incident.detected_at), (), tuple(gaps))
 
 

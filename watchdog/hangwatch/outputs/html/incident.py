@@ -24,7 +24,7 @@ def render_incident(incident: Incident, capture: Capture | None, tree: StackNode
     ranks = render_cells(states, culprits, incident.job.world_size) + render_places(incident)
     whole = join(
         [
-            render_heading(job.id, job.launcher, job.world_size, job.command),
+            render_heading(job.id, job.described, job.command),
             render_verdict(incident),
             section("Ranks", ranks, id="ranks"),
             render_reasons(incident.verdict),

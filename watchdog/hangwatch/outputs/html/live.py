@@ -83,7 +83,7 @@ def _job_parts(job: LiveJob, history: Mapping[str, Sequence[ProgressPoint]]) -> 
     incident = job.incident
     states = _states(job)
     culprits = incident.verdict.culprit_ranks if incident is not None else ()
-    yield "head", render_heading(job.id, job.launcher, job.world_size, job.command)
+    yield "head", render_heading(job.id, job.described, job.command)
     yield "verdict", render_verdict(incident) if incident is not None else _no_hang(states)
     yield "ranks", section("Ranks", render_cells(states, culprits, job.world_size))
     yield "reasons", render_reasons(incident.verdict) if incident is not None else NOTHING

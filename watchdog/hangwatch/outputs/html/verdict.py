@@ -163,24 +163,22 @@ def render_missing(incident: Incident) -> Markup:
     return section("Missing data", items)
 
 
-def render_heading(job: str, launcher: str, world_size: int | None, command: str) -> Markup:
-    """The heading: job, launcher, size and command."""
-    size = f", {world_size} ranks" if world_size is not None else ""
+def render_heading(job: str, described: str, command: str) -> Markup:
+    """The heading: job, launcher and size, and command."""
     shown = (
         Markup(' <span class="command">{}</span>').format(code(short_command(command)[:200])) if command else NOTHING
     )
-    return Markup('<h1>Job {} <span class="quiet">({}{})</span>{}</h1>').format(
-        text(job, 200), text(launcher, 40), size, shown
+    return Markup('<h1>Job {} <span class="quiet">({})</span>{}</h1>').format(
+        text(job, 200), text(described, 120), shown
     )
 
 
 def describe_job(incident: Incident) -> Markup:
     """The job in one line."""
     job = incident.job
-    size = f", {job.world_size} ranks" if job.world_size is not None else ""
     nodes = f" on {', '.join(job.nodes[:8])}" if job.nodes else ""
     more = f" and {len(job.nodes) - 8} more nodes" if len(job.nodes) > 8 else ""
-    return Markup("job {} ({}{}){}").format(text(job.id, 200), text(job.launcher), size, text(nodes + more, 400))
+    return Markup("job {} ({}){}").format(text(job.id, 200), text(job.described), text(nodes + more, 400))
 
 
 def _more(count: int) -> Markup:

@@ -82,10 +82,9 @@ class _Report:
         incident, job = self.incident, self.incident.job
         proven = "" if verdict.kind == "healthy" else ", proven" if verdict.proven else ", not proven"
         yield from (f"## {name_kind(verdict.kind)}{proven}", "", f"**{self.prose(verdict.summary)}**", "")
-        size = f", {job.world_size} ranks" if job.world_size is not None else ""
         more = f" and {len(job.nodes) - self.extent.items} more nodes" if len(job.nodes) > self.extent.items else ""
         nodes = ", ".join(map(self.code, job.nodes[: self.extent.items])) + more
-        yield f"- Job {self.code(job.id)} ({self.prose(job.launcher)}{size})" + (f" on {nodes}" if nodes else "")
+        yield f"- Job {self.code(job.id)} ({self.prose(job.described)})" + (f" on {nodes}" if nodes else "")
         if job.command:
             yield f"- Command {self.code(job.command)}"
         if verdict.culprit_ranks:

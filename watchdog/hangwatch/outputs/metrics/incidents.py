@@ -45,5 +45,5 @@ def _open_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
         texts = (incident.summary, incident.title, steps)
         info.add_metric([*where, label(incident.id), *(label(t, TEXT_LIMIT_BYTES) for t in texts)], 1)
         for rank in sorted(set(incident.culprit_ranks))[:_CULPRITS_LIMIT]:
-            culprit.add_metric([*where, str(rank)], 1)
+            culprit.add_metric([*where, label(incident.names.get(rank, str(rank)))], 1)
     yield from (active, onset, info, culprit)

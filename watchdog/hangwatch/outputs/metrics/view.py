@@ -13,7 +13,7 @@ from hangwatch.model.telemetry import TrainingSeries
 class IncidentMetrics(msgspec.Struct, frozen=True):
     """An open incident. ``cause`` is the id of the cause, ``unknown`` if there is none.
 
-    ``summary``, ``title`` (of the cause) and ``remedy`` (its steps) are for use in alerts.
+    ``summary``, ``title`` (of the cause) and ``remedy`` (its steps) are for use in alerts. ``names``: see ``Verdict``.
     """
 
     id: str
@@ -25,6 +25,7 @@ class IncidentMetrics(msgspec.Struct, frozen=True):
     summary: str = ""
     title: str = ""
     remedy: tuple[str, ...] = ()
+    names: dict[int, str] = {}
 
 
 class JobMetrics(msgspec.Struct, frozen=True):

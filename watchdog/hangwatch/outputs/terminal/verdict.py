@@ -79,9 +79,8 @@ class _VerdictText:
             self.add(say(line), indent=0)
         self.page.append(Text())
         job = incident.job
-        size = f", {job.world_size} rank{'s' if job.world_size != 1 else ''}" if job.world_size is not None else ""
         where = f" on {', '.join(job.nodes)}" if job.nodes else ""
-        self.add(say(f"job {job.id} ({job.launcher}{size}){where}"), indent=0)
+        self.add(say(f"job {job.id} ({job.described}){where}"), indent=0)
         when = f"since {incident.onset_at}"
         if incident.confirmed_at is not None:
             when += f", confirmed {incident.confirmed_at}"

@@ -28,13 +28,16 @@ _LAST_KEPT = 512
 
 
 class NodeBeats:
-    """Reads the beats of many run directories as if they were one. ``own``: a directory that is always read, ours."""
+    """Reads the beats of many run directories as if they were one. ``own``: a directory that is always read, ours.
+
+    ``worlds`` tells who is in groups that processes of several worlds share.
+    """
 
     def __init__(self, own: Path | None = None) -> None:
         self._own = BeatReader(own) if own is not None else None
         self._own_folder = str(own) if own is not None else None
         self._places: dict[tuple[str, str], _Place] = {}
-        self._worlds = Worlds()
+        self.worlds = Worlds()
         self._last: LastBeats = {}
 
     def follow(self, members: Iterable[ProbedProcess]) -> None:
@@ -60,7 +63,7 @@ class NodeBeats:
             self._last |= last
         for key in list(self._last)[:-_LAST_KEPT]:
             del self._last[key]
-        return self._worlds.resolve(beats), tuple(gaps)
+        return self.worlds.resolve(beats), tuple(gaps)
 
     def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
         """What those of the processes that are gone have written last, by pid, as of the last reading."""

@@ -3,7 +3,8 @@
 May import hangwatch.model and the standard library. A trainer and the engine it serves are in one group and are no ranks of one
 world; torch's record of such a group gives its own numbers, which look like ranks (OpenRLHF, SGLang, slime and others make it by
 ``torch.distributed.distributed_c10d._new_process_group_helper``). Its members are those that say so themselves, by where they
-met and as what, and nobody by number alone.
+met and as what, and nobody by number alone. What other nodes' agents have read in their processes' beats counts as what is
+read here.
 """
 
 from __future__ import annotations
@@ -16,23 +17,21 @@ from typing import NamedTuple
 import msgspec
 
 from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.claims import (
+    ClaimedGroup,
+    ClaimedWorld,
+    ClaimsElsewhere,
+    JobOfWorld,
+    OpenGroups,
+    PlaceClaim,
+    World,
+)
 from hangwatch.model.numbers import guest_number
-from hangwatch.sources.proc.files import node_name
+from hangwatch.sources.proc.files import node_key
 
 #: More members than any group of this kind has: a number from outside is no reason to count for long.
 _MOST_MEMBERS = 1 << 16
 _LOOPBACK = re.compile(r"^(\w+)://(?:localhost|127\.[\d.]+|\[?::1\]?):", re.IGNORECASE)
-
-
-class World(NamedTuple):
-    """A world: where its ranks met, and how many they are.
-
-    A process without one is a world of its own, ``process``; with a ``size`` it has one of which the store cannot be told.
-    """
-
-    store: str
-    size: int | None
-    process: tuple[int, int] = (-1, -1)
 
 
 class _Met(NamedTuple):
@@ -52,12 +51,27 @@ class _Claim(NamedTuple):
     rank: int
 
 
+#: Who claims each place of a group.
+_Claims = Mapping[int, Collection[_Claim]]
+
+
 class Worlds:
-    """Reads beats one after the other: what linked two worlds links them as long as both have living processes."""
+    """Reads beats one after the other: what linked two worlds links them as long as both have living processes.
+
+    ``elsewhere``: the claims of other nodes' processes, as of now. As of the last reading: ``open`` are the groups for which
+    there may be some; ``linked`` the worlds that are the jobs of processes elsewhere; ``jobs`` the jobs elsewhere that processes
+    here are in, by pid.
+    """
 
     def __init__(self) -> None:
+        self.elsewhere: tuple[ClaimsElsewhere, ...] = ()
+        self.open = OpenGroups()
+        self.linked: frozenset[World] = frozenset()
+        self.jobs: dict[int, JobOfWorld] = {}
         self._claims: dict[_Met, dict[int, set[_Claim]]] = {}
         self._links: set[frozenset[World]] = set()
+        self._whole: set[World] = set()
+        self._described: dict[World, ClaimedWorld] = {}
 
     def resolve(self, beats: Mapping[int, Beat]) -> dict[int, Beat]:
         """The beats (by pid), with the numbers of their processes, and the members of such groups by these numbers.
@@ -65,20 +79,28 @@ class Worlds:
         Places that no process claims, or several do, are ``outside``.
         """
         made = {pid: beat for pid, beat in beats.items() if any(g.place is not None for g in beat.groups)}
-        if not made and not self._links:
+        theirs, far = _read_elsewhere(self.elsewhere)
+        if not made and not self._links and not self._claims.keys() & theirs.keys():
             self._claims.clear()
+            self.open, self.linked, self.jobs = OpenGroups(), frozenset(), {}
             return dict(beats)
         worlds = {pid: _world_of(beat) for pid, beat in beats.items()}
+        mets = {_met(g, worlds[pid]) for pid, beat in made.items() for g in beat.groups if g.place is not None}
         foreign = {_met(g, worlds[pid]) for pid, beat in made.items() for g in beat.groups if g.foreign}
-        self._update_claims(made, worlds, beats)
-        homes = self._link(beats, worlds, foreign)
+        foreign |= (mets | self._claims.keys()) & theirs.keys()
+        self._update_claims(made, worlds, beats, theirs.keys())
+        near = _describe(beats, worlds)
+        self.open = self._find_open(foreign, near, worlds)
+        claims = {met: _merged(self._claims.get(met, {}), theirs.get(met, {})) for met in mets | foreign}
+        homes = self._link(near, far, {met: claims[met] for met in foreign})
+        self._note_homes(worlds, homes, far)
         resolved = {}
         for pid, beat in beats.items():
             world = worlds[pid]
             home = homes.get(world, world)
             others = [b for other, b in beats.items() if b.initialized and worlds[other] == world]
             groups = tuple(
-                self._by_claims(group, _met(group, world), home)
+                _by_claims(group, claims[_met(group, world)], home, far.keys() - homes.keys())
                 if group.place is not None and (group.foreign or _met(group, world) in foreign)
                 else _renumbered(group if group.place is None else _without_strangers(group, others), world, home)
                 for group in beat.groups
@@ -90,8 +112,17 @@ class Worlds:
             resolved[pid] = msgspec.structs.replace(beat, groups=groups, number=number, host=host)
         return resolved
 
-    def _update_claims(self, made: Mapping[int, Beat], worlds: Mapping[int, World], beats: Mapping[int, Beat]) -> None:
-        """Take in who claims what. The claim of a process that is gone stands until another one has the place."""
+    def _update_claims(
+        self,
+        made: Mapping[int, Beat],
+        worlds: Mapping[int, World],
+        beats: Mapping[int, Beat],
+        awaited: Collection[_Met],
+    ) -> None:
+        """Take in who claims what. The claim of a process that is gone stands until another one has the place.
+
+        ``awaited``: groups that have members elsewhere, if nobody is left here.
+        """
         now: dict[_Met, dict[int, set[_Claim]]] = defaultdict(lambda: defaultdict(set))
         for pid, beat in made.items():
             for group in beat.groups:
@@ -99,41 +130,79 @@ class Worlds:
                     claim = _Claim(_process(beat), worlds[pid], beat.rank or 0)
                     now[_met(group, worlds[pid])][group.place].add(claim)
         living = {_process(beat) for beat in beats.values()}
-        for met, places in now.items():
+        for met in {*now, *(self._claims.keys() & awaited)}:
+            places = now[met]
             for place, before in self._claims.get(met, {}).items():
                 if not places.get(place):
                     places[place] = {claim for claim in before if claim.process not in living}
         self._claims = {met: dict(places) for met, places in now.items()}
 
+    def _find_open(
+        self, foreign: Collection[_Met], near: Mapping[World, ClaimedWorld], worlds: Mapping[int, World]
+    ) -> OpenGroups:
+        """The groups that processes elsewhere may be in: not all places are claimed here, and the store can be reached."""
+        claimed = {c.world for met in foreign for found in self._claims.get(met, {}).values() for c in found}
+        # Of a world that is gone it stands what was seen last.
+        self._described = {w: d for w, d in {**self._described, **near}.items() if w in claimed}
+        order = sorted(self._described, key=_sorting)
+        groups = []
+        for met in sorted((m for m in foreign if _is_shared(m)), key=lambda met: met[:3]):
+            claims = [
+                PlaceClaim(place, order.index(claim.world), claim.rank, *claim.process)
+                for place, found in sorted(self._claims.get(met, {}).items())
+                for claim in sorted(found, key=lambda claim: claim.process)
+            ]
+            if claims and len({claim.place for claim in claims}) < met.size:
+                groups.append(ClaimedGroup(met.name, met.store, met.size, tuple(claims)))
+        if not groups:
+            return OpenGroups()
+        living = {world: pid for pid, world in sorted(worlds.items(), reverse=True)}
+        described = tuple(
+            msgspec.structs.replace(self._described[w], whole=w in self._whole or self._described[w].whole)
+            for w in order
+        )
+        return OpenGroups(described, tuple(groups), tuple(living.get(world, -1) for world in order))
+
     def _link(
-        self, beats: Mapping[int, Beat], worlds: Mapping[int, World], foreign: Collection[_Met]
+        self, near: Mapping[World, ClaimedWorld], far: Mapping[World, ClaimedWorld], claims: Mapping[_Met, _Claims]
     ) -> dict[World, World]:
-        """The world that a job is called by, for each of those that are linked to it."""
-        living = set(worlds.values())
+        """The world that a job is called by, for each of those that are linked to it.
+
+        A world that is also elsewhere is linked if all of its ranks can know: they are on one node, or all claim places.
+        """
+        living = near.keys() | far.keys()
         self._links = {link for link in self._links if link <= living}
-        for met in foreign:
-            claiming = {claim.world for claims in self._claims.get(met, {}).values() for claim in claims} & living
-            first = next(iter(claiming), None)
+        self._whole = (self._whole & living) | {
+            w for w in living if any(k.whole for k in (near.get(w), far.get(w)) if k)
+        }
+        for places in claims.values():
+            ranks: dict[World, set[int]] = defaultdict(set)
+            for claim in (claim for found in places.values() for claim in found):
+                ranks[claim.world].add(claim.rank)
+            claiming = ranks.keys() & living
+            self._whole |= {world for world in claiming if world.size is not None and len(ranks[world]) >= world.size}
+            first = min(claiming, key=_sorting, default=None)
             self._links |= {frozenset({first, other}) for other in claiming if first is not None and other != first}
         homes: dict[World, World] = {}
         for linked in _components(self._links):
-            members = {world: [b for p, b in beats.items() if worlds[p] == world] for world in linked}
-            home = max(linked, key=lambda world: _standing(world, members[world]))
-            homes |= dict.fromkeys(linked, home)
+            seen = [_both(near.get(world), far[world]) if world in far else near[world] for world in linked]
+            if linked <= near.keys():
+                homes |= dict.fromkeys(linked, max(seen, key=_standing).world)
+                continue
+            # Of the job's own world no agent has to know anything: its ranks keep their numbers.
+            home = max(seen, key=lambda one: (one.launched and one.world not in self._whole, _standing(one))).world
+            if home in near or far[home].job is not None:
+                homes |= dict.fromkeys(linked & (self._whole | {home}), home)
         return homes
 
-    def _by_claims(self, group: BeatGroup, met: _Met, home: World) -> BeatGroup:
-        """The group with those that claim its places, in order of place. ``home``: the world that the job is called by."""
-        claims = self._claims.get(met, {})
-        places = range(min(max(group.size or 0, 0), _MOST_MEMBERS))
-        known = {
-            place: _number(claim.world, claim.rank, home)
-            for place in places
-            if len(found := claims.get(place, set())) == 1
-            for claim in found
-        }
-        outside = tuple(place for place in places if place not in known)
-        return msgspec.structs.replace(group, ranks=tuple(known.values()), outside=outside)
+    def _note_homes(
+        self, worlds: Mapping[int, World], homes: Mapping[World, World], far: Mapping[World, ClaimedWorld]
+    ) -> None:
+        """Which worlds here are jobs of processes elsewhere, and which processes here are in jobs elsewhere."""
+        here = set(worlds.values())
+        self.linked = frozenset(home for world, home in homes.items() if home in here and world not in here)
+        away = {w: far[homes[w]].job for w in here if w in homes and homes[w] not in here}
+        self.jobs = {pid: job for pid, world in worlds.items() if (job := away.get(world)) is not None}
 
 
 def _process(beat: Beat) -> tuple[int, int]:
@@ -142,8 +211,9 @@ def _process(beat: Beat) -> tuple[int, int]:
 
 def _world_of(beat: Beat) -> World:
     if beat.store:
-        return World(_one_name(beat.store), beat.world_size)
-    return World("", beat.world_size if beat.initialized else None, _process(beat))
+        store = _one_name(beat.store)
+        return World(store, beat.world_size, node=node_key() if _is_local(store) else "")
+    return World("", beat.world_size if beat.initialized else None, _process(beat), node_key())
 
 
 def _one_name(store: str) -> str:
@@ -164,11 +234,85 @@ def _components(links: Iterable[frozenset[World]]) -> list[set[World]]:
     return found
 
 
-def _standing(world: World, beats: Iterable[Beat]) -> tuple[bool, int, int, World]:
+def _is_local(store: str) -> bool:
+    """Whether the address of a store means something else on each node."""
+    return _LOOPBACK.match(store) is not None or not store.startswith("tcp://")
+
+
+def _is_shared(met: _Met) -> bool:
+    """Whether processes of other nodes can be told to be in the group."""
+    return met.world is None and not _is_local(met.store)
+
+
+def _sorting(world: World) -> tuple[str, int, tuple[int, int], str]:
+    return world.store, world.size or 0, world.process, world.node
+
+
+def _describe(beats: Mapping[int, Beat], worlds: Mapping[int, World]) -> dict[World, ClaimedWorld]:
+    """What is seen of each world here."""
+    members: dict[World, list[Beat]] = defaultdict(list)
+    for pid, beat in beats.items():
+        members[worlds[pid]].append(beat)
+    return {
+        world: ClaimedWorld(
+            world,
+            launched=any(b.local_rank is not None and b.initialized for b in seen),
+            whole=world.size is None or len({b.rank for b in seen}) >= world.size,
+            since=min(b.start_ticks for b in seen),
+        )
+        for world, seen in members.items()
+    }
+
+
+def _read_elsewhere(elsewhere: Iterable[ClaimsElsewhere]) -> tuple[dict[_Met, _Claims], dict[World, ClaimedWorld]]:
+    """Who claims what on other nodes, as far as their agents say so now, and the worlds there."""
+    places: dict[_Met, dict[int, set[_Claim]]] = defaultdict(lambda: defaultdict(set))
+    worlds: dict[World, ClaimedWorld] = {}
+    for claims, fresh in sorted(elsewhere, key=lambda one: one.fresh):
+        for one in claims.worlds:
+            worlds[one.world] = _both(worlds.get(one.world), one)
+        for group in claims.groups if fresh else ():
+            found = places[_Met(group.name, group.store, group.size, None)]
+            for claim in group.claims:
+                known = claims.worlds[claim.world].world
+                found[claim.place].add(_Claim((claim.pid, claim.start_ticks), known, claim.rank))
+    return {met: dict(found) for met, found in places.items()}, worlds
+
+
+def _both(one: ClaimedWorld | None, other: ClaimedWorld) -> ClaimedWorld:
+    """A world that two agents see, each a part of it."""
+    if one is None:
+        return other
+    job = other.job if other.job is not None else one.job
+    launched, whole = one.launched or other.launched, one.whole or other.whole
+    return ClaimedWorld(one.world, launched, whole, min(one.since, other.since), job)
+
+
+def _merged(ours: _Claims, theirs: _Claims) -> _Claims:
+    """The claims of two agents; a process that both see claims its place once."""
+    return {place: {*ours.get(place, ()), *theirs.get(place, ())} for place in ours.keys() | theirs.keys()}
+
+
+def _standing(one: ClaimedWorld) -> tuple[object, ...]:
     """Of several worlds, that of the greatest is the job's own: ranks of a launcher, the most of them, the first there."""
-    members = list(beats)
-    launched = any(b.local_rank is not None and b.initialized for b in members)
-    return launched, world.size or 0, -min((b.start_ticks for b in members), default=0), world
+    return one.launched, one.world.size or 0, -one.since, _sorting(one.world)
+
+
+def _by_claims(group: BeatGroup, claims: _Claims, home: World, strangers: Collection[World]) -> BeatGroup:
+    """The group with those that claim its places, in order of place. ``home``: the world that the job is called by.
+
+    ``strangers``: worlds elsewhere that are not linked to it.
+    """
+    places = range(min(max(group.size or 0, 0), _MOST_MEMBERS))
+    known = {
+        place: _number(claim.world, claim.rank, home)
+        for place in places
+        if len(found := claims.get(place, ())) == 1
+        for claim in found
+        if claim.world == home or claim.world not in strangers
+    }
+    outside = tuple(place for place in places if place not in known)
+    return msgspec.structs.replace(group, ranks=tuple(known.values()), outside=outside)
 
 
 def _number(world: World, rank: int | None, home: World) -> int:
@@ -176,8 +320,7 @@ def _number(world: World, rank: int | None, home: World) -> int:
     if world == home:
         return rank or 0
     local = world.process if world.store == "" else ()
-    here = node_name() if not world.store or _LOOPBACK.match(world.store) else ""
-    return guest_number(f"{world.store} {world.size} {local} {here}", rank or 0)
+    return guest_number(f"{world.store} {world.size} {local} {world.node}", rank or 0)
 
 
 def _renumbered(group: BeatGroup, world: World, home: World) -> BeatGroup:

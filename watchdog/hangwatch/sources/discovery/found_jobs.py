@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.model.claims import JobOfWorld
 from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.proc.files import node_name
 
@@ -15,19 +16,21 @@ class FoundJob(msgspec.Struct, frozen=True):
     """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not known.
 
     ``spans_nodes``: its launcher has started fewer ranks on this node than the job has; False where it does not say.
+    ``away``: the job is another node's, and processes here are in it by a group that they share.
     """
 
     job: Job
     ranks: tuple[RankIdentity, ...]
     master: str = ""
     spans_nodes: bool = False
+    away: JobOfWorld | None = None
 
 
 class Candidate(msgspec.Struct, frozen=True):
     """A process that may be a rank, with everything that decides between it and another claimant.
 
     ``host``, ``world`` and ``world_rank`` are of one that is in the job by a group it shares: a process of the job's own world,
-    and the name of its own one, with its rank there.
+    and the name of its own one, with its rank there. ``away``: that job, where it is another node's.
     """
 
     process: KnownProcess
@@ -46,6 +49,7 @@ class Candidate(msgspec.Struct, frozen=True):
     world: str = ""
     world_rank: int | None = None
     local_world_size: int | None = None
+    away: JobOfWorld | None = None
 
     @property
     def order(self) -> tuple[int, bool, bool, bool, float, int]:
@@ -96,19 +100,40 @@ def _port(master: str) -> int | None:
     return int(port) if port.isdigit() else None
 
 
-def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
-    """The job as a value. The newest members know its size; older ones beyond it are leftovers of a larger world."""
+def make_job(job_id: str, members: list[Candidate], role: Callable[[KnownProcess], str]) -> FoundJob:
+    """The job as a value; ``role`` tells that of a process.
+
+    The newest members know its size; older ones beyond it are leftovers of a larger world.
+    """
     node = node_name()
-    newest = max((member for member in members if member.host is None), key=lambda member: member.order)
+    own = [member for member in members if member.host is None and member.away is None]
+    if not own:
+        return _make_away(members)
+    newest = max(own, key=lambda member: member.order)
     world_size = newest.world_size
     if world_size is None and any(not member.placed and member.launcher == "plain" for member in members):
         world_size = max((m.world_size for m in members if m.world_size is not None), default=None)
-    ranks = tuple(
+    kept = [m for m in members if world_size is None or m.rank < world_size or m.restart == newest.restart or m.world]
+    ranks = _identify(kept)
+    job = Job(job_id, world_size, (node,), newest.launcher, newest.command, role(newest.process))
+    local_size = newest.local_world_size
+    return FoundJob(job, ranks, newest.master, local_size is not None and (world_size or 0) > local_size)
+
+
+def _make_away(members: list[Candidate]) -> FoundJob:
+    """The part of another node's job that is here: processes of other worlds than its own."""
+    away = next(member.away for member in members if member.away is not None)
+    job = Job(away.id, away.world_size, (node_name(),), away.launcher, away.command, away.role)
+    return FoundJob(job, _identify(members), away.meeting, True, away)
+
+
+def _identify(members: Iterable[Candidate]) -> tuple[RankIdentity, ...]:
+    return tuple(
         RankIdentity(
             rank=m.rank,
             pid=m.process.pid,
             start_time=m.process.start_time,
-            node=node,
+            node=node_name(),
             local_rank=m.local_rank,
             restart=m.restart,
             max_restarts=m.process.claim.max_restarts if m.process.claim is not None else 0,
@@ -119,8 +144,4 @@ def make_job(job_id: str, members: list[Candidate]) -> FoundJob:
             title=m.process.title.name if m.process.title is not None else "",
         )
         for m in sorted(members, key=lambda member: member.rank)
-        if world_size is None or m.rank < world_size or m.restart == newest.restart or m.host is not None
     )
-    job = Job(id=job_id, world_size=world_size, nodes=(node,), launcher=newest.launcher, command=newest.command)
-    local_size = newest.local_world_size
-    return FoundJob(job, ranks, newest.master, local_size is not None and (world_size or 0) > local_size)

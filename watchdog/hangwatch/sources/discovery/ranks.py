@@ -16,6 +16,7 @@ import msgspec
 
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
+from hangwatch.model.claims import JobOfWorld
 from hangwatch.sources.discovery.found_jobs import Candidate, FoundJob, add_guests, make_job, put_together
 from hangwatch.sources.discovery.launchers import HANGWATCH
 from hangwatch.sources.discovery.process_table import KnownProcess, ProbedProcess, ProcessTable
@@ -26,6 +27,7 @@ from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.redaction import redact_command
 
 _NO_BEATS: Mapping[int, Beat] = MappingProxyType({})
+_NOT_AWAY: Mapping[int, JobOfWorld] = MappingProxyType({})
 _SPAWN_PERIOD_S = 5.0
 _PROBE_HINT = 'start the job with "hangwatch run -- ...", or with the environment of "hangwatch env"'
 
@@ -51,13 +53,19 @@ class RankFinder:
         self._spawn_looked_s = -1e9
         self._roles = Roles()
 
-    def find(self, root: int | None = None, beats: Mapping[int, Beat] = _NO_BEATS) -> Discovery:
+    def find(
+        self,
+        root: int | None = None,
+        beats: Mapping[int, Beat] = _NO_BEATS,
+        away: Mapping[int, JobOfWorld] = _NOT_AWAY,
+    ) -> Discovery:
         """The jobs and ranks of the node now, or of the process ``root`` and its descendants.
 
-        ``beats`` by pid: a probed rank is found also where its environment says nothing (``mp.spawn``).
+        ``beats`` by pid: a probed rank is found also where its environment says nothing (``mp.spawn``). ``away``, by pid: the
+        jobs of other nodes that processes here are in.
         """
         processes = self._processes = self._table.refresh(root, frozenset(beats))
-        guests = [g for p in processes.values() if (g := self._guest(p, beats.get(p.pid))) is not None]
+        guests = [g for p in processes.values() if (g := self._guest(p, beats.get(p.pid), away.get(p.pid))) is not None]
         others = [process for process in processes.values() if process.pid not in {g.process.pid for g in guests}]
         candidates = [c for p in others if (c := self._candidate(p, beats.get(p.pid))) is not None]
         chosen = self._choose(candidates)
@@ -70,7 +78,7 @@ class RankFinder:
         if root is not None:
             jobs = put_together(jobs)
         add_guests(jobs, guests)
-        found = tuple(make_job(job_id, members) for job_id, members in sorted(jobs.items()))
+        found = tuple(make_job(job_id, members, self._role) for job_id, members in sorted(jobs.items()))
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
 
     def processes(self) -> Mapping[int, KnownProcess]:
@@ -127,14 +135,14 @@ class RankFinder:
             local_world_size=claim.local_world_size if claim is not None else None,
         )
 
-    def _guest(self, process: KnownProcess, beat: Beat | None) -> Candidate | None:
+    def _guest(self, process: KnownProcess, beat: Beat | None, away: JobOfWorld | None) -> Candidate | None:
         """The process as a member of a job whose own world is not its own; None of any other."""
         if beat is None or beat.number is None or beat.start_ticks != process.stat.start_ticks:
             return None
         launcher, command, _ = self._origin(process)
         return Candidate(
             process=process,
-            job_id=f"pid-{beat.host or process.pid}",
+            job_id=away.id if away is not None and beat.host is None else f"pid-{beat.host or process.pid}",
             rank=beat.number,
             world_size=None,
             local_rank=beat.local_rank,
@@ -147,6 +155,7 @@ class RankFinder:
             host=beat.host,
             world=self._roles.name(self._role(process), beat.number),
             world_rank=(beat.rank or 0) if beat.initialized else None,
+            away=away,
         )
 
     def _origin(self, process: KnownProcess) -> tuple[str, str, KnownProcess | None]:

@@ -5,7 +5,7 @@ May import hangwatch.model and its own parts.
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -20,7 +20,6 @@ class Roles:
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
-        self._taken: Counter[str] = Counter()
 
     def name(self, role: str, number: int) -> str:
         """The name of a process's world, by its role; ``number`` is its own in the job. Empty for the job's own world."""
@@ -28,9 +27,8 @@ class Roles:
         if world is None:
             return ""
         if world not in self._names:
-            self._taken[role] += 1
-            again = self._taken[role]
-            self._names[world] = role if again == 1 else f"{role}-{again}"
+            free = (role if count == 1 else f"{role}-{count}" for count in itertools.count(1))
+            self._names[world] = next(name for name in free if name not in self._names.values())
         return self._names[world]
 
 

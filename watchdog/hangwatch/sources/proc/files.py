@@ -119,6 +119,16 @@ def node_name() -> str:
 
 
 @lru_cache(maxsize=1)
+def node_key() -> str:
+    """What tells this node from others of its name: the boot of its machine and its PID namespace; empty where not known."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123  # no path of the user's
+            return f"{file.read(8)} {os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116  # the same
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1)
 def boot_time_s() -> float:
     """When the machine started, seconds since the epoch, read once so that start times compare equal in one agent."""
     for line in (read_whole("/proc/stat", 1 << 20) or b"").splitlines():
