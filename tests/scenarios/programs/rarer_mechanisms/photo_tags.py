@@ -1,0 +1,51 @@
+"""The HF Trainer tags photos; a callback writes the weights' mean into the experiment's diary, once all ranks are there."""
+
+import tempfile
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import Dataset
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+
+
+class Photos(Dataset):
+    """Tags as tokens."""
+
+    def __len__(self) -> int:
+        return 240
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        ids = (torch.arange(8) * 3 + index) % 40
+        return {"input_ids": ids, "labels": ids}
+
+
+class Diary(TrainerCallback):
+    """Only the first process has a diary open."""
+
+    def __init__(self, path: str | None) -> None:
+        """``path`` is None on all others."""
+        self.diary = open(path, "w") if path is not None else None
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """An entry for every sixth step."""
+        diary = self.diary
+        if diary is not None and state.global_step % 6 == 0:
+            dist.barrier()
+            diary.write(f"{state.global_step} {kwargs['model'].transformer.wte.weight.mean().item():.5f}\n")
+
+
+def main() -> None:
+    """One epoch, two batches a step."""
+    torch.set_num_threads(1)
+    folder = tempfile.mkdtemp()
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_positions=8, n_embd=16, n_layer=1, n_head=2))
+    arguments = TrainingArguments(
+        output_dir=folder, per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=25, use_cpu=True,
+        report_to=[], save_strategy="no", disable_tqdm=True, average_tokens_across_devices=False,
+    )  # fmt: skip
+    diary = Diary(f"{folder}/diary.txt" if arguments.process_index == 0 else None)
+    Trainer(model=model, args=arguments, train_dataset=Photos(), callbacks=[diary]).train()
+
+
+if __name__ == "__main__":
+    main()
