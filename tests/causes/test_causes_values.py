@@ -14,11 +14,14 @@ from recorded import load
 _CAPTURE, _CONDITION = "rank_conditional", "if rank == 0:"
 
 
-def _holding(capture: Capture, condition: str, held: dict[int, dict[str, str]]) -> Capture:
+def _holding(capture: Capture, condition: str, held: dict[int, dict[str, str]], old_text: str = _CONDITION) -> Capture:
     """The hang with another condition, and what each rank's variables held."""
+    kind = condition.partition(" ")[0]
 
     def frame(rank: int, old: Frame) -> Frame:
-        blocks = tuple(msgspec.structs.replace(b, text=condition) if b.text == _CONDITION else b for b in old.blocks)
+        blocks = tuple(
+            msgspec.structs.replace(b, kind=kind, text=condition) if b.text == old_text else b for b in old.blocks
+        )
         return msgspec.structs.replace(old, blocks=blocks, locals={**(old.locals or {}), **held.get(rank, {})})
 
     ranks = []
@@ -92,3 +95,20 @@ def test_what_explains_nothing_is_not_told(condition: str, here: dict[str, str],
     said = _said(_verdict(condition, here, others))
     assert "` is 3 on" not in said
     assert "` is 0 on" not in said
+
+
+@pytest.mark.parametrize(
+    ("header", "inside", "past", "told"),
+    [
+        ("for _ in range(n_batches):", "int=9", "int=8", "`n_batches` is 9 on rank 1 and 8 on rank"),
+        ("while n_batches > 0:", "int=2", "int=0", "`n_batches` is 2 on rank 1 and 0 on rank"),
+        ("for _ in range(n_batches):", "int=8", "int=9", ""),
+        ("for _ in reversed(range(n_batches)):", "int=9", "int=8", ""),
+    ],
+)
+def test_bounds_of_a_loop_are_told_where_they_differ(header: str, inside: str, past: str, told: str) -> None:
+    """Of a loop that one rank is in and the other past: only if the one in it had more iterations."""
+    capture = load("uneven_while")
+    held = {r.rank: {"n_batches": inside if r.rank == 1 else past} for r in capture.ranks}
+    said = _said(diagnose(_holding(capture, header, held, "while True:")).verdict)
+    assert (told in said) if told else ("n_batches` is" not in said)

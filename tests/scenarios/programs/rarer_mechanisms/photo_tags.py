@@ -1,5 +1,6 @@
 """The HF Trainer tags photos; a callback writes the weights' mean into the experiment's diary, once all ranks are there."""
 
+import argparse
 import tempfile
 
 import torch
@@ -22,28 +23,36 @@ class Photos(Dataset):
 class Diary(TrainerCallback):
     """Only the first process has a diary open."""
 
-    def __init__(self, path: str | None) -> None:
-        """``path`` is None on all others."""
+    def __init__(self, path: str | None, spread: bool) -> None:
+        """``path`` is None on all others. ``spread``: whether the steps of all ranks are noted."""
+        self.spread = spread
         self.diary = open(path, "w") if path is not None else None
 
     def on_step_end(self, args, state, control, **kwargs):
         """An entry for every sixth step."""
         diary = self.diary
         if diary is not None and state.global_step % 6 == 0:
-            dist.barrier()
+            if self.spread:
+                steps = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+                dist.all_gather(steps, torch.tensor([state.global_step]))
+            else:
+                dist.barrier()
             diary.write(f"{state.global_step} {kwargs['model'].transformer.wte.weight.mean().item():.5f}\n")
 
 
 def main() -> None:
     """One epoch, two batches a step."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--spread", action="store_true")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     folder = tempfile.mkdtemp()
     model = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_positions=8, n_embd=16, n_layer=1, n_head=2))
     arguments = TrainingArguments(
         output_dir=folder, per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=25, use_cpu=True,
-        report_to=[], save_strategy="no", disable_tqdm=True, average_tokens_across_devices=False,
+        report_to=[], save_strategy="no", disable_tqdm=True, average_tokens_across_devices=options.spread,
     )  # fmt: skip
-    diary = Diary(f"{folder}/diary.txt" if arguments.process_index == 0 else None)
+    diary = Diary(f"{folder}/diary.txt" if arguments.process_index == 0 else None, options.spread)
     Trainer(model=model, args=arguments, train_dataset=Photos(), callbacks=[diary]).train()
 
 
