@@ -9,7 +9,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
 from hangwatch.analysis.divergence.frames import by_rank, call_site, is_program
-from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations
+from hangwatch.analysis.divergence.loop import Loop, called_in_addition, holds_on_later_iterations
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
@@ -17,6 +17,7 @@ from hangwatch.analysis.divergence.relate import (
     catches,
     condition_of,
     depends_only_on_loop_variable,
+    is_decisive,
     own_blocks,
 )
 from hangwatch.analysis.divergence.values import deciding_values
@@ -61,6 +62,10 @@ LEFT_OUT_BEHIND = Signature("rank-conditional-collective", "left-out-behind-a-lo
 EXPRESSION = Signature("rank-conditional-collective", "expression", "strong", beats=("skipped-collective/passed-by",))
 LOOP_CALLED = Signature("rank-conditional-collective", "loop-called-under-a-condition", "strong")
 BEHIND_LOOP = Signature("rank-conditional-collective", "behind-a-loop", "strong")
+#: It has come no further than the other since: it has called one operation more.
+IN_ADDITION = Signature(
+    "rank-conditional-collective", "called-in-addition", "strong", beats=("uneven-inputs", "skipped-collective")
+)
 #: What its variables hold says it: it holds on one side and not on the other.
 BY_VALUE = Signature(
     "rank-conditional-collective",
@@ -86,6 +91,8 @@ BELOW = Signature("rank-conditional-collective", "condition-further-down", "poss
 #: Those who wait are in a pipeline's schedule, which all ranks follow.
 OUT_OF_A_PIPELINE = Signature("rank-conditional-collective", "out-of-a-pipeline", "likely")
 LATER_ITERATION = Signature("rank-conditional-collective", "holds-on-later-iterations", "possible")
+#: Of so many conditions around a call, the innermost: which of them decides is not known.
+_NAMED = 3
 
 
 def conditional(case: Case) -> Match | None:
@@ -93,6 +100,13 @@ def conditional(case: Case) -> Match | None:
     fork = case.fork
     if fork is None:
         return None
+    own = [b for b in own_blocks(fork.mine, fork.theirs) if b.kind in CONDITIONS and is_decisive(b)]
+    if own and called_in_addition(case, fork):
+        said = (
+            f"Rank {fork.mine.rank} has called a collective under {' and '.join(named(b) for b in own[-_NAMED:])} that rank "
+            f"{fork.theirs.rank} has not, and both are in the same iteration by now: nobody has skipped one."
+        )
+        return _match(case, IN_ADDITION, said, replace(fork, block=own[-1], only=fork.mine.rank))
     loop, partly = case.loop, _evaluated_in_part(fork)
     ranked = partly is not None and by_rank(partly[1].source or "")
     if loop is not None and not ranked:
