@@ -68,13 +68,11 @@ def _said(verdict: Verdict) -> str:
     ],
 )  # fmt: skip
 def test_values_on_both_sides_are_told(condition: str, here: dict[str, str], others: dict[str, str], told: str) -> None:
-    """A number, a switch, nothing instead of something: in the explanation, and with each rank in the evidence."""
+    """A number, a switch, nothing instead of something: in the explanation, and as evidence on a rank of each side."""
     verdict = _verdict(condition, here, others)
     assert told in _said(verdict)
     assert verdict.cause is not None
-    assert {e.rank for e in verdict.cause.evidence if e.says.startswith("`") and "` is " in e.says} == {
-        r.rank for r in load(_CAPTURE).ranks
-    }
+    assert len({e.rank for e in verdict.cause.evidence if e.says.startswith("`") and "` is " in e.says}) == 2
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from hangwatch.model.text import format_ranks
 
 #: Of so many lines of a log, or problems in a list, at the most.
 _EVENTS_SHOWN = 3
+#: Of so many ranks the values are evidence: those of the two sides.
+_SIDES = 2
 #: Of so many values of one variable.
 _VALUES_SHOWN = 4
 
@@ -164,7 +166,7 @@ def at_fork(case: Case, fork: Fork) -> tuple[Evidence, ...]:
     values = (
         Evidence(rank, "stack", f"`{v.name}` is {shown}")
         for v in deciding_values(case, fork)
-        for rank, shown in sorted(v.held.items())
+        for rank, shown in list(v.held.items())[:_SIDES]
     )
     return (*found, *values, *at_recorder(case, (fork.mine.rank, fork.theirs.rank)))
 

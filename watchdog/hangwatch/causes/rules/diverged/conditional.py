@@ -64,14 +64,17 @@ LOOP_CALLED = Signature("rank-conditional-collective", "loop-called-under-a-cond
 BEHIND_LOOP = Signature("rank-conditional-collective", "behind-a-loop", "strong")
 #: It has come no further than the other since: it has called one operation more.
 IN_ADDITION = Signature(
-    "rank-conditional-collective", "called-in-addition", "strong", beats=("uneven-inputs", "skipped-collective")
+    "rank-conditional-collective",
+    "called-in-addition",
+    "strong",
+    beats=("uneven-inputs/past-the-loop", "uneven-inputs/past-a-loop-further-down"),
 )
 #: What its variables hold says it: it holds on one side and not on the other.
 BY_VALUE = Signature(
     "rank-conditional-collective",
     "condition-by-value",
     "strong",
-    beats=("skipped-collective", "checkpoint-on-some-ranks/under-a-condition"),
+    beats=("skipped-collective/usual-block-left-out",),
 )
 ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")
 ON_A_TIE = Signature("rank-conditional-collective", "condition-on-a-tie", "likely")
