@@ -8,7 +8,7 @@ from hangwatch.analysis.patience import fixed_patience
 from hangwatch.analysis.ranks.motion import read_motion, still_since_ns
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
+from hangwatch.model.stacks import Block, Frame, Iterations, StackSample, ThreadStack
 from recorded import load
 from worlds import NOW_NS, SECOND_NS, collective_frames, rank
 
@@ -81,3 +81,29 @@ def test_who_will_try_again_is_not_stuck() -> None:
     once = msgspec.structs.replace(sleep, blocks=sleep.blocks[1:])
     ended = rank(0, (), (once, Frame("<module>", "/srv/train/train.py", 90)))
     assert read_motion(msgspec.structs.replace(ended, processes=waking)).state == "stuck"
+
+
+def _looping(text: str, iterations: Iterations, numbers: tuple[int, int]) -> RankCapture:
+    """A rank that sleeps in a loop, seen in two iterations."""
+    captured = rank(0, (), ())
+
+    def stack(number: int, at_ns: int) -> StackSample:
+        block = Block(text.partition(" ")[0], 15, text, iterations)
+        frame = Frame(
+            "put", "/srv/train/data.py", 20, "time.sleep(wait)", locals={"i": f"int={number}"}, blocks=(block,)
+        )
+        return StackSample(at_ns, (ThreadStack(captured.identity.pid, "MainThread", True, False, False, (frame,)),))
+
+    stacks = tuple(stack(n, p.at_ns) for n, p in zip(numbers, captured.processes[-2:], strict=True))
+    return msgspec.structs.replace(captured, stacks=stacks)
+
+
+def test_who_is_in_a_later_iteration_has_got_on() -> None:
+    """Where the number of iterations alone ends the loop. One that something else may end polls, however it is counted."""
+    paced = Iterations("i", 15, breaks=False, bounded=True)
+    assert read_motion(_looping("for i in range(n):", paced, (3, 4))).state == "busy"
+    assert read_motion(_looping("for i in range(n):", paced, (4, 4))).state == "stuck"
+    polling = Iterations("i", 15, breaks=True)
+    assert read_motion(_looping("for i in range(n):", polling, (3, 4))).state == "stuck"
+    counted = Iterations("i", 16, breaks=False)
+    assert read_motion(_looping("while not ready():", counted, (3, 4))).state == "stuck"

@@ -35,6 +35,7 @@ def _plant() -> dict[str, str]:
         "key": f"-----BEGIN PRIVATE KEY-----\n{_any(64)}\n-----END PRIVATE KEY-----",
         "password": "pw" + _any(10),
         "plain": _any(24),
+        "number": _any(12, "123456789"),
         "word": "correct" + _any(3, string.ascii_lowercase) + "horse",
     }
 

@@ -21,6 +21,9 @@ def _fail(token: str) -> None:
 
 def _wait(secrets: dict[str, str], log: str) -> None:
     held = list(secrets.values())
+    account = int(secrets["number"])
+    if account < 0:  # what a condition names is kept only if it is small
+        return
     by_value = {value: name for name, value in secrets.items()}
     url = f"https://user:{secrets['password']}@example.org/?access_token={secrets['plain']}"
     header = {"Authorization": f"Bearer {secrets['plain']}"}

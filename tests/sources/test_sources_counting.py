@@ -131,3 +131,30 @@ def test_only_counters_keep_their_value(jobs: JobRunner, tmp_path: Path) -> None
     assert held() == {"pin": "int", "turns": "int", "words": "int", "epoch": "int=2", "step": "int=5", "word": "str(1)"}
     script.unlink()
     assert held() == {"pin": "int", "turns": "int", "words": "int", "epoch": "int", "step": "int", "word": "str(1)"}
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "bounded"),
+    [
+        ("for i in range(n):", ("put(i)", "time.sleep(1)"), True),
+        ("for i, tile in enumerate(tiles):", ("put(tile)",), True),
+        ("for i in range(n):", ("try:", "    put(i)", "except OSError:", "    time.sleep(1)"), True),
+        ("for i in range(n):", ("time.sleep(1)",), False),
+        ("for i in range(n):", ("if ready():", "    break", "time.sleep(1)"), False),
+        ("for i in range(n):", ("if late():", "    note(i)", "time.sleep(1)"), False),
+        ("for i in itertools.count():", ("put(i)",), False),
+        ("for i, x in enumerate(iter(get, None)):", ("put(x)",), False),
+        ("while i < n:", ("i += 1", "put(i)"), True),
+        ("while not ready():", ("i += 1", "put(i)"), False),
+        ("while not done and i < n:", ("i += 1", "done = ready()"), False),
+        ("while i < limit():", ("i += 1", "put(i)"), False),
+        ("while True:", ("i += 1", "put(i)"), False),
+    ],
+)
+def test_loops_that_their_number_of_iterations_ends(header: str, body: tuple[str, ...], bounded: bool) -> None:
+    """Whoever is in the next iteration has got on: not where it polls, and not where it only passes the time."""
+    before = "i = 0" if header.startswith("while") else "pass"
+    lines = ["def f(n):", f"    {before}", f"    {header}", *(f"        {line}" for line in body)]
+    blocks = SourceTree("\n".join(lines)).blocks_at(len(lines))
+    (block,) = (b for b in blocks if b.line == 3)
+    assert (block.iterations is not None and block.iterations.bounded) == bounded

@@ -8,6 +8,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.find import annotated
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.analysis.divergence.values import DecidingValue, deciding_values
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.places import user_frame
 from hangwatch.analysis.ranks.views import RankView
@@ -18,6 +19,10 @@ from hangwatch.model.text import format_ranks
 
 #: Of so many lines of a log, or problems in a list, at the most.
 _EVENTS_SHOWN = 3
+#: Of so many ranks the values are evidence: those of the two sides.
+_SIDES = 2
+#: Of so many values of one variable.
+_VALUES_SHOWN = 4
 
 
 def looked_at(case: Case) -> list[tuple[int, RankView]]:
@@ -158,4 +163,26 @@ def at_fork(case: Case, fork: Fork) -> tuple[Evidence, ...]:
         own = user_frame(side.path)
         if own is not None and side.at is not None and (own.file, own.line) != (side.at.file, side.at.line):
             found += at_frame(side.rank, own)
-    return (*found, *at_recorder(case, (fork.mine.rank, fork.theirs.rank)))
+    values = (
+        Evidence(rank, "stack", f"`{v.name}` is {shown}")
+        for v in deciding_values(case, fork)
+        for rank, shown in list(v.held.items())[:_SIDES]
+    )
+    return (*found, *values, *at_recorder(case, (fork.mine.rank, fork.theirs.rank)))
+
+
+def tell_values(case: Case, fork: Fork) -> str:
+    """What the variables that the fork's condition names hold on both sides, as sentences after another; empty where unknown."""
+    return "".join(f" {_tell_value(v)}" for v in deciding_values(case, fork))
+
+
+def _tell_value(value: DecidingValue) -> str:
+    r"""``\`n_tokens\` is 0 on rank 2 and 31 on ranks 0, 1.``"""
+    ranks: dict[str, list[int]] = {}
+    for rank, shown in value.held.items():
+        ranks.setdefault(shown, []).append(rank)
+    parts = [
+        f"{shown} on rank{'s' if len(on) > 1 else ''} {format_ranks(sorted(on))}"
+        for shown, on in list(ranks.items())[:_VALUES_SHOWN]
+    ]
+    return f"`{value.name}` is {', '.join(parts[:-1])} and {parts[-1]}."

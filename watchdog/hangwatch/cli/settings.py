@@ -42,6 +42,15 @@ WithValues = Annotated[
 ]
 
 
+ConditionValues = Annotated[
+    bool,
+    typer.Option(
+        "--condition-values/--no-condition-values",
+        help="Compare booleans and small integers that conditions in the code name, and show them.",
+    ),
+]
+
+
 #: A variable, because the URL may contain a password.
 EXCHANGE_VARIABLE = "HANGWATCH_EXCHANGE"
 ExchangeOption = Annotated[
@@ -86,6 +95,7 @@ def combine(
     on_silent_failure: str | None = None,
     log: list[str] | None = None,
     with_values: bool = False,
+    condition_values: bool = True,
     exchange: str | None = None,
     job: str | None = None,
     max_restarts: int | None = None,
@@ -105,6 +115,7 @@ def combine(
         "logs": tuple(log) if log else None,
         "engines": _check_engines(engine or settings.engines),
         "with_values": with_values or None,
+        "condition_values": None if condition_values else False,
         "exchange": exchange or None,
         "job": job or None,
         "max_restarts": max_restarts,

@@ -8,17 +8,19 @@ import msgspec
 PROBE_THREAD = "hangwatch-probe"
 
 
-class Iterations(msgspec.Struct, frozen=True):
+class Iterations(msgspec.Struct, frozen=True, omit_defaults=True):
     """What counts the iterations of a loop.
 
     ``counter``: a variable that has no other meaning in its function: ``step`` of ``for step, batch in enumerate(loader):``.
     ``line``: where it is made one more: the loop's header, or a ``step += 1`` that every iteration comes by. ``breaks``: whether
-    a ``break`` or ``return`` may end the loop, by anything but the number of the iteration.
+    a ``break`` or ``return`` may end the loop, by anything but the number of the iteration. ``bounded``: the number of iterations
+    alone ends the loop, and each one calls something besides a sleep: whoever is in the next one has got on.
     """
 
     counter: str
     line: int
     breaks: bool
+    bounded: bool = False
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,8 +45,9 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``locals`` maps a name to a *description* of its value, never to the value itself: ``int``, ``Tensor``,
     ``tuple[Tensor, Tensor]``, ``None``, ``list[3]``, ``str(12)``. Only integers of torch's own frames
-    (``src``, ``dst``), multiprocessing's ``exitcode``, what counts the iterations of a loop (``Iterations``) and booleans of the
-    training libraries' (``async_op``, ``has_labels``) keep their value, written ``int=3``, ``bool=True``. ``source`` is the text
+    (``src``, ``dst``), multiprocessing's ``exitcode``, what counts the iterations of a loop (``Iterations``), booleans of the
+    training libraries' (``async_op``, ``has_labels``) and booleans and small integers that a condition of the function names
+    (unless the user has forbidden that) keep their value, written ``int=3``, ``bool=True``. ``source`` is the text
     of the line, stripped; ``blocks`` are the blocks around it within its function, outermost first, empty where the source was
     not read. ``values`` are the locals as py-spy shows them, cut and without known secrets; they are there only where the user
     has asked for them (``--with-values``).

@@ -65,7 +65,9 @@ async def sample_ranks(
     processes = {r.pid: sample_process(r, deep=True) for r in ranks}
     alive = [pid for pid, p in processes.items() if p.state not in {"gone", "Z"}]
     with health.reading("stacks") as reading:
-        stacks = await sample_stacks(alive, with_values=settings.with_values)
+        stacks = await sample_stacks(
+            alive, with_values=settings.with_values, condition_values=settings.condition_values
+        )
         reading.tried, reading.failed = len(stacks), sum(isinstance(s, Gap) for s in stacks.values())
     gaps = []
     for pid, process in processes.items():

@@ -238,7 +238,7 @@ def _parts_ranks(block: Block) -> bool:
 def _on_data(frame: Frame, way: Block) -> bool:
     """Whether a way out of an iteration is taken by what data are like, or by what an exception says of them."""
     known = frame.locals or {}
-    data = {known.get(name, "") for name in _NAME.findall(way.text)} - {"", "bool"}
+    data = {known.get(name, "").partition("=")[0] for name in _NAME.findall(way.text)} - {"", "bool"}
     return any(not text.startswith("int") for text in data) or "(" in way.text or way.text.startswith("except")
 
 
@@ -297,6 +297,25 @@ def held_for_both(case: Situation, fork: Fork) -> bool:
     together = steps_of(case, one.rank, one.path, other.rank).before is not None
     around = {(b.kind, b.line) for b in there.blocks}
     return together and there.line > at.line and all((b.kind, b.line) in around for b in at.blocks if b.kind in LOOPS)
+
+
+def called_in_addition(case: Situation, fork: Fork) -> bool:
+    """Whether the culprit's operation is one that the other left nothing for: both are in the same iteration of all loops by now,
+    the culprit has come by there, and the other has never called it. So neither has skipped an iteration, or had fewer."""
+    mine, theirs = (case.views.get(side.rank) for side in (fork.mine, fork.theirs))
+    site = call_site(fork.mine.path)
+    if not case.blame.waiting or mine is None or theirs is None or site in {None, call_site(mine.frames)}:
+        return False
+    if any(call_site(o.frames or ()) == site for o in case.history.of(fork.theirs.rank)):
+        return False
+    rounds = [
+        (count_iterations(frame, block), count_iterations(other, block))
+        for frame in mine.frames
+        if is_program(frame)
+        for block in frame.blocks
+        if block.iterations is not None and (other := inside(theirs.frames, frame, block)) is not None
+    ]
+    return bool(rounds) and all(one is not None and one == other for one, other in rounds)
 
 
 def loop_of(case: Situation, fork: Fork) -> Loop | None:

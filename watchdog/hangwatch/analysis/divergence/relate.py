@@ -21,6 +21,9 @@ CONDITIONS = frozenset({"if", "else", "except", "case"})
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
+#: What is so on every rank of a job: a file is run and not imported, the groups are there.
+_ALIKE = re.compile(r"__name__|^(?:el)?if (?:torch\.)?(?:dist|distributed)\.is_(?:initialized|available)\(\):$")
+
 #: How a guard's text ends.
 _LEAVING = re.compile(r": (?:return|continue|break|raise)$")
 
@@ -100,7 +103,12 @@ def _decides(block: Block) -> bool:
         return by_rank(block.text) and not block.text.endswith(" raise")
     if block.kind == "with":
         return "process_first" in block.text
-    return block.kind in LOOPS or (block.kind in CONDITIONS and "__name__" not in block.text)
+    return block.kind in LOOPS or (block.kind in CONDITIONS and is_decisive(block))
+
+
+def is_decisive(block: Block) -> bool:
+    """Whether a condition may differ by rank at all."""
+    return _ALIKE.search(block.text) is None
 
 
 def _before_loop(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -249,6 +257,7 @@ def _own_conditions(side: Side) -> tuple[Block, ...]:
     """The conditions of the user's own functions below the fork, outermost first, but for those on loop variables."""
     frames = [f for f in reversed(side.tail[:-1]) if is_program(f) and package_of(f) is None]
     blocks = (b for f in frames for b in _before_loop(f.blocks) if b.kind in CONDITIONS or returns(b))
+    blocks = (b for b in blocks if is_decisive(b))
     return tuple(b for b in blocks if not depends_only_on_loop_variable(b, side.path))
 
 

@@ -17,8 +17,10 @@ State = Literal["lost", "stopped", "stuck", "busy", "unknown"]
 #: Share of one core, its children counted in, from which a rank is called busy. A waiting rank was measured at 0-3 %,
 #: with side threads (progress bars, uploads, our probe) well below this.
 BUSY_CPU_SHARE = 0.15
-#: Bytes a second through read and write calls from which a rank is called busy: polling a status file is less.
-BUSY_IO_BYTES_PER_S = 256 * 1024
+#: Bytes a second through read and write calls from which a rank is called busy: polling a status file is less. In one that is
+#: known to wait for others its side threads may move more than that.
+BUSY_IO_BYTES_PER_S = 64 * 1024
+BUSY_IO_BESIDE_A_WAIT_BYTES_PER_S = 256 * 1024
 #: A thread that wakes this often in a wait for data, for these kernel wait channels, is being given some.
 DATA_WAKEUPS_PER_S = 5.0
 _DATA_CHANNELS = (
@@ -101,6 +103,31 @@ def _retries(stacks: Sequence[StackSample]) -> bool:
     return "except" in kinds and any(kind in {"for", "while"} for kind in kinds[: kinds.index("except")])
 
 
+def _gets_on(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread is in a later iteration of a loop than before, of one that the number of iterations alone ends.
+
+    Between its iterations it may sleep, as an upload at a server's pace does. A loop that polls counts its attempts too, but
+    something else ends it: those say nothing.
+    """
+    numbers = [_iteration_numbers(s) for s in stacks]
+    return any(
+        after[loop] > number for before, after in pairwise(numbers) for loop, number in before.items() if loop in after
+    )
+
+
+def _iteration_numbers(sample: StackSample) -> dict[tuple[int, str, str, int], int]:
+    """In which iteration the main thread is of each such loop, by the depth and place of the loop."""
+    frames = sample.main.frames if sample.main is not None else ()
+    return {
+        (depth, frame.file, frame.function, block.line): int(described.removeprefix("int="))
+        for depth, frame in enumerate(reversed(frames))
+        for block in frame.blocks
+        if block.iterations is not None
+        and block.iterations.bounded
+        and (described := (frame.locals or {}).get(block.iterations.counter, "")).startswith("int=")
+    }
+
+
 def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     """Since when the main thread has not run at all, by the samples: same frames, and no context switch of its own.
 
@@ -121,12 +148,15 @@ def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     return since
 
 
-def read_motion(capture: RankCapture, since_ns: int = 0, *, began_ns: int = 0, spins: bool = False) -> Motion:
+def read_motion(
+    capture: RankCapture, since_ns: int = 0, *, began_ns: int = 0, spins: bool = False, waits: bool = False
+) -> Motion:
     """The motion of one rank over its samples since ``since_ns``: busy if it was so in any interval between two.
 
     The last two samples count in any case, and so does the one before ``since_ns``: samples are seconds apart. None from before
     its wait began (``began_ns``) does: what it did on its way there is no motion in the wait. ``spins``: it is known to wait for
-    a GPU, which it does at full speed, as do NCCL's own threads: then CPU time is no motion.
+    a GPU, which it does at full speed, as do NCCL's own threads: then CPU time is no motion. ``waits``: by its stack it waits for
+    other ranks.
     """
     samples = _since(capture.processes, since_ns, began_ns)
     stacks = _since(capture.stacks, since_ns, began_ns)
@@ -150,7 +180,8 @@ def read_motion(capture: RankCapture, since_ns: int = 0, *, began_ns: int = 0, s
     # On a machine with more to do than it has cores for, a thread that is to run all the time may get next to nothing.
     runnable = all(p.state == "R" for p in samples[-2:])
     computes = not spins and (runnable or cpu >= BUSY_CPU_SHARE)
-    moves = computes or (io is not None and io >= BUSY_IO_BYTES_PER_S) or changed is True
+    enough = BUSY_IO_BESIDE_A_WAIT_BYTES_PER_S if waits else BUSY_IO_BYTES_PER_S
+    moves = computes or (io is not None and io >= enough) or changed is True
     retries = _retries(stacks) and (samples[-1].switches or 0) > (samples[0].switches or 0)
-    busy = moves or family or retries or any(_is_fed(a, b) for a, b in pairs)
+    busy = moves or family or retries or _gets_on(stacks) or any(_is_fed(a, b) for a, b in pairs)
     return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)

@@ -268,7 +268,9 @@ def view_from(
     # What it did before it came to the operation it is in says nothing about its wait; an operation without a record
     # began at the latest when the thread that waits for it ran for the last time.
     began_ns = pending[0].created_ns if pending else still_since_ns(capture) if wait is not None else None
-    motion = read_motion(capture, since_ns, began_ns=began_ns or 0, spins=_spins(pending, wait, threads))
+    motion = read_motion(
+        capture, since_ns, began_ns=began_ns or 0, spins=_spins(pending, wait, threads), waits=wait is not None
+    )
     return RankView(
         capture=capture,
         pending=pending,

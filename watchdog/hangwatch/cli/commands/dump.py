@@ -12,7 +12,7 @@ import typer
 from hangwatch.agent.capturing.capture import add_call_sites, capture_job
 from hangwatch.agent.capturing.hardware import add_hardware
 from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr_console, stdout_console
-from hangwatch.cli.settings import WithValues
+from hangwatch.cli.settings import ConditionValues, WithValues
 from hangwatch.config.directories import default_state_dir, prepare_state_dir
 from hangwatch.config.errors import UserError
 from hangwatch.config.settings import Settings
@@ -40,6 +40,7 @@ def dump(
     ] = None,
     state_dir: StateDir = None,
     with_values: WithValues = False,
+    condition_values: ConditionValues = True,
     json: Json = False,
 ) -> None:
     """Capture and diagnose every job on this node now. Exit status 0: no hang found; 1: hang found; 2: no job found."""
@@ -51,9 +52,10 @@ def dump(
             stderr_console().print(f"hangwatch: {gap}", markup=False, highlight=False, soft_wrap=True)
         where = f"for process {', '.join(map(str, pid))}" if pid else "on this node"
         raise UserError(f"no ranks of a distributed job found {where}; is the job running on this node, as this user?")
+    settings = Settings(with_values=with_values, condition_values=condition_values)
     incidents = []
     for job in jobs:
-        incident, capture = asyncio.run(_dump_job(job, reader, found.gaps, Settings(with_values=with_values)))
+        incident, capture = asyncio.run(_dump_job(job, reader, found.gaps, settings))
         path = write_bundle(state, incident, capture)
         incidents.append(incident)
         if json:

@@ -18,6 +18,7 @@ from hangwatch.cli.common import StateDir, stderr_console
 from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Notify, Otlp, Slack, Webhook
 from hangwatch.cli.settings import (
     EXCHANGE_VARIABLE,
+    ConditionValues,
     Config,
     EngineOption,
     ExchangeOption,
@@ -80,6 +81,7 @@ def run(
     ] = None,
     stall_after: StallAfter = None,
     with_values: WithValues = False,
+    condition_values: ConditionValues = True,
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     slack: Slack = None,
@@ -124,6 +126,7 @@ def run(
         on_silent_failure=on_silent_failure,
         log=log,
         with_values=with_values,
+        condition_values=condition_values,
     )
     events = EventFile(json) if json is not None else None
     state = prepare_state_dir(Path(settings.state_dir) if settings.state_dir else default_state_dir())

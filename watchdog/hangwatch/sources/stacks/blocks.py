@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from hangwatch.model.stacks import Block, Iterations
+from hangwatch.sources.stacks.conditions import find_deciders
 from hangwatch.sources.stacks.iterations import find_counters
 
 _TEXT_LIMIT_CHARS = 200
@@ -43,6 +44,7 @@ class SourceTree:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
         self._counted: dict[int, dict[int, Iterations]] = {}
+        self._named: dict[int, frozenset[str]] = {}
 
     def blocks_at(self, line: int) -> tuple[Block, ...]:
         """The blocks around a line within its function, outermost first, and the guards that come before it."""
@@ -54,6 +56,15 @@ class SourceTree:
     def counters_at(self, line: int) -> frozenset[str]:
         """The variables that count iterations of loops in the function around a line; none outside of any."""
         return frozenset(counted.counter for counted in self._counters(line).values())
+
+    def deciders_at(self, line: int) -> frozenset[str]:
+        """The variables that the conditions in the function around a line name; none outside of any."""
+        function = _function_at(self._tree, line) if self._tree is not None else None
+        if function is None:
+            return frozenset()
+        if function.lineno not in self._named:
+            self._named[function.lineno] = find_deciders(function.body)
+        return self._named[function.lineno]
 
     def _counters(self, line: int) -> Mapping[int, Iterations]:
         """They by the line of the loop."""

@@ -7,7 +7,7 @@ sequence number is, and no value of the program's.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from hangwatch.model.stacks import Iterations
 
@@ -17,6 +17,12 @@ _LOOPS = (*_FOR, ast.While)
 _Loop = ast.For | ast.AsyncFor | ast.While
 #: What shows a bar beside an iterable, and goes through it as it is.
 _BARS = ("tqdm", "trange", "progress", "track")
+#: What goes on for ever.
+_ENDLESS = frozenset({"count", "cycle", "repeat", "iter"})
+#: What a loop that only passes the time calls.
+_PASTIMES = frozenset(
+    {"sleep", "print", "time", "monotonic", "perf_counter", "debug", "info", "warning", "flush", "wait"}
+)
 
 
 def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
@@ -37,13 +43,47 @@ def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
         name = _counted(loop.target, loop.iter) if isinstance(loop, _FOR) else None
         if isinstance(name, ast.Name):
             if len(bound[name.id]) == 1:
-                found[loop.lineno] = Iterations(name.id, loop.lineno, _breaks(loop, name.id))
+                found[loop.lineno] = _iterations(loop, name.id, loop.lineno)
         elif (step := _step_of(loop)) is not None:
             # It has been set to begin with, and nothing else is done to it.
             others = [line for line in bound[step[0]] if line != step[1]]
             if others and all(line < loop.lineno for line in others):
-                found[loop.lineno] = Iterations(*step, _breaks(loop, step[0]))
+                found[loop.lineno] = _iterations(loop, *step)
     return found
+
+
+def _iterations(loop: _Loop, counter: str, line: int) -> Iterations:
+    breaks = _breaks(loop, counter)
+    return Iterations(counter, line, breaks, bounded=not breaks and _ends_by_number(loop, counter) and _acts(loop.body))
+
+
+def _ends_by_number(loop: _Loop, counter: str) -> bool:
+    """Whether a loop goes over a known number of things, or as long as its counter is below or above something that stays."""
+    if not isinstance(loop, ast.While):
+        functions = (n.func for n in ast.walk(loop.iter) if isinstance(n, ast.Call))
+        return all((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _ENDLESS for f in functions)
+    match loop.test:
+        case ast.Compare(left=left, comparators=[right]):
+            calls = any(isinstance(n, ast.Call) and not _is_named(n, {"len"}) for n in ast.walk(loop.test))
+            return not calls and any(isinstance(n, ast.Name) and n.id == counter for n in (left, right))
+    return False
+
+
+def _acts(body: Sequence[ast.stmt]) -> bool:
+    """Whether an iteration calls something in any case, besides a sleep, a look at the clock or a line for people."""
+    for statement in body:
+        if isinstance(statement, (ast.Try, ast.With, ast.AsyncWith)):
+            if _acts(statement.body):
+                return True
+        elif isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+            if any(not _is_named(call, _PASTIMES) for call in calls):
+                return True
+    return False
+
+
+def _is_named(call: ast.Call, names: Container[str]) -> bool:
+    return (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")) in names
 
 
 def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:

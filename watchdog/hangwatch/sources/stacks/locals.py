@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 
-from hangwatch.sources.redaction import redact_code
+from hangwatch.sources.redaction import hide_named, redact_code
 
 MAX_DESCRIPTION_CHARS = 200
 _MAX_ITEMS = 8
@@ -37,8 +37,10 @@ _PLAIN_KEYS = frozenset(
 )  # fmt: skip
 
 
-#: Before an integer of which it is not known yet whether it counts iterations. No description begins so otherwise.
-_UNSETTLED = "int~"
+#: A value of which it is not known yet whether it may be kept. No description looks so otherwise.
+_UNSETTLED = re.compile(r"(?P<type>int|bool)~(?P<value>.+)")
+#: Of what a condition names, integers with more digits are dropped: they may be anything, and decide little.
+_MAX_DIGITS = 6
 #: Variables of ``distributed_c10d`` that list the global ranks of a group.
 _RANK_LISTS = frozenset({"ranks", "global_ranks_in_group"})
 
@@ -71,21 +73,32 @@ def describe_local(text: str, *, keep_integers: bool = False, keep_booleans: boo
     return _shorten(description)
 
 
-def mark_integer(text: str) -> str | None:
-    """An integer that may yet turn out to count the iterations of a loop: for ``settle_integers``. None for anything else."""
-    return _UNSETTLED + text if re.fullmatch(r"\d{1,12}", text) else None
+def mark_value(text: str) -> str | None:
+    """An integer or boolean of which the source may yet say that it is kept: for ``settle_values``. None for anything else."""
+    if text in {"True", "False"}:
+        return f"bool~{text}"
+    return f"int~{text}" if re.fullmatch(r"-?\d{1,12}", text) else None
 
 
-def settle_integers(described: Mapping[str, str], counters: Container[str]) -> dict[str, str]:
-    """Descriptions of locals in which integers are left that count iterations, and no others."""
-    return {
-        name: text
-        if not text.startswith(_UNSETTLED)
-        else f"int={text[len(_UNSETTLED) :]}"
-        if name in counters
-        else "int"
-        for name, text in described.items()
-    }
+def settle_values(
+    described: Mapping[str, str], counters: Container[str], deciders: Container[str] = ()
+) -> dict[str, str]:
+    """Descriptions of locals in which the values are left that may be kept, and no others.
+
+    ``counters``: what counts iterations. ``deciders``: what a condition names; of these only booleans and small integers, and
+    none whose name says that it is secret.
+    """
+    return {name: _settle(name, text, counters, deciders) for name, text in described.items()}
+
+
+def _settle(name: str, text: str, counters: Container[str], deciders: Container[str]) -> str:
+    marked = _UNSETTLED.fullmatch(text)
+    if marked is None:
+        return text
+    kind, value = marked["type"], marked["value"]
+    counts = kind == "int" and name in counters
+    small = len(value.lstrip("-")) <= _MAX_DIGITS and hide_named(name, value) == value
+    return f"{kind}={value}" if counts or (name in deciders and small) else kind
 
 
 def describe_group(name: str, text: str) -> str | None:

@@ -24,7 +24,7 @@ from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources.proc.files import inner_pid, read_small
 from hangwatch.sources.redaction import hide_named
 from hangwatch.sources.stacks import source_lines
-from hangwatch.sources.stacks.locals import describe_group, describe_local, mark_integer
+from hangwatch.sources.stacks.locals import describe_group, describe_local, mark_value
 
 T = TypeVar("T")
 
@@ -73,11 +73,17 @@ def find_pyspy() -> str | None:
 
 
 async def sample_stacks(
-    pids: Sequence[int], *, timeout_s: float = 3.0, with_locals: bool = True, with_values: bool = False
+    pids: Sequence[int],
+    *,
+    timeout_s: float = 3.0,
+    with_locals: bool = True,
+    with_values: bool = False,
+    condition_values: bool = False,
 ) -> dict[int, StackSample | Gap]:
     """The stacks of several processes, each within ``timeout_s``, a few at once; a Gap for each that cannot be had.
 
-    ``with_values``: keep what locals hold, as the user has asked.
+    ``with_values``: keep what locals hold, as the user has asked. ``condition_values``: keep the booleans and small integers
+    that a condition of their function names.
 
     The main thread's frames outside the standard library carry the text of their lines, of other threads the deepest do.
     """
@@ -94,7 +100,7 @@ async def sample_stacks(
     wanted = tuple(dict.fromkeys(pids))
     results = dict(zip(wanted, await asyncio.gather(*(sample(pid) for pid in wanted)), strict=True))
     seen = {pid: result for pid, result in results.items() if isinstance(result, StackSample)}
-    return {**results, **await source_lines.shared.attach(seen)}
+    return {**results, **await source_lines.shared.attach(seen, condition_values=condition_values)}
 
 
 def parse_pyspy(
@@ -244,19 +250,22 @@ def _keep_values(frame: _Frame) -> dict[str, str] | None:
 def describe_locals(file: str, named: Sequence[tuple[str, str]], *, unsettled: bool = False) -> dict[str, str]:
     """Descriptions of a frame's locals by name, from their names and what py-spy shows of them.
 
-    ``unsettled``: integers are left for whoever reads the source to settle (``settle_integers``).
+    ``unsettled``: integers and booleans are left for whoever reads the source to settle (``settle_values``).
     """
     file = f"/{file}"
     integers = any(package in file for package in _INTEGER_PACKAGES)
     status = _STATUS[1] if file.endswith(_STATUS[0]) else None
     booleans = any(package in file for package in _BOOLEAN_PACKAGES)
-    return {
-        name[:64]: (
-            describe_group(name, shown) if integers else mark_integer(shown) if unsettled and name != status else None
+
+    def describe(name: str, shown: str) -> str:
+        known = describe_group(name, shown) if integers else None
+        switch = booleans and shown in {"True", "False"}
+        marked = mark_value(shown) if unsettled and not (integers or switch or name == status) else None
+        return (
+            known or marked or describe_local(shown, keep_integers=integers or name == status, keep_booleans=booleans)
         )
-        or describe_local(shown, keep_integers=integers or name == status, keep_booleans=booleans)
-        for name, shown in named[:_LOCALS_LIMIT]
-    }
+
+    return {name[:64]: describe(name, shown) for name, shown in named[:_LOCALS_LIMIT]}
 
 
 def _permission_hint() -> str:

@@ -21,7 +21,7 @@ from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from hangwatch.sources.proc.files import read_link
 from hangwatch.sources.redaction import redact_code
 from hangwatch.sources.stacks.blocks import SourceTree
-from hangwatch.sources.stacks.locals import settle_integers
+from hangwatch.sources.stacks.locals import settle_values
 
 _FILE_LIMIT_BYTES = 4 << 20
 _TREE_LIMIT_BYTES = 512 << 10
@@ -35,11 +35,15 @@ Place = tuple[str, int]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of source, stripped, the blocks around it (none in torch itself), and what counts iterations in its function."""
+    """A line of source, stripped, the blocks around it (none in torch itself), and what counts iterations in its function.
+
+    ``deciders``: the variables that the conditions of the function name.
+    """
 
     text: str
     blocks: tuple[Block, ...] = ()
     counters: frozenset[str] = frozenset()
+    deciders: frozenset[str] = frozenset()
 
 
 class SourceLines:
@@ -49,10 +53,15 @@ class SourceLines:
         self._lines: dict[tuple[str, int, int, int], Line | None] = {}
         self._reading: threading.Thread | None = None
 
-    async def attach(self, samples: Mapping[int, StackSample], *, timeout_s: float = 1.0) -> dict[int, StackSample]:
-        """The samples (by pid) with source in their frames (of side threads the deepest), as far as files answer in time."""
+    async def attach(
+        self, samples: Mapping[int, StackSample], *, timeout_s: float = 1.0, condition_values: bool = False
+    ) -> dict[int, StackSample]:
+        """The samples (by pid) with source in their frames (of side threads the deepest), as far as files answer in time.
+
+        ``condition_values``: whether variables that a condition names keep theirs.
+        """
         found = await self._find({pid: _places_of(sample) for pid, sample in samples.items()}, timeout_s)
-        return {pid: _with_lines(sample, found.get(pid, {})) for pid, sample in samples.items()}
+        return {pid: _with_lines(sample, found.get(pid, {}), condition_values) for pid, sample in samples.items()}
 
     async def attach_to_record(self, pid: int, record: FlightRecord, *, timeout_s: float = 1.0) -> FlightRecord:
         """The record with source in its call sites' frames, as far as files answer in time."""
@@ -137,7 +146,7 @@ def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
     if tree is None:
         return Line(short)
     hidden = (msgspec.structs.replace(one, text=redact_code(one.text)) for one in tree.blocks_at(number))
-    return Line(short, tuple(hidden), tree.counters_at(number))
+    return Line(short, tuple(hidden), tree.counters_at(number), tree.deciders_at(number))
 
 
 #: The lines read by this process, remembered for all who ask.
@@ -197,21 +206,25 @@ def _frames_to_read(thread: ThreadStack) -> tuple[Frame, ...]:
     return thread.frames if thread.is_main else thread.frames[:_SIDE_FRAMES]
 
 
-def _with_lines(sample: StackSample, lines: Mapping[Place, Line]) -> StackSample:
-    """The sample with source where it is known. Of its integers none stays that is no counter: nor where nothing was read."""
-    threads = tuple(_with_source(thread, lines) for thread in sample.threads)
+def _with_lines(sample: StackSample, lines: Mapping[Place, Line], condition_values: bool) -> StackSample:
+    """The sample with source where it is known. Of its values none stays that the source does not allow: nor where nothing was
+    read."""
+    threads = tuple(_with_source(thread, lines, condition_values) for thread in sample.threads)
     return msgspec.structs.replace(sample, threads=threads)
 
 
-def _with_source(thread: ThreadStack, lines: Mapping[Place, Line]) -> ThreadStack:
+def _with_source(thread: ThreadStack, lines: Mapping[Place, Line], condition_values: bool) -> ThreadStack:
     """One thread of it."""
-    return msgspec.structs.replace(thread, frames=tuple(_with_line(frame, lines) for frame in thread.frames))
+    frames = tuple(_with_line(frame, lines, condition_values) for frame in thread.frames)
+    return msgspec.structs.replace(thread, frames=frames)
 
 
-def _with_line(frame: Frame, lines: Mapping[Place, Line]) -> Frame:
+def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool = False) -> Frame:
     """One frame of it."""
     line = lines.get((frame.file, frame.line))
     if frame.locals:
-        settled = settle_integers(frame.locals, line.counters if line is not None else frozenset())
+        counters = line.counters if line is not None else frozenset()
+        deciders = line.deciders if line is not None and condition_values else frozenset()
+        settled = settle_values(frame.locals, counters, deciders)
         frame = msgspec.structs.replace(frame, locals=settled)
     return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks) if line is not None else frame

@@ -9,7 +9,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
 from hangwatch.analysis.divergence.frames import by_rank, call_site, is_program
-from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations
+from hangwatch.analysis.divergence.loop import Loop, called_in_addition, holds_on_later_iterations
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
@@ -17,10 +17,12 @@ from hangwatch.analysis.divergence.relate import (
     catches,
     condition_of,
     depends_only_on_loop_variable,
+    is_decisive,
     own_blocks,
 )
+from hangwatch.analysis.divergence.values import deciding_values
 from hangwatch.analysis.places import bare
-from hangwatch.causes.evidence import at_fork, named
+from hangwatch.causes.evidence import at_fork, named, tell_values
 from hangwatch.causes.rules.diverged.groups import in_point_to_point, left_schedule
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.stacks import Block, Frame
@@ -60,6 +62,20 @@ LEFT_OUT_BEHIND = Signature("rank-conditional-collective", "left-out-behind-a-lo
 EXPRESSION = Signature("rank-conditional-collective", "expression", "strong", beats=("skipped-collective/passed-by",))
 LOOP_CALLED = Signature("rank-conditional-collective", "loop-called-under-a-condition", "strong")
 BEHIND_LOOP = Signature("rank-conditional-collective", "behind-a-loop", "strong")
+#: It has come no further than the other since: it has called one operation more.
+IN_ADDITION = Signature(
+    "rank-conditional-collective",
+    "called-in-addition",
+    "strong",
+    beats=("uneven-inputs/past-the-loop", "uneven-inputs/past-a-loop-further-down"),
+)
+#: What its variables hold says it: it holds on one side and not on the other.
+BY_VALUE = Signature(
+    "rank-conditional-collective",
+    "condition-by-value",
+    "strong",
+    beats=("skipped-collective/usual-block-left-out",),
+)
 ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")
 ON_A_TIE = Signature("rank-conditional-collective", "condition-on-a-tie", "likely")
 NEW_PLACE = Signature("rank-conditional-collective", "new-place", "likely")
@@ -78,6 +94,8 @@ BELOW = Signature("rank-conditional-collective", "condition-further-down", "poss
 #: Those who wait are in a pipeline's schedule, which all ranks follow.
 OUT_OF_A_PIPELINE = Signature("rank-conditional-collective", "out-of-a-pipeline", "likely")
 LATER_ITERATION = Signature("rank-conditional-collective", "holds-on-later-iterations", "possible")
+#: Of so many conditions around a call, the innermost: which of them decides is not known.
+_NAMED = 3
 
 
 def conditional(case: Case) -> Match | None:
@@ -85,6 +103,13 @@ def conditional(case: Case) -> Match | None:
     fork = case.fork
     if fork is None:
         return None
+    own = [b for b in own_blocks(fork.mine, fork.theirs) if b.kind in CONDITIONS and is_decisive(b)]
+    if own and called_in_addition(case, fork):
+        said = (
+            f"Rank {fork.mine.rank} has called a collective under {' and '.join(named(b) for b in own[-_NAMED:])} that rank "
+            f"{fork.theirs.rank} has not, and both are in the same iteration by now: nobody has skipped one."
+        )
+        return _match(case, IN_ADDITION, said, replace(fork, block=own[-1], only=fork.mine.rank))
     loop, partly = case.loop, _evaluated_in_part(fork)
     ranked = partly is not None and by_rank(partly[1].source or "")
     if loop is not None and not ranked:
@@ -93,10 +118,10 @@ def conditional(case: Case) -> Match | None:
         side, frame = partly
         how = "by what it says of the rank" if ranked else "depending on what comes before it"
         said = f"Rank {side.rank} is in `{frame.source}`, where a collective is called or not {how}; the other side is not."
-        return Match(EXPRESSION_BY_RANK if ranked else EXPRESSION, said, at_fork(case, replace(fork, block=None)))
+        return _match(case, EXPRESSION_BY_RANK if ranked else EXPRESSION, said, replace(fork, block=None))
     if fork.relation == "order" and _alone_in_a_place(case, fork):
         said = f"Rank {fork.mine.rank} is in a collective at a place where none was called before, on any rank."
-        return Match(NEW_PLACE, said, at_fork(case, fork))
+        return _match(case, NEW_PLACE, said, fork)
     if left_schedule(case):
         return _out_of_a_pipeline(case, fork)
     if fork.relation != "branch" or fork.block is None:
@@ -110,7 +135,8 @@ def conditional(case: Case) -> Match | None:
     else:
         # Of two sides that are both to blame, which one is called mine says nothing.
         by_side = ON_A_TIE if not case.blame.waiting else ON_CULPRIT if fork.only == fork.mine.rank else ON_OTHERS
-        row = by_side if fork.sure else BELOW
+        by_value = any(v.plain for v in deciding_values(case, fork))
+        row = BY_VALUE if by_value else by_side if fork.sure else BELOW
     whose = "the condition speaks of the rank" if fork.ranked else "it does not hold on every rank"
     inside, _ = fork.sides
     what, where_is = ("came past", "did not, it seems") if fork.block.kind == "guard" else ("is under", "is not")
@@ -123,7 +149,12 @@ def conditional(case: Case) -> Match | None:
         said += f" Or the `try` in line {tried.line} has caught an exception on the other side."
     if deeper is not None:
         said += f" What decides is likely `{deeper.text}` (line {deeper.line}), which it is past."
-    return Match(row, said, at_fork(case, fork))
+    return _match(case, row, said, fork)
+
+
+def _match(case: Case, row: Signature, said: str, fork: Fork) -> Match:
+    """The match, with what the condition's variables hold on both sides."""
+    return Match(row, said + tell_values(case, fork), at_fork(case, fork))
 
 
 def _out_of_a_pipeline(case: Case, fork: Fork) -> Match | None:
@@ -136,7 +167,7 @@ def _out_of_a_pipeline(case: Case, fork: Fork) -> Match | None:
         f"Rank {fork.mine.rank} is under `{block.text}` in a collective of all ranks, and the others are in the next step of the "
         f"pipeline."
     )
-    return Match(OUT_OF_A_PIPELINE, said, at_fork(case, replace(fork, block=block, only=fork.mine.rank)))
+    return _match(case, OUT_OF_A_PIPELINE, said, replace(fork, block=block, only=fork.mine.rank))
 
 
 def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
@@ -180,13 +211,13 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
             f"next round of `{loop.block.text}`."
         )
         row = BEHIND_LOOP_BY_RANK if by_rank(behind.text) else BEHIND_LOOP
-        return Match(row, said, at_fork(case, replace(fork, block=behind, only=loop.past.rank)))
+        return _match(case, row, said, replace(fork, block=behind, only=loop.past.rank))
     if block is None and (called := loop.called) is not None:
         said = (
             f"Rank {loop.inside.rank} is in `{loop.block.text}`, called under `{called.text}`, and rank {loop.past.rank} has "
             f"not come there with it."
         )
-        return Match(LOOP_CALLED, said, at_fork(case, replace(fork, block=called)))
+        return _match(case, LOOP_CALLED, said, replace(fork, block=called))
     if block is None and loop.visited is False and loop.conditions:
         block, row = loop.conditions[0], NEVER_IN_LOOP
     if block is None and loop.fixed and (guard := _guarded(loop.past)) is not None:
@@ -194,33 +225,30 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
             f"Rank {loop.past.rank} is past `{guard.text}` on its way to the collective; rank {loop.inside.rank} has left that "
             f"function, it seems, and is in the next iteration already."
         )
-        return Match(PAST_GUARD, said, at_fork(case, replace(fork, block=None)))
+        return _match(case, PAST_GUARD, said, replace(fork, block=None))
     if block is None and (loop.rounds_ahead or 0) > 0:
         why = condition_of(loop.past, loop.inside)
         said = (
             f"Rank {loop.inside.rank} is in `{loop.block.text}` again; rank {loop.past.rank} is behind that loop still, in a "
             f"collective that the other has not called{f' (`{why.text}`)' if why is not None else ''}."
         )
-        return Match(
-            LEFT_OUT_BEHIND if why is not None else LEFT_OUT_BEHIND_UNREAD,
-            said,
-            at_fork(case, replace(fork, block=why)),
-        )
+        row = LEFT_OUT_BEHIND if why is not None else LEFT_OUT_BEHIND_UNREAD
+        return _match(case, row, said, replace(fork, block=why))
     own = case.blame.waiting and fork.only == fork.mine.rank
     if block is None and own and loop.visited is False and loop.block.kind == "while":
         said = f"Rank {loop.inside.rank} is in `{loop.block.text}`, where rank {loop.past.rank} has never called a collective."
-        return Match(OWN_WHILE, said, at_fork(case, fork))
+        return _match(case, OWN_WHILE, said, fork)
     if block is None and loop.keyed:
         more = f"`{loop.block.text}`, with a collective in each, than rank {loop.past.rank}"
         said = f"Rank {loop.inside.rank} has more iterations of {more}."
-        return Match(KEYED_LOOP, said, at_fork(case, fork))
+        return _match(case, KEYED_LOOP, said, fork)
     if block is None:
         return None
     said = (
         f"Rank {loop.inside.rank} is under {named(block)} in the loop `{loop.block.text}`, and the others have gone through "
         f"that loop without the collective in it."
     )
-    return Match(row, said, at_fork(case, replace(fork, block=block)))
+    return _match(case, row, said, replace(fork, block=block))
 
 
 def _guarded(side: Side) -> Block | None:

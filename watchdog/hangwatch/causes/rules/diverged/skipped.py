@@ -18,7 +18,7 @@ from hangwatch.analysis.divergence.relate import (
     returns,
 )
 from hangwatch.analysis.places import package_of
-from hangwatch.causes.evidence import at_fork
+from hangwatch.causes.evidence import at_fork, tell_values
 from hangwatch.causes.rules.diverged.checkpoint import orientations
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.signature import Match, Signature
@@ -135,7 +135,7 @@ def skipped(case: Case) -> Match | None:
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
             f"iterations before, and is ahead of them."
         )
-        return Match(USUAL_BLOCK, said, at_fork(case, fork))
+        return Match(USUAL_BLOCK, said + tell_values(case, fork), at_fork(case, fork))
     inside, outside = fork.sides
     if fork.block is not None and holds_on_later_iterations(case, fork):
         said = (
@@ -190,7 +190,7 @@ def skipped(case: Case) -> Match | None:
         f"Rank {past.rank} is past `{fork.block.text}` in its iteration of the loop, rank {jumped.rank} is not there: it has "
         f"skipped the rest of an iteration and is ahead."
     )
-    return Match(JUMPED if fork.sure else JUMPED_ON_A_TIE, said, at_fork(case, fork))
+    return Match(JUMPED if fork.sure else JUMPED_ON_A_TIE, said + tell_values(case, fork), at_fork(case, fork))
 
 
 def _took_another_way(fork: Fork, side: Side) -> bool:

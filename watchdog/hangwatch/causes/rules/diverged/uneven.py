@@ -7,7 +7,7 @@ from hangwatch.analysis.divergence.frames import is_parameter_loop
 from hangwatch.analysis.divergence.iterations import LOOPS, batch_loop, begins_iteration_alone
 from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork, own_blocks
-from hangwatch.causes.evidence import at_fork
+from hangwatch.causes.evidence import at_fork, tell_values
 from hangwatch.causes.rules.diverged.groups import in_point_to_point, left_schedule
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.stacks import Block
@@ -77,7 +77,7 @@ def uneven_inputs(case: Case) -> Match | None:
                 f"Rank {inside.rank} has left the loop `{left.text}` between two iterations and has gone on to the next round of "
                 f"`{loop.block.text}`; rank {past.rank} begins one iteration more and needs the others."
             )
-    return Match(row, said, at_fork(case, fork))
+    return Match(row, said + tell_values(case, fork), at_fork(case, fork))
 
 
 def _loop_of_pipeline(case: Case, fork: Fork) -> Block | None:

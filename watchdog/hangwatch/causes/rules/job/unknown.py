@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.divergence.iterations import LOOPS
+from hangwatch.analysis.divergence.relate import is_decisive
+from hangwatch.analysis.places import user_frame, user_frames
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import at_front, at_ras, at_stack
+from hangwatch.causes.evidence import at_front, at_ras, at_stack, named
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.capture import Gap
 from hangwatch.model.incident import Evidence
@@ -47,14 +49,55 @@ def unknown(case: Case) -> Match:
         return Match(UNKNOWN, said, seen + missing)
     if view is None or not (view.frames or view.capture.processes):
         return Match(UNKNOWN, _by_recorder(case), seen + missing)
+    return Match(UNKNOWN, f"{_describe(view)} {_settle(case, view)}", seen + _came_near(view) + missing)
+
+
+def _describe(view: RankView) -> str:
+    """Where a rank is and by what it came there, in one sentence: a call, its line, the loop and the condition around it."""
     own = user_frame(view.frames)
-    at = f" in {where(own)}" if own is not None else ""
-    how = "is stuck" if view.motion.state == "stuck" else "is"
     deepest = view.frames[0] if view.frames else None
+    how = "sleeps" if _sleeps(view) else "is stuck" if view.motion.state == "stuck" else "is"
+    at = f" in {where(own)}" if own is not None else ""
     via = f", inside {where(deepest)}" if deepest is not None and deepest != own else ""
-    what = "It sleeps there" if _sleeps(view) else "What it waits for there could not be seen"
-    said = f"Rank {rank} {how}{at}{via}. {what}."
-    return Match(UNKNOWN, said, seen + missing)
+    found = [(f, b) for f in user_frames(view.frames) for b in reversed(f.blocks)]
+    loop = next((b for f, b in found if f == own and b.kind in LOOPS), None)
+    condition = next((b for _, b in found if b.kind in {"if", "else"} and is_decisive(b)), None)
+    goes = f", in the loop `{loop.text}` (line {loop.line})" if loop is not None else ""
+    under = f", under {named(condition)} (line {condition.line})" if condition is not None else ""
+    what = "" if _sleeps(view) else " What it waits for there could not be seen."
+    return f"Rank {view.rank} {how}{at}{via}{goes}{under}.{what}"
+
+
+def _came_near(view: RankView) -> tuple[Evidence, ...]:
+    """What speaks against the causes that come first to mind at such a stack: what each of them would have shown."""
+    last = view.capture.processes[-1] if view.capture.processes else None
+    if last is None or view.motion.state != "stuck":
+        return ()
+    call = (
+        f"it is in {last.syscall}()"
+        if last.syscall
+        else f"it is in {last.wait_channel or 'a call that cannot be seen'}"
+    )
+    near = [("blocked-io", f"{call}, and no file, pipe or connection is known that it is blocked on")]
+    if last.cpu_s and view.motion.cpu_share is not None:
+        near.append(("busy-loop", f"it used {view.motion.cpu_share:.0%} of a core over {view.motion.window_s:.1f} s"))
+    if not view.side_threads:
+        near.append(("thread-stall", "it has no other thread of the program's"))
+    if not last.children:
+        near.append(("child-stall", "it has no child process"))
+    return tuple(Evidence(view.rank, "process", f"not {cause}: {why}") for cause, why in near)
+
+
+def _settle(case: Case, view: RankView) -> str:
+    """Which command would say more."""
+    hint = next((gap.hint for gap in _telling(case) if gap.hint and gap.rank in {None, view.rank}), None)
+    if hint is not None:
+        return f"What could not be read may say more: {hint}."
+    if _sleeps(view):
+        return "`hangwatch dump --with-values` shows what its variables hold."
+    identity = view.capture.identity
+    command = f"py-spy dump --native --pid {identity.pid}"
+    return f"`{command}` on {identity.node} pauses it for a moment, and shows where it is below Python."
 
 
 def _sleeps(view: RankView) -> bool:

@@ -1,0 +1,251 @@
+"""What a condition's variables held on both sides of a fork. Pure.
+
+Only what the source says is compared: a condition whose outcome on either side is not known, or is not the one that the fork
+shows, is left alone. Its variables may have changed since.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hangwatch.analysis.divergence.frames import by_rank, function_of
+from hangwatch.analysis.divergence.iterations import LOOPS
+from hangwatch.analysis.divergence.relate import Fork, Side
+from hangwatch.analysis.situation import Situation
+from hangwatch.model.stacks import Block, Frame
+
+_VALUE = re.compile(r"(?:int=(?P<int>-?\d+)|bool=(?P<bool>True|False)|str\((?P<str>\d+)\)|(?P<none>None))")
+_CONTAINER = re.compile(r"(?:list|tuple|dict)\[(?P<items>.*)\]?", re.DOTALL)
+_TYPE = re.compile(r"[A-Za-z_]\w*")
+_LEAVING = re.compile(r": (?:return|continue|break|raise)$")
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+}  # fmt: skip
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod,
+    ast.FloorDiv: operator.floordiv,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DecidingValue:
+    """A variable that a condition names, and what it holds: by rank, as people read it (``0``, ``True``, ``empty``).
+
+    ``plain``: it is a number, a switch or a container on both sides. None on one of them is what something else has left there.
+    """
+
+    name: str
+    held: Mapping[int, str]
+
+    @property
+    def plain(self) -> bool:
+        """See above."""
+        return "None" not in self.held.values()
+
+
+class _UnknownError(Exception):
+    """The outcome depends on something that was not read."""
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """A text or container of which only the length was read, or only that it is not empty (None)."""
+
+    length: int | None
+
+    def __bool__(self) -> bool:
+        return self.length != 0
+
+
+@dataclass(frozen=True)
+class _Opaque:
+    """Something that is not None; more is not known of it."""
+
+    def __bool__(self) -> bool:
+        raise _UnknownError
+
+    def __eq__(self, other: object) -> bool:
+        raise _UnknownError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def deciding_values(case: Situation, fork: Fork) -> tuple[DecidingValue, ...]:
+    """What the variables that a fork's condition names hold where that differs between its two sides, and explains them."""
+    block, (inside, outside) = fork.block, fork.sides
+    one = next((f for f in inside.path if block is not None and _has(f, block)), None)
+    other = _same_function(outside, one)
+    if block is None or one is None or other is None or one.locals is None or other.locals is None:
+        return ()
+    if block.kind == "for":
+        expression = _header(block)
+        explains = expression is not None and _explains_rounds(expression, one, other)
+    else:
+        expression = _test(block)
+        holds = block.kind not in {"else", "guard"}
+        explains = (
+            expression is not None and _outcome(expression, one) is holds and _outcome(expression, other) is not holds
+        )
+        explains = explains and expression is not None and _outcome(expression, other) is not None
+    if expression is None or not explains:
+        return ()
+    # That the rank differs between ranks explains nothing, nor that one of them is in a later iteration.
+    rounds = _loop_variables(inside) | _loop_variables(outside)
+    named = (n.id for n in ast.walk(expression) if isinstance(n, ast.Name))
+    names = dict.fromkeys(name for name in named if name not in rounds and not by_rank(f"{name} == 0"))
+    return tuple(v for n in names if (v := _compare(case, n, (inside.rank, one), (outside.rank, other))) is not None)
+
+
+def _compare(case: Situation, name: str, one: tuple[int, Frame], other: tuple[int, Frame]) -> DecidingValue | None:
+    """A variable on both sides, and on the ranks that are in the same line as either; None where it makes no difference."""
+    mine, theirs = (_show(f, name) for _, f in (one, other))
+    if mine is None or theirs is None or mine == theirs:
+        return None
+    held = {one[0]: mine, other[0]: theirs}
+    for rank, view in case.views.items():
+        alike = (f for f in view.frames for _, g in (one, other) if (f.file, f.line) == (g.file, g.line))
+        shown = next((s for f in alike if (s := _show(f, name)) is not None), None)
+        if rank not in held and shown is not None:
+            held[rank] = shown
+    return DecidingValue(name, held)
+
+
+def _loop_variables(side: Side) -> set[str]:
+    """What the loops around a side go through, and what counts their iterations."""
+    loops = [b for f in side.path for b in f.blocks if b.kind in LOOPS]
+    headers = " ".join(b.text.partition(" in ")[0] for b in loops if b.kind == "for")
+    return set(re.findall(r"\w+", headers)) | {b.iterations.counter for b in loops if b.iterations is not None}
+
+
+def _has(frame: Frame, block: Block) -> bool:
+    return any((b.kind, b.line) == (block.kind, block.line) for b in frame.blocks)
+
+
+def _same_function(side: Side, frame: Frame | None) -> Frame | None:
+    """The frame of a side in the function of another frame."""
+    return next((f for f in side.path if frame is not None and function_of(f) == function_of(frame)), None)
+
+
+def _test(block: Block) -> ast.expr | None:
+    """The condition of a block; None where its header was cut, or is none."""
+    text = _LEAVING.sub(":", block.text).removeprefix("el")
+    return _parse(text.removesuffix(":").partition(" ")[2]) if text.startswith(("if ", "while ")) else None
+
+
+def _header(block: Block) -> ast.expr | None:
+    """What a loop goes over, if that is a ``range``."""
+    text = block.text.removesuffix(":").partition(" in ")[2]
+    return _parse(text) if text.startswith("range(") else None
+
+
+def _parse(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _explains_rounds(expression: ast.expr, inside: Frame, past: Frame) -> bool:
+    """Whether the side in the loop has more iterations of it."""
+    more, fewer = _iterations(expression, inside), _iterations(expression, past)
+    return more is not None and fewer is not None and more > fewer
+
+
+def _iterations(expression: ast.expr, frame: Frame) -> int | None:
+    if not isinstance(expression, ast.Call) or expression.keywords or not expression.args:
+        return None
+    try:
+        bounds = [_evaluate(a, frame.locals or {}) for a in expression.args]
+        return len(range(*bounds))
+    except (_UnknownError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _outcome(test: ast.expr, frame: Frame) -> bool | None:
+    """What a condition comes to with a frame's variables; None where that is not known."""
+    try:
+        return bool(_evaluate(test, frame.locals or {}))
+    except (_UnknownError, TypeError, ValueError, ArithmeticError):
+        return None
+
+
+def _evaluate(node: ast.expr, held: Mapping[str, str]) -> Any:
+    """The value of an expression. Raises ``_UnknownError``, and what its operators raise."""
+    match node:
+        case ast.Constant(value=int() | bool() | None as value):
+            return value
+        case ast.Name(id=name):
+            return _value(held.get(name, ""))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not _evaluate(operand, held)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_evaluate(operand, held)
+        case ast.BoolOp(op=op, values=values):
+            return _either(values, held, isinstance(op, ast.Or))
+        case ast.Compare(
+            left=ast.Call(func=ast.Name(id="len"), args=[inner]), ops=[op], comparators=[ast.Constant(value=0)]
+        ):
+            sized = _evaluate(inner, held)
+            if isinstance(sized, _Sized) and type(op) in _COMPARISONS:
+                return _COMPARISONS[type(op)](sized.length if sized.length is not None else 1, 0)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
+            return _COMPARISONS[type(op)](_evaluate(left, held), _evaluate(right, held))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            return _ARITHMETIC[type(op)](_evaluate(left, held), _evaluate(right, held))
+        case ast.Call(func=ast.Name(id="len"), args=[inner], keywords=[]):
+            sized = _evaluate(inner, held)
+            if isinstance(sized, _Sized) and sized.length is not None:
+                return sized.length
+    raise _UnknownError
+
+
+def _either(values: list[ast.expr], held: Mapping[str, str], wanted: bool) -> bool:
+    """``or`` (``wanted``) or ``and``: one part that is known may decide alone."""
+    unknown = False
+    for value in values:
+        try:
+            if bool(_evaluate(value, held)) is wanted:
+                return wanted
+        except _UnknownError:
+            unknown = True
+    if unknown:
+        raise _UnknownError
+    return not wanted
+
+
+def _value(described: str) -> object:
+    """What a description says of a value. Raises ``_UnknownError``."""
+    items = _CONTAINER.fullmatch(described)
+    if items is not None:
+        return _Sized(None if items["items"].strip("]") else 0)
+    found = _VALUE.fullmatch(described)
+    if found is None:
+        if _TYPE.match(described) is None:
+            raise _UnknownError
+        return _Opaque()
+    if found["int"] is not None:
+        return int(found["int"])
+    if found["bool"] is not None:
+        return found["bool"] == "True"
+    return _Sized(int(found["str"])) if found["str"] is not None else None
+
+
+def _show(frame: Frame, name: str) -> str | None:
+    """A variable's value for people, its type where no more is known; None where it was not read."""
+    described = (frame.locals or {}).get(name, "")
+    try:
+        value = _value(described)
+    except _UnknownError:
+        return None
+    if isinstance(value, _Sized) and not value:
+        return "empty"
+    if isinstance(value, (_Sized, _Opaque)):
+        kind = _TYPE.match(described)
+        return f"{'an' if described[:1].lower() in 'aeiou' else 'a'} {kind.group()}" if kind is not None else None
+    return str(value)
