@@ -269,10 +269,11 @@ def test_one_operation_with_two_sizes_is_not_called_two_operations() -> None:
     assert "collective-mismatch" not in {cause.id for cause in verdict.alternatives}
 
 
-def test_what_a_rank_does_not_give_to_a_gather_has_no_type_to_agree_on() -> None:
+@pytest.mark.parametrize("undefined", ["Undefined", "UNKNOWN_SCALAR"])
+def test_what_a_rank_does_not_give_to_a_gather_has_no_type_to_agree_on(undefined: str) -> None:
     """NCCL records an output without a type where a rank is not the destination; another type that is given differs still."""
     given = nccl_entry(seq=8, op="nccl:gather", state="scheduled")
-    none_given = {**given, "output_sizes": [[0]], "output_dtypes": ["Undefined"]}
+    none_given = {**given, "output_sizes": [[0]], "output_dtypes": [undefined]}
     other_type = {**none_given, "input_dtypes": ["Half"]}
     destination, beside, apart = (
         parse_flight(nccl_dump(e), at_ns=1, source="json").operations[0] for e in (given, none_given, other_type)

@@ -15,13 +15,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-CHUNK = b"7.5," * 4096
+CHUNK = b"7.5," * 1024
 
 
 class Mirror(http.server.BaseHTTPRequestHandler):
     """A mirror that is in no hurry."""
 
-    chunks, pause_s = 20, 0.4
+    chunks, pause_s = 80, 0.1
 
     def do_GET(self):
         self.send_response(200)

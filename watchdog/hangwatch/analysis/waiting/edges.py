@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.operations.signatures import describe, signature
+from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.answers import answer_edges
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
@@ -60,7 +61,7 @@ def _why_awaited(
         front is not None
         and front.record_id < theirs.record_id
         and theirs in other.pending
-        and _in_order(front, theirs)
+        and _in_order(front, theirs, other)
     ):
         return "queued", theirs
     return None
@@ -171,9 +172,14 @@ def _p2p_edges(
         yield replace(edge, weak=weak, proves=not queued)
 
 
-def _in_order(front: Operation, later: Operation) -> bool:
-    """Whether one waits for the other on its rank, as far as is known: what two threads call is in no order."""
-    return front.thread == later.thread or not (front.thread and later.thread)
+def _in_order(front: Operation, later: Operation, other: RankView) -> bool:
+    """Whether one waits for the other on its rank, as far as is known: what two threads call is in no order.
+
+    A thread waits for the backward pass that it began, so what the engine's thread calls is in order with what it calls itself.
+    """
+    if front.thread == later.thread or not (front.thread and later.thread):
+        return True
+    return is_engines(other.taken, front) or is_engines(other.taken, later)
 
 
 def _is_blocked_before(theirs: Operation, other: RankView) -> bool:
@@ -186,7 +192,7 @@ def _is_blocked_before(theirs: Operation, other: RankView) -> bool:
         front is None
         or front.record_id >= theirs.record_id
         or _one_batch(front, theirs)
-        or not _in_order(front, theirs)
+        or not _in_order(front, theirs, other)
     ):
         return False
     return not front.p2p or front.op == "recv"
