@@ -136,6 +136,8 @@ class Situation:
         key = lambda r: (r not in apart, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
         shown = sorted((r for r in others if r in self.views), key=key)
         other = next(iter(shown), None)
+        if culprit in apart and other not in apart and diverged_at is not None and apart <= set(culprits):
+            other = None  # the two sides are both to blame, and the others wait for both
         if culprit is not None and other is None and self.blame.shape != "blocked":
             mine = diverged_at.side_of(culprit) if diverged_at else None
             rest = [r for r in culprits if r != culprit and r in self.views]

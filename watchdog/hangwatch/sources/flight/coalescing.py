@@ -2,10 +2,11 @@
 
 NCCL's coalesced operations (``batch_isend_irecv``, ``_coalescing_manager``, uneven ``all_gather``) leave an entry each, which
 carries no events and so stays ``scheduled`` for ever, and then one named ``coalesced`` for the launch, without tensors, which
-completes. All of them share the group and its sequence number; but the launch of sends and receives is recorded as a collective
-(``endCoalescing`` without an ``OpType``, torch 2.12), with the number of the group's last one. (Read in ``ProcessGroupNCCL.cpp``, ``pointToPoint``,
-``collective`` and ``endCoalescing``, and in ``test_c10d_nccl.py``, torch 2.4 to 2.10; up to dump version 2.6 collectives of a
-batch leave only the last one.) A dump of what is in flight leaves out the launch that has completed, and never the others.
+completes. All of them share the group and its sequence number; but the launch of sends and receives is recorded as a
+collective (``endCoalescing`` without an ``OpType``, as dumps of torch 2.12 show), with the number of the group's last one.
+(Read in ``ProcessGroupNCCL.cpp``, ``pointToPoint``, ``collective`` and ``endCoalescing``, and in ``test_c10d_nccl.py``, torch
+2.4 to 2.10; up to dump version 2.6 collectives of a batch leave only the last one.) A dump of what is in flight leaves out the
+launch that has completed, and never the others.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def settle_batches(operations: Sequence[Operation], completed: Mapping[str, int]
 
 
 def _with_their_launches(operations: Sequence[Operation]) -> list[Operation]:
-    """The same, where what launches sends and receives has the kind and the number of these: a launch comes right behind its own."""
+    """The same, where what launches sends and receives has their kind and number: it comes right behind them."""
     found: list[Operation] = []
     last: dict[str, Operation] = {}
     for operation in operations:

@@ -79,7 +79,7 @@ def inversion(case: Case) -> Match | None:
         return None
     one, other = pair
     fork = fork_of(case, one, other)
-    places = {call_site(case.views[r].frames) for r in fronts}
+    places = {_place(case, r, front) for r, front in fronts.items()}
     branched = fork is not None and (fork.opposite or fork.ranked)
     if len(places) == 1 and None not in places and not branched:
         row = ONE_LINE  # one line of code, in another group on each rank
@@ -92,7 +92,7 @@ def inversion(case: Case) -> Match | None:
         row = TWO_BRANCHES if _both_used(case, one, other, fronts) else TWO_BRANCHES_UNUSED
     elif fork.relation == "branch" and fork.sure and case.blame.waiting and fork.only in case.blame.waiting:
         row = PAST_A_CONDITION  # the culprits have come past something, in whatever order
-    elif any(is_new_place(case, r, call_site(case.views[r].frames)) for r in (one, other)):
+    elif any(is_new_place(case, r, _place(case, r, fronts[r])) for r in (one, other)):
         row = NEW_PLACE  # a place that no collective was ever called from has had no order
     elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
         row = OPPOSITE_ORDER
@@ -116,6 +116,11 @@ def inversion(case: Case) -> Match | None:
         "each waits in its own for a rank that waits in another."
     )
     return Match(row, said, evidence)
+
+
+def _place(case: Case, rank: int, front: Operation) -> tuple[str, int] | None:
+    """From where a rank called what it waits in: where the host has gone on from there, its stack is no answer."""
+    return call_site(front.frames or ()) if case.ran_ahead(rank) else call_site(case.views[rank].frames)
 
 
 def _both_used(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:
