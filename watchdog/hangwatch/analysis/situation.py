@@ -177,6 +177,8 @@ def view_still_since_ns(view: RankView) -> int | None:
     """Since when a rank has not moved, by its samples (wall clock, ns); None where that is not known."""
     # Rank 0 polls every 10 ms whether all have joined its store, as does a rank that wants a lock file.
     polls = view.wait is not None and view.wait.kind == "initialization"
+    # NCCL's host code polls until all have come, where a communicator is made or split.
+    polls = polls or (view.wait is not None and view.wait.kind == "group_creation")
     return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view) or _is_connecting(view))
 
 

@@ -33,6 +33,7 @@ def settings(stage):
         "train_micro_batch_size_per_gpu": 4,
         "zero_optimization": {"stage": stage, "overlap_comm": False, "stage3_param_persistence_threshold": 0},
         "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": stage < 3, "check_grad_overflow": False},
         "steps_per_print": 1000,
     }
 

@@ -168,7 +168,9 @@ def _is_reached(views: Mapping[int, RankView], divergence: SequenceDivergence) -
         return True
     fronts = [o for s in divergence.sides for r in s.ranks if r in views and (o := views[r].frontier) is not None]
     here = (divergence.group.key, divergence.seq)
-    return len(fronts) < sum(len(s.ranks) for s in divergence.sides) or any((o.group.key, o.seq) == here for o in fronts)
+    return len(fronts) < sum(len(s.ranks) for s in divergence.sides) or any(
+        (o.group.key, o.seq) == here for o in fronts
+    )
 
 
 def _mismatches(edges: Iterable[Edge]) -> list[Edge]:

@@ -226,14 +226,16 @@ def in_point_to_point(view: RankView) -> bool:
 
 def in_schedule(view: RankView) -> bool:
     """Whether a rank sends or receives by the schedule of a library: the calls there pair by themselves."""
-    return in_point_to_point(view) and any(part in f.file for f in view.frames for part in _SCHEDULES)
+    called = view.frontier.frames if view.frontier is not None else None
+    return in_point_to_point(view) and any(part in f.file for f in called or view.frames for part in _SCHEDULES)
 
 
 def left_schedule(case: Case) -> bool:
     """Whether all who wait are in the schedule of a pipeline, and the culprits wait outside of it for all ranks."""
     gone = [case.views[r] for r in case.blame.culprits if r in case.views]
     left = [case.views[r] for r in case.blame.waiting if r in case.views]
-    outside = all(v.wait is not None and not in_point_to_point(v) and not v.waits_for_no_rank for v in gone)
+    waits = all(v.wait is not None or v.frontier is not None for v in gone)
+    outside = waits and not any(in_point_to_point(v) or v.waits_for_no_rank for v in gone)
     return bool(gone) and bool(left) and outside and all(in_schedule(v) for v in left)
 
 
