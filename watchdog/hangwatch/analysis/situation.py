@@ -185,9 +185,11 @@ def view_still_since_ns(view: RankView) -> int | None:
 def _is_connecting(view: RankView) -> bool:
     """Whether a rank is in its first collective, which has no record yet: NCCL connects first, and polls until all have come.
 
-    It cannot be one of many that come and go: those would be on record.
+    It cannot be one of many that come and go: those would be on record. With communicators that do not block there is a record,
+    of a collective that has not been enqueued; it says completed, as events do that have not been recorded (torch 2.12).
     """
     flight, progress = view.capture.flight, view.capture.progress
     if view.wait is None or view.wait.kind != "collective" or flight is None or progress is None:
         return False
-    return not len(flight.operations) and not any(p.enqueued for p in progress)
+    begins = not len(flight.operations) or bool(progress)
+    return begins and not any(p.enqueued for p in progress)

@@ -9,6 +9,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
 from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_call, at_fork, at_stack
 from hangwatch.causes.signature import Match, Signature
@@ -90,7 +91,7 @@ def inversion(case: Case) -> Match | None:
     elif fork.opposite:
         # The two orders are the two branches of one `if`, if the other group is one that both sides use.
         row = TWO_BRANCHES if _both_used(case, one, other, fronts) else TWO_BRANCHES_UNUSED
-    elif fork.relation == "branch" and fork.sure and case.blame.waiting and fork.only in case.blame.waiting:
+    elif fork.relation == "branch" and fork.only in case.blame.waiting and (fork.sure or _is_past_guard(fork)):
         row = PAST_A_CONDITION  # the culprits have come past something, in whatever order
     elif any(is_new_place(case, r, _place(case, r, fronts[r])) for r in (one, other)):
         row = NEW_PLACE  # a place that no collective was ever called from has had no order
@@ -116,6 +117,13 @@ def inversion(case: Case) -> Match | None:
         "each waits in its own for a rank that waits in another."
     )
     return Match(row, said, evidence)
+
+
+def _is_past_guard(fork: Fork) -> bool:
+    """Whether the culprit is further down in one function than the call in which the others have come past a guard."""
+    mine, theirs = fork.mine.at, fork.theirs.at
+    guarded = fork.block is not None and fork.block.kind == "guard" and fork.one_function
+    return guarded and mine is not None and theirs is not None and mine.line > theirs.line
 
 
 def _place(case: Case, rank: int, front: Operation) -> tuple[str, int] | None:
