@@ -120,10 +120,10 @@ def inversion(case: Case) -> Match | None:
 
 
 def _is_past_guard(fork: Fork) -> bool:
-    """Whether the culprit is further down in one function than the call in which the others have come past a guard."""
-    mine, theirs = fork.mine.at, fork.theirs.at
+    """Whether one side is further down in one function than the call in which the other has come past a guard."""
+    under, past = fork.sides
     guarded = fork.block is not None and fork.block.kind == "guard" and fork.one_function
-    return guarded and mine is not None and theirs is not None and mine.line > theirs.line
+    return guarded and under.at is not None and past.at is not None and past.at.line > under.at.line
 
 
 def _place(case: Case, rank: int, front: Operation) -> tuple[str, int] | None:
@@ -242,6 +242,9 @@ def left_schedule(case: Case) -> bool:
     """Whether all who wait are in the schedule of a pipeline, and the culprits wait outside of it for all ranks."""
     gone = [case.views[r] for r in case.blame.culprits if r in case.views]
     left = [case.views[r] for r in case.blame.waiting if r in case.views]
+    if not left:  # one against one, who are both to blame
+        left = [v for v in gone if in_schedule(v)]
+        gone = [v for v in gone if not in_schedule(v)]
     waits = all(v.wait is not None or v.frontier is not None for v in gone)
     outside = waits and not any(in_point_to_point(v) or v.waits_for_no_rank for v in gone)
     return bool(gone) and bool(left) and outside and all(in_schedule(v) for v in left)
