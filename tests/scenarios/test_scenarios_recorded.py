@@ -29,6 +29,7 @@ BLAMED_WRONGLY = {
     "ring-that-stops-early": "the same: of a ring it is not known who waits for whom",
 }
 NOT_SEEN = {
+    "nccl-edges-sent-first": "no incident: beats of NCCL mix numbers of sends with those of collectives (`dump` names all three)",
     "slot-never-given-back": "processes of mp.spawn that meet in a file are no ranks to anybody before they have met",
 }
 
