@@ -269,10 +269,30 @@ def test_one_operation_with_two_sizes_is_not_called_two_operations() -> None:
     assert "collective-mismatch" not in {cause.id for cause in verdict.alternatives}
 
 
-def test_what_a_rank_does_not_give_to_a_gather_has_no_type_to_agree_on() -> None:
+@pytest.mark.parametrize("joined", [True, False])
+def test_backends_that_serve_one_group_number_their_operations_apart(joined: bool) -> None:
+    """Number 3 of Gloo is no wrong pair with number 3 of NCCL: ranks that gather objects wait for one that has not come yet."""
+    entries = [
+        nccl_entry(record_id=10 + n, seq=n, op="gloo:all_gather", state="scheduled", retired=n < 3) for n in (1, 2, 3)
+    ]
+    trained = flight(0, *(nccl_entry(seq=n, op="nccl:reduce_scatter") for n in range(1, 8)))
+    ranks = []
+    for n in range(4):
+        comes = joined or n < 3
+        gathered = flight(n, *(entries if comes else entries[:2]))
+        operations = (*trained.operations, *gathered.operations)  # each backend has a recorder of its own
+        record = msgspec.structs.replace(trained, operations=operations, progress=())
+        base = rank(n, (), collective_frames("all_gather") if comes else READING)
+        ranks.append(msgspec.structs.replace(base, flight=record, progress=None))
+    blame = build_case(world(*ranks)).blame
+    assert (blame.culprits, blame.proof) == (() if joined else (3,), None)
+
+
+@pytest.mark.parametrize("undefined", ["Undefined", "UNKNOWN_SCALAR"])
+def test_what_a_rank_does_not_give_to_a_gather_has_no_type_to_agree_on(undefined: str) -> None:
     """NCCL records an output without a type where a rank is not the destination; another type that is given differs still."""
     given = nccl_entry(seq=8, op="nccl:gather", state="scheduled")
-    none_given = {**given, "output_sizes": [[0]], "output_dtypes": ["Undefined"]}
+    none_given = {**given, "output_sizes": [[0]], "output_dtypes": [undefined]}
     other_type = {**none_given, "input_dtypes": ["Half"]}
     destination, beside, apart = (
         parse_flight(nccl_dump(e), at_ns=1, source="json").operations[0] for e in (given, none_given, other_type)

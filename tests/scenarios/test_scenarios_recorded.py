@@ -29,9 +29,8 @@ BLAMED_WRONGLY = {
     "ring-that-stops-early": "the same: of a ring it is not known who waits for whom",
 }
 NOT_SEEN = {
+    "nccl-edges-sent-first": "no incident: beats of NCCL mix numbers of sends with those of collectives (`dump` names all three)",
     "slot-never-given-back": "processes of mp.spawn that meet in a file are no ranks to anybody before they have met",
-    "nccl-index-nonblocking-communicator": "no incident: ranks that poll for their communicator are not seen to wait",
-    "nccl-group-by-its-members": "no incident: ranks in new_group, which splits the communicator, are not seen to wait",
 }
 
 #: Verdicts that are another one in a larger job, and why; held as strictly.

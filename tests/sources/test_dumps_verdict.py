@@ -218,23 +218,27 @@ def test_one_local_id_is_two_groups() -> None:
     assert found.culprits == (3,)
 
 
-def batch(record_id: int, seq: int, names: Iterable[str], state: str) -> list[dict[str, Any]]:
+def batch(
+    record_id: int, seq: int, names: Iterable[str], state: str, *, as_collective: bool = False
+) -> list[dict[str, Any]]:
     """A coalesced batch (``ProcessGroupNCCL.cpp``, torch 2.8: ``pointToPoint``, ``endCoalescing``): its own entries carry no
-    events and stay scheduled, one more named ``coalesced`` has the state of the launch and no tensors."""
+    events and stay scheduled, one more named ``coalesced`` has the state of the launch and no tensors. Torch 2.12 records
+    the launch of sends and receives ``as_collective``, as its dumps show."""
     inner = [entry(record_id + i, name, seq, state="scheduled") for i, name in enumerate(names)]
     p2p = inner[0]["is_p2p"]
     launch = entry(record_id + len(inner), "coalesced", seq, state=state, input_sizes=[], output_sizes=[], is_p2p=p2p)
-    launch |= {"collective_seq_id": 0, "p2p_seq_id": seq} if p2p else {}
+    launch |= {"collective_seq_id": 0, "p2p_seq_id": seq, "is_p2p": not as_collective} if p2p else {}
     return [*inner, launch]
 
 
-def test_operations_of_a_finished_batch_are_finished() -> None:
+@pytest.mark.parametrize("as_collective", [False, True])
+def test_operations_of_a_finished_batch_are_finished(as_collective: bool) -> None:
     """Entries of coalesced sends stay scheduled for ever; their launch says that they are done, or that they are not."""
     sends = [
-        *batch(0, 1, ["send 0->1", "recv 0<-1"], "completed"),
-        *batch(3, 2, ["send 0->1", "recv 0<-1"], "scheduled"),
+        *batch(0, 1, ["send 0->1", "recv 0<-1"], "completed", as_collective=as_collective),
+        *batch(3, 2, ["send 0->1", "recv 0<-1"], "scheduled", as_collective=as_collective),
     ]
-    answers = batch(0, 1, ["send 1->0", "recv 1<-0"], "completed")
+    answers = batch(0, 1, ["send 1->0", "recv 1<-0"], "completed", as_collective=as_collective)
     found = blame(pickled([dump(sends, world(2)), dump(answers, world(2))]))
     assert (found.culprits, found.waiting) == ((1,), (0,))
     active = [e for e in sends if e["state"] != "completed"]  # what ``onlyActive`` leaves

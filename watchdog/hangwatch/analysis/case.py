@@ -11,6 +11,7 @@ from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.idle import Idleness, find_idleness
 from hangwatch.analysis.operations.alignment import History
+from hangwatch.analysis.operations.backends import apart_by_backend
 from hangwatch.analysis.ranks.joining import NONE_ASIDE, Aside, view_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.situation import Situation, view_still_since_ns
@@ -78,6 +79,7 @@ def build_case(
     ``before``: the case of the same capture, with the same window, when some of its ranks showed less; what is known of
     the others is not found out again. ``aside``: threads that are not looked at.
     """
+    capture = apart_by_backend(capture)
     since_ns = 0 if motion_window_s is None else int(capture.at_ns - motion_window_s * 1e9)
     known = before.views if before is not None and before.aside == aside else {}
     views = view_ranks(capture, since_ns, known, aside)

@@ -136,6 +136,8 @@ class Situation:
         key = lambda r: (r not in apart, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
         shown = sorted((r for r in others if r in self.views), key=key)
         other = next(iter(shown), None)
+        if culprit in apart and other not in apart and diverged_at is not None and apart <= set(culprits):
+            other = None  # the two sides are both to blame, and the others wait for both
         if culprit is not None and other is None and self.blame.shape != "blocked":
             mine = diverged_at.side_of(culprit) if diverged_at else None
             rest = [r for r in culprits if r != culprit and r in self.views]
@@ -175,15 +177,19 @@ def view_still_since_ns(view: RankView) -> int | None:
     """Since when a rank has not moved, by its samples (wall clock, ns); None where that is not known."""
     # Rank 0 polls every 10 ms whether all have joined its store, as does a rank that wants a lock file.
     polls = view.wait is not None and view.wait.kind == "initialization"
+    # NCCL's host code polls until all have come, where a communicator is made or split.
+    polls = polls or (view.wait is not None and view.wait.kind == "group_creation")
     return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view) or _is_connecting(view))
 
 
 def _is_connecting(view: RankView) -> bool:
     """Whether a rank is in its first collective, which has no record yet: NCCL connects first, and polls until all have come.
 
-    It cannot be one of many that come and go: those would be on record.
+    It cannot be one of many that come and go: those would be on record. With communicators that do not block there is a record,
+    of a collective that has not been enqueued; it says completed, as events do that have not been recorded (torch 2.12).
     """
     flight, progress = view.capture.flight, view.capture.progress
     if view.wait is None or view.wait.kind != "collective" or flight is None or progress is None:
         return False
-    return not len(flight.operations) and not any(p.enqueued for p in progress)
+    begins = not len(flight.operations) or bool(progress)
+    return begins and not any(p.enqueued for p in progress)

@@ -24,18 +24,20 @@ class Group(msgspec.Struct, frozen=True, order=True, dict=True):
     The name alone is not enough: names come from a counter in each process, so rank 0's "1" and rank 2's "1" may be
     different groups. ``ranks`` is empty where membership is not known. ``outside``: the places in it (ranks within the group)
     of members that no rank of the job has claimed to be: other processes, or nobody knows whose. Then ``ranks`` are the others.
+    ``backend``: whose operations these are, of a group that several backends serve; empty for all of them.
     """
 
     name: str
     ranks: tuple[int, ...] = ()
     description: str = msgspec.field(default="")
     outside: tuple[int, ...] = ()
+    backend: str = ""
 
     @cached_property
     def key(self) -> str:
-        """What makes two ranks' groups the same group: name and ranks. Short, however many ranks there are."""
+        """What makes two ranks' groups the same group: name, ranks and backend. Short, however many ranks there are."""
         ranks = array("q", self.ranks).tobytes()
-        return f"{self.name}@{blake2b(ranks, digest_size=12).hexdigest()}"
+        return f"{self.name}@{blake2b(ranks, digest_size=12).hexdigest()}{self.backend}"
 
     def rank_at(self, place: int) -> int | None:
         """The global rank of a member by its rank within the group; None where that is not known."""

@@ -76,7 +76,8 @@ def mixed_groups(capture: RankCapture) -> frozenset[GroupKey]:
     newest = _newest(flight.operations)
     complete = first_record_id(flight.operations) == 0
     known = (p for p in flight.progress if p.group.key in newest or (complete and not flight.dropped))
-    return frozenset(p.group.key for p in known if p.enqueued > newest.get(p.group.key, 0))
+    ahead = frozenset(p.group.key for p in known if p.enqueued > newest.get(p.group.key, 0))
+    return ahead | {p.group.key for p in flight.progress if p.mixed}
 
 
 def _mixed_anywhere(captures: Iterable[RankCapture]) -> set[GroupKey]:

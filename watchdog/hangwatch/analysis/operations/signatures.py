@@ -13,8 +13,9 @@ from hangwatch.model.collectives import Operation
 _EVEN = frozenset({"all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter"})
 _EMPTY = frozenset({"barrier", "monitored_barrier"})
 #: NCCL records a tensor without a type for what a rank does not give: outputs of a gather beside its destination, inputs of a
-#: scatter beside its source (``ProcessGroupNCCL::gather``, ``outputs.emplace_back()``, torch 2.12).
-_NONE_GIVEN = frozenset({"Undefined"})
+#: scatter beside its source (``ProcessGroupNCCL::gather``, ``outputs.emplace_back()``, torch 2.12). Of an undefined type
+#: ``c10::toString`` says either.
+_NONE_GIVEN = frozenset({"Undefined", "UNKNOWN_SCALAR"})
 
 Signature = tuple[str, tuple[str, ...], tuple[int, ...]]
 

@@ -26,6 +26,8 @@ _TIMER = "Timer.run"
 #: Where a main thread is that waits for another one of its process, and where it is in an event loop.
 _HANDOVERS = ("threading.py", "queue.py", "concurrent/futures/")
 _LOOPS = ("asyncio/", "selectors.py", "trio/")
+#: What a Python thread's call paths begin with, where they are whole.
+_OUTERMOST = {"<module>", "_bootstrap"}
 #: What calls the program's handler of a request, in a thread: servers of the standard library and of gRPC, Starlette by AnyIO.
 _SERVERS = ("socketserver.py", "http/server.py")
 _HANDLERS = (*_SERVERS, "anyio/", "grpc/_server.py", "concurrent/futures/thread.py")
@@ -126,6 +128,19 @@ def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:
 def find_thread(threads: Sequence[ThreadStack], ident: int) -> ThreadStack | None:
     """The thread of that number, if it is among these."""
     return next((t for t in threads if ident and t.ident == ident and t.frames), None)
+
+
+def is_engines(capture: RankCapture, operation: Operation) -> bool:
+    """Whether a thread of torch's own called it: the engine of a backward pass has one for each device.
+
+    The call site of a Python thread begins with the program or with what started the thread. Where there is none, such a thread
+    is none of those that were seen.
+    """
+    if not operation.thread:
+        return False
+    if operation.frames:
+        return bare(operation.frames[-1]) not in _OUTERMOST
+    return bool(threads_of(capture)) and all(t.ident != operation.thread for t in threads_of(capture))
 
 
 def _is_in(thread: ThreadStack, places: Sequence[str]) -> bool:

@@ -161,6 +161,18 @@ def _relevant_divergence(
     return next((d for d in splits if sink.issubset(d.group.ranks)), splits[0] if splits else None)
 
 
+def _is_reached(views: Mapping[int, RankView], divergence: SequenceDivergence) -> bool:
+    """Whether anybody has come to the operations that differ. A host on NCCL has many more enqueued behind what it waits in:
+    those that differ there do so for another difference's sake."""
+    if any(side.operation is None or side.operation.completed for side in divergence.sides):
+        return True
+    fronts = [o for s in divergence.sides for r in s.ranks if r in views and (o := views[r].frontier) is not None]
+    here = (divergence.group.key, divergence.seq)
+    return len(fronts) < sum(len(s.ranks) for s in divergence.sides) or any(
+        (o.group.key, o.seq) == here for o in fronts
+    )
+
+
 def _mismatches(edges: Iterable[Edge]) -> list[Edge]:
     """Two operations in one place of a group; none of a group that has members which are not known."""
     return [
@@ -238,7 +250,8 @@ def assign_blame(
         return Blame("outside", waiting=waiting)
     cycles = [sink for sink in sinks if len(sink) > 1]
     component = frozenset(r for sink in sinks for r in sink)
-    divergences = tuple(history.divergences(concerned=component | frozenset(waiting)))
+    found = history.divergences(concerned=component | frozenset(waiting))
+    divergences = tuple(d for d in found if _is_reached(views, d))
     mismatches = _mismatches(graph.edges)
     circles = {cycle: proven for cycle in cycles if (proven := _prove_cycle(views, cycle, graph)) is not None}
     proof = _prove_gone(graph.edges) or _prove_mismatch(mismatches) or next(iter(circles.values()), None)

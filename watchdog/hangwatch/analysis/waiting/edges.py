@@ -7,7 +7,10 @@ from dataclasses import replace
 
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.operations.signatures import describe, signature
+from hangwatch.analysis.places import bare
+from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.ranks.waits import in_torch_distributed
 from hangwatch.analysis.waiting.answers import answer_edges
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
@@ -60,7 +63,7 @@ def _why_awaited(
         front is not None
         and front.record_id < theirs.record_id
         and theirs in other.pending
-        and _in_order(front, theirs)
+        and _in_order(front, theirs, other)
     ):
         return "queued", theirs
     return None
@@ -171,37 +174,54 @@ def _p2p_edges(
         yield replace(edge, weak=weak, proves=not queued)
 
 
-def _in_order(front: Operation, later: Operation) -> bool:
-    """Whether one waits for the other on its rank, as far as is known: what two threads call is in no order."""
-    return front.thread == later.thread or not (front.thread and later.thread)
+def _in_order(front: Operation, later: Operation, other: RankView) -> bool:
+    """Whether one waits for the other on its rank, as far as is known: what two threads call is in no order.
+
+    A thread waits for the backward pass that it began, so what the engine's thread calls is in order with what it calls itself.
+    """
+    if front.thread == later.thread or not (front.thread and later.thread):
+        return True
+    return is_engines(other.taken, front) or is_engines(other.taken, later)
 
 
 def _is_blocked_before(theirs: Operation, other: RankView) -> bool:
     """Whether the other half stands behind an operation that it is likely to wait for.
 
-    A collective, or what is received: the program goes on with it. Sends to others are on their way by themselves.
+    A collective, or what is received: the program goes on with it. Sends to others are on their way by themselves, but for
+    those of NCCL, which are on a device in some order as well.
     """
     front = other.frontier
     if (
         front is None
         or front.record_id >= theirs.record_id
         or _one_batch(front, theirs)
-        or not _in_order(front, theirs)
+        or not _in_order(front, theirs, other)
     ):
         return False
-    return not front.p2p or front.op == "recv"
+    return not front.p2p or front.op == "recv" or front.backend == "nccl"
+
+
+#: What launches sends and receives together, and what makes all that comes behind it wait.
+_BATCH, _BLOCKING = frozenset({"batch_isend_irecv"}), frozenset({"send", "recv"})
 
 
 def _is_behind_on_device(theirs: Operation | None, other: RankView | None) -> bool:
-    """Whether the other half is behind what its rank is in, as NCCL has it: one communicator and one stream for two ranks.
+    """Whether the other half is behind what its rank is in, as NCCL has it: on one stream, or by order of the program.
 
-    Both are found by the pair, whatever stream the program is on (``pointToPoint`` of torch's ``ProcessGroupNCCL.cpp``), but for
-    a batch, which has the group's: of one operation alone it is not known whether it is a batch, so it is no proof.
+    Two ranks have a communicator and a stream of their own, whatever stream the program is on (``pointToPoint`` of torch's
+    ``ProcessGroupNCCL.cpp``), but for a batch, which has the group's. ``dist.send`` and ``dist.recv`` make the program's stream
+    wait, and what is called behind them with it. The program may have several streams, so none of this is a proof.
     """
     front = other.frontier if other is not None else None
-    if theirs is None or front is None or theirs.backend != "nccl":
+    if theirs is None or front is None or theirs.backend != "nccl" or not front.p2p or front.group != theirs.group:
         return False
-    return front.p2p and front.peer == theirs.peer and front.group == theirs.group
+    batches = all(_is_called_by(o, _BATCH) for o in (front, theirs))
+    return front.peer == theirs.peer or batches or _is_called_by(front, _BLOCKING)
+
+
+def _is_called_by(operation: Operation, names: Container[str]) -> bool:
+    """Whether a function of torch.distributed of such a name is on the way to an operation."""
+    return any(bare(f) in names and in_torch_distributed(f) for f in operation.frames or ())
 
 
 def _one_batch(one: Operation, other: Operation) -> bool:

@@ -2,9 +2,11 @@
 
 NCCL's coalesced operations (``batch_isend_irecv``, ``_coalescing_manager``, uneven ``all_gather``) leave an entry each, which
 carries no events and so stays ``scheduled`` for ever, and then one named ``coalesced`` for the launch, without tensors, which
-completes. All of them share the group and its sequence number. (Read in ``ProcessGroupNCCL.cpp``, ``pointToPoint``,
-``collective`` and ``endCoalescing``, and in ``test_c10d_nccl.py``, torch 2.4 to 2.10; up to dump version 2.6 collectives of a
-batch leave only the last one.) A dump of what is in flight leaves out the launch that has completed, and never the others.
+completes. All of them share the group and its sequence number; but the launch of sends and receives is recorded as a
+collective (``endCoalescing`` without an ``OpType``, as dumps of torch 2.12 show), with the number of the group's last one.
+(Read in ``ProcessGroupNCCL.cpp``, ``pointToPoint``, ``collective`` and ``endCoalescing``, and in ``test_c10d_nccl.py``, torch
+2.4 to 2.10; up to dump version 2.6 collectives of a batch leave only the last one.) A dump of what is in flight leaves out the
+launch that has completed, and never the others.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ def settle_batches(operations: Sequence[Operation], completed: Mapping[str, int]
     number of each group by name, as the dump's status has it: it counts launches that are not in the dump.
     """
     launches: dict[tuple[str, bool, int], list[Operation]] = defaultdict(list)
+    operations = _with_their_launches(operations)
     for operation in operations:
         launches[operation.group.name, operation.p2p, operation.seq].append(operation)
     batching = {(name, p2p) for (name, p2p, _), members in launches.items() if _is_batch(members)}
@@ -48,6 +51,19 @@ def settle_batches(operations: Sequence[Operation], completed: Mapping[str, int]
         else:
             settled += members
     return sorted(settled, key=lambda operation: operation.record_id)
+
+
+def _with_their_launches(operations: Sequence[Operation]) -> list[Operation]:
+    """The same, where what launches sends and receives has their kind and number: it comes right behind them."""
+    found: list[Operation] = []
+    last: dict[str, Operation] = {}
+    for operation in operations:
+        before = last.get(operation.group.name)
+        if operation.op == COALESCED and before is not None and before.p2p and before.op != COALESCED:
+            operation = msgspec.structs.replace(operation, p2p=True, seq=before.seq)  # noqa: PLW2901
+        last[operation.group.name] = operation
+        found.append(operation)
+    return found
 
 
 def _is_batch(members: Sequence[Operation]) -> bool:

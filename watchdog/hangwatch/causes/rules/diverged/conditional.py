@@ -23,7 +23,7 @@ from hangwatch.analysis.divergence.relate import (
 from hangwatch.analysis.divergence.values import deciding_values
 from hangwatch.analysis.places import bare
 from hangwatch.causes.evidence import at_fork, named, tell_values
-from hangwatch.causes.rules.diverged.groups import in_point_to_point, left_schedule
+from hangwatch.causes.rules.diverged.groups import in_point_to_point, in_schedule, left_schedule
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.stacks import Block, Frame
 
@@ -159,15 +159,18 @@ def _match(case: Case, row: Signature, said: str, fork: Fork) -> Match:
 
 def _out_of_a_pipeline(case: Case, fork: Fork) -> Match | None:
     """The culprit calls a collective under a condition, and the others are in the next step of the pipeline."""
-    own = (b for b in reversed(own_blocks(fork.mine, fork.theirs)) if b.kind in CONDITIONS)
-    block = next((b for b in own if not depends_only_on_loop_variable(b, fork.mine.path)), None)
+    mine, theirs = fork.mine, fork.theirs
+    if in_schedule(case.views[mine.rank]):  # one against one: which of them is called mine says nothing
+        mine, theirs = theirs, mine
+    own = (b for b in reversed(own_blocks(mine, theirs)) if b.kind in CONDITIONS)
+    block = next((b for b in own if not depends_only_on_loop_variable(b, mine.path)), None)
     if block is None:
         return None
     said = (
-        f"Rank {fork.mine.rank} is under `{block.text}` in a collective of all ranks, and the others are in the next step of the "
+        f"Rank {mine.rank} is under `{block.text}` in a collective of all ranks, and the others are in the next step of the "
         f"pipeline."
     )
-    return _match(case, OUT_OF_A_PIPELINE, said, replace(fork, block=block, only=fork.mine.rank))
+    return _match(case, OUT_OF_A_PIPELINE, said, replace(fork, block=block, only=mine.rank))
 
 
 def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:

@@ -9,6 +9,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
 from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_call, at_fork, at_stack
 from hangwatch.causes.signature import Match, Signature
@@ -79,7 +80,7 @@ def inversion(case: Case) -> Match | None:
         return None
     one, other = pair
     fork = fork_of(case, one, other)
-    places = {call_site(case.views[r].frames) for r in fronts}
+    places = {_place(case, r, front) for r, front in fronts.items()}
     branched = fork is not None and (fork.opposite or fork.ranked)
     if len(places) == 1 and None not in places and not branched:
         row = ONE_LINE  # one line of code, in another group on each rank
@@ -90,9 +91,9 @@ def inversion(case: Case) -> Match | None:
     elif fork.opposite:
         # The two orders are the two branches of one `if`, if the other group is one that both sides use.
         row = TWO_BRANCHES if _both_used(case, one, other, fronts) else TWO_BRANCHES_UNUSED
-    elif fork.relation == "branch" and fork.sure and case.blame.waiting and fork.only in case.blame.waiting:
+    elif fork.relation == "branch" and fork.only in case.blame.waiting and (fork.sure or _is_past_guard(fork)):
         row = PAST_A_CONDITION  # the culprits have come past something, in whatever order
-    elif any(is_new_place(case, r, call_site(case.views[r].frames)) for r in (one, other)):
+    elif any(is_new_place(case, r, _place(case, r, fronts[r])) for r in (one, other)):
         row = NEW_PLACE  # a place that no collective was ever called from has had no order
     elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
         row = OPPOSITE_ORDER
@@ -116,6 +117,18 @@ def inversion(case: Case) -> Match | None:
         "each waits in its own for a rank that waits in another."
     )
     return Match(row, said, evidence)
+
+
+def _is_past_guard(fork: Fork) -> bool:
+    """Whether one side is further down in one function than the call in which the other has come past a guard."""
+    under, past = fork.sides
+    guarded = fork.block is not None and fork.block.kind == "guard" and fork.one_function
+    return guarded and under.at is not None and past.at is not None and past.at.line > under.at.line
+
+
+def _place(case: Case, rank: int, front: Operation) -> tuple[str, int] | None:
+    """From where a rank called what it waits in: where the host has gone on from there, its stack is no answer."""
+    return call_site(front.frames or ()) if case.ran_ahead(rank) else call_site(case.views[rank].frames)
 
 
 def _both_used(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:
@@ -221,14 +234,19 @@ def in_point_to_point(view: RankView) -> bool:
 
 def in_schedule(view: RankView) -> bool:
     """Whether a rank sends or receives by the schedule of a library: the calls there pair by themselves."""
-    return in_point_to_point(view) and any(part in f.file for f in view.frames for part in _SCHEDULES)
+    called = view.frontier.frames if view.frontier is not None else None
+    return in_point_to_point(view) and any(part in f.file for f in called or view.frames for part in _SCHEDULES)
 
 
 def left_schedule(case: Case) -> bool:
     """Whether all who wait are in the schedule of a pipeline, and the culprits wait outside of it for all ranks."""
     gone = [case.views[r] for r in case.blame.culprits if r in case.views]
     left = [case.views[r] for r in case.blame.waiting if r in case.views]
-    outside = all(v.wait is not None and not in_point_to_point(v) and not v.waits_for_no_rank for v in gone)
+    if not left:  # one against one, who are both to blame
+        left = [v for v in gone if in_schedule(v)]
+        gone = [v for v in gone if not in_schedule(v)]
+    waits = all(v.wait is not None or v.frontier is not None for v in gone)
+    outside = waits and not any(in_point_to_point(v) or v.waits_for_no_rank for v in gone)
     return bool(gone) and bool(left) and outside and all(in_schedule(v) for v in left)
 
 

@@ -6,8 +6,10 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import call_site, is_program
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, own_blocks
 from hangwatch.analysis.operations.signatures import signature
+from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.causes.evidence import at_fork, at_recorder, at_stack
 from hangwatch.causes.signature import Match, Signature
+from hangwatch.model.collectives import Operation
 
 #: The calls are meant to meet, whatever they are under.
 SHAPES = Signature("shape-mismatch", "one-line", "strong", beats=("rank-conditional-collective",))
@@ -31,7 +33,7 @@ def tensors(case: Case) -> Match | None:
         return None
     here = case.history.at(diverged_at.group.key, diverged_at.seq)
     ours, theirs = here.get(one), here.get(other)
-    if ours is None or theirs is None or ours.op != theirs.op:
+    if ours is None or theirs is None or ours.op != theirs.op or _of_one_backward(case, (one, ours), (other, theirs)):
         return None
     fork = case.paths.fork if case.paths is not None else None
     same_place = fork is not None and (fork.relation == "same" or in_each_branch(fork))
@@ -43,6 +45,12 @@ def tensors(case: Case) -> Match | None:
     row = (DTYPES if same_place else DTYPES_ELSEWHERE) if types else (SHAPES if same_place else SHAPES_ELSEWHERE)
     said = f"Ranks {one} and {other} both call {ours.op} at number {diverged_at.seq}, with tensors of different {what}."
     return Match(row, said, evidence)
+
+
+def _of_one_backward(case: Case, *calls: tuple[int, Operation]) -> bool:
+    """Whether a backward pass has called one of the two, and the program itself the other: these are not meant to meet."""
+    engines = [rank in case.views and is_engines(case.views[rank].taken, o) for rank, o in calls]
+    return len(set(engines)) > 1 and all(engine or o.frames for engine, (_, o) in zip(engines, calls, strict=True))
 
 
 def branches(case: Case) -> Match | None:

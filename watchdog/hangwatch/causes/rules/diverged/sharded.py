@@ -130,7 +130,7 @@ def sharded_forward(case: Case) -> Match | None:
     if sharding is not None and _module(shared) is not None and fork.relation != "same":
         said = f"The ranks part inside the model's forward, and {where(sharding)} needs the parameters' shards of every rank."
         return Match(INSIDE_FORWARD, said, at_fork(case, fork))
-    both = all(_computing(side.path) is not None for side in (fork.mine, fork.theirs))
+    both = all(_computing(side.path) is not None or _in_engine(side.path) for side in (fork.mine, fork.theirs))
     if fork.relation == "same" and both and (sharding := sharding or _under_sharding(fork.mine.path)) is not None:
         said = (
             f"The ranks are in one and the same step of the program, at different operations of the model; {where(sharding)} "
@@ -175,6 +175,11 @@ def _computing(path: Sequence[Frame]) -> Frame | None:
     """The program's frame in which a path goes into the model's forward or backward."""
     entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
     return next((f for f in path[entry:] if is_program(f)), None) if entry is not None else None
+
+
+def _in_engine(path: Sequence[Frame]) -> bool:
+    """Whether a backward pass has called it from a thread of its own, in which there is nothing of the program."""
+    return bool(path) and not any(is_program(f) for f in path)
 
 
 def _is_entry(frame: Frame) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.operations.signatures import describe, signature
-from hangwatch.analysis.ranks.threads import find_thread, threads_of
+from hangwatch.analysis.ranks.threads import find_thread, is_engines, threads_of
 from hangwatch.causes.evidence import at_frame, at_recorder
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
@@ -69,7 +69,7 @@ def _is_of_program(case: Case, rank: int, operation: Operation) -> bool:
     """Whether a Python thread called it. Those of a backward pass are torch's own, and run while the one that began it waits."""
     if not operation.thread or rank not in case.views:
         return False
-    return bool(operation.frames) or find_thread(threads_of(case.views[rank].taken), operation.thread) is not None
+    return not is_engines(case.views[rank].taken, operation)
 
 
 def _match(

@@ -1,0 +1,54 @@
+"""A group that two backends serve (``cpu:gloo,cuda:nccl``), as two: each of them numbers its operations by itself. Pure.
+
+The recorder has one list for both, and nothing but the name of an operation tells whose number it has. What has been
+enqueued and completed in such a group cannot be told apart either: its progress says nothing about any of its operations.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable
+
+from msgspec.structs import replace
+
+from hangwatch.analysis.operations.histories import condense
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import GroupProgress, Operation, OperationColumns, Operations
+
+
+def apart_by_backend(capture: Capture) -> Capture:
+    """The capture with a group of its own for each backend of a group that several ones serve, on any rank."""
+    served: dict[str, set[str]] = defaultdict(set)
+    for rank in capture.ranks:
+        for kind in _kinds(rank):
+            if kind.backend and not kind.group.backend:
+                served[kind.group.key].add(kind.backend)
+    shared = {key for key, backends in served.items() if len(backends) > 1}
+    if not shared:
+        return capture
+    return replace(capture, ranks=tuple(_split(rank, shared) for rank in capture.ranks))
+
+
+def _kinds(rank: RankCapture) -> Iterable[Operation]:
+    operations = rank.flight.operations if rank.flight is not None else ()
+    return operations.kinds if isinstance(operations, OperationColumns) else operations
+
+
+def _split(rank: RankCapture, shared: Container[str]) -> RankCapture:
+    flight = rank.flight
+    if flight is not None:
+        progress = tuple(_mixed(one, shared) for one in flight.progress)
+        flight = replace(flight, operations=_of_backends(flight.operations, shared), progress=progress)
+    beat = tuple(_mixed(one, shared) for one in rank.progress) if rank.progress is not None else None
+    return replace(rank, flight=flight, progress=beat)
+
+
+def _of_backends(operations: Operations, shared: Container[str]) -> Operations:
+    split = tuple(
+        replace(o, group=replace(o.group, backend=o.backend)) if o.group.key in shared else o for o in operations
+    )
+    return condense(split) if isinstance(operations, OperationColumns) else split
+
+
+def _mixed(progress: GroupProgress, shared: Container[str]) -> GroupProgress:
+    return replace(progress, mixed=True) if progress.group.key in shared else progress

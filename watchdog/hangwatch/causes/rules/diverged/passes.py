@@ -1,0 +1,111 @@
+"""Backward passes that are counted, where hosts run ahead of their devices and all are found behind the loop by now.
+
+What the engine of a backward pass calls has no call site (DDP's reductions). But where one rank's operation comes from a line
+to which the other comes a number of such operations later, that one has had so many backward passes more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.operations.signatures import signature
+from hangwatch.analysis.ranks.threads import is_engines
+from hangwatch.causes.evidence import at_recorder
+from hangwatch.causes.signature import Match, Signature
+from hangwatch.model.collectives import Operation
+from hangwatch.model.text import format_ranks, short_path
+
+#: One less on one side, and all others had as many: batches are even as a rule.
+ONE_PASS_LESS = Signature("skipped-collective", "one-backward-pass-less", "likely")
+ONE_PASS_LESS_OR_SKIPPED = Signature("uneven-inputs", "one-backward-pass-less", "possible")
+#: Several less, or another number on each rank: no single step makes that.
+PASSES_LESS = Signature("uneven-inputs", "backward-passes-less", "likely")
+PASSES_LESS_OR_SKIPPED = Signature("skipped-collective", "backward-passes-less", "possible")
+#: So many operations on, the line is looked for.
+_REACH = 512
+
+
+@dataclass(frozen=True)
+class _Lead:
+    """The ranks that were at a line first, and by how many backward passes each of the others comes there later."""
+
+    first: tuple[int, ...]
+    place: tuple[str, int]
+    passes: dict[int, int]
+
+    @property
+    def one_step(self) -> bool:
+        """Whether one skipped step explains it: one pass, of all others alike, which are not fewer."""
+        return set(self.passes.values()) == {1} and len(self.first) <= len(self.passes)
+
+
+def left_out_a_pass(case: Case) -> Match | None:
+    """One side has left out the backward pass of a step."""
+    lead = _find_lead(case)
+    if lead is None:
+        return None
+    return _match(case, lead, ONE_PASS_LESS if lead.one_step else PASSES_LESS_OR_SKIPPED)
+
+
+def had_fewer_passes(case: Case) -> Match | None:
+    """One side has had fewer batches."""
+    lead = _find_lead(case)
+    if lead is None:
+        return None
+    return _match(case, lead, ONE_PASS_LESS_OR_SKIPPED if lead.one_step else PASSES_LESS)
+
+
+def _match(case: Case, lead: _Lead, row: Signature) -> Match:
+    file, line = lead.place
+    counted = sorted(set(lead.passes.values()))
+    many = f"{counted[0]}" if len(counted) == 1 else f"{counted[0]} to {counted[-1]}"
+    said = (
+        f"Ranks {format_ranks(lead.first)} came to {short_path(file)}:{line} {many} backward pass{'es' if many != '1' else ''} "
+        f"earlier than ranks {format_ranks(lead.passes)}, which come there as well."
+    )
+    return Match(row, said, at_recorder(case, (lead.first[0], next(iter(lead.passes)))))
+
+
+def _find_lead(case: Case) -> _Lead | None:
+    diverged_at = case.blame.diverged_at
+    if diverged_at is None or not diverged_at.mismatch:
+        return None
+    here = dict(case.history.at(diverged_at.group.key, diverged_at.seq))
+    sites = {rank: call_site(operation.frames or ()) for rank, operation in here.items()}
+    first = tuple(sorted(rank for rank, site in sites.items() if site is not None))
+    later = [rank for rank in here if rank not in first and rank in case.views]
+    if not first or not later or len({sites[rank] for rank in first}) > 1:
+        return None
+    place = sites[first[0]]
+    passes = {rank: _passes_until(case, rank, here[rank], place) for rank in sorted(later)}
+    known = {rank: count for rank, count in passes.items() if count is not None}
+    return _Lead(first, place, known) if place is not None and len(known) == len(passes) else None
+
+
+def _passes_until(case: Case, rank: int, operation: Operation, place: tuple[str, int] | None) -> int | None:
+    """How many backward passes a rank still has before it comes to a place; None where something else is in between."""
+    key, taken = operation.group.key, case.views[rank].taken
+    for seq in range(operation.seq, operation.seq + _REACH):
+        now = case.history.at(key, seq).get(rank)
+        if now is None:
+            return None
+        if call_site(now.frames or ()) == place:
+            size = _operations_of_a_pass(case, rank, operation)
+            return (seq - operation.seq) // size if size and not (seq - operation.seq) % size else None
+        if not is_engines(taken, now):
+            return None
+    return None
+
+
+def _operations_of_a_pass(case: Case, rank: int, operation: Operation) -> int | None:
+    """After how many operations a backward pass begins again, by those before this one; None where they do not repeat."""
+    key, taken = operation.group.key, case.views[rank].taken
+    before = []
+    for seq in range(operation.seq - 1, max(0, operation.seq - _REACH), -1):
+        earlier = case.history.at(key, seq).get(rank)
+        if earlier is None or not is_engines(taken, earlier):
+            break
+        before.append(signature(earlier))
+    return next((n for n in range(1, len(before) // 2 + 1) if before[:n] == before[n : 2 * n]), None)
