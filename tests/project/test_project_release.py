@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
+import os
+import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,10 +27,50 @@ def git(clone: Path, *arguments: str) -> None:
     subprocess.run(["git", *who, *arguments], cwd=clone, check=True, capture_output=True)
 
 
-def release(clone: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """What ``make release`` runs."""
+def release(clone: Path, *options: str, index: str = "") -> subprocess.CompletedProcess[str]:
+    """What ``make release`` runs. ``index``: where twine uploads to."""
     command = [sys.executable, ".ci/release.py", *options]
-    return subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
+    twine = {
+        "TWINE_REPOSITORY_URL": index,
+        "TWINE_USERNAME": "somebody",
+        "TWINE_PASSWORD": "x",
+        "TWINE_NON_INTERACTIVE": "1",
+    }
+    return subprocess.run(command, cwd=clone, env={**os.environ, **twine}, capture_output=True, text=True, check=False)
+
+
+class Index(http.server.ThreadingHTTPServer):
+    """A stand-in for a package index: takes what is posted to it. ``names``: of the archives, as they came."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Receiver)
+        self.names: list[str] = []
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    """Answers 200 to any upload (multipart/form-data, as twine 7 sends it)."""
+
+    def do_POST(self) -> None:
+        """Note the name of the file."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert isinstance(self.server, Index)
+        self.server.names += [name.decode() for name in re.findall(rb'filename="([^"]+)"', body)]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    """Serves until the test ends."""
+    with Index() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -66,17 +111,22 @@ def test_what_is_no_release_is_refused_with_its_repair(clone: Path) -> None:
     assert not (clone / "dist").exists()
 
 
-def test_a_release_is_built_checked_and_not_uploaded(clone: Path) -> None:
+def test_a_release_is_built_checked_and_uploaded_only_when_asked(clone: Path, index: Index) -> None:
     """Two archives, their checksums, and the command that would upload them; an old dist is gone."""
+    address = f"http://127.0.0.1:{index.server_port}/"
     git(clone, "tag", f"v{VERSION}")
     (clone / "dist").mkdir()
     (clone / "dist" / "hangwatch-0.0.1.tar.gz").touch()
-    done = release(clone)
+    done = release(clone, index=address)
     assert done.returncode == 0, done.stdout + done.stderr
     archives = sorted(path.name for path in (clone / "dist").iterdir())
     assert archives == [f"hangwatch-{VERSION}-py3-none-any.whl", f"hangwatch-{VERSION}.tar.gz"]
     assert all(name in done.stdout for name in archives)
     assert "nothing is uploaded. To do it: twine upload dist/" in done.stdout
+    assert index.names == []
+    uploaded = release(clone, "--upload", index=address)
+    assert uploaded.returncode == 0, uploaded.stdout + uploaded.stderr
+    assert sorted(index.names) == archives
 
 
 def test_a_source_archive_that_loses_a_file_is_no_release(clone: Path) -> None:
