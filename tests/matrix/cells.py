@@ -15,8 +15,8 @@ from hangwatch.model.text import format_ranks
 HANGS = ("rank-conditional", "group-order", "blocked-io")
 #: What is written of a hang: all as the demo expects it; a proof was to be had and is missing; no rank and no cause is named.
 RIGHT, NOT_PROVEN, NO_CAUSE = "right", "right, not proven", "no culprit, no cause"
-#: The first PyTorch whose recorder has Gloo's operations. Before it nothing can be proven of a job on Gloo.
-RECORDS_GLOO = [2, 8]
+#: The first PyTorch that shows what it records of Gloo. Before it nothing can be proven of a job on Gloo.
+RECORDS_GLOO = [2, 10]
 
 _START, _END = "<!-- cells -->\n", "<!-- end of the cells -->"
 

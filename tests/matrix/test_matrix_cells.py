@@ -27,7 +27,7 @@ from matrix.cells import (
 from matrix.environment import needed_without_gpu, stub_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-OLD, NEW = Cell("3.10", "2.7.1"), Cell("3.13", "2.13.0")
+OLD, NEW = Cell("3.10", "2.9.1"), Cell("3.13", "2.13.0")
 
 
 def demo(name: str) -> Scenario:
@@ -72,7 +72,7 @@ def test_a_verdict_is_right_unproven_empty_or_wrong() -> None:
 
 
 def test_less_is_expected_only_where_the_recorder_has_less() -> None:
-    """Before PyTorch 2.8 a hang on Gloo may go without proof; a wrong one is good nowhere, nor is one that was not run."""
+    """Before PyTorch 2.10 a hang on Gloo may go without proof; a wrong one is good nowhere, nor is one that was not run."""
     right, less = dict.fromkeys(HANGS, RIGHT), dict.fromkeys(HANGS, NOT_PROVEN)
     assert Result(NEW, hangs=right).good
     assert Result(OLD, hangs=less).good

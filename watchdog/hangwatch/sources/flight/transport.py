@@ -192,7 +192,9 @@ async def _ask_worker_server(path: str, handlers: Sequence[str]) -> bytes:
         answer = await _ask(path, request.encode())
         if not _NO_HANDLER.match(answer):
             return parse_http_body(answer)
-    raise FlightFormatError("it has no flight recorder to show (torch records NCCL from 2.4 on, Gloo from 2.8 on)")
+    raise FlightFormatError(
+        "it has no flight recorder to show (torch shows what it records of NCCL from 2.4 on, of Gloo from 2.10 on)"
+    )
 
 
 def parse_http_body(answer: bytes) -> bytes:
