@@ -28,7 +28,7 @@ class Cell(msgspec.Struct, frozen=True, order=True):
     torch: str
 
 
-#: Each Python and each PyTorch once, and the corners. The first PyTorch for Python 3.13 is 2.5.
+#: Each Python and each PyTorch once, the corners, and both sides of ``RECORDS_GLOO``. The first PyTorch for Python 3.13 is 2.5.
 CELLS = tuple(
     Cell(python, torch)
     for python, torch in (
@@ -36,6 +36,7 @@ CELLS = tuple(
         ("3.12", "2.4.1"),
         ("3.13", "2.6.0"),
         ("3.12", "2.9.1"),
+        ("3.12", "2.10.0"),
         ("3.11", "2.12.1"),
         ("3.10", "2.13.0"),
         ("3.11", "2.13.0"),
