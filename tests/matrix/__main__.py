@@ -62,7 +62,8 @@ def _build_wheel(folder: Path) -> Path:
 
 def _run_cell(cell: Cell, wheel: Path, folder: Path) -> Result:
     day = datetime.datetime.now(datetime.timezone.utc).date()
-    taken = f"{day}, hangwatch {hangwatch.__version__}, Linux {platform.release().partition("-")[0]}, {os.cpu_count()} cores"
+    kernel = platform.release().partition("-")[0]
+    taken = f"{day}, hangwatch {hangwatch.__version__}, Linux {kernel}, {os.cpu_count()} cores"
     try:
         python = build(
             cell.python, cell.torch, wheel, folder / "environment", shlex.split(os.environ.get("TORCH_OPTIONS", ""))
