@@ -2,8 +2,9 @@
 #
 #   PYTHON=python3.12      another interpreter for the environment
 #   SCENARIO=NAME          another demo than the first
-#   ONLY='NAME ...'        for `make scenarios`: what matches, * and ? as in a shell
-#   OPTIONS=...            for `make scenarios`: its options (--help)
+#   ONLY='NAME ...'        for `make scenarios`: what matches, * and ? as in a shell; for `make matrix`: '3.10:2.4.1 ...'
+#   KEEP=1                 for `make matrix`: leave its environments in build/matrix
+#   OPTIONS=...            for `make scenarios`, `make matrix` and `make release`: their options (--help)
 #   WORKERS=8              how many processes run the pure tests, and those on NCCL, whose ranks spin (2 unless given: one a core)
 #   JOB_WORKERS=8          how many run the tests with real jobs (4 unless given: these tests wait more than they compute)
 #   PYTEST_OPTIONS=...     for `make check`, `make test`, `make test-long` and `make nccl`: options of pytest
@@ -17,6 +18,7 @@ WORKERS ?= 2
 JOB_WORKERS ?= 4
 PYTEST_OPTIONS ?=
 TORCH_OPTIONS ?=
+KEEP ?=
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -55,7 +57,7 @@ else
 fi
 endef
 
-.PHONY: help demo check test test-long nccl scenarios calibrate lint format setup clean
+.PHONY: help demo check test test-long nccl scenarios calibrate matrix release lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
@@ -88,6 +90,12 @@ scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (O
 
 calibrate: $(VENV)/.test ## Count how often stated causes are right over the kept captures, and write the package's table.
 	@PYTHONPATH=tests $(BIN)/python -m scenarios.calibration
+
+matrix: $(VENV)/.test ## The wheel on Python 3.10 to 3.13 and PyTorch 2.4 to 2.13: a few GB to load, one at a time on disk (ONLY=, KEEP=1).
+	@TORCH_OPTIONS='$(TORCH_OPTIONS)' PYTHONPATH=tests $(BIN)/python -m matrix $(if $(KEEP),--keep) $(OPTIONS) $(ONLY)
+
+release: $(VENV)/.test ## Check that this commit is a release, build it into dist/, and say what to upload.
+	@$(BIN)/python .ci/release.py $(OPTIONS)
 
 lint: $(VENV)/.lint ## The checks that run nothing: ruff, mypy, import-linter.
 	@$(BIN)/ruff check --no-cache .

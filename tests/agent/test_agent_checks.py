@@ -55,6 +55,7 @@ RANKS = {101: 0, 102: 1, 103: 2}
         (judge_recorder(RANKS, {101: {}, 102: {"TORCH_FR_BUFFER_SIZE": "2000"}}), "ok", "enabled", ""),
         (judge_recorder(RANKS, {102: {"TORCH_FR_BUFFER_SIZE": "0"}}), "warning", "rank 1", "unset TORCH_FR_BUFFER_SIZE"),
         (judge_torch(RANKS, {101: "2.13.0+cpu", 102: "2.13.0+cpu"}), "ok", "2.13.0+cpu", ""),
+        (judge_torch(RANKS, {101: "2.10.0", 102: "2.9.1"}), "ok", "2.10.0, 2.9.1 (hangs on Gloo are proven from 2.10 on)", ""),
         (judge_torch(RANKS, {101: "2.13.0", 103: "2.3.1"}), "warning", "2.3.1 in rank 2", "upgrade torch"),
         (judge_store(29717, {"n0": (False, "timed out")}), "failed", "n0:29717", "open its port 29717"),
         (check_exchange("local"), "ok", "local", ""),

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,16 +60,16 @@ LIBRARIES = (
 )
 
 
-def read_imports(libraries: list[Path]) -> dict[str, dict[str, str]]:
-    """Soname -> name of a symbol that torch's libraries import from it -> its version, empty where it has none."""
+def read_imports(files: list[Path], table: Sequence[Library]) -> dict[str, dict[str, str]]:
+    """Soname of ``table`` -> name of a symbol that torch's ``files`` import from it -> its version, empty where it has none."""
     listed = subprocess.run(
-        ["nm", "-D", "--undefined-only", *libraries], stdout=subprocess.PIPE, text=True, check=True
+        ["nm", "-D", "--undefined-only", *files], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for line in listed.splitlines():
         symbol = line.split()[-1] if line.startswith(" ") else ""
         name, _, version = symbol.partition("@")
-        library = next((library for library in LIBRARIES if name.startswith(library.prefixes)), None)
+        library = next((library for library in table if name.startswith(library.prefixes)), None)
         if library is not None:
             found[library.soname][name] = version
     return found
@@ -116,7 +117,7 @@ def main() -> int:
         return 1
     target = site / "nvidia" / "cu13" / "lib"
     target.mkdir(parents=True, exist_ok=True)
-    imports = read_imports(sorted(torch.rglob("*.so*")))
+    imports = read_imports(sorted(torch.rglob("*.so*")), LIBRARIES)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         build = Path(folder)
         names = sorted({name for library in LIBRARIES for name in library.sources})

@@ -53,7 +53,7 @@ def example_view() -> MetricsView:
         sources=(SourceMetrics("stacks", True, 0.03, 8, 0), SourceMetrics("gpu", False, 0.0, 4, 4)),
         agent=AgentMetrics(20, 0.2, captures_total=1, capture_duration_sum_s=1.5, errors_total=0),
         receivers=(ReceiverMetrics("slack", 3, 1, 0),),
-        version="0.1.0",
+        version="1.2.3",
     )
 
 
@@ -125,7 +125,7 @@ def test_a_scrape_shows_the_view() -> None:
         series("agent_capture_duration_seconds_sum"): 1.5,
         series("agent_capture_duration_seconds_count"): 1,
         series("agent_errors_total"): 0,
-        series("build_info", version="0.1.0", python=platform.python_version()): 1,
+        series("build_info", version="1.2.3", python=platform.python_version()): 1,
     }
     assert {key: found.get(key) for key in expected} == expected
     assert all(name.startswith("hangwatch_") for name, _ in found)

@@ -10,6 +10,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import hangwatch
@@ -48,7 +49,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_archive_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     """Nothing is lost on the way: modules, the pages of the causes, the probe's folder, the licence, and no tests."""
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert names == set(zipfile.ZipFile(_build(ROOT, "wheel", tmp_path)).namelist())
+    assert wheel.read_bytes() == _build(ROOT, "wheel", tmp_path).read_bytes()
     pages = {path.name for path in (ROOT / "docs" / "causes").glob("*.md")}
     assert pages == {name.rpartition("/")[2] for name in names if name.startswith("hangwatch/causes/pages/")}
     assert {"hangwatch/probe/site/sitecustomize.py", "hangwatch/assistant/SKILL.md"} <= names
@@ -57,11 +58,43 @@ def test_the_source_archive_makes_the_same_wheel(wheel: Path, tmp_path: Path) ->
 
 
 def test_the_version_stands_in_one_place(sdist: Path, wheel: Path) -> None:
-    """Archives have the package's own, and so have the images that the manifests name."""
-    assert wheel.name.startswith(f"hangwatch-{hangwatch.__version__}-")
-    assert sdist.name == f"hangwatch-{hangwatch.__version__}.tar.gz"
+    """Archives have the package's own, and so have the images that manifests name, the action, and the changelog."""
+    version = hangwatch.__version__
+    assert wheel.name.startswith(f"hangwatch-{version}-")
+    assert sdist.name == f"hangwatch-{version}.tar.gz"
     for file in (ROOT / "deploy" / "kubernetes").glob("*/kustomization.yaml"):
-        assert set(re.findall(r'newTag: "(.*)"', file.read_text())) == {hangwatch.__version__}
+        assert set(re.findall(r'newTag: "(.*)"', file.read_text())) == {version}
+    for file in (ROOT / "deploy" / "github" / "workflow.yml", ROOT / "docs" / "ci.md"):
+        assert set(re.findall(r"deploy/github@v(\S+)", file.read_text())) == {version}
+    assert re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] in {
+        version,
+        "Unreleased",
+    }
+
+
+def test_the_archives_pass_the_tools_of_publishers(sdist: Path, wheel: Path) -> None:
+    """The description renders, the metadata is valid, and the wheel holds nothing that is there twice or by mistake."""
+    for command in (["twine", "check", "--strict", sdist, wheel], ["check_wheel_contents", wheel]):
+        reported = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+        assert reported.returncode == 0, reported.stdout + reported.stderr
+
+
+def test_the_source_archive_is_small_and_says_where_the_tests_are(sdist: Path) -> None:
+    """24 MB of kept captures serve nobody who builds a package; what is left out is named in it."""
+    with tarfile.open(sdist) as archive:
+        tops = {name.split("/")[1] for name in archive.getnames()}
+        contributing = archive.extractfile(f"{sdist.name.removesuffix('.tar.gz')}/CONTRIBUTING.md")
+        assert contributing is not None
+        assert "source archive is without `tests`" in contributing.read().decode()
+    assert not {"tests", "benchmarks", "Makefile", "build"} & tops
+    assert sdist.stat().st_size < 3_000_000
+
+
+def test_every_extra_is_in_the_table() -> None:
+    """docs/versions.md has a row for each extra of the package, and for no other."""
+    extras = msgspec.toml.decode((ROOT / "pyproject.toml").read_bytes())["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "versions.md").read_text()
+    assert re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE) == list(extras)
 
 
 def test_the_wheel_runs_beside_the_other_watchdog(jobs: JobRunner, wheel: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ A rank may import this file, to ``report`` or to get ``hangwatch.probe``, and mu
 
 import sys as _sys
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:

@@ -20,6 +20,8 @@ from hangwatch.sources.stacks.samples import find_pyspy
 _CAP_SYS_PTRACE = 19
 _OLDEST_PYSPY = (0, 4)
 _OLDEST_TORCH = (2, 4)
+#: The first torch that shows the recorder that Gloo writes to (``_dump_fr_trace``, the handler ``fr_trace_json``).
+_RECORDS_GLOO = (2, 10)
 #: Variables that disable the flight recorder when they are 0 (torch's ``FlightRecorder.hpp``; the second is its name before 2.9).
 _RECORDER = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 _STA_UNSYNC, _TIME_ERROR = 0x0040, 5
@@ -186,13 +188,13 @@ def judge_recorder(ranks: Mapping[int, int], environs: Mapping[int, Mapping[str,
 
 def judge_torch(ranks: Mapping[int, int], versions: Mapping[int, str]) -> Check:
     """``versions``: torch version by pid, as reported by the probe."""
-    old = {
-        ranks[pid]: text
-        for pid, text in versions.items()
-        if (found := re.match(r"(\d+)\.(\d+)", text)) is not None and (int(found[1]), int(found[2])) < _OLDEST_TORCH
-    }
+    read = {pid: re.match(r"(\d+)\.(\d+)", text) for pid, text in versions.items()}
+    known = {pid: (int(found[1]), int(found[2])) for pid, found in read.items() if found is not None}
+    old = {ranks[pid]: versions[pid] for pid, parsed in known.items() if parsed < _OLDEST_TORCH}
     if not old:
-        return Check("torch in ranks", "ok", ", ".join(sorted(set(versions.values()))))
+        found = ", ".join(sorted(set(versions.values())))
+        gloo = any(parsed < _RECORDS_GLOO for parsed in known.values())
+        return Check("torch in ranks", "ok", f"{found} (hangs on Gloo are proven from 2.10 on)" if gloo else found)
     rank, text = min(old.items())
     return Check(
         "torch in ranks", "warning", f"{text} in rank {rank} has no worker server", "upgrade torch to 2.4 or newer"

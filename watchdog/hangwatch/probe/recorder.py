@@ -1,6 +1,6 @@
 """torch's flight recorders, read from inside the process. Standard library; torch only as modules handed in.
 
-There are two, with separate counters: Gloo records into the generic one (``_dump_fr_trace*``, torch >= 2.8), NCCL into
+There are two, with separate counters: Gloo records into the generic one (``_dump_fr_trace*``, torch >= 2.10), NCCL into
 its own (``_dump_nccl_trace*``, CUDA builds; JSON since 2.5), and neither shows the other's operations.
 Formats read: FlightRecorder.hpp of torch 2.13.0 (dump version 2.10) and older ones with the same status part.
 """

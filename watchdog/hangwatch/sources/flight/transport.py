@@ -196,14 +196,16 @@ def _reachable(path: str) -> Iterator[str]:
 
 async def _ask_worker_server(path: str, handlers: Sequence[str]) -> bytes:
     """The recorder by the first handler there is. Raises OSError, ``FlightFormatError`` for an answer that is not one."""
-    for last, handler in enumerate(handlers, 1 - len(handlers)):
+    for handler in handlers:
         request = (
             f"POST /handler/{handler} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         )
         answer = await _ask(path, request.encode())
-        if last == 0 or not _NO_HANDLER.match(answer):
-            break
-    return parse_http_body(answer)
+        if not _NO_HANDLER.match(answer):
+            return parse_http_body(answer)
+    raise FlightFormatError(
+        "it has no flight recorder to show (torch shows what it records of NCCL from 2.4 on, of Gloo from 2.10 on)"
+    )
 
 
 def parse_http_body(answer: bytes) -> bytes:
