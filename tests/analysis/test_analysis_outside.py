@@ -120,9 +120,13 @@ def test_a_rendezvous_of_a_rank_that_has_its_world_is_for_another_one() -> None:
     assert (case.blame.shape, case.blame.culprits) == ("outside", ())
 
 
-def test_a_group_that_the_program_makes_itself_has_members_of_its_own() -> None:
-    """``_new_process_group_helper`` called by the program is no creation of a group of this world; by ``new_group`` it is."""
-    helper = Frame("_new_process_group_helper", TORCH, 2100, locals={"global_ranks_in_group": "list[]"})
+@pytest.mark.parametrize("listed", [{"global_ranks_in_group": "list[]"}, {"global_ranks_in_group": "?"}, {}])
+def test_a_group_that_the_program_makes_itself_has_members_of_its_own(listed: dict[str, str]) -> None:
+    """``_new_process_group_helper`` called by the program is no creation of a group of this world; by ``new_group`` it is.
+
+    Also where its locals could not be read: a healthy job was called a stall for that, in the moment in which it went on.
+    """
+    helper = Frame("_new_process_group_helper", TORCH, 2100, locals=listed)
     wait = read_wait((helper, Frame("join_group", "/srv/train/train.py", 27)))
     assert wait is not None
     assert wait.outside

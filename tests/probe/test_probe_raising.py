@@ -96,13 +96,18 @@ def control(run: Run, pid: int) -> str:
     return path
 
 
+def request(path: str, line: bytes) -> bytes:
+    """The answer. A probe that is late in reading a request, on a busy machine, closes it without one; the agent asks again."""
+    return wait_for(lambda: ask(path, line), LONG_S, "the probe's answer")
+
+
 def test_the_verdict_is_raised_where_the_program_is(run: Run) -> None:
     """The main thread raises it once, in an ordinary ``try``, whose ``finally`` runs; the last beat says that it has."""
     rank = run.start_rank(run.write(ALONE + WAITS), HANGWATCH_RAISE="1", PYTHONPATH=PYTHONPATH)
     path = control(run, rank.pid)
     assert rank.stdout is not None
     assert rank.stdout.readline() == "here\n"
-    assert ask(path, "raise stall: rank 1 is “stuck”\n".encode()) == b"begun"
+    assert request(path, "raise stall: rank 1 is “stuck”\n".encode()) == b"begun"
     out, err = rank.communicate(timeout=LONG_S)
     assert (out.splitlines(), rank.returncode) == (["hangwatch True stall: rank 1 is “stuck”", "0", "1", "2"], 0), err
     beat = run.beat(rank.pid)
@@ -137,7 +142,7 @@ def test_a_rank_that_has_lost_its_peer_to_the_verdict_is_not_raised_in_again(run
         script.with_name(script.name + ".standing").touch()
     assert rank.stdout.readline() == "handling\n"
     wait_for_beat("what it handles", lambda beat: bool(beat.handled))
-    assert ask(path, b"raise stall\n") == b"begun"
+    assert request(path, b"raise stall\n") == b"begun"
     wait_for_beat("the verdict's arrival", lambda beat: beat.raised)
     script.with_name(script.name + ".handling").touch()
     out, err = rank.communicate(timeout=LONG_S)
@@ -150,7 +155,7 @@ def test_pending_calls_of_the_program_work_as_before(run: Run) -> None:
     path = control(run, rank.pid)
     assert rank.stdout is not None
     assert rank.stdout.readline() == "here\n"
-    assert ask(path, b"raise stall\n") == b"begun"
+    assert request(path, b"raise stall\n") == b"begun"
     out, err = rank.communicate(timeout=LONG_S)
     assert (out, rank.returncode) == ("called [None]\n", 0), err
 
@@ -162,13 +167,13 @@ def test_a_wait_goes_on_until_it_is_broken(run: Run) -> None:
     path = control(run, rank.pid)
     assert rank.stdout is not None
     assert rank.stdout.readline() == "here\n"
-    assert ask(path, b"raise stall\n") == b"begun"
+    assert request(path, b"raise stall\n") == b"begun"
     asked_ns = time.time_ns() + _STANDING_NS
     wait_for(lambda: (beat := run.beat(rank.pid)) is not None and beat.at_ns > asked_ns, LONG_S, "a beat after it")
     beat = run.beat(rank.pid)
     assert beat is not None
     assert not beat.raised
-    assert ask(path, b"break\n") == b"begun"
+    ask(path, b"break\n")  # it may end before it has answered
     out, err = rank.communicate(timeout=LONG_S)
     assert (out, rank.returncode) == ("met stall\n", 0), err
     other.communicate(timeout=LONG_S)
@@ -179,7 +184,7 @@ def test_without_the_variable_nobody_can_raise(run: Run) -> None:
     script = run.write(ALONE + WAITS)
     rank = run.start_rank(script, PYTHONPATH=PYTHONPATH)
     path = control(run, rank.pid)
-    assert ask(path, b"raise stall\n") == b"refused"
+    assert request(path, b"raise stall\n") == b"refused"
     asked_ns = time.time_ns()
     wait_for(lambda: (beat := run.beat(rank.pid)) is not None and beat.at_ns > asked_ns, 60, "a beat after it")
     script.with_name(script.name + ".go").touch()

@@ -60,7 +60,8 @@ async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float =
     culprits = sockets.keys() & set(incident.verdict.culprit_ranks)
     for some in (sockets.keys() - culprits, culprits):
         refused |= await _ask(sockets, some, lambda path: ask_to_raise(path, text, _ANSWER_S))
-    refused |= await _ask(sockets, sockets.keys() - refused.keys(), lambda path: ask_to_break(path, _ANSWER_S))
+    # One that ends at once may not have answered: only what it says of itself counts.
+    unbroken = await _ask(sockets, sockets.keys() - refused.keys(), lambda path: ask_to_break(path, _ANSWER_S))
     waiting, raised = set(ranks), set[int]()
     deadline = time.monotonic() + grace_s
     while True:
@@ -72,7 +73,9 @@ async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float =
             break
         await asyncio.sleep(_POLL_S)
     return Raised(
-        tuple(sorted(raised)), tuple(sorted(ranks.keys() - raised - waiting)), _reasons(waiting, refused, grace_s)
+        tuple(sorted(raised)),
+        tuple(sorted(ranks.keys() - raised - waiting)),
+        _reasons(waiting, refused | unbroken, grace_s),
     )
 
 

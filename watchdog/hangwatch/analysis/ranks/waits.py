@@ -151,8 +151,11 @@ def _creation(frames: Sequence[Frame]) -> Wait | None:
     name = next((name for _, name in groups if name), "")
     if any(f.function == "split_group" for f in made):
         return Wait("group_creation", "new_group", made[-1], group=name, exact=False)  # the parent's, whichever that is
-    if all((f.locals or {}).get("global_ranks_in_group") == "list[]" for f in made):
-        # The program calls torch's helper itself: the members are its own, and need not be ranks of this world.
+    listed = [(f.locals or {}).get("global_ranks_in_group", "") for f in made]
+    itself = all(bare(f) == "_new_process_group_helper" for f in made)
+    if itself and not any(one.startswith("list[int") for one in listed):
+        # The program calls torch's helper itself: the members are its own, and need not be ranks of this world. So it is where
+        # the list could not be read, as happens at the moment in which the creation goes on.
         return Wait("group_creation", "new_group", made[-1], group=name, exact=False, outside=True)
     everyone = any(_takes_everyone(f, members) for f in frames)
     return Wait(
