@@ -52,7 +52,7 @@ except RuntimeError as error:
     except hangwatch.HangDetected as found:
         print("met", found, flush=True)
 """
-#: Rank 1 sends nothing.
+#: Rank 1 sends nothing. Gloo's recorder shows a broadcast once it has begun, and a ``recv`` not at all.
 RECEIVES = """
 import os, sys, torch, torch.distributed as dist
 import hangwatch
@@ -62,7 +62,7 @@ try:
     if dist.get_rank() == 1:
         sys.stdin.read()
     else:
-        dist.recv(torch.zeros(1), src=1)
+        dist.broadcast(torch.zeros(1), src=1)
 except hangwatch.HangDetected as error:
     print("met", error, flush=True)
 """
@@ -167,6 +167,7 @@ def test_a_wait_goes_on_until_it_is_broken(run: Run) -> None:
     path = control(run, rank.pid)
     assert rank.stdout is not None
     assert rank.stdout.readline() == "here\n"
+    run.wait_beat(rank.pid, lambda beat: any(group.enqueued > 0 for group in beat.groups))
     assert request(path, b"raise stall\n") == b"begun"
     asked_ns = time.time_ns() + _STANDING_NS
     wait_for(lambda: (beat := run.beat(rank.pid)) is not None and beat.at_ns > asked_ns, LONG_S, "a beat after it")
