@@ -10,9 +10,10 @@ from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import Group
+from hangwatch.model.incident import Verdict
 from hangwatch.model.processes import ExitStatus
 from hangwatch.model.stacks import Frame
-from worlds import operation, rank, world
+from worlds import collective_frames, operation, rank, world
 
 SHUTDOWN = (Frame("_shutdown", "/usr/lib/python3.11/threading.py", 1590),)
 TRAINING = (Frame("main", "/srv/train/train.py", 40, "time.sleep(60)"), Frame("<module>", "/srv/train/train.py", 90))
@@ -69,6 +70,29 @@ def test_what_a_rank_died_in_does_not_count_as_a_wait() -> None:
     assert found.case.blame.shape == "lingering"
     assert found.case.onset_ns is None
     assert found.verdict.kind == "healthy"
+
+
+def test_who_has_called_more_than_most_is_named_where_most_have_ended_well() -> None:
+    """Ranks that ended in good order are no culprits for it; a tie, a failure or a member that is elsewhere changes that."""
+    group = Group("0", (0, 1, 2, 3), "default_pg")
+
+    def found(*how: dict[str, int], last: RankCapture | None = None) -> Verdict:
+        calls = (operation(1, group, 1), operation(2, group, 2, done=False))
+        staying = [rank(number, calls, collective_frames("all_reduce")) for number in range(4 - len(how))]
+        gone = [_gone(4 - len(how) + number, **end) for number, end in enumerate(how)]
+        return diagnose(world(*staying[:-1], last or staying[-1], *gone)).verdict
+
+    well = {"code": 0}
+    left = found(well, well, well)
+    assert (left.kind, left.proven, left.culprit_ranks, left.waiting_ranks) == ("deadlock", True, (0,), ())
+    assert left.summary.startswith("Rank 0 waits in all_reduce of default_pg, and most ranks of its group have ended")
+    assert left.cause is not None
+    assert left.cause.id == "rank-conditional-collective"
+    assert found(well, well).culprit_ranks == (2, 3)
+    assert found(well, well, {"code": 1}).culprit_ranks == (1, 2, 3)
+    assert found(well, well, {"signal": 9}).culprit_ranks == (1, 2, 3)
+    busy = rank(1, (operation(1, group, 1),), TRAINING, busy=True)
+    assert found(well, well, last=busy).culprit_ranks == (1, 2, 3)
 
 
 def test_it_takes_patience() -> None:

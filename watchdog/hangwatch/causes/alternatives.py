@@ -126,6 +126,15 @@ def _data_ended(case: Case, view: RankView) -> str | None:
     return None
 
 
+def _had_more(case: Case, view: RankView) -> str | None:
+    loop = batch_loop(view.frames) if case.blame.shape == "left_over" else None
+    return f"It may be that rank {view.rank} had more iterations of `{loop[1].text}`." if loop is not None else None
+
+
+def _others_left(case: Case, _: RankView) -> str | None:
+    return "It may be that the others ended too early." if case.blame.shape == "left_over" else None
+
+
 def _left_by_itself(_: Case, view: RankView) -> str:
     return f"It may be that rank {view.rank} left by a condition that does not hold on every rank."
 
@@ -233,7 +242,13 @@ _EXCEPTION = Alternative("rank-raised", of_fork=_by_an_exception)
 TABLE: Mapping[str, tuple[Alternative, ...]] = {
     "uneven-inputs": (_SHARDED, _BREAK, _SKIPPED, _EXCEPTION, _CONDITION),
     "skipped-collective": (_SHARDED, _CONDITION, _DATA),
-    "rank-conditional-collective": (_SHARDED, _SKIPPED, _DATA),
+    "rank-conditional-collective": (
+        _SHARDED,
+        _SKIPPED,
+        _DATA,
+        Alternative("uneven-inputs", of_rank=_had_more),
+        Alternative("early-exit", of_rank=_others_left),
+    ),
     "sharded-forward-divergence": (_CONDITION, _SKIPPED),
     "generate-length-divergence": (_CONDITION, _SKIPPED),
     "collective-mismatch": (_CONDITION, _SKIPPED),

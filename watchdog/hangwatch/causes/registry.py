@@ -57,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     lost.died,
     lost.early_exit,
     lost.init_missing,
+    lost.left_over,
     lost.raised,
     lost.stopped,
     meeting.store_unreachable,

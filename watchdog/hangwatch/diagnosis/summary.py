@@ -25,6 +25,9 @@ def summarize(case: Case, kind: Kind, cause: Cause) -> str:
         return f"All of {holders} are stuck, in no collective: {title}."
     if blame.shape == "lingering":
         return f"The job does not end: all but {holders} stay at the end of their program, waiting for none: {title}."
+    if blame.shape == "left_over":
+        waits = "wait" if len(blame.culprits) > 1 else "waits"
+        return f"{holders.capitalize()} {waits} in {where}, and most ranks of its group have ended without an error: {title}."
     if not blame.waiting:
         return f"{holders[0].upper()}{holders[1:]} wait for each other in {where}: {title}."
     verb = {"deadlock": "can never get past", "straggler": "are waiting in"}.get(kind, "are blocked in")

@@ -52,6 +52,13 @@ def exit_of(view: RankView) -> ExitStatus | None:
     return next((p.exit for p in reversed(view.capture.processes) if p.exit is not None), None)
 
 
+def ended_well(view: RankView) -> bool:
+    """Whether its process has ended by itself and without an error, as far as that was seen."""
+    end = exit_of(view)
+    well = not _failed(end) if _seen(end) else view.capture.ended
+    return view.gone and well and not view.capture.log_error
+
+
 def failed_ranks(views: Mapping[int, RankView], world: Sequence[int]) -> tuple[int, ...]:
     """The ranks that have died of a failure, where all others have ended or are stuck in their shutdown; else none.
 

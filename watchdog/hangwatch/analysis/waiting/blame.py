@@ -11,7 +11,7 @@ from hangwatch.analysis.operations.alignment import History, SequenceDivergence
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.file_locks import all_blocked_by_files
-from hangwatch.analysis.ranks.shutdown import failed_ranks
+from hangwatch.analysis.ranks.shutdown import ended_well, failed_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
@@ -21,7 +21,7 @@ from hangwatch.model.text import format_ranks
 #: Of a larger circle no rank is singled out: looking for that one costs the square of its size.
 _HUB_LIMIT = 64
 
-Shape = Literal["nothing", "root", "cycle", "together", "outside", "blocked", "lingering"]
+Shape = Literal["nothing", "root", "cycle", "together", "outside", "blocked", "lingering", "left_over"]
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Blame:
     ``shape``: ``root`` (ranks that wait for no one block the others), ``cycle`` (they wait for each other),
     ``together`` (all are in the same operation and nothing completes), ``outside`` (all waiting leads to members of a group that
     no rank says it is: no rank is named, and nothing is proven), ``blocked`` (no one waits for others, and all are
-    stuck behind files), ``lingering`` (no one does, as some have failed, and all others stay at their end) or
-    ``nothing`` (no one waits). ``proof`` says in words why it can never resolve; None if it might. ``component`` is the
-    sink the waiting leads to.
+    stuck behind files), ``lingering`` (no one does, as some have failed, and all others stay at their end), ``left_over``
+    (ranks wait in a group of which most have ended in good order) or ``nothing`` (no one waits). ``proof`` says in words
+    why it can never resolve; None if it might. ``component`` is the sink the waiting leads to.
     """
 
     shape: Shape
@@ -257,6 +257,8 @@ def assign_blame(
     proof = _prove_gone(graph.edges) or _prove_mismatch(mismatches) or next(iter(circles.values()), None)
     surest = _proven_sinks(views, graph, sinks, circles, mismatches)
     named, diverged_at = _name_culprits(views, graph, surest, divergences)
+    if left := _left_over(views, graph, named):
+        return Blame("left_over", left, tuple(r for r in waiting if r not in left), left, diverged_at, proof)
     shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
     alone = tuple(r for r in waiting if r not in named)
     return Blame(shape, named, alone, tuple(sorted(component)), diverged_at, proof)
@@ -296,6 +298,21 @@ def _name_culprits(
         culprits |= set(named)
         found += [own] if own is not None else []
     return tuple(sorted(culprits)), min(found, key=lambda d: (not d.mismatch, d.at_ns), default=None)
+
+
+def _left_over(views: Mapping[int, RankView], graph: WaitGraph, named: Sequence[int]) -> tuple[int, ...]:
+    """The ranks that wait in a group of which most have ended in good order, where these alone would be blamed for it.
+
+    They are in a call that most have not made. Of numbers that went through in wrong pairs nothing else tells: a record ends
+    with its process.
+    """
+    for edge in graph.edges:
+        if edge.reason != "gone" or edge.operation is None or not set(named).issubset(edge.awaited):
+            continue
+        ended = [r for r in edge.awaited if ended_well(views[r])]
+        if set(named).issubset(ended) and 2 * len(ended) > len(edge.operation.group.ranks):
+            return edge.waiters
+    return ()
 
 
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:

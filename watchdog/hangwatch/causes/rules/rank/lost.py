@@ -9,7 +9,7 @@ from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.shutdown import exit_of, shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import at_kernel, at_process, at_stack
+from hangwatch.causes.evidence import at_call, at_kernel, at_process, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
@@ -32,6 +32,8 @@ IN_SHUTDOWN_WITH_TRACEBACK = Signature("early-exit", "in-shutdown-with-traceback
 DESTROYING_GROUPS = Signature(
     "early-exit", "destroying-groups", "strong", beats=("blocked-io", "child-stall", "uneven-inputs")
 )
+#: Most ranks are through, so that those which wait have called more; why they have is not seen.
+LEFT_OVER = Signature("rank-conditional-collective", "others-have-ended", "possible")
 #: Why it is not there.
 STOPPED = Signature("rank-stopped", "stopped", "certain", beats=("init-missing-rank",))
 #: Whatever it is in, the others wait in initialization.
@@ -132,6 +134,17 @@ def early_exit(case: Case) -> Match | None:
             said = f"Rank {rank} is at the end, in destroy_process_group, while the others still train."
             return Match(DESTROYING_GROUPS, said, at_stack(case, rank, destroying))
     return None
+
+
+def left_over(case: Case) -> Match | None:
+    """The culprits wait in a group of which most have ended in good order."""
+    if case.blame.shape != "left_over":
+        return None
+    rank = case.blame.culprits[0]
+    ended = sorted({r for e in case.graph.edges if e.reason == "gone" and rank in e.waiters for r in e.awaited})
+    evidence = (*at_call(case, rank), *at_stack(case, rank), *(e for r in ended[:_SHOWN] for e in at_process(case, r)))
+    said = f"Rank {rank} is in a collective that ranks {format_ranks(ended)} have not called: they have ended without an error."
+    return Match(LEFT_OVER, said, evidence)
 
 
 def stopped(case: Case) -> Match | None:
