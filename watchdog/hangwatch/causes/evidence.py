@@ -62,7 +62,8 @@ def at_process(case: Case, rank: int) -> tuple[Evidence, ...]:
     view = case.views.get(rank)
     if view is None or not view.capture.processes:
         return ()
-    return (Evidence(rank, "process", f"{describe_process(view.capture.processes[-1])}; {view.motion.describe()}"),)
+    moves = f"; {view.motion.describe()}" if not view.gone else ""
+    return (Evidence(rank, "process", describe_process(view.capture.processes[-1]) + moves),)
 
 
 def describe_process(sample: ProcessSample) -> str:
