@@ -42,7 +42,7 @@ class Cluster:
     """Three nodes with a rank each, agents beside them, and a fourth host for the server and the receiver of alerts.
 
     torchrun gives the first address the first rank, and so on: rank and node have the same number. ``settings``: those of
-    the agents, as in their file.
+    the agents, as in their file; ``run_options``: more options for ``hangwatch run``.
     """
 
     network: Network
@@ -51,6 +51,7 @@ class Cluster:
     exchange: str | None = "redis://10.77.0.4:6379"
     patience_s: int = 6
     settings: str = ""
+    run_options: tuple[str, ...] = ()
     agents: dict[int, Job] = field(default_factory=dict)
     launchers: dict[int, Job] = field(default_factory=dict)
 
@@ -121,7 +122,7 @@ class Cluster:
         launcher = (sys.executable, "-m", "torch.distributed.run", *given, *(fixed if static else elastic), *options)
         program = (str(JOBS / "nodes.py"), str(folder or self.folder))
         if run:
-            command = ("run", *self._options(), "--", *launcher, *program)
+            command = ("run", *self._options(), *self.run_options, "--", *launcher, *program)
             self.agents[number] = host.hangwatch(*command, env={"PYTHONPATH": str(SOURCE_ROOT), **env})
             return
         self.launchers[number] = host.start(*launcher, *program, env={**probe_environment(run_dir, {}), **env})

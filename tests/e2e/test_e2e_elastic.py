@@ -1,4 +1,4 @@
-"""torchrun starts all ranks of several hosts anew, under one run id: what was there before never speaks for what is there now."""
+"""The ranks of several hosts are started anew, in one job: what was there before never speaks for what is there now."""
 
 from __future__ import annotations
 
@@ -106,3 +106,26 @@ def test_a_hang_is_restarted_on_all_nodes(cluster: Cluster) -> None:
         assert taken.action == "restart"
         assert taken.outcome.startswith(("1 process(es) ended; torchrun restarts", "no process of the job was there"))
     assert [read_audit(find_bundles(host.state)[0]).actions[0].outcome[0] for host in cluster.nodes].count("1") > 0
+
+
+def test_the_command_is_run_again_on_all_nodes(cluster: Cluster) -> None:
+    """Where no launcher restarts, each ``hangwatch run`` does, and the ranks meet again at the address they were given."""
+    cluster.exchange = None
+    cluster.run_options = ("--on-hang", "restart", "--max-restarts", "2")
+    cluster.start_receiver()
+    for number in range(NODES):
+        cluster.launch(number, static=True, run=True)
+    cluster.wait_for_steps(60)
+    before = lives(cluster)
+    cluster.hang(0)
+    wait_for((cluster.folder / "pipe-0").exists, 60.0, "rank 0 to hang")
+    (cluster.folder / "hang-0").unlink()
+    wait_for_lives(cluster, before)
+    cluster.wait_for_steps(60)
+    found = cluster.wait_for_incidents()
+    assert len({incident.id for incident in found}) == 1
+    for number, incident in enumerate(found):
+        assert_licence_is_awaited(incident, 0)
+        cluster.agents[number].wait_for_output(" again in 1 s (restart 1 of 2)", 60.0)
+    (cluster.folder / "end").touch()
+    assert [cluster.agents[number].wait(120.0) for number in range(NODES)] == [0] * NODES
