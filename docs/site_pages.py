@@ -1,8 +1,8 @@
 """A hook of MkDocs (mkdocs.yml): pages of the site that lie elsewhere in the repository, so that no file has to be there twice.
 
-A page of ``docs`` links to others as they lie in the repository. What it links to outside of ``docs``, directly or through others,
-becomes a page of the site as well: Markdown as it is, any other text as a block of code. Links are rewritten to match; those that
-lead nowhere are left alone, so that a strict build fails on them.
+A page of ``docs`` links to others as they lie in the repository. What it links to outside of ``docs``, directly or
+through others, becomes a page of the site as well: Markdown as it is, any other text as a block of code. Links are
+rewritten to match; those that lead nowhere are left alone, so that a strict build fails on them.
 """
 
 from __future__ import annotations
@@ -113,4 +113,3 @@ def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, file
         return found[1] + file.url_relative_to(page.file)  # MkDocs itself rewrites no HTML
 
     return _TARGET.sub(rewritten, markdown)
-
