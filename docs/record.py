@@ -38,7 +38,7 @@ def run(program: Path) -> Iterator[tuple[float, str]]:
     if pid == 0:
         environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
         environment["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-        os.execve(program, ["hangwatch", "demo"], environment)
+        os.execve(program, ["hangwatch", "demo"], environment)  # noqa: S606  # no shell is wanted
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     rest = b""
     while True:

@@ -10,11 +10,10 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
 from markdown_it import MarkdownIt
-from mkdocs.commands.build import build
-from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
-ROOT = Path(__file__).resolve().parents[2]
+from documentation import ROOT, make_site
+
 #: What a browser fetches by itself, and from which attribute. A link in the text is fetched by nobody.
 FETCHED = {
     "script": ("src",), "img": ("src", "srcset"), "source": ("src", "srcset"), "iframe": ("src",), "video": ("src", "poster"),
@@ -22,16 +21,6 @@ FETCHED = {
 }  # fmt: skip
 #: The structure of a page, which the site and GitHub have to make alike of the same Markdown.
 STRUCTURE = frozenset({"h1", "h2", "h3", "ol", "ul", "li", "table", "tr", "pre", "blockquote"})
-
-
-def make_site(site: Path, **settings: object) -> None:
-    """Build with mkdocs.yml as ``make site`` does: it raises Abort where there was a warning."""
-    config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(site), strict=True, **settings)
-    config.plugins.on_startup(command="build", dirty=False)
-    try:
-        build(config)
-    finally:
-        config.plugins.on_shutdown()
 
 
 class _Page(HTMLParser):
