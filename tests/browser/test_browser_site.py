@@ -31,6 +31,7 @@ def address(real: None, tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.asyncio
 async def test_a_cause_is_found_and_nothing_is_loaded_from_elsewhere(chromium: str, address: str) -> None:
     """Somebody types what the verdict says; the page of the cause fits a phone, in the dark."""
     async with browse(chromium) as tab:
