@@ -43,6 +43,7 @@ async def test_a_cause_is_found_and_nothing_is_loaded_from_elsewhere(chromium: s
         assert found.startswith(f"{address}causes/fork-deadlock/")
         await tab.look(dark=True, width=400)
         await tab.open(f"{address}causes/fork-deadlock/")
+        assert await tab.evaluate("document.body.dataset.mdColorScheme") == "slate"
         assert await tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         await tab.shoot("site-cause-phone")
         assert [one for one in tab.requests if not one.startswith((address, "data:"))] == []
