@@ -57,7 +57,7 @@ else
 fi
 endef
 
-.PHONY: help demo check test test-long nccl scenarios calibrate matrix release lint format setup clean
+.PHONY: help demo check test test-long nccl scenarios calibrate matrix site release lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
@@ -93,6 +93,10 @@ calibrate: $(VENV)/.test ## Count how often stated causes are right over the kep
 
 matrix: $(VENV)/.test ## The wheel on Python 3.10 to 3.13 and PyTorch 2.4 to 2.13: a few GB to load, one at a time on disk (ONLY=, KEEP=1).
 	@TORCH_OPTIONS='$(TORCH_OPTIONS)' PYTHONPATH=tests $(BIN)/python -m matrix $(if $(KEEP),--keep) $(OPTIONS) $(ONLY)
+
+site: $(VENV)/.docs ## Build the documentation as a site into build/site; a broken link or anchor fails it.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	echo "built: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 release: $(VENV)/.test ## Check that this commit is a release, build it into dist/, and say what to upload.
 	@$(BIN)/python .ci/release.py $(OPTIONS)
@@ -146,6 +150,10 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 
 $(VENV)/.lint: $(VENV)/.base pyproject.toml
 	@$(call pip_install,hangwatch and the linters,-c constraints.txt -e . --group lint)
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.base pyproject.toml
+	@$(call pip_install,MkDocs with its theme (about 20 MB, once),-c constraints.txt --group docs)
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
