@@ -32,7 +32,7 @@ _VFORK = "#include <unistd.h>\nvoid uninterruptible(unsigned s) { if (vfork() ==
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system, which takes root")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)  # made before the jobs of a test, so that it outlives them
 def node() -> Iterator[Path]:
     """A short folder for run directories."""
     with tempfile.TemporaryDirectory(prefix="node-") as folder:

@@ -21,7 +21,7 @@ _AGENT_USER, _JOB_USER = 64997, 64998
 _NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--mount-proc")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)  # made before the jobs of a test, so that it outlives them
 def away() -> Iterator[Path]:
     """A short path for a folder."""
     with tempfile.TemporaryDirectory(prefix="away-") as folder:

@@ -18,7 +18,7 @@ from support import JOBS, LONG_S, SOURCE_ROOT, JobRunner, wait_for
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems and changes users, which takes root")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)  # made before the jobs of a test, so that it outlives them
 def node() -> Iterator[Path]:
     """A short folder for run directories."""
     with tempfile.TemporaryDirectory(prefix="node-") as folder:
