@@ -63,7 +63,9 @@ def test_the_bundle_is_complete(outcome: Outcome) -> None:
     assert _at(incident.onset_at) <= _at(incident.confirmed_at) <= _at(incident.ended_at)
     assert incident.captured["stacks"]
     assert incident.captured["beats"]
-    assert incident.captured["flight_recorder"] == any(entry.groups for entry in incident.ranks)
+    # On a busy machine a recorder may not answer in time; then it is said.
+    recorded = incident.captured["flight_recorder"] or any("flight recorder" in what for what in incident.missing)
+    assert recorded == any(entry.groups for entry in incident.ranks), incident.missing
     ranks = range(_scenario(outcome.name).nproc)
     assert [entry.rank for entry in incident.ranks] == list(ranks)
     assert incident.job.world_size == len(ranks)
