@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from neutral import PACKAGES, neutral
 from scenarios.catalogue import HERE, Entry
 from scenarios.libraries import link_libraries
@@ -33,15 +35,34 @@ _OTHERS_S = 6.0
 PREFIX = "nccl_trace_rank_"
 
 DUMPS = HERE / "dumps"
+_INDEX = DUMPS / "index.json"
 
 
-def keep_dumps(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[Entry, int, bool]]:
-    """Run hangs one by one and keep their dumps: each hang, how many ranks wrote one, and whether they had to be asked."""
+class Kept(msgspec.Struct, frozen=True):
+    """One hang: how many of its ranks wrote a dump, and whether torch had to be asked for them."""
+
+    name: str
+    dumps: int
+    asked: bool
+
+
+def keep_dumps(entries: Sequence[Entry], folder: Path) -> Iterator[Kept]:
+    """Run hangs one by one and keep their dumps."""
+    DUMPS.mkdir(exist_ok=True)
+    kept = load_kept()
     for entry in entries:
         written, asked = _run(entry, folder / entry.scenario.name)
         if written:
             _keep(entry, folder / entry.scenario.name, written)
-        yield entry, len(written), asked
+        one = kept[entry.scenario.name] = Kept(entry.scenario.name, len(written), asked)
+        ordered = [kept[name] for name in sorted(kept)]
+        _INDEX.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
+        yield one
+
+
+def load_kept() -> dict[str, Kept]:
+    """By name, the hangs that were run for their dumps."""
+    return {one.name: one for one in msgspec.json.decode(_INDEX.read_bytes(), type=list[Kept])} if _INDEX.exists() else {}
 
 
 def path(entry: Entry) -> Path:
@@ -110,7 +131,6 @@ def _keep(entry: Entry, home: Path, written: Sequence[Path]) -> None:
         str(entry.program.parent): "/srv/train",
         str(home): "/srv/run",
     }
-    DUMPS.mkdir(exist_ok=True)
     with tarfile.open(path(entry), "w:xz", format=tarfile.USTAR_FORMAT) as archive:
         for file in written:
             data = _neutral_dump(file.read_bytes(), replacements)
