@@ -36,7 +36,7 @@ LOG := $(VENV)/install.log
 # Where DeepSpeed's operator is compiled, with this environment's PyTorch: others' would be compiled anew at each turn.
 export TORCH_EXTENSIONS_DIR := $(abspath $(VENV))/torch_extensions
 
-# Its analyzer is in no release that we could install.
+# For its analyzer, which the release that we pin does not have.
 NVRX_SOURCE := https://github.com/NVIDIA/nvidia-resiliency-ext
 NVRX_COMMIT := d8686d9c7015c39ce91dd01788c0ab111a24818b
 
@@ -99,7 +99,7 @@ calibrate: $(VENV)/.test ## Count how often stated causes are right over the kep
 
 compare: $(VENV)/.test ## Three tools on the dumps that PyTorch wrote of hangs on NCCL (ONLY=NAME for some; else the page is written anew).
 	@if ! [ -d '$(NVRX)/src' ]; then
-	  echo "fetching the analyzer of nvidia-resiliency-ext (no release has it) ..."
+	  echo "fetching the analyzer of nvidia-resiliency-ext ..."
 	  rm -rf '$(NVRX).part'
 	  git init -q '$(NVRX).part'
 	  git -C '$(NVRX).part' fetch -q --depth 1 $(NVRX_SOURCE) $(NVRX_COMMIT)

@@ -23,8 +23,12 @@ PAGE = RESULTS.with_suffix(".md")
 def main() -> int:
     """Returns 0, or 2 where nothing matches."""
     parser = argparse.ArgumentParser(prog="python -m comparing", description=__doc__)
-    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="hangs by name; all whose dumps were kept unless given")
-    parser.add_argument("--nvrx", type=Path, required=True, metavar="FOLDER", help="a checkout of nvidia-resiliency-ext")
+    parser.add_argument(
+        "patterns", nargs="*", metavar="PATTERN", help="hangs by name; all whose dumps were kept unless given"
+    )
+    parser.add_argument(
+        "--nvrx", type=Path, required=True, metavar="FOLDER", help="a checkout of nvidia-resiliency-ext"
+    )
     parser.add_argument("--write", action="store_true", help="write benchmarks/nccl_tools.md and .json")
     options = parser.parse_args()
     kept = load_kept()
@@ -42,7 +46,15 @@ def main() -> int:
         truth, one = entry.scenario.truth, kept[entry.scenario.name]
         assert truth is not None
         rows.append(
-            Row(one.name, truth.culprits, truth.cause, entry.scenario.ranks, one.dumps, one.asked, found.get(one.name, ()))
+            Row(
+                one.name,
+                truth.culprits,
+                truth.cause,
+                entry.scenario.ranks,
+                one.dumps,
+                one.asked,
+                found.get(one.name, ()),
+            )
         )
     if options.write:
         RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")

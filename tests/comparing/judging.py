@@ -18,8 +18,8 @@ Named = Literal["exact", "among", "wrong", "nobody", "failed"]
 class Judged(msgspec.Struct, frozen=True):
     """One tool on one hang.
 
-    ``named``: the culprits it names are those of the truth (``exact``), a culprit is among them or they are a part of the culprits
-    (``among``), they are other ranks (``wrong``), it names ``nobody``, or it ``failed``. ``lines``: whether it shows the line of both
+    ``named``: the ranks it names are the culprits of the truth (``exact``), at least one of them is (``among``), none of
+    them is (``wrong``), it names ``nobody``, or it ``failed`` and names nobody. ``lines``: whether it shows the line of both
     sides, None where the dumps do not hold both.
     """
 
@@ -62,8 +62,10 @@ def _named(said: set[int], true: set[int], error: str | None) -> Named:
 def call_sites(entry: Entry, folder: Path) -> tuple[set[tuple[str, int]], ...] | None:
     """The lines of both sides by the dumps: where each called its oldest operation that has not completed.
 
-    The first side is that of the culprits, the second that of the others; where all ranks are culprits, each is a side. None where
-    a side has none: it is in no operation, or called it from a thread without Python frames. A line is (file name, number).
+    What was launched as one (batched sends) is never recorded as completed, so only what comes after the last operation
+    of its group that is counts. The first side is that of the culprits, the second that of the others; where all ranks are
+    culprits, each is a side. None where a side has no line: it is in no operation, or called it from a thread without
+    Python frames. A line is (file name, number).
     """
     truth = entry.scenario.truth
     assert truth is not None
@@ -79,10 +81,13 @@ def _pending(entry: Entry, folder: Path, rank: int) -> tuple[str, int] | None:
     if not file.exists():
         return None
     dump: dict[str, Any] = pickle.loads(file.read_bytes())  # noqa: S301  # one of ours
+    pending: dict[str, dict[str, Any]] = {}
     for operation in dump["entries"]:
-        if operation["state"] != "completed":
-            for frame in operation["frames"]:
-                if frame["filename"].endswith(f"/{entry.program.name}"):
-                    return entry.program.name, frame["line"]
-            return None
-    return None
+        name = operation["process_group"][0]
+        if operation["state"] == "completed":
+            pending.pop(name, None)
+        else:
+            pending.setdefault(name, operation)
+    oldest = min(pending.values(), key=lambda one: one["record_id"], default={"frames": ()})
+    lines = [frame["line"] for frame in oldest["frames"] if frame["filename"].endswith(f"/{entry.program.name}")]
+    return (entry.program.name, lines[0]) if lines else None

@@ -1,11 +1,11 @@
-"""The analyzer of NVIDIA's resiliency extension (``CollectiveAnalyzer`` in ``nvidia_resiliency_ext``), without its language model.
+"""The analyzer of NVIDIA's resiliency extension (``CollectiveAnalyzer``), without its language model.
 
 It prints a table with a row for each process group in which ranks are missing.
 
 - Culprits: all ranks in the column ``Missing Ranks``, as its own ``_extract_missing_ranks_from_table`` reads it.
 - Cause and lines: none. It finds ranks to isolate; what happened on them is left to other modules, which read the job's log.
 
-It is run from a checkout of its repository (the commit is in the Makefile): no release that we could install has the analyzer.
+It is run from a checkout of its repository (the commit is in the Makefile): the release that we pin has no analyzer.
 """
 
 from __future__ import annotations

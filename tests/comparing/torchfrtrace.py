@@ -1,12 +1,14 @@
 """torchfrtrace, PyTorch's own analyzer (``torch.distributed.flight_recorder.fr_trace``).
 
-It prints a block for each collective that does not match on all ranks, from the earliest on. Of these the first that names a rank is
-read: what comes after the first difference is a consequence of it, and the tool says itself that matching is less sure from there.
+It prints a block for each collective that does not match on all ranks, from the earliest on. Of these the first that names
+a rank is read: what comes after the first difference is a consequence of it, and matching is less sure from there, as its
+source says.
 
 - Culprits: the ranks after ``missing ranks:``, or all of those after ``Culprit rank``. A block without either (sizes of an
   all_to_all) names nobody.
-- Cause: the ``Error type`` after ``Culprit rank``, where a cause of ours says the same. That ranks are missing is a symptom of many causes.
-- Lines: all frames of the block's ``collective stack trace``. It shows that of one rank.
+- Cause: the ``Error type`` after ``Culprit rank``, where a cause of ours says the same. That ranks are missing is a symptom
+  of many causes.
+- Lines: all frames of all blocks (``collective stack trace``). A block shows those of one rank.
 
 ``--allow-incomplete-ranks`` changes nothing where all ranks have a dump; without it the tool refuses the others.
 """
@@ -23,7 +25,7 @@ from scenarios.dumping import PREFIX
 _BLOCK = re.compile(r"^(?=Not all ranks joining|Collective sequence number: |Input/output mismatch)", re.MULTILINE)
 _MISSING = re.compile(r"^missing ranks: \{([\d, ]+)\}", re.MULTILINE)
 _CULPRIT = re.compile(r"Culprit rank (\d+); Error type: (\w+)")
-_FRAME = re.compile(r"^ ?\S+ at (\S+):(\d+)$", re.MULTILINE)
+_FRAME = re.compile(r"^ ?\S+ at (.+):(\d+)$", re.MULTILINE)
 _CAUSES = {
     "COLLECTIVE_TYPE_MISMATCH": "collective-mismatch",
     "SIZE_OR_SYNTAX_MISMATCH": "shape-mismatch",
@@ -41,7 +43,7 @@ def read(output: Output) -> Reading:
     blocks = _BLOCK.split(output.stdout + output.stderr)[1:]
     named = [block for block in blocks if _MISSING.search(block) or _CULPRIT.search(block)]
     block = (named or blocks or [""])[0]
-    lines = tuple((file, int(line)) for file, line in _FRAME.findall(block))
+    lines = tuple(dict.fromkeys((file, int(line)) for text in blocks for file, line in _FRAME.findall(text)))
     if missing := _MISSING.search(block):
         return Reading(tuple(sorted(map(int, missing[1].split(",")))), None, lines, failure(output))
     errors = _CULPRIT.findall(block)

@@ -170,7 +170,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--record", action="store_true", help="keep the hangs' captures for the tests")
     parser.add_argument("--recorded", action="store_true", help="run nothing: diagnose the kept captures again")
     parser.add_argument("--baselines", action="store_true", help="run torch's own time limit and analyzer instead")
-    parser.add_argument("--dumps", action="store_true", help="run the hangs on NCCL for the dumps that torch writes, and keep them")
+    parser.add_argument(
+        "--dumps", action="store_true", help="run the hangs on NCCL for torch's own dumps, and keep these"
+    )
     return parser.parse_args(arguments)
 
 

@@ -1,8 +1,9 @@
 """The dumps that torch itself writes of the catalogue's hangs on NCCL, kept for comparing tools that read them.
 
-Each hang runs without hangwatch, with torch's time limit lowered from 10 minutes to ``TIMEOUT_S`` so that it can be waited for. When
-the limit is reached, torch's watchdog writes the recorder of every rank whose process still runs (``TORCH_NCCL_DUMP_ON_TIMEOUT``).
-Where no collective times out it writes nothing by itself; then it is asked to, through ``TORCH_NCCL_DEBUG_INFO_PIPE_FILE``.
+Each hang runs without hangwatch, with torch's time limit lowered from 10 minutes to ``TIMEOUT_S`` so that it can be waited
+for. When the limit is reached, torch's watchdog writes the recorder of every rank whose process still runs
+(``TORCH_NCCL_DUMP_ON_TIMEOUT``). Where no collective times out it writes nothing by itself; then it is asked to, through
+``TORCH_NCCL_DEBUG_INFO_PIPE_FILE``.
 Kept are the entries as torch wrote them; only the names of files have this machine's paths replaced.
 """
 
@@ -62,7 +63,9 @@ def keep_dumps(entries: Sequence[Entry], folder: Path) -> Iterator[Kept]:
 
 def load_kept() -> dict[str, Kept]:
     """By name, the hangs that were run for their dumps."""
-    return {one.name: one for one in msgspec.json.decode(_INDEX.read_bytes(), type=list[Kept])} if _INDEX.exists() else {}
+    return (
+        {one.name: one for one in msgspec.json.decode(_INDEX.read_bytes(), type=list[Kept])} if _INDEX.exists() else {}
+    )
 
 
 def path(entry: Entry) -> Path:
