@@ -88,7 +88,7 @@ def _run(entry: Entry, home: Path) -> tuple[list[Path], bool]:
         **entry.full_environment(),
         "CUDA_VISIBLE_DEVICES": None,
         "PYTHONPATH": os.pathsep.join((str(HERE / "short_timeout"), str(libraries))),
-        "BASELINE_TIMEOUT_S": str(TIMEOUT_S),
+        "BASELINE_NCCL_TIMEOUT_S": str(TIMEOUT_S),
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_FR_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(dumps / PREFIX),
