@@ -3,7 +3,7 @@
 It prints one verdict; ``--format json`` has the same in fields, of which these are read.
 
 - Culprits: ``culprit_ranks`` (in the text: *because of* ...).
-- Cause: the id of the first cause, whatever its share.
+- Cause: the id of the first cause, whatever its share; ``unknown`` is none.
 - Lines: that of the culprits and that of the others.
 """
 
@@ -30,7 +30,8 @@ def read(output: Output) -> Reading:
     divergence, cause = verdict["divergence"] or {}, verdict["cause"] or {}
     sides = [side for name in ("culprit", "others") if (side := divergence.get(name)) is not None]
     lines = tuple((side["file"], side["line"]) for side in sides)
-    return Reading(tuple(verdict["culprit_ranks"]), cause.get("id"), lines)
+    named = cause.get("id")
+    return Reading(tuple(verdict["culprit_ranks"]), None if named == "unknown" else named, lines)
 
 
 TOOL = Tool("hangwatch diagnose", command, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,7 @@ import msgspec
 
 from comparing.judging import Judged, Named
 
+_HASH = re.compile(r"\b[0-9a-f]{32,}\b")
 _START = "<!-- written by `make compare` -->\n"
 _END = "<!-- end -->\n"
 
@@ -46,7 +48,13 @@ def render(rows: Sequence[Row]) -> str:
         ("exit status", [_statuses(tool) for tool in by_tool]),
         ("seconds, median", [f"{statistics.median(judged.seconds for judged in tool):.2f}" for tool in by_tool]),
     ]
-    lines = [f"| {len(written)} hangs | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    asked = sum(row.asked for row in written)
+    lines = [
+        f"{len(rows)} hangs were run. {len(written)} left dumps: {len(written) - asked} when the time limit was reached, "
+        f"{asked} when asked. The other {len(rows) - len(written)} left none, and are not counted below.",
+        "",
+    ]
+    lines += [f"| {len(written)} hangs | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     lines += [f"| {what} | " + " | ".join(values) + " |" for what, values in figures]
     lines += ["", *_failures(written), ""]
     lines += ["| hang | culprits, cause | " + " | ".join(names) + " |", "|---" * (len(names) + 2) + "|"]
@@ -71,17 +79,20 @@ def _statuses(tool: Iterable[Judged]) -> str:
 
 
 def _failures(rows: Iterable[Row]) -> list[str]:
-    """Each error once, with how often it came."""
+    """Each error once, with how often it came; what differs from hang to hang is a group's hash."""
     errors = Counter(
-        (judged.tool, judged.error[:110]) for row in rows for judged in row.tools if judged.error is not None
+        (judged.tool, _HASH.sub("<hash>", judged.error))
+        for row in rows
+        for judged in row.tools
+        if judged.error is not None
     )
-    return [f"- {tool}, {count} times: `{error}`" for (tool, error), count in errors.most_common()]
+    return [f"- {tool}: `{error}` ({count})" for (tool, error), count in errors.most_common()]
 
 
 def _hang(row: Row) -> str:
     truth = f"{', '.join(map(str, row.culprits))}: {row.cause}"
     if not row.dumps:
-        return f"| `{row.name}` | {truth} | " + " | ".join("no dump" for _ in range(3)) + " |"
+        return f"| `{row.name}` | {truth} | " + " | ".join(["no dump"] * 3) + " |"
     return f"| `{row.name}` | {truth} | " + " | ".join(_cell(judged) for judged in row.tools) + " |"
 
 
