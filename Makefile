@@ -8,6 +8,7 @@
 #   WORKERS=8              how many processes run the pure tests, and those on NCCL, whose ranks spin (2 unless given: one a core)
 #   JOB_WORKERS=8          how many run the tests with real jobs (4 unless given: these tests wait more than they compute)
 #   PYTEST_OPTIONS=...     for `make check`, `make test`, `make test-long` and `make nccl`: options of pytest
+#   NVRX=FOLDER            for `make compare`: a checkout of nvidia-resiliency-ext in place of the one that it fetches
 #   TORCH_OPTIONS=...      options for pip when it installs PyTorch (an index of CPU-only builds, for example)
 
 PYTHON ?= python3
@@ -19,6 +20,7 @@ JOB_WORKERS ?= 4
 PYTEST_OPTIONS ?=
 TORCH_OPTIONS ?=
 KEEP ?=
+NVRX ?= build/nvidia-resiliency-ext
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,6 +35,10 @@ BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 # Where DeepSpeed's operator is compiled, with this environment's PyTorch: others' would be compiled anew at each turn.
 export TORCH_EXTENSIONS_DIR := $(abspath $(VENV))/torch_extensions
+
+# For its analyzer, which the release that we pin does not have.
+NVRX_SOURCE := https://github.com/NVIDIA/nvidia-resiliency-ext
+NVRX_COMMIT := d8686d9c7015c39ce91dd01788c0ab111a24818b
 
 # $(call pip_install,what it is,arguments of pip install): one line of progress; the log's end if it fails.
 define pip_install
@@ -57,7 +63,7 @@ else
 fi
 endef
 
-.PHONY: help demo check test test-long nccl scenarios calibrate matrix site release lint format setup clean
+.PHONY: help demo check test test-long nccl scenarios calibrate compare matrix site release lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
@@ -90,6 +96,17 @@ scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (O
 
 calibrate: $(VENV)/.test ## Count how often stated causes are right over the kept captures, and write the package's table.
 	@PYTHONPATH=tests $(BIN)/python -m scenarios.calibration
+
+compare: $(VENV)/.test ## Three tools on the dumps that PyTorch wrote of hangs on NCCL (ONLY=NAME for some; else the page is written anew).
+	@if ! [ -d '$(NVRX)/src' ]; then
+	  echo "fetching the analyzer of nvidia-resiliency-ext ..."
+	  rm -rf '$(NVRX).part'
+	  git init -q '$(NVRX).part'
+	  git -C '$(NVRX).part' fetch -q --depth 1 $(NVRX_SOURCE) $(NVRX_COMMIT)
+	  git -C '$(NVRX).part' -c advice.detachedHead=false checkout -q FETCH_HEAD
+	  mv '$(NVRX).part' '$(NVRX)'
+	fi
+	set -f; PYTHONPATH=tests $(BIN)/python -m comparing --nvrx '$(NVRX)' $(if $(ONLY),,--write) $(ONLY)
 
 matrix: $(VENV)/.test ## The wheel on Python 3.10 to 3.13 and PyTorch 2.4 to 2.13: a few GB to load, one at a time on disk (ONLY=, KEEP=1).
 	@TORCH_OPTIONS='$(TORCH_OPTIONS)' PYTHONPATH=tests $(BIN)/python -m matrix $(if $(KEEP),--keep) $(OPTIONS) $(ONLY)

@@ -2,13 +2,14 @@
 
 In turn, on the same files: ``hangwatch diagnose``, ``torchfrtrace``, and a program that does no more than unpickle them, on one
 core and on all of them (as hangwatch does).
-Time is that of the whole command, memory the sum over it and its children of what each has for its own or shares (PSS), seen
-every 20 ms. What counts are the ratios, within a round.
+Time is that of the whole command, CPU time that of it and its children, memory the sum over them of what each has for its own or
+shares (PSS), seen every 20 ms. What counts are the ratios, within a round; beside other work on the machine, those of CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import subprocess
 import sys
@@ -35,15 +36,21 @@ else:
 _BIN = Path(sys.executable).parent
 
 
-def measure(command: list[str]) -> tuple[float, float]:
-    """Seconds and MB of a command with its children."""
-    began = time.perf_counter()
+def measure(command: list[str]) -> tuple[float, float, float]:
+    """Seconds, MB and CPU seconds of a command with its children."""
+    began, cpu = time.perf_counter(), _children_cpu_s()
     process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peak = 0
     while process.poll() is None:
         peak = max(peak, _proportional_bytes(process))
         time.sleep(0.02)
-    return time.perf_counter() - began, peak / 1e6
+    return time.perf_counter() - began, peak / 1e6, _children_cpu_s() - cpu
+
+
+def _children_cpu_s() -> float:
+    """CPU seconds of all processes below this one that have ended and were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _proportional_bytes(process: psutil.Process) -> int:
@@ -73,16 +80,18 @@ def main() -> None:
             "unpickling, one core": [sys.executable, "-c", _UNPICKLE, folder, "one"],
             "unpickling, all cores": [sys.executable, "-c", _UNPICKLE, folder, "all"],
         }
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+        found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
         for _ in range(options.rounds):
             for name, command in commands.items():
                 found[name].append(measure(command))
     for name, runs in found.items():
-        ratios = [ours[0] / theirs[0] for ours, theirs in zip(found["hangwatch"], runs, strict=True)]
-        memory = [ours[1] / theirs[1] for ours, theirs in zip(found["hangwatch"], runs, strict=True)]
+        medians = [statistics.median(column) for column in zip(*runs, strict=True)]
+        rounds = zip(found["hangwatch"], runs, strict=True)
+        pairs = [[ours / theirs for ours, theirs in zip(*both, strict=True)] for both in rounds]
+        time_, memory, cpu = (statistics.median(column) for column in zip(*pairs, strict=True))
         print(
-            f"{name:22} {statistics.median(r[0] for r in runs):8.2f} s {statistics.median(r[1] for r in runs):8.0f} MB   "
-            f"hangwatch / {name}: time {statistics.median(ratios):.3f}, memory {statistics.median(memory):.3f}"
+            f"{name:22} {medians[0]:8.2f} s {medians[2]:8.2f} s of CPU {medians[1]:8.0f} MB   "
+            f"hangwatch / {name}: time {time_:.3f}, CPU {cpu:.3f}, memory {memory:.3f}"
         )
 
 

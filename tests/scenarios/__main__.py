@@ -13,6 +13,7 @@ import msgspec
 from scenarios.baselines import Baseline, run_baselines
 from scenarios.browsing import render_page
 from scenarios.catalogue import HERE, Entry, load_catalogue
+from scenarios.dumping import keep_dumps
 from scenarios.judging import Judgement, Run, find_hang, judge
 from scenarios.recording import judge_again, path, record
 from scenarios.running import missing_need, run_all
@@ -45,6 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(options.keep or tempfile.mkdtemp(prefix="hangwatch-scenarios-"))
     if options.baselines:
         _measure_baselines(wanted, folder / "baselines", options.jobs)
+        return 0
+    if options.dumps:
+        hangs = [entry for entry in wanted if entry.scenario.truth is not None and entry.scenario.simulated]
+        for number, kept in enumerate(keep_dumps(hangs, folder / "dumps"), 1):
+            how = "asked for" if kept.asked else "written when the time limit was reached"
+            print(f"[{number}/{len(hangs)}] {kept.name}: {kept.dumps} dumps, {how}", flush=True)
         return 0
     if options.recorded:
         wanted = [entry for entry in wanted if path(entry).exists()]
@@ -163,6 +170,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--record", action="store_true", help="keep the hangs' captures for the tests")
     parser.add_argument("--recorded", action="store_true", help="run nothing: diagnose the kept captures again")
     parser.add_argument("--baselines", action="store_true", help="run torch's own time limit and analyzer instead")
+    parser.add_argument(
+        "--dumps", action="store_true", help="run the hangs on NCCL for torch's own dumps, and keep these"
+    )
     return parser.parse_args(arguments)
 
 
