@@ -52,7 +52,7 @@ def _run_dir(node: Path) -> Path:
 
 def _check(job: Job, status: Path, undisturbed: str) -> None:
     """The job has come to its own end with its own result."""
-    wait_for(status.exists, 120.0, "the job to come to its end")
+    wait_for(lambda: status.exists() and status.read_text(), 120.0, "the job to come to its end")
     assert job.stdout() == undisturbed
     assert status.read_text() == "0\n"
 

@@ -228,8 +228,9 @@ def _one_cycle(edges: Sequence[Edge]) -> list[tuple[int, int]]:
     return [(n, after[n]) for n, at in seen.items() if at >= seen[node]]
 
 
-def _prove_gone(edges: Iterable[Edge]) -> str | None:
-    edge = next((e for e in edges if e.reason == "gone"), None)
+def _prove_gone(views: Mapping[int, RankView], edges: Iterable[Edge], world: Sequence[int]) -> str | None:
+    gone = (e for e in edges if e.reason == "gone")
+    edge = next((e for e in gone if _left_over(views, e) or _left_others(views, e, world)), None)
     return f"rank {edge.waiters[0]} waits for rank {edge.awaited[0]}, whose process is gone" if edge else None
 
 
@@ -254,10 +255,11 @@ def assign_blame(
     divergences = tuple(d for d in found if _is_reached(views, d))
     mismatches = _mismatches(graph.edges)
     circles = {cycle: proven for cycle in cycles if (proven := _prove_cycle(views, cycle, graph)) is not None}
-    proof = _prove_gone(graph.edges) or _prove_mismatch(mismatches) or next(iter(circles.values()), None)
+    proof = _prove_gone(views, graph.edges, world) or _prove_mismatch(mismatches) or next(iter(circles.values()), None)
     surest = _proven_sinks(views, graph, sinks, circles, mismatches)
     named, diverged_at = _name_culprits(views, graph, surest, divergences)
-    if left := _left_over(views, graph, named):
+    left = next((e.waiters for e in graph.edges if set(named).issubset(e.awaited) and _left_over(views, e)), ())
+    if left:
         return Blame("left_over", left, tuple(r for r in waiting if r not in left), left, diverged_at, proof)
     shape: Shape = "cycle" if cycles and len(cycles) == len(sinks) else "root"
     alone = tuple(r for r in waiting if r not in named)
@@ -300,19 +302,24 @@ def _name_culprits(
     return tuple(sorted(culprits)), min(found, key=lambda d: (not d.mismatch, d.at_ns), default=None)
 
 
-def _left_over(views: Mapping[int, RankView], graph: WaitGraph, named: Sequence[int]) -> tuple[int, ...]:
-    """The ranks that wait in a group of which most have ended in good order, where these alone would be blamed for it.
+def _left_over(views: Mapping[int, RankView], edge: Edge) -> bool:
+    """Whether the waiters are in a call that most of their group have not made: all that they wait for have ended in good order.
 
-    They are in a call that most have not made. Of numbers that went through in wrong pairs nothing else tells: a record ends
-    with its process.
+    Of numbers that went through in wrong pairs nothing else tells: a record ends with its process.
     """
-    for edge in graph.edges:
-        if edge.reason != "gone" or edge.operation is None or not set(named).issubset(edge.awaited):
-            continue
-        ended = [r for r in edge.awaited if ended_well(views[r])]
-        if set(named).issubset(ended) and 2 * len(ended) > len(edge.operation.group.ranks):
-            return edge.waiters
-    return ()
+    return (
+        edge.reason == "gone"
+        and edge.operation is not None
+        and all(ended_well(views[r]) for r in edge.awaited)
+        and 2 * len(edge.awaited) > len(edge.operation.group.ranks)
+    )
+
+
+def _left_others(views: Mapping[int, RankView], edge: Edge, world: Sequence[int]) -> bool:
+    """Whether those that are gone are to blame for it: of those that ended in good order half of the others have to be there."""
+    members = edge.operation.group.ranks if edge.operation is not None else world
+    there = [r for r in members if r in views and views[r].capture.processes and not views[r].gone]
+    return not all(ended_well(views[r]) for r in edge.awaited) or 2 * len(there) >= len(members)
 
 
 def _seen_sinks(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tuple[int, ...], ...]:
