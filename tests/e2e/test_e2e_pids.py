@@ -65,7 +65,7 @@ def test_ten_thousand_short_lived_processes(apart: Apart, tmp_path: Path, undist
     swarm = apart.start(sys.executable, JOBS / "swarm.py", "1000")
     assert swarm.wait(LONG_S) == 0, swarm.stderr()
     assert swarm.stdout() == "10000\n"
-    wait_for(status.exists, LONG_S, "the job to come to its end")
+    wait_for(lambda: status.exists() and status.read_text(), LONG_S, "the job to come to its end")
     assert (status.read_text(), job.stdout()) == ("0\n", undisturbed)
     assert is_alive(process)
     assert process.memory_info().rss - before_bytes < 16 << 20
