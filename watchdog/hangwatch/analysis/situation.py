@@ -12,6 +12,7 @@ from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.places import source_lines
 from hangwatch.analysis.ranks.file_locks import is_blocked_by_file
 from hangwatch.analysis.ranks.motion import still_since_ns
+from hangwatch.analysis.ranks.tasks import find_awaited
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.blame import Blame
 from hangwatch.analysis.waiting.graph import WaitGraph, describe_waits
@@ -165,12 +166,12 @@ class Situation:
         return alike
 
     def lines(self) -> tuple[SourceLine | None, SourceLine | None]:
-        """The user's lines on both sides."""
+        """The user's lines on both sides; of an event loop that waits, that of the coroutine it was started for."""
         culprit, other = self.representatives
-        return source_lines(
-            self.side_frames(culprit) if culprit is not None else (),
-            self.side_frames(other) if other is not None else (),
-        )
+        ours = self.side_frames(culprit) if culprit is not None else ()
+        if culprit is not None and ours == self.views[culprit].frames:
+            ours = (*find_awaited(self.views[culprit]), *ours)
+        return source_lines(ours, self.side_frames(other) if other is not None else ())
 
 
 def view_still_since_ns(view: RankView) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.find import annotated
@@ -19,6 +20,8 @@ from hangwatch.model.text import format_ranks
 
 #: Of so many lines of a log, or problems in a list, at the most.
 _EVENTS_SHOWN = 3
+#: Of so many coroutines.
+_TASKS_SHOWN = 3
 #: Of so many ranks the values are evidence: those of the two sides.
 _SIDES = 2
 #: Of so many values of one variable.
@@ -48,6 +51,14 @@ def at_stack(case: Case, rank: int, frame: Frame | None = None) -> tuple[Evidenc
     shown = [f for f in (frame or (frames[0] if frames else None), own) if f is not None]
     distinct = shown[:1] if len(shown) > 1 and shown[0] == shown[1] else shown
     return tuple(Evidence(rank, "stack", where(f)) for f in distinct)
+
+
+def at_tasks(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """Where the coroutines of its event loops wait, those first that have waited since the program began."""
+    tasks = case.views[rank].capture.tasks if rank in case.views else ()
+    own = ((task, user_frame(task.frames)) for task in tasks)
+    found = (Evidence(rank, "coroutine", f"{t.name} waits in {where(f)}") for t, f in own if f is not None)
+    return tuple(islice(found, _TASKS_SHOWN))
 
 
 def at_call(case: Case, rank: int) -> tuple[Evidence, ...]:

@@ -37,6 +37,13 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     outside: tuple[int, ...] = ()
 
 
+class BeatTask(msgspec.Struct, frozen=True):
+    """A coroutine that waits: the name of its task, and its calls as function, file and line, the deepest first."""
+
+    name: str
+    frames: tuple[tuple[str, str, int], ...]
+
+
 class BeatTelemetry(msgspec.Struct, frozen=True, omit_defaults=True):
     """What training says, as the beat carries it: undecoded, so that a surprise in it is no broken beat.
 
@@ -53,19 +60,20 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """One beat of one rank, file ``RUN_DIR/ranks/PID.beat`` (JSON, replaced whole).
 
     ``counter`` grows by one a beat; ``at_ns`` is the wall clock; ``rank`` is None until the process knows it.
-    ``initialized`` says whether a default process group exists now, ``alone`` that there is none because
-    this process trains by itself, as rank 0 of 1; ``groups_created`` is torch's own count of groups
-    this process has begun to create (it names the next one). ``failure`` is the uncaught exception that ended the
-    program while its process lives on: where it was raised, and what; ``thread_failure`` those that ended
-    threads, the last few of them, a line each with the thread's name; ``handled`` the one that the main thread is handling
-    while nothing moves. ``ended`` is set in the last beat of a program that ends by itself, by ``failure`` if there is one; a
-    process that was killed, or left by ``os._exit``, has none. ``raised``: what ``--on-hang raise`` has raised has reached the
-    main thread. ``unmoved_s`` of a group is for how long neither of its numbers
-    has changed. ``server`` is the path of torch's worker server socket, ``control`` that of the probe's own; either is None where
-    it could not be started, and ``problems`` says why. ``telemetry`` is what training says of itself, None where it has
-    said nothing. ``store`` is where the ranks of its world met, empty where that cannot be told: processes of one store are
-    of one world. ``number`` and ``host`` are not written by the probe (``sources.beats.worlds``): the number of a process that is
-    of another world than its job's own (``model.numbers``), and a process of that one.
+    ``initialized`` says whether a default process group exists now, ``alone`` that there is none because this process
+    trains by itself, as rank 0 of 1; ``groups_created`` is torch's own count of groups this process has begun to create (it
+    names the next one). ``failure`` is the uncaught exception that ended the program while its process lives on: where it
+    was raised, and what; ``thread_failure`` those that ended threads, the last few of them, a line each with the thread's
+    name; ``handled`` the one that the main thread is handling while nothing moves; ``tasks`` where the coroutines of event
+    loops wait then, and ``task_failure`` those that failed, of which nobody has asked, a line each. ``ended`` is set in the
+    last beat of a program that ends by itself, by ``failure`` if there is one; a process that was killed, or left by
+    ``os._exit``, has none. ``raised``: what ``--on-hang raise`` has raised has reached the main thread. ``unmoved_s`` of a
+    group is for how long neither of its numbers has changed. ``server`` is the path of torch's worker server socket,
+    ``control`` that of the probe's own; either is None where it could not be started, and ``problems`` says why.
+    ``telemetry`` is what training says of itself, None where it has said nothing. ``store`` is where the ranks of its world
+    met, empty where that cannot be told: processes of one store are of one world. ``number`` and ``host`` are not written
+    by the probe (``sources.beats.worlds``): the number of a process that is of another world than its job's own
+    (``model.numbers``), and a process of that one.
     """
 
     version: int
@@ -82,6 +90,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: tuple[str, ...] = ()
     thread_failure: tuple[str, ...] = ()
     handled: tuple[str, ...] = ()
+    tasks: tuple[BeatTask, ...] = ()
+    task_failure: tuple[str, ...] = ()
     ended: bool = False
     raised: bool = False
     torch: str = ""

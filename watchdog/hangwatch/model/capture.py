@@ -8,7 +8,7 @@ from hangwatch.model.collectives import FlightRecord, GroupProgress
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.serving import EngineState
-from hangwatch.model.stacks import StackSample
+from hangwatch.model.stacks import StackSample, TaskStack
 from hangwatch.model.telemetry import TrainingSeries
 
 
@@ -84,6 +84,8 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     ``beat_age_s`` is None without a probe. ``groups_created`` counts the process groups it has begun to create.
     ``log_error`` is the exception that ended the program, ``thread_error`` those that ended threads, a line each
     (the last is the newest), ``handled_error`` the one that the main thread is handling: where it was raised, and what.
+    ``tasks``: its event loops' coroutines that wait, while nothing moves; ``task_error``: tasks of theirs that failed, as
+    ``thread_error``.
     ``ended``: its program has ended by itself, by ``log_error`` or without an exception; False where that is not known.
     """
 
@@ -97,6 +99,8 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     groups_created: int | None = None
     thread_error: tuple[str, ...] = ()
     handled_error: tuple[str, ...] = ()
+    tasks: tuple[TaskStack, ...] = ()
+    task_error: tuple[str, ...] = ()
     ended: bool = False
 
     @property

@@ -79,6 +79,13 @@ class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
     ident: int = 0
 
 
+class TaskStack(msgspec.Struct, frozen=True):
+    """A suspended coroutine of an event loop: the name of its task, and its calls down to what it awaits, the deepest first."""
+
+    name: str
+    frames: tuple[Frame, ...]
+
+
 class StackSample(msgspec.Struct, frozen=True):
     """All threads of one process at one instant (``at_ns``: wall clock, nanoseconds)."""
 

@@ -90,11 +90,17 @@ def _note_thread(args: Any) -> None:
         if issubclass(args.exc_type, SystemExit):  # a thread's own way to end
             return
         name = vars(args.thread).get("_name") if args.thread is not None else None
-        *where, what = _describe(args.exc_type, args.exc_value, args.exc_traceback)
-        line = _clean("thread %s: %s%s" % (name or "without a name", what, ", in %s" % where[0] if where else ""))
+        line = say_failure("thread %s" % (name or "without a name"), args.exc_type, args.exc_value)
         _State.threads = [*_State.threads, line][-_THREADS_KEPT:]
     except Exception:
         pass
+
+
+def say_failure(who: str, kind: Any, value: Any) -> str:
+    """One line: who, what, and where it was raised."""
+    traceback = BaseException.__dict__["__traceback__"].__get__(value) if value is not None else None
+    *where, what = _describe(kind, value, traceback)
+    return clean("%s: %s%s" % (who, what, ", in %s" % where[0] if where else ""))
 
 
 def _describe(kind: Any, value: Any, traceback: Any) -> list[str]:
@@ -105,15 +111,15 @@ def _describe(kind: Any, value: Any, traceback: Any) -> list[str]:
         and value is not None
         and all(type(a) in (str, int, float) for a in value.args)
     )
-    lines = [_clean("%s: %s" % (name, value) if plain else name)]
+    lines = [clean("%s: %s" % (name, value) if plain else name)]
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     if traceback is not None:
         code = traceback.tb_frame.f_code
-        lines.insert(0, _clean("%s (%s:%d)" % (code.co_name, code.co_filename, traceback.tb_lineno)))
+        lines.insert(0, clean("%s (%s:%d)" % (code.co_name, code.co_filename, traceback.tb_lineno)))
     return lines
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Short, and nothing in it that is no character: a beat that cannot be decoded would say nothing at all."""
     return text[:_TEXT_LIMIT].encode("utf-8", "replace").decode("utf-8")

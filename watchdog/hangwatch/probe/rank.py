@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any
 
-from . import failures, identity, training
+from . import failures, identity, tasks, training
 from .beat import BEAT_PERIOD_S, BEAT_VERSION, encode_beat, write_whole
 from .control import Control
 from .groups import GroupTable
@@ -25,7 +25,7 @@ from .server import ask_server, block_signals, start_server
 THREAD_NAME = "hangwatch-probe"
 _STOP_TIME_S = 1.0
 _PROBLEM_LIMIT = 8
-#: From how long without a move in any group on the exception that the main thread is handling is read.
+#: From how long without a move in any group on the exception that the main thread is handling is read, and who awaits what.
 _STANDING_S = 1.0
 
 
@@ -141,6 +141,7 @@ class Probe:
             self._note("raise", self._raising.problem)
         self._counter += 1
         table = self._table
+        waiting, failed = self._read_tasks()
         try:
             fields: dict[str, Any] = dict(
                 self._constant,
@@ -156,6 +157,8 @@ class Probe:
                 ended=self._ends and failures.keeps_exceptions(),
                 thread_failure=failures.read_threads(),
                 handled=self._read_handled(),
+                tasks=waiting,
+                task_failure=failed,
                 server=self._present(self._server),
                 control=self._present(self._listening),
                 problems=list(self._problems.values())[:_PROBLEM_LIMIT],
@@ -175,6 +178,14 @@ class Probe:
         if self._handled_first is None:
             self._handled_first = handled
         return handled
+
+    def _read_tasks(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Where coroutines wait, and which tasks have failed, of a rank in which nothing moves."""
+        try:
+            return tasks.read_tasks() if self._table.unmoved_s >= _STANDING_S else ([], [])
+        except Exception as error:
+            self._note("tasks", "the event loops could not be read: %r" % (error,))
+            return [], []
 
     def _render_telemetry(self) -> str:
         """What training says, as JSON; empty where it says nothing."""

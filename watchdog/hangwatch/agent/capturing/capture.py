@@ -26,7 +26,7 @@ from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import StackSample
+from hangwatch.model.stacks import Frame, StackSample, TaskStack
 from hangwatch.sources.flight.recorder import fetch_flight, progress_of
 from hangwatch.sources.flight.transport import ask_for_beats
 from hangwatch.sources.proc.samples import sample_process
@@ -171,10 +171,16 @@ async def capture_job(
                 log_error=_redacted(said.failure) if said is not None else (),
                 thread_error=_redacted(said.thread_failure) if said is not None else (),
                 handled_error=_redacted(beat.handled) if beat is not None else (),
+                tasks=await source_lines.shared.attach_to_tasks(pid, _tasks_of(beat)) if beat is not None else (),
+                task_error=_redacted(beat.task_failure) if beat is not None else (),
                 ended=said is not None and said.ended,
             )
         )
     return hide_secrets(Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen))))
+
+
+def _tasks_of(beat: Beat) -> tuple[TaskStack, ...]:
+    return tuple(TaskStack(task.name, tuple(Frame(*call) for call in task.frames)) for task in beat.tasks)
 
 
 async def _recorded(

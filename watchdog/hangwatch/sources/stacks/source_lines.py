@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from hangwatch.model.collectives import FlightRecord, Operation
-from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
+from hangwatch.model.stacks import Block, Frame, StackSample, TaskStack, ThreadStack
 from hangwatch.sources.proc.files import read_link
 from hangwatch.sources.redaction import redact_code
 from hangwatch.sources.stacks.blocks import SourceTree
@@ -81,6 +81,16 @@ class SourceLines:
             return msgspec.structs.replace(operation, frames=tuple(frames[f] for f in operation.frames))
 
         return msgspec.structs.replace(record, operations=tuple(with_source(o) for o in record.operations))
+
+    async def attach_to_tasks(
+        self, pid: int, tasks: Sequence[TaskStack], *, timeout_s: float = 1.0
+    ) -> tuple[TaskStack, ...]:
+        """The tasks with source in their frames, as far as files answer in time."""
+        places = {(f.file, f.line) for task in tasks for f in task.frames if _is_worth_reading(f)}
+        lines = (await self._find({pid: sorted(places)}, timeout_s)).get(pid, {}) if places else {}
+        return tuple(
+            msgspec.structs.replace(task, frames=tuple(_with_line(f, lines) for f in task.frames)) for task in tasks
+        )
 
     def read(self, pid: int, places: Iterable[Place]) -> dict[Place, Line]:
         """Lines by (file, line); places that cannot be read are left out. May block as long as the files do."""

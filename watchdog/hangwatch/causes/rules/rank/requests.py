@@ -6,7 +6,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.awaiting import Awaiting
 from hangwatch.analysis.ranks.requests import find_awaiting, has_gone_on
-from hangwatch.causes.evidence import at_process, at_stack, looked_at
+from hangwatch.causes.evidence import at_process, at_stack, at_tasks, looked_at
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import CallerProcess
@@ -40,7 +40,12 @@ def waits_for_request(case: Case) -> Match | None:
         others = ", and the ranks that wait for it have had theirs" if called else ""
         where = f"{_WHERE[awaiting.place]}, in {bare(awaiting.frame)}"
         said = f"Rank {rank}{who} has nothing to do: its main thread is {where}{others}."
-        evidence = (*at_stack(case, rank, awaiting.frame), *at_process(case, rank), *_at_caller(rank, caller))
+        evidence = (
+            *at_tasks(case, rank),
+            *at_stack(case, rank, awaiting.frame),
+            *at_process(case, rank),
+            *_at_caller(rank, caller),
+        )
         return Match(_row(awaiting, called=bool(called)), f"{said} {_who_calls(caller)}", evidence)
     return None
 
