@@ -4,6 +4,7 @@
 #   SCENARIO=NAME          another demo than the first
 #   ONLY='NAME ...'        for `make scenarios`: what matches, * and ? as in a shell; for `make matrix`: '3.10:2.4.1 ...'
 #   KEEP=1                 for `make matrix`: leave its environments in build/matrix
+#   FOR=3.12               for `make wheelhouse`: the Python of the machine that it is carried to
 #   OPTIONS=...            for `make scenarios`, `make matrix` and `make release`: their options (--help)
 #   WORKERS=8              how many processes run the pure tests, and those on NCCL, whose ranks spin (2 unless given: one a core)
 #   JOB_WORKERS=8          how many run the tests with real jobs (4 unless given: these tests wait more than they compute)
@@ -20,6 +21,7 @@ JOB_WORKERS ?= 4
 PYTEST_OPTIONS ?=
 TORCH_OPTIONS ?=
 KEEP ?=
+FOR ?=
 NVRX ?= build/nvidia-resiliency-ext
 
 SHELL := bash
@@ -63,7 +65,7 @@ else
 fi
 endef
 
-.PHONY: help demo check test test-long nccl scenarios calibrate compare matrix site release lint format setup clean
+.PHONY: help demo check test test-long nccl scenarios calibrate compare matrix wheelhouse site release lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
@@ -110,6 +112,14 @@ compare: $(VENV)/.test ## Three tools on the dumps that PyTorch wrote of hangs o
 
 matrix: $(VENV)/.test ## The wheel on Python 3.10 to 3.13 and PyTorch 2.4 to 2.13: a few GB to load, one at a time on disk (ONLY=, KEEP=1).
 	@TORCH_OPTIONS='$(TORCH_OPTIONS)' PYTHONPATH=tests $(BIN)/python -m matrix $(if $(KEEP),--keep) $(OPTIONS) $(ONLY)
+
+wheelhouse: $(VENV)/.test ## The wheel and all it needs but PyTorch in build/wheelhouse, for a machine without a network (FOR=3.12: its Python).
+	@rm -rf build/wheelhouse
+	$(BIN)/python -m hatchling build -t wheel -d build/wheelhouse >>$(LOG) 2>&1
+	$(BIN)/python -m pip download --disable-pip-version-check --no-input --quiet --dest build/wheelhouse --only-binary=:all: \
+	  $(if $(FOR),--python-version $(FOR)) --constraint constraints.txt "$$(echo build/wheelhouse/hangwatch-*.whl)[gpu]"
+	echo "$$(du --summarize --human-readable build/wheelhouse | cut -f 1) in build/wheelhouse; there:"
+	echo "  pip install --no-index --find-links wheelhouse 'hangwatch[gpu]'"
 
 site: $(VENV)/.docs ## Build the documentation as a site into build/site; a broken link or anchor fails it.
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -184,6 +194,7 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 	export DS_BUILD_OPS=0
 	$(call pip_install,the test tools and DeepSpeed (about 20 MB, once),-c constraints.txt --group test)
 	echo "compiling the operator of DeepSpeed (a minute, once) ..."
+	rm -f "$$TORCH_EXTENSIONS_DIR"/*/lock # of a compilation that was interrupted: the next one would wait for it for ever
 	PATH="$(abspath $(BIN)):$$PATH" DS_ACCELERATOR=cpu $(BIN)/python -c \
 	  'from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder; ShareMemCommBuilder().load(verbose=False)' >>$(LOG) 2>&1 ||
 	  { echo "could not compile the operator of DeepSpeed; the end of $(LOG):" >&2; tail -n 25 $(LOG) >&2; exit 1; }
@@ -192,7 +203,7 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 $(VENV)/.scenarios: $(VENV)/.test
 	@missing=; for tool in buildah debootstrap podman runc; do PATH="$$PATH:/usr/sbin" command -v $$tool >/dev/null || missing+=" $$tool"; done
 	[ -z "$$missing" ] || { $(call debian_package,$$missing,the test that builds and starts the image); }
-	$(call pip_install,Lightning and Ray for the catalogue (about 85 MB, once),-c constraints.txt --group scenarios)
+	$(call pip_install,Lightning with Ray and torchft for the catalogue (about 90 MB, once),-c constraints.txt --group scenarios)
 	# Without what it requires: an empty pynvml, whose warning torch would then print in every program.
 	$(call pip_install,the in-process restart of NVIDIA,-c constraints.txt --no-deps 'nvidia-resiliency-ext; python_version < "3.13"')
 	touch $@

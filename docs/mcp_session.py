@@ -1,4 +1,4 @@
-"""Records docs/mcp-session.md: ``python docs/mcp_session.py > docs/mcp-session.md``, with torch and ``hangwatch[mcp]`` installed.
+"""Records docs/mcp-session.md: ``python docs/mcp_session.py > docs/mcp-session.md``, with torch and the extra ``mcp`` installed.
 
 A real job of the demos hangs under ``hangwatch run``; the MCP SDK's own client starts ``hangwatch mcp`` and calls what SKILL.md
 says. The words between the calls are in this file: no language model takes part.

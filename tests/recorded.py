@@ -109,6 +109,37 @@ def without(capture: Capture, missing: Mapping[int, frozenset[str]]) -> Capture:
     return msgspec.structs.replace(capture, ranks=tuple(ranks))
 
 
+def without_group(capture: Capture, group: Group, rank: int, parts: frozenset[str]) -> Capture:
+    """The capture without a group in the ``flight``, the ``progress`` or both of one rank."""
+
+    def rest(progress: tuple[GroupProgress, ...]) -> tuple[GroupProgress, ...]:
+        return tuple(p for p in progress if p.group.key != group.key)
+
+    def bare(old: RankCapture) -> RankCapture:
+        flight, progress = old.flight, old.progress
+        if flight is not None and "flight" in parts:
+            operations = tuple(o for o in flight.operations if o.group.key != group.key)
+            flight = msgspec.structs.replace(flight, operations=operations, progress=rest(flight.progress))
+        if progress is not None and "progress" in parts:
+            progress = rest(progress)
+        return msgspec.structs.replace(old, flight=flight, progress=progress)
+
+    return msgspec.structs.replace(capture, ranks=tuple(bare(r) if r.rank == rank else r for r in capture.ranks))
+
+
+def without_thread(capture: Capture, rank: int, thread: int) -> Capture:
+    """The capture without one thread (``ThreadStack.os_thread_id``) in all stacks of one rank."""
+
+    def bare(old: RankCapture) -> RankCapture:
+        stacks = (
+            msgspec.structs.replace(s, threads=tuple(t for t in s.threads if t.os_thread_id != thread))
+            for s in old.stacks
+        )
+        return msgspec.structs.replace(old, stacks=tuple(stacks))
+
+    return msgspec.structs.replace(capture, ranks=tuple(bare(r) if r.rank == rank else r for r in capture.ranks))
+
+
 def without_source(sample: StackSample) -> StackSample:
     """A stack sample whose source files could not be read."""
 

@@ -13,7 +13,6 @@ from bundles_on_disk import make_bundle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.host.control import Restart
 from hangwatch.agent.incidents.actions import Actor, Decision, decide, policy_for
 from hangwatch.agent.incidents.raising import Raised
 from hangwatch.config.settings import Policy, Settings
@@ -98,10 +97,10 @@ class Watched:
         self.stopped.append(incident.id)
         return "3 process(es) ended"
 
-    async def restart(self, incident: Incident) -> Restart:
+    async def restart(self, incident: Incident) -> str:
         """Note it."""
         self.restarted.append(incident.id)
-        return Restart(True, "2 process(es) ended")
+        return "2 process(es) ended"
 
     def why_no_restart(self, incident: Incident) -> str:
         """What the test says."""
@@ -160,6 +159,65 @@ async def test_a_restart_is_an_action_of_its_own(tmp_path: Path) -> None:
     assert (watched.restarted, watched.stopped) == (["one"], [])
     (taken,) = read_audit(path).actions
     assert (taken.action, taken.outcome) == ("restart", "2 process(es) ended")
+
+
+@pytest.mark.asyncio
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(("used_up", "action"), [("", "restart"), ("all restarts are used up", "stop")])
+async def test_a_command_is_run_beside_a_restart(tmp_path: Path, used_up: str, action: str) -> None:
+    """It knows what is done to the job, which does not wait for it; what is to follow the restart can."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    (tmp_path / "go").touch()
+    command = f'echo "$HANGWATCH_ACTION" > {tmp_path}/told; while [ -e {tmp_path}/go ]; do sleep 0.02; done; exit 4'
+    watched = Watched(Policy(action=f"restart,exec:{command}"))
+    watched.why_no_restart_says = used_up
+    watched.actor.consider(incident, path)
+    while not (watched.restarted or watched.stopped) or not (tmp_path / "told").exists():
+        await asyncio.sleep(0.01)
+    waiting = asyncio.create_task(watched.actor.commands_ended())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    (tmp_path / "go").unlink()
+    await waiting
+    await watched.actor.settle()
+    assert (watched.restarted, watched.stopped) == ((["one"], []) if action == "restart" else ([], ["one"]))
+    assert (tmp_path / "told").read_text() == f"{action}\n"
+    (taken,) = read_audit(path).actions
+    assert taken.action == action
+    assert taken.outcome.endswith("process(es) ended; the command ended with status 4")
+
+
+@pytest.mark.asyncio
+async def test_the_command_of_another_nodes_incident_is_that_nodes(tmp_path: Path) -> None:
+    """Its agent runs it; here the job is restarted alone."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action=f"restart,exec:touch {tmp_path}/told"))
+    watched.actor.consider(incident, path, owned=False)
+    await watched.actor.settle()
+    assert watched.restarted == ["one"]
+    assert not (tmp_path / "told").exists()
+    assert read_audit(path).actions[0].outcome == "2 process(es) ended"
+
+
+@pytest.mark.asyncio
+async def test_a_dry_run_names_action_and_command(tmp_path: Path) -> None:
+    """Neither is done."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action="stop,exec:drain", dry_run=True))
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    assert (watched.stopped, watched.said) == ([], ["on-hang stop: would end the job, and run: drain (dry run)"])
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["exec", "restart,exec", "restart,exec: ", "restart:true", "report,exec:true", "exec,exec:true", "stop,raise:x"],
+)
+def test_a_command_is_beside_what_is_done_to_the_job(action: str) -> None:
+    """It needs an action on the ranks before it, and itself."""
+    assert (Policy(action="raise,exec:a,b:c").kind, Policy(action="raise,exec:a,b:c").command) == ("raise", "a,b:c")
+    with pytest.raises(ValueError, match="is none of report, stop, restart, raise, exec:CMD, restart,exec:CMD"):
+        Policy(action=action)
 
 
 @pytest.mark.asyncio
@@ -239,7 +297,13 @@ def test_only_what_asked_and_acted_is_a_decision() -> None:
     ("raised", "over", "stopped", "outcome"),
     [
         (Raised(ranks=(0, 1)), False, False, "raised in rank 0-1"),
-        (Raised(ranks=(0,), ended=(1,)), False, False, "raised in rank 0; rank 1 has ended without it"),
+        (Raised(ended=(0, 1)), False, False, "rank 0-1 ended before it said whether it raised"),
+        (
+            Raised(ranks=(0,), ended=(1,)),
+            False,
+            False,
+            "raised in rank 0; rank 1 ended before it said whether it raised",
+        ),
         (
             Raised(ranks=(0,), left={1: "it is stopped"}),
             False,
@@ -259,7 +323,7 @@ def test_only_what_asked_and_acted_is_a_decision() -> None:
             "raised in no rank; not in rank 0: refused; not in rank 1: refused; the incident is over",
         ),
     ],
-    ids=["all", "ended", "left", "left-though-over", "recovered"],
+    ids=["all", "all-ended", "ended", "left", "left-though-over", "recovered"],
 )
 async def test_a_job_of_which_a_rank_could_not_be_woken_is_ended(
     tmp_path: Path, raised: Raised, over: bool, stopped: bool, outcome: str

@@ -78,7 +78,7 @@ def test_everything_that_can_be_said_comes_through() -> None:
         ('[on_hang]\nmin_severity = "huge"', 2, "on_hang.min_severity: Invalid enum value 'huge'"),
         ('[bundles]\nmax_count = "many"', 2, "bundles.max_count: Expected `int`, got `str`"),
         ("[bundles]\nmax_count = 0", 2, "bundles.max_count: has to be greater than 0"),
-        ('[receivers]\nslack = [\n  "a",\n  7,\n]', 2, "receivers.slack: Expected `str`, got `int`"),
+        ('[receivers]\nwebhook = [\n  "a",\n  7,\n]', 2, "receivers.webhook: Expected `str`, got `int`"),
         ('[on_silent_failure]\naction = "raise"', 2, "on_silent_failure.action: 'raise' is for hangs alone"),
         ("stall_after_s = -3", 1, "stall_after_s: -3 is negative"),
         ("listen = ", 1, "not TOML"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 
+import msgspec
 import pytest
 
 from hangwatch.agent.capturing import capture
-from hangwatch.model.beats import Beat
+from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap, RankIdentity
+from hangwatch.model.collectives import FlightRecord, Group, GroupProgress
 
 
 def beat(pid: int, age_s: float, *, initialized: bool, server: str | None = "/run/server") -> Beat:
@@ -35,3 +37,32 @@ def test_record_of_a_rank_whose_beat_is_late_counts_whatever_the_beat_says(monke
     ranks = [RankIdentity(pid, pid, 1.0) for pid in (1, 2, 3, 4, 5)]
     records = asyncio.run(capture._fetch_records(ranks, beats, call_sites=False))
     assert list(records) == [1, 3]
+
+
+def test_late_beat_and_an_empty_recorder_are_a_rank_without_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy node the beat of a rank that waits for its first group is late; that its recorder is empty says nothing more."""
+    group = Group("1", (0, 1), "everyone")
+
+    async def fetch(beat: Beat, *, rank: int, call_sites: bool) -> FlightRecord:
+        del beat, call_sites
+        progress = (GroupProgress(group, 4, 4, 4),) if rank == 2 else ()
+        return FlightRecord(at_ns=1, source="json", version="2.10", operations=(), progress=progress)
+
+    monkeypatch.setattr(capture, "fetch_flight", fetch)
+    beats = {pid: beat(pid, 9.0, initialized=False) for pid in (1, 2)}
+    ranks = [RankIdentity(pid, pid, 1.0) for pid in (1, 2)]
+    records = asyncio.run(capture._fetch_records(ranks, beats, call_sites=False))
+    assert list(records) == [2]
+
+
+def test_groups_are_named_by_their_objects_where_all_ranks_give_them_one_name() -> None:
+    """What torch's ``new_group`` did not make may have another name in each process, so it is left without one."""
+    said = beat(1, 0.1, initialized=True)
+    groups = (
+        BeatGroup("0", (0, 1), description="default_pg", address=10),
+        BeatGroup("3", (0, 1), address=11),
+        BeatGroup("weights", (0, 1), address=12, place=0, size=2),
+        BeatGroup("4", (0, 1)),
+    )
+    assert capture._group_names(msgspec.structs.replace(said, groups=groups)) == {10: "default_pg", 11: "3"}
+    assert capture._group_names(None) == {}

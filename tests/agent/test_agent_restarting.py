@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+
 import msgspec
 import pytest
-from bundles_on_disk import recorded_capture
+from bundles_on_disk import make_bundle, recorded_capture
 
 from hangwatch.agent.host.control import count_restarts_left, ranks_of
-from hangwatch.agent.host.supervisor import pause_before, restart_environment
+from hangwatch.agent.host.supervisor import pause_before
 from hangwatch.agent.incidents.actions import hook_environment
-from hangwatch.agent.incidents.history import HangHistory, Histories, find_repeated_nodes, why_certain_to_recur
+from hangwatch.agent.incidents.history import (
+    HangHistory,
+    Histories,
+    find_repeated_nodes,
+    read_history,
+    why_certain_to_recur,
+)
 from hangwatch.cli.recovered import Step, find_recovery
+from hangwatch.config.directories import restart_environment
 from hangwatch.config.settings import ACTIONS, Policy, Settings
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.incident import Incident, JobHistory, PastHang
 from hangwatch.model.numbers import FIRST_GUEST
+from hangwatch.outputs.bundle.bundle import write_bundle
 
 
 def rank(number: int, *, restart: int = 0, max_restarts: int = 0, world: str = "") -> RankIdentity:
@@ -37,9 +48,9 @@ def hang(name: str = "one", *, step: int | None = 3, place: str = "train.py:7", 
     )
 
 
-def stall(*nodes: str) -> PastHang:
-    """A stall whose culprits are on these nodes."""
-    return PastHang("one", "stall", False, culprit_ranks=(1,), nodes=nodes)
+def stall(*nodes: str, spared: bool = True) -> PastHang:
+    """A stall whose culprits are on these nodes, and not on all of the job's if some were ``spared``."""
+    return PastHang("one", "stall", False, culprit_ranks=(1,), nodes=nodes, spared=spared)
 
 
 @pytest.mark.parametrize(
@@ -77,23 +88,21 @@ def test_what_the_user_sets_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hangs", "nodes", "repeated"),
+    ("hangs", "repeated"),
     [
-        ([stall("a"), stall("a")], ["a", "b"], ("a",)),
-        ([stall("a"), stall("b"), stall("a")], ["a", "b"], ("a",)),
-        ([stall("a"), stall("b"), stall("c"), stall("a")], ["a", "b", "c"], ()),
-        ([stall("a")], ["a", "b"], ()),
-        ([stall("a"), stall("a")], ["a"], ()),
-        ([stall("a", "b"), stall("a", "b")], ["a", "b"], ()),
-        ([msgspec.structs.replace(stall("a"), kind="deadlock")] * 2, ["a", "b"], ()),
+        ([stall("a"), stall("a")], ("a",)),
+        ([stall("a"), stall("b"), stall("a")], ("a",)),
+        ([stall("a"), stall("b"), stall("c"), stall("a")], ()),
+        ([stall("a")], ()),
+        ([stall("a", spared=False), stall("a", spared=False)], ()),
+        ([stall("a", "b"), stall("a", "c")], ("a",)),
+        ([msgspec.structs.replace(stall("a"), kind="deadlock")] * 2, ()),
     ],
-    ids=["twice", "two-of-three", "long-ago", "once", "only-node", "all-nodes", "program"],
+    ids=["twice", "two-of-three", "long-ago", "once", "all-nodes", "among-others", "program"],
 )
-def test_a_node_is_worth_excluding_if_it_comes_again(
-    hangs: list[PastHang], nodes: list[str], repeated: tuple[str, ...]
-) -> None:
+def test_a_node_is_worth_excluding_if_it_comes_again(hangs: list[PastHang], repeated: tuple[str, ...]) -> None:
     """In two of the last three hangs; never all nodes, and never for a deadlock, which is the program's."""
-    assert find_repeated_nodes(hangs, nodes) == repeated
+    assert find_repeated_nodes(hangs) == repeated
 
 
 @pytest.mark.parametrize(
@@ -111,14 +120,17 @@ def test_a_node_is_worth_excluding_if_it_comes_again(
 )
 def test_what_is_certain_to_come_again(before: PastHang, now: PastHang, certain: bool) -> None:
     """A proven deadlock at one line in one step, twice in a row; what is not known is no reason."""
-    why = why_certain_to_recur(JobHistory(now, (before,)))
+    assert why_certain_to_recur(JobHistory(now, (before,))) == "", (
+        "it was not restarted: others may have changed it since"
+    )
+    why = why_certain_to_recur(JobHistory(now, (before,), restarts=1))
     assert bool(why) == certain
     assert not certain or ("train.py:7" in why and "step 3" in why)
 
 
 def test_the_last_hang_alone_is_compared() -> None:
     """The same hang with another one between them is not twice in a row."""
-    assert why_certain_to_recur(JobHistory(hang(), (hang(), hang(step=5)))) == ""
+    assert why_certain_to_recur(JobHistory(hang(), (hang(), hang(step=5)), restarts=2)) == ""
     assert why_certain_to_recur(JobHistory(hang())) == ""
 
 
@@ -127,6 +139,7 @@ def test_an_incident_has_the_hangs_before_it() -> None:
     kept = HangHistory()
     first = kept.note(incident("one"), 3)
     assert first.history is not None
+    assert not first.history.now.spared, "the culprits are on the only node"
     assert (first.history.now.step, first.history.now.culprit_ranks, first.history.before) == (3, (0, 1), ())
     assert kept.note(incident("one"), 3).history == first.history
     kept.note_restart()
@@ -134,6 +147,38 @@ def test_an_incident_has_the_hangs_before_it() -> None:
     assert second is not None
     assert (second.now.step, second.restarts, second.before) == (5, 1, (first.history.now,))
     assert second.now.place == first.history.now.place != ""
+
+
+def test_all_hangs_are_counted() -> None:
+    """Also those that are no longer listed."""
+    kept = HangHistory()
+    for number in range(15):
+        for _ in range(2):
+            found = kept.note(incident(str(number)), 3).history
+        assert found is not None
+        assert found.number == number + 1
+    assert found is not None
+    assert len(found.before) == 10
+    assert JobHistory(hang(), (hang(),)).number == 2, "a document without the count"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("job_id", ["run42", "slurm-7/node0:29500", "node0:29500", "pid-77"])
+async def test_a_later_run_begins_with_the_hangs_before_it(tmp_path: Path, job_id: str) -> None:
+    """Another agent, or a command that is run anew, finds them by the job's name in its state directory, if it is one."""
+    earlier, named = HangHistory(), not job_id.startswith(("node0", "pid"))
+    for name in ("20260528T210000Z-one", "20260528T220000Z-two"):
+        found, _ = make_bundle(tmp_path, name, ended=True, job_id=job_id)
+        write_bundle(tmp_path, earlier.note(found, 3), None)
+    make_bundle(tmp_path, "20260528T230000Z-other", ended=True, job_id="run43")
+    kept = Histories(read=functools.partial(read_history, tmp_path)).of(job_id)
+    await kept.recall(job_id)
+    assert kept.hangs == (earlier.hangs if named else [])
+    history = kept.note(incident("three"), 5).history
+    assert history is not None
+    assert (history.number, history.restarts) == (3 if named else 1, 0)
+    await kept.recall(job_id)
+    assert kept.hangs[-1].id == "three"
 
 
 def test_another_nodes_history_is_taken_over() -> None:

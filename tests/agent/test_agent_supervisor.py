@@ -60,9 +60,37 @@ async def test_a_signal_ends_the_pause_before_a_restart() -> None:
     one.supervisor.start()
     running = asyncio.create_task(one.supervisor.run())
     restart = await one.supervisor.restart(await one.incident())
-    assert restart == (True, "1 process(es) ended; hangwatch runs the command again")
+    assert restart == "1 process(es) ended; hangwatch runs the command again"
     assert await running == 128 + signal.SIGTERM
     assert one.said == ["running sleep again in 60 s (restart 8 of 9)"]
+
+
+async def test_what_has_to_be_ready_first_is_waited_for() -> None:
+    """A command of the user's, which may change what is started next; a signal ends that wait as well."""
+    one = Supervised("sleep", "1000", children=False)
+    ready = asyncio.Event()
+    asked = asyncio.Event()
+
+    async def wait_until_ready() -> None:
+        asked.set()
+        await ready.wait()
+
+    one.supervisor.ready, one.supervisor.say = wait_until_ready, one.said.append
+    first = one.supervisor.start()
+    running = asyncio.create_task(one.supervisor.run())
+    await one.supervisor.restart(await one.incident())
+    await asked.wait()
+    assert one.supervisor.pid == first
+    ready.set()
+    while one.supervisor.pid == first:
+        await asyncio.sleep(0.01)
+    ready.clear()
+    asked.clear()
+    await one.supervisor.restart(await one.incident())
+    await asked.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 128 + signal.SIGTERM
+    assert [text.split(" again ")[0] for text in one.said] == ["running sleep"] * 2
 
 
 async def test_a_command_that_starts_its_ranks_again_is_left_to_it() -> None:
@@ -72,9 +100,9 @@ async def test_a_command_that_starts_its_ranks_again_is_left_to_it() -> None:
     running = asyncio.create_task(one.supervisor.run())
     incident = await one.incident()
     restart = await one.supervisor.restart(incident)
-    assert restart == (True, "1 process(es) ended; the command has started them again itself")
+    assert restart == "1 process(es) ended; the command has started them again itself"
     again = await one.supervisor.restart(incident)
-    assert again == (False, "not done: the ranks were gone before")
+    assert again == "not done: the ranks were gone before"
     assert one.supervisor.restarts == 0
     await one.supervisor.stop(incident)
     assert await running == EXIT_STOPPED

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
+from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture, RankIdentity
 from hangwatch.model.collectives import Group
 from hangwatch.model.incident import Verdict
 from hangwatch.model.numbers import guest_number
-from hangwatch.model.processes import ThreadSample
+from hangwatch.model.processes import ExitStatus, ProcessSample, ThreadSample
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from worlds import NOW_NS, SECOND_NS, collective_frames, operation, rank, samples, world
 
@@ -130,11 +131,113 @@ def test_an_idle_server_is_not_named(beside: Beside) -> None:
     assert verdict(waiting_job(beside)).culprit_ranks == (0,)
 
 
-def test_two_sides_that_read_are_no_proof() -> None:
-    """Where each reads what the other is to send, neither is named for the other's sake, and nothing is proven."""
+def test_two_sides_that_wait_for_each_other() -> None:
+    """Each is in the middle of its program, and blocked on what the other has: both are named, and nothing is proven."""
     found = verdict(waiting_job(Beside(ONE_THREAD, (), reads_from=1000)))
+    assert found.culprit_ranks == (0, SERVER)
+    assert (found.kind, found.proven) == ("stall", False)
+    assert found.cause is not None
+    assert found.cause.id == "request-cycle"
+    assert "rank 0 waits for reward[500], which waits for rank 0" in found.cause.explanation.replace("Rank", "rank")
+
+
+def shared(*pids: int) -> RankCapture:
+    """Rank 0 in a read of a queue, whose other end these processes have."""
+    one = asking(0)
+    seen = tuple(msgspec.structs.replace(p, server=None, servers=pids) for p in one.processes)
+    return msgspec.structs.replace(one, processes=seen)
+
+
+def keeper(frames: tuple[Frame, ...], call: str) -> RankCapture:
+    """The program that has started all of them."""
+    made = server(Beside(frames, ()))
+    identity = RankIdentity(SERVER + 1, 501, 1.0, "node-0", world="main[501]")
+    seen = tuple(msgspec.structs.replace(p, pid=501, syscall=call) for p in made.processes)
+    return msgspec.structs.replace(made, identity=identity, processes=seen)
+
+
+def with_queue(*beside: RankCapture) -> Capture:
+    """Rank 0 reads a queue that the server and its keeper have, rank 1 is in a collective."""
+    one = rank(1, (operation(1, PAIR, 1), operation(2, PAIR, 2, done=False)), collective_frames("all_reduce"))
+    capture = world(shared(500, 501), one, *beside)
+    return msgspec.structs.replace(capture, job=msgspec.structs.replace(capture.job, world_size=2))
+
+
+def test_who_shares_a_queue() -> None:
+    """Of two that have the other end one waits for its children: the other one is meant."""
+    joins = (Frame("Popen.poll", f"{STDLIB}/multiprocessing/popen_fork.py", 27), *ONE_THREAD)
+    found = verdict(with_queue(server(Beside(ONE_THREAD, ())), keeper(joins, "wait4")))
+    assert found.culprit_ranks == (SERVER,)
+
+
+def test_several_who_share_a_queue() -> None:
+    """Both are at work: which of them is to fill the queue, nothing tells."""
+    found = verdict(with_queue(server(Beside(ONE_THREAD, ())), keeper(ONE_THREAD, "read")))
     assert found.culprit_ranks == (0,)
-    assert not found.proven
+
+
+def test_a_producer_that_has_failed() -> None:
+    """Nobody who lives can be meant, and one process beside the job has failed: it is lost, once the patience is over."""
+    joins = (Frame("Popen.poll", f"{STDLIB}/multiprocessing/popen_fork.py", 27), *ONE_THREAD)
+    identity = RankIdentity(SERVER + 2, 502, 1.0, "node-0", world="maker[502]")
+    lost = RankCapture(identity, (ProcessSample(NOW_NS, 502, "Z", exit=ExitStatus(code=1)),))
+    found = verdict(with_queue(server(Beside(SERVES, ())), keeper(joins, "wait4"), lost))
+    assert found.culprit_ranks == (SERVER + 2,)
+    assert (found.kind, found.proven) == ("rank_lost", False)
+
+
+def test_a_stopped_server() -> None:
+    """A server that is stopped does not answer: a hang after the patience, and not after ten times that."""
+    stopped = server(Beside())
+    seen = tuple(msgspec.structs.replace(p, state="T") for p in stopped.processes)
+    found = verdict(waiting_job_with(msgspec.structs.replace(stopped, processes=seen)))
+    assert (found.kind, found.culprit_ranks) == ("stall", (SERVER,))
+
+
+def waiting_job_with(beside: RankCapture) -> Capture:
+    """Rank 0 asks that process, rank 1 is in a collective."""
+    capture = waiting_job(Beside())
+    return msgspec.structs.replace(capture, ranks=(*capture.ranks[:2], beside))
+
+
+def test_the_other_end_elsewhere() -> None:
+    """Where the other end is on no process of the node, that is said of the rank."""
+    capture = waiting_job(Beside())
+    one = capture.ranks[0]
+    seen = tuple(msgspec.structs.replace(p, server=None, elsewhere="10.0.0.7:8000") for p in one.processes)
+    found = verdict(
+        msgspec.structs.replace(capture, ranks=(msgspec.structs.replace(one, processes=seen), capture.ranks[1]))
+    )
+    assert found.culprit_ranks == (0,)
+    assert "rank 0 waits for 10.0.0.7:8000, which is not on its node: nothing is seen of the other end" in found.waits
+
+
+def behind_a_thread(awaits: Frame, thread: tuple[Frame, ...]) -> Capture:
+    """The job, where rank 0's main thread awaits what another thread gives it; that one reads from the server."""
+    capture = waiting_job(Beside())
+    one = capture.ranks[0]
+    threads = (
+        ThreadStack(1000, "MainThread", True, False, False, (awaits, ASKS[-1]), ident=1),
+        ThreadStack(1001, "pool_0", False, False, False, thread, ident=2),
+    )
+    own = ThreadSample(1001, "S", switches=7, wait_channel="sk_wait_data", syscall="read", server=SERVER_PID)
+    seen = tuple(msgspec.structs.replace(p, syscall="futex", server=None, threads=(own,)) for p in one.processes)
+    stacks = tuple(StackSample(p.at_ns, threads) for p in seen)
+    behind = msgspec.structs.replace(one, processes=seen, stacks=stacks)
+    return msgspec.structs.replace(capture, ranks=(behind, *capture.ranks[1:]))
+
+
+def test_a_pools_thread_asks() -> None:
+    """The main thread awaits a thread's result, and that one an answer: the rank is seen from that one."""
+    awaits = Frame("Future.result", f"{STDLIB}/concurrent/futures/_base.py", 451)
+    assert verdict(behind_a_thread(awaits, ASKS)).culprit_ranks == (SERVER,)
+
+
+def test_a_thread_that_takes_commands_asks_for_nothing() -> None:
+    """It puts them into the queue of the main thread: the rank is where that one waits for the next."""
+    case = build_case(behind_a_thread(Frame("Queue.get", f"{STDLIB}/queue.py", 171), COMMANDS))
+    assert case.blame.culprits == (0,)
+    assert case.views[0].thread is None
 
 
 def test_all_ranks_ask() -> None:

@@ -93,13 +93,15 @@ def test_a_scheduler_that_gives_no_work_is_named() -> None:
 def test_a_scheduler_that_is_gone_is_named_early() -> None:
     """After a quarter of the patience, as nothing else is to be expected of it."""
     gone = process(CORE, (), "", state="gone")
-    early = msgspec.structs.replace(STATE, still_s=2.0, lost=True)
+    early = msgspec.structs.replace(STATE, patience_s=60.0, still_s=15.0, lost=(CORE,))
     found = verdict(early, *WORKERS, SERVER, gone)
     assert (found.kind, named(found)) == ("rank_lost", ["VLLM::EngineCore"])
     assert found.cause is not None
     assert found.cause.id == "rank-died"
-    soon = msgspec.structs.replace(early, still_s=1.0)
+    soon = msgspec.structs.replace(early, still_s=14.0)
     assert verdict(soon, *WORKERS, SERVER, gone).kind == "healthy"
+    ending = msgspec.structs.replace(early, patience_s=6.0, still_s=5.0)
+    assert verdict(ending, *WORKERS, SERVER, gone).kind == "healthy"
 
 
 def test_a_process_that_is_blocked_in_a_read_is_named_with_its_cause() -> None:
@@ -139,5 +141,15 @@ def test_without_requests_or_before_the_patience_nothing_is_said(changed: dict[s
 def test_an_engine_of_which_no_rank_is_seen_has_a_verdict_too() -> None:
     """The server and its scheduler are all there is."""
     gone = process(CORE, (), "", state="gone")
-    found = verdict(msgspec.structs.replace(STATE, lost=True), SERVER, gone)
+    found = verdict(msgspec.structs.replace(STATE, lost=(CORE,)), SERVER, gone)
     assert (found.kind, named(found)) == ("rank_lost", ["VLLM::EngineCore"])
+
+
+def test_of_several_processes_that_are_gone_the_first_is_named() -> None:
+    """A worker that is killed takes the scheduler with it; a server that is gone, too, keeps nobody waiting."""
+    worker = guest_number("worker", 0)
+    engine = msgspec.structs.replace(STATE, beside=(FRONT, CORE, worker), lost=(worker,))
+    gone = tuple(process(n, (), "", state="gone") for n in (CORE, worker))
+    assert verdict(engine, SERVER, *gone).culprit_ranks == (worker,)
+    ended = process(FRONT, (), "", state="gone")
+    assert verdict(engine, ended, *gone).kind == "healthy"

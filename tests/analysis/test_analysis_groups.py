@@ -51,7 +51,7 @@ def test_two_faults_side_by_side_are_two() -> None:
 
 def test_a_wrong_pair_elsewhere_takes_no_blame_off_a_root() -> None:
     """One group has a mismatch; in the other a rank is stuck outside of any collective: each sink has its own culprit."""
-    reading = (Frame("read", "/srv/train/data.py", 5),)
+    reading = (Frame("read", "/srv/train/data.py", 5, "return pipe.read()"),)
     left = [
         rank(r, (operation(0, LEFT, 1, "barrier" if r == 0 else "all_reduce", done=False),), WAITING)
         for r in LEFT.ranks

@@ -13,6 +13,7 @@ from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Group
+from hangwatch.model.numbers import guest_number
 from hangwatch.model.processes import ChildProcess
 from hangwatch.model.stacks import Block, Frame
 from worlds import TORCH, operation, rank, world
@@ -26,6 +27,10 @@ QUEUE = (
     Frame("Connection._recv", "/usr/lib/python3.11/multiprocessing/connection.py", 395),
     Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 103),
 )
+
+
+#: Who started the workers, captured with them.
+CALLER = guest_number("serve", 0)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,32 @@ def test_an_engine_that_nobody_asks_is_healthy_at_any_patience(patience_s: float
     assert "awaits work from outside" in found.summary
     later = msgspec.structs.replace(capture_of(IDLE), at_ns=capture_of(IDLE).at_ns + 86_400 * 10**9)
     assert diagnose(later, patience=fixed_patience(patience_s)).verdict.kind == "healthy"
+
+
+def with_caller(capture: Capture, on: str) -> Capture:
+    """The same with the process at the other end of worker 0's pipe, which is stuck itself ``on`` a pipe."""
+    caller = rank(CALLER, (), (*QUEUE, Frame("serve", FILE, 51, "answers.get()")), channel="anon_pipe_read")
+    identity = msgspec.structs.replace(caller.identity, pid=4000, world="serve", world_rank=None)
+    blocked = tuple(msgspec.structs.replace(p, syscall="read", blocked_on=on) for p in caller.processes)
+    zero, one = capture.ranks
+    asking = (*zero.processes[:-1], msgspec.structs.replace(zero.processes[-1], servers=(4000, one.identity.pid)))
+    beside = msgspec.structs.replace(caller, identity=identity, processes=blocked, flight=None, progress=None)
+    return msgspec.structs.replace(capture, ranks=(msgspec.structs.replace(zero, processes=asking), one, beside))
+
+
+def test_who_started_the_workers_may_be_captured_with_them() -> None:
+    """It is at the other end of what worker 0 reads, and no member of its group."""
+    capture = with_caller(capture_of(IDLE), "pipe:[9] from 4001 client")
+    assert diagnose(capture, patience=fixed_patience(6.0)).verdict.kind == "healthy"
+
+
+def test_a_caller_that_awaits_the_answer_is_not_who_holds_up_the_worker() -> None:
+    """Worker 0 reads its queue in the middle of a request, and its caller reads what the workers are to answer."""
+    deep = msgspec.structs.replace(READ, line=31, blocks=())
+    capture = capture_of(replace(IDLE, op="all_reduce", read=deep))
+    pids = [r.identity.pid for r in capture.ranks]
+    waiting = with_caller(capture, f"pipe:[9] from {pids[0]} python, {pids[1]} python")
+    assert diagnose(waiting, patience=fixed_patience(6.0)).verdict.culprit_ranks == (0,)
 
 
 @pytest.mark.parametrize(

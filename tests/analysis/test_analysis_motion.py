@@ -5,12 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from hangwatch.analysis.patience import fixed_patience
+from hangwatch.analysis.ranks.loops import mark_known
 from hangwatch.analysis.ranks.motion import read_motion, still_since_ns
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.stacks import Block, Frame, Iterations, StackSample, ThreadStack
+from hangwatch.model.collectives import Group
+from hangwatch.model.processes import ChildProcess
+from hangwatch.model.stacks import Block, Frame, Iterations, Position, StackSample, ThreadStack
 from recorded import load
-from worlds import NOW_NS, SECOND_NS, collective_frames, rank
+from worlds import NOW_NS, SECOND_NS, collective_frames, operation, rank, world
 
 
 def test_a_thread_that_is_ready_to_run_is_not_stuck_though_it_gets_no_processor() -> None:
@@ -50,6 +53,25 @@ def test_what_a_rank_did_before_its_wait_is_no_motion_in_it() -> None:
     assert read_motion(capture, began_ns=first).state == "stuck"
     both = tuple(msgspec.structs.replace(p, cpu_s=float(i)) for i, p in enumerate(busy))
     assert read_motion(msgspec.structs.replace(capture, processes=both), began_ns=last).state == "busy"
+
+
+def test_what_a_rank_did_before_others_waited_for_it_is_no_motion_of_it() -> None:
+    """It has read from a pipe since; beside a busy machine the sample before is of its last step, and within the window."""
+    group = Group("0", (0, 1), "default_pg")
+    read = (Frame("read_licence", "/srv/train/train.py", 9, source="file.read(1)"),)
+    silent = rank(0, (operation(1, group, 1),), read, channel="anon_pipe_read")
+    step = msgspec.structs.replace(
+        silent.processes[0], at_ns=NOW_NS - 9 * SECOND_NS, switches=1, wait_channel="hrtimer_nanosleep"
+    )
+    since = tuple(msgspec.structs.replace(one, switches=100) for one in silent.processes[1:])
+    silent = msgspec.structs.replace(silent, processes=(step, *since))
+    done, waits = operation(1, group, 1), operation(2, group, 2, done=False)
+    for waited_s, kind in ((8, "stall"), (10, "straggler")):
+        waits = msgspec.structs.replace(waits, created_ns=NOW_NS - waited_s * SECOND_NS)
+        found = diagnose(
+            world(silent, rank(1, (done, waits), collective_frames("all_reduce"))), patience=fixed_patience(6.0)
+        )
+        assert (found.verdict.kind, found.verdict.culprit_ranks) == (kind, (0,))
 
 
 def test_a_proof_does_not_wait_for_what_came_before() -> None:
@@ -107,3 +129,130 @@ def test_who_is_in_a_later_iteration_has_got_on() -> None:
     assert read_motion(_looping("for i in range(n):", polling, (3, 4))).state == "stuck"
     counted = Iterations("i", 16, breaks=False)
     assert read_motion(_looping("while not ready():", counted, (3, 4))).state == "stuck"
+
+
+def _through_data(
+    digests: tuple[str, ...], *blocks: Block, outer: tuple[Block, ...] = (), source: str = "ask(item)"
+) -> RankCapture:
+    """A rank in a loop at line 15, and at these items one after another, a second apart."""
+    captured = rank(0, (), ())
+    first = captured.processes[0]
+    caller = Frame("main", "/srv/train/train.py", 90, "crawl()", blocks=outer)
+
+    def stack(number: int, digest: str) -> StackSample:
+        frame = Frame(
+            "crawl", "/srv/train/data.py", 20, source, blocks=blocks, positions=(Position("item", 15, digest),)
+        )
+        thread = ThreadStack(captured.identity.pid, "MainThread", True, False, False, (frame, caller))
+        return StackSample(first.at_ns + number * SECOND_NS, (thread,))
+
+    processes = tuple(
+        msgspec.structs.replace(first, at_ns=first.at_ns + n * SECOND_NS, switches=n) for n in range(len(digests))
+    )
+    stacks: list[StackSample] = []
+    for number, digest in enumerate(digests):
+        stacks.append(mark_known(stack(number, digest), stacks))
+    return msgspec.structs.replace(captured, processes=processes, stacks=tuple(stacks))
+
+
+_DATA = Block("for", 15, "for item in items:", exhausts=True)
+_QUEUE = Block("while", 15, "while pending:")
+_EMPTIED = Block("while", 15, "while pending:", exhausts=True)
+
+
+def test_who_is_at_another_item_has_got_on() -> None:
+    """In a loop that ends with its data at any other item; in one that may go round, at one that is new."""
+    assert read_motion(_through_data(("a", "b", "a"), _DATA)).state == "busy"
+    assert read_motion(_through_data(("a", "a", "a"), _DATA)).state == "stuck"
+    assert read_motion(_through_data(("a", "b", "c"), _QUEUE)).state == "busy"
+    assert read_motion(_through_data(("a", "b", "a"), _EMPTIED)).state == "busy"
+    in_turn = _through_data(("a", "b", "c", "a", "b", "c", "a"), _QUEUE)
+    assert read_motion(in_turn, in_turn.stacks[-3].at_ns).state == "stuck"
+    # A bundle keeps the last samples only, and they know what was before them.
+    assert read_motion(msgspec.structs.replace(in_turn, stacks=in_turn.stacks[-3:])).state == "stuck"
+    again = _through_data(("a", "b", "a", "b", "a"), Block("while", 14, "while not done():"), _DATA)
+    assert read_motion(again, again.stacks[-2].at_ns).state == "stuck"
+    called = _through_data(("a", "b", "a", "b", "a"), _DATA, outer=(Block("while", 80, "while not done():"),))
+    assert read_motion(called, called.stacks[-2].at_ns).state == "stuck"
+
+
+def test_who_sleeps_in_a_loop_that_ends_with_its_data_is_at_the_next_item_when_it_wakes() -> None:
+    """That needs no variables; but a loop around it may begin anew, and what does not wake does not get on."""
+    sleep = "time.sleep(1.1)"
+    same = ("a", "a", "a")
+    assert read_motion(_through_data(same, _DATA, source=sleep)).state == "busy"
+    assert read_motion(_through_data(same, _EMPTIED, source=sleep)).state == "busy"
+    assert read_motion(_through_data(same, _QUEUE, source=sleep)).state == "stuck"
+    assert read_motion(_through_data(same, _DATA, Block("while", 17, "while not ok:"), source=sleep)).state == "stuck"
+    around = (Block("while", 80, "while not done():"),)
+    assert read_motion(_through_data(same, _DATA, outer=around, source=sleep)).state == "stuck"
+    captured = _through_data(same, _DATA, source=sleep)
+    asleep = tuple(msgspec.structs.replace(p, switches=1) for p in captured.processes)
+    assert read_motion(msgspec.structs.replace(captured, processes=asleep)).state == "stuck"
+
+
+def test_a_thread_that_the_main_one_waits_for_moves_for_it() -> None:
+    """A pool's at work; one beside a main thread that is elsewhere does not."""
+
+    def beside(captured: RankCapture, file: str) -> RankCapture:
+        waiting = ThreadStack(captured.identity.pid, "MainThread", True, False, False, (Frame("wait", file, 327),))
+        side = [msgspec.structs.replace(s.threads[0], is_main=False, ident=7) for s in captured.stacks]
+        stacks = tuple(StackSample(s.at_ns, (waiting, one)) for s, one in zip(captured.stacks, side, strict=True))
+        return msgspec.structs.replace(captured, stacks=stacks)
+
+    moving = _through_data(("a", "b", "c"), _DATA)
+    assert read_motion(beside(moving, "/usr/lib/python3.11/threading.py")).state == "busy"
+    assert read_motion(beside(moving, "/srv/train/lock.py")).state == "stuck"
+
+
+def test_who_waits_for_a_child_moves_with_it() -> None:
+    """With how far the child is in its own data."""
+    captured = rank(0, (), ())
+
+    def child(digest: str) -> ChildProcess:
+        return ChildProcess(9, "crawler", "S", 0.1, positions=(Position("url", 3, digest),))
+
+    def seen(*digests: str) -> RankCapture:
+        pairs = zip(captured.processes[-2:], digests, strict=True)
+        return msgspec.structs.replace(
+            captured, processes=tuple(msgspec.structs.replace(p, children=(child(d),)) for p, d in pairs)
+        )
+
+    assert read_motion(seen("a", "b")).state == "busy"
+    assert read_motion(seen("a", "a")).state == "stuck"
+
+
+def test_who_reads_a_pipe_has_got_something_when_it_wakes() -> None:
+    """A line each second is enough; but a loop that asks again and again may get the same answer for ever."""
+
+    def reading(*blocks: Block, channel: str = "anon_pipe_read") -> RankCapture:
+        captured = _through_data(("a", "a", "a"), *blocks, source="answer = service.stdout.readline()")
+        processes = tuple(msgspec.structs.replace(p, wait_channel=channel) for p in captured.processes)
+        return msgspec.structs.replace(captured, processes=processes)
+
+    assert read_motion(reading()).state == "busy"
+    assert read_motion(reading(Block("for", 15, "for line in service.stdout:"))).state == "busy"
+    assert read_motion(reading(Block("while", 15, "while ask() != 'ready':"))).state == "stuck"
+    in_condition = _through_data(("a", "a", "a"), source="while ask() != 'ready':")
+    processes = tuple(msgspec.structs.replace(p, wait_channel="pipe_read") for p in in_condition.processes)
+    assert read_motion(msgspec.structs.replace(in_condition, processes=processes)).state == "stuck"
+    assert read_motion(reading(channel="do_poll")).state == "stuck"
+
+
+def test_who_awaits_all_output_of_a_child_has_got_some_when_it_wakes() -> None:
+    """``subprocess.run`` polls its pipes, for ever where it has no time limit; one that has wakes when that is over."""
+
+    def running(timeout: str) -> RankCapture:
+        captured = _through_data(("a", "a", "a"))
+        library = "/usr/lib/python3.11"
+        poll = Frame("select", f"{library}/selectors.py", 415, locals={"timeout": timeout})
+        frames = (poll, Frame("_communicate", f"{library}/subprocess.py", 2108))
+
+        def polling(sample: StackSample) -> StackSample:
+            (thread,) = sample.threads
+            return StackSample(sample.at_ns, (msgspec.structs.replace(thread, frames=(*frames, *thread.frames)),))
+
+        return msgspec.structs.replace(captured, stacks=tuple(map(polling, captured.stacks)))
+
+    assert read_motion(running("None")).state == "busy"
+    assert read_motion(running("float")).state == "stuck"

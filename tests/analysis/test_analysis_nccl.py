@@ -10,11 +10,11 @@ import pytest
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.operations.signatures import signature
-from hangwatch.analysis.patience import fixed_patience
+from hangwatch.analysis.patience import Patience, fixed_patience
 from hangwatch.analysis.ranks.views import view_rank
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
-from hangwatch.model.collectives import FlightRecord, Group, Operation
+from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 from hangwatch.model.incident import Verdict
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.sources.flight.recorder import parse_flight
@@ -229,6 +229,80 @@ def test_a_retired_operation_of_nccl_has_not_completed() -> None:
     assert parse_flight(nccl_dump(gloo), at_ns=1, source="json").operations[0].completed
 
 
+#: Nothing in the line says that it asks a device for a value, and no local is a tensor.
+ASKS = (Frame("check", "/srv/train/train.py", 21, "if torch.isnan(self.loss):", {"self": "Trainer"}), MAIN)
+
+
+def running(frames: tuple[Frame, ...], *files: str, asleep: bool = True) -> Capture:
+    """Rank 0 at full speed in one place for twelve seconds, in the code of these files; rank 1 has not joined, and sleeps."""
+    ahead, behind = flight(0, *history(pending())), flight(1, *history(None))
+    first = spinning(0, ahead, frames)
+    at_ns = [NOW_NS - n * SECOND_NS for n in (8, 4, 1, 0)]
+    processes = [msgspec.structs.replace(first.processes[-1], at_ns=at, switches=5, cpu_s=at / 1e9) for at in at_ns]
+    processes[-1] = msgspec.structs.replace(processes[-1], runs_in=files)
+    stacks = (msgspec.structs.replace(first.stacks[-1], at_ns=at) for at in at_ns)
+    first = msgspec.structs.replace(first, processes=tuple(processes), stacks=tuple(stacks))
+    sleeping = (Frame("load", "/srv/train/data.py", 15, "time.sleep(10000)"), MAIN)
+    second = rank(
+        1, (), sleeping if asleep else READING, channel="hrtimer_nanosleep" if asleep else "", busy=not asleep
+    )
+    return world(first, msgspec.structs.replace(second, flight=behind, progress=behind.progress))
+
+
+@pytest.mark.parametrize("frames", [ASKS, ITEM, SCIPY, MATMUL])
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("libcuda.so.550.54",),
+        ("libcudart.so.13", "libc.so.6"),
+        ("[vdso]", "libamdhip64.so.6"),
+        ("libcuda.so.1", "libstdc++.so.6"),
+    ],
+)
+def test_a_rank_that_runs_in_the_driver_alone_waits(frames: tuple[Frame, ...], files: tuple[str, ...]) -> None:
+    """Whatever its line says."""
+    found = diagnose(running(frames, *files), patience=fixed_patience(6.0), min_wait_s=0.5)
+    verdict = found.verdict
+    assert found.case.views[0].state == "waiting"
+    assert (verdict.kind, verdict.culprit_ranks, verdict.waiting_ranks, verdict.proven) == ("stall", (1,), (0,), False)
+
+
+@pytest.mark.parametrize("frames", [ASKS, ITEM, ELEMENT, MATMUL])
+@pytest.mark.parametrize(
+    "files", [("libtorch_cpu.so",), ("libmkl_core.so.2", "libcuda.so.550.54"), ("libc.so.6", "libz.so.1.2"), ("",)]
+)
+def test_a_rank_that_runs_in_any_other_code_works(frames: tuple[Frame, ...], files: tuple[str, ...]) -> None:
+    """Its operation is in flight, and its line may even ask for a value: it computes, for however long."""
+    capture = running(frames, *files)
+    for patience in (fixed_patience(6.0), fixed_patience(0.5), None):
+        assert diagnose(capture, patience=patience, min_wait_s=0.5).verdict.kind == "healthy"
+
+
+def test_what_the_kernel_does_not_tell_is_assumed_late() -> None:
+    """In one place, without the lock, at full speed: a wait for the device, or one long call that computes."""
+    capture = running(ASKS)
+    assert diagnose(capture, patience=fixed_patience(6.0), min_wait_s=0.5).verdict.kind == "healthy"
+    for patience in (Patience(stall_s=2.0, busy_s=8.0, blocked_s=2.0), None):
+        verdict = diagnose(capture, patience=patience, min_wait_s=0.5).verdict
+        assert (verdict.kind, verdict.culprit_ranks, verdict.proven) == ("stall", (1,), False)
+    assert diagnose(running(ASKS, "libc.so.6"), patience=fixed_patience(6.0), min_wait_s=0.5).verdict.kind == "healthy"
+
+
+def test_a_rank_that_has_slept_meanwhile_is_not_assumed_to_wait() -> None:
+    """Nor one that was elsewhere, or had the lock: it goes on."""
+    capture = running(ASKS)
+    first = capture.ranks[0]
+    slept = msgspec.structs.replace(first.processes[1], switches=4)
+    elsewhere = msgspec.structs.replace(first.stacks[1], threads=rank(0, (), READING).stacks[0].threads)
+    changed = (
+        {"processes": (first.processes[0], slept, *first.processes[2:])},
+        {"stacks": (first.stacks[0], elsewhere, *first.stacks[2:])},
+    )
+    for change in changed:
+        other = msgspec.structs.replace(capture, ranks=(msgspec.structs.replace(first, **change), capture.ranks[1]))
+        assert diagnose(other, patience=None).verdict.kind == "healthy"
+
+
 def connecting(*operations: Operation) -> Capture:
     """Rank 0 polls in an all_reduce that no recorder shows, for twelve seconds; rank 1 sleeps."""
     polling = rank(0, operations, collective_frames("all_reduce"), busy=True, state="R", channel="")
@@ -248,11 +322,37 @@ def test_a_rank_in_its_first_collective_polls_until_all_have_come() -> None:
     assert diagnose(connecting(), patience=fixed_patience(30.0), min_wait_s=0.5).verdict.kind == "healthy"
 
 
-def test_a_rank_that_goes_from_one_collective_to_the_next_does_not_hang() -> None:
-    """With operations on record it may be in the same line each time it is seen, and each time for another one."""
+@pytest.mark.parametrize(("called_s", "kind"), [(1, "healthy"), (5, "healthy"), (10, "stall")])
+def test_a_rank_that_goes_from_one_collective_to_the_next_does_not_hang(called_s: int, kind: str) -> None:
+    """It may be in the same line each time it is seen, and each time for another one: what it called last is younger then.
+
+    Where that was before it came to the line, and in another group or by another backend, the line is a first collective.
+    """
     group = Group("0", (0, 1), "default_pg")
-    capture = connecting(recorded_operation(1, group, 1))
+    last = msgspec.structs.replace(recorded_operation(1, group, 1), created_ns=NOW_NS - called_s * SECOND_NS)
+    found = diagnose(connecting(last), patience=fixed_patience(6.0), min_wait_s=0.5).verdict
+    assert (found.kind, found.proven) == (kind, False)
+
+
+def test_a_line_of_unrecorded_collectives_is_no_first_one() -> None:
+    """Where a recorder is missing (Gloo's before torch 2.10), that nothing was recorded says nothing."""
+    capture = connecting()
+    ranks = tuple(msgspec.structs.replace(r, unrecorded=True) for r in capture.ranks)
+    capture = msgspec.structs.replace(capture, ranks=ranks)
     assert diagnose(capture, patience=fixed_patience(6.0), min_wait_s=0.5).verdict.kind == "healthy"
+
+
+def test_the_first_collective_of_a_group_waits_for_its_members() -> None:
+    """Rank 0 has used the group of all, and not that of ranks 0 and 1: rank 2, which trains on, is not awaited."""
+    everyone, pair = Group("0", (0, 1, 2), "default_pg"), Group("1", (0, 1), "metrics")
+    capture = connecting(
+        msgspec.structs.replace(recorded_operation(1, everyone, 1), created_ns=NOW_NS - 12 * SECOND_NS)
+    )
+    unused = (GroupProgress(everyone, 1, -1, 1), GroupProgress(pair, 0, -1, 0))
+    ranks = (*capture.ranks, rank(2, (), READING, busy=True))
+    capture = world(*(msgspec.structs.replace(r, progress=unused[: 1 if r.rank == 2 else 2]) for r in ranks))
+    found = diagnose(capture, patience=fixed_patience(6.0), min_wait_s=0.5).verdict
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("stall", (1,), (0,))
 
 
 def verdict_of(*records: tuple[FlightRecord, tuple[Frame, ...]]) -> Verdict:

@@ -54,6 +54,26 @@ def test_a_member_that_does_not_know_the_group_is_no_proof(group: Group) -> None
     assert not diagnose(msgspec.structs.replace(capture, ranks=(zero, own))).verdict.proven
 
 
+@pytest.mark.parametrize("hidden", [False, True], ids=["a library's", "names hidden by torch"])
+def test_a_group_without_a_name_is_no_group_of_the_job(hidden: bool) -> None:
+    """torchft 0.2 makes a Gloo backend itself for each quorum: rank 0 of this job meets rank 0 of another one there.
+
+    It was said of the ranks of one job that all had joined. With TORCH_DISTRIBUTED_DEBUG=DETAIL no group has a name.
+    """
+    own = Group("", ())
+    ranks = [
+        msgspec.structs.replace(
+            rank(r, (operation(1, own, 1), operation(2, own, 2, done=False)), collective_frames("all_reduce")),
+            progress=(),
+            unrecorded=hidden,
+        )
+        for r in (0, 1)
+    ]
+    found = diagnose(world(*ranks)).verdict
+    assert (found.proven, found.culprit_ranks) == (False, ())
+    assert ("a group without a name that no rank of this job says it is" in found.summary) is not hidden
+
+
 def test_it_is_not_reported_within_the_patience() -> None:
     """Ten seconds are within the default patience: nothing is said at all."""
     assert diagnose(late_engine(WEIGHTS), patience=fixed_patience(30.0)).verdict.kind == "healthy"

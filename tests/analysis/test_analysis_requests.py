@@ -12,6 +12,7 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Group
 from hangwatch.model.incident import Verdict
+from hangwatch.model.numbers import guest_number
 from hangwatch.model.processes import CallerProcess, ChildProcess
 from hangwatch.model.stacks import Block, Frame, ThreadStack
 from worlds import TORCH, operation, rank, world
@@ -109,6 +110,17 @@ def test_a_worker_at_the_head_of_its_loop_has_not_been_called() -> None:
     unseen = verdict_of(replace(UNCALLED, caller_s=None)).cause
     assert unseen is not None
     assert "not visible" in unseen.explanation
+
+
+def test_a_worker_that_was_not_called_hangs_also_where_its_caller_is_captured_beside_the_job() -> None:
+    """It reads its calls from a socket, as one does that awaits an answer; what it awaits is no answer that may take long."""
+    calls = (Frame("main", FILE, 70, "answers = [c.recv() for c in calls]"),)
+    caller = rank(guest_number("process 900", 0), (), calls, channel="unix_stream_read_generic")
+    caller = msgspec.structs.replace(caller, flight=None, progress=None)
+    capture = capture_of(UNCALLED)
+    capture = msgspec.structs.replace(capture, ranks=(*capture.ranks, caller))
+    found = diagnose(capture, patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == ("stall", (1,))
 
 
 @pytest.mark.parametrize(

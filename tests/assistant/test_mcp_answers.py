@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import sys
@@ -14,17 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
-from hangwatch.assistant import incidents
+from hangwatch.assistant import incidents, node
 from hangwatch.assistant.server import make_server
 from hangwatch.assistant.skill import read_skill
 from hangwatch.assistant.source import MAX_AROUND, source_around
+from hangwatch.assistant.stacks import describe_sample
 from hangwatch.causes.knowledge import list_pages
+from hangwatch.demos import find_scenario
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
-from hangwatch.model.stacks import StackSample, ThreadStack
+from hangwatch.model.live import LiveJob, LiveRank, LiveView
+from hangwatch.model.progress import GroupFront, LiveProgress
+from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.sources.redaction import redact_lines
 from recorded import NAMES, load
@@ -32,6 +37,7 @@ from replicas import enlarged
 from support import JobRunner
 
 RECORDED = "rank_conditional"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 LARGE = 2048
 #: What a coding agent reads at once without losing its thread: about four thousand tokens.
 SMALL_CHARACTERS = 16_000
@@ -93,6 +99,75 @@ async def test_answers_stay_small_at_two_thousand_ranks(state: Path) -> None:
             seen += [one["rank"] for one in page["ranks"]]
             offset = page["next_offset"]
         assert seen == list(range(1900, LARGE))
+
+
+def large_job(number: int) -> LiveJob:
+    """A job of 2,048 ranks in 64 groups each, of which the last is stuck; the names and the command are as long as real ones."""
+    names = [f"mesh_dp_shard_cp_{number}_{group}_of_the_expert_parallel_mesh" for group in range(64)]
+    everyone = tuple(range(LARGE))
+    groups = tuple(LiveProgress(name, name, everyone, 900, 899 if name == names[-1] else 900, 3.0) for name in names)
+    frame = "all_reduce (/opt/conda/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py:2810)"
+    return LiveJob(
+        id=f"gpu-{number:04}.cluster.example.org:29500",
+        world_size=LARGE,
+        launcher="torchrun",
+        command=f"torchrun --nnodes 256 --nproc-per-node 8 pretrain.py --config configs/{number}.yaml "
+        + "--override a.b=c " * 40,
+        ranks=tuple(
+            LiveRank(r, f"gpu-{r // 8:04}", 4000 + r, "in_flight" if r % 2 else "idle", 0.4, groups, frame)
+            for r in everyone
+        ),
+        groups=tuple(GroupFront(name, everyone, 900, 899, 899, everyone[1::2], 3.0) for name in names),
+    )
+
+
+@pytest.mark.asyncio
+async def test_answers_on_a_node_stay_small_at_two_thousand_ranks(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs now, ten jobs of 2,048 ranks (a stand-in for what a node shows): the first answers, and all pages together."""
+    view = LiveView(1, tuple(large_job(number) for number in range(10)))
+    monkeypatch.setattr(node.NodeObserver, "view", lambda _: (view, []))
+    async with Client(make_server(state, remote=False)) as client:
+        jobs = await call(client, "list_jobs")
+        assert (len(jobs["jobs"]), jobs["total"], jobs["next_offset"]) == (4, 10, 4)
+        ranks = await call(client, "list_job_ranks", job=view.jobs[3].id)
+        assert (ranks["total"], ranks["next_offset"]) == (LARGE, 20)
+        for answer in (jobs, ranks):
+            assert len(json.dumps(answer)) < SMALL_CHARACTERS
+        for one in ranks["ranks"]:
+            assert one["progress"][0].endswith("enqueued 900, completed 899")
+        seen: list[int] = []
+        offset: int | None = 1990
+        while offset is not None:
+            page = await call(client, "list_job_ranks", job=view.jobs[3].id, offset=offset)
+            seen += [one["rank"] for one in page["ranks"]]
+            offset = page["next_offset"]
+        assert seen == list(range(1990, LARGE))
+
+
+@pytest.mark.asyncio
+async def test_answers_on_ranks_of_a_large_incident_stay_small(state: Path) -> None:
+    """A stack, and two ranks side by side, of 2,048."""
+    async with Client(make_server(state, remote=False)) as client:
+        stack = await call(client, "stack_of_rank", rank=LARGE - 1)
+        compared = await call(client, "compare_ranks", one=0, other=LARGE - 1)
+        assert compared["diverge_at"][0] != compared["diverge_at"][1]
+        for answer in (stack, compared):
+            assert len(json.dumps(answer)) < SMALL_CHARACTERS
+
+
+@pytest.mark.parametrize("name", ["x" * 40, "\u5927" * 5000])
+def test_the_deepest_stacks_make_an_answer_of_bounded_size(name: str) -> None:
+    """Of many threads, deep recursion and long names: the main thread's deepest frames, and how many there are."""
+    frames = tuple(
+        Frame(f"{name}{n}", f"/{name}/{n}.py", n + 1, f"{name}()", {f"{name}{v}": name for v in range(20)})
+        for n in range(900)
+    )
+    threads = tuple(ThreadStack(n, name, n == 3, True, False, frames) for n in range(30))
+    answer = describe_sample(StackSample(1, threads), load(RECORDED).ranks[0].identity)
+    assert len(json.dumps(dataclasses.asdict(answer), ensure_ascii=False)) < SMALL_CHARACTERS
+    assert answer.threads[0].is_main
+    assert answer.threads_total == 30
+    assert 0 < len(answer.threads[0].frames) < answer.threads[0].frames_total == 900
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -243,8 +318,51 @@ def test_without_the_sdk_one_line_says_what_to_install(jobs: JobRunner, tmp_path
     assert job.wait(120.0) == 2
     assert (job.stdout(), job.stderr()) == (
         "",
-        "hangwatch: hangwatch mcp needs the MCP SDK: pip install 'hangwatch[mcp]'\n",
+        "hangwatch: hangwatch mcp needs the MCP SDK: pip install 'mcp>=2.3'\n",
     )
     skill = jobs.start([sys.executable, "-c", entry, str(tmp_path), "mcp", "--skill"])
     assert skill.wait(120.0) == 0
     assert skill.stdout() == read_skill()
+
+
+def check_fields(value: Any, schema: dict[str, Any], whole: dict[str, Any]) -> None:
+    """Every field of an object of the answer, and of those in it, is one that the schema has."""
+    for option in schema.get("anyOf", ()):
+        if option.get("type") != "null":
+            schema = option
+    schema = whole["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    if isinstance(value, dict):
+        assert value.keys() <= schema["properties"].keys(), value.keys() - schema["properties"].keys()
+        for name, inner in value.items():
+            check_fields(inner, schema["properties"][name], whole)
+    elif isinstance(value, list):
+        for inner in value:
+            check_fields(inner, schema.get("items") or schema["prefixItems"][0], whole)
+
+
+@pytest.mark.asyncio
+async def test_the_recorded_session_is_one_of_these_tools(state: Path) -> None:
+    """docs/mcp-session.md: tools, arguments, fields of the answers, and lines of the program are those of today."""
+    session = (DOCS / "mcp-session.md").read_text()
+    calls = re.findall(r"```\n(\w+)\(([^\n]*)\)\n```\n\n```json\n(.*?)```", session, re.DOTALL)
+    assert len(calls) == session.count("```json") == 3
+    async with Client(make_server(state, remote=False)) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        for name, arguments, answer in calls:
+            given = set(re.findall(r"(?:^|, )(\w+)=", arguments))
+            assert given <= tools[name].input_schema["properties"].keys()
+            schema = tools[name].output_schema
+            check_fields(json.loads(re.sub(r",\n  \.\.\.", "", answer)), schema, schema)
+    with pytest.raises(AssertionError):
+        check_fields(
+            {"sides": [{"nosuch": 1}]}, tools["get_incident"].output_schema, tools["get_incident"].output_schema
+        )
+    demo = find_scenario("rank-conditional")
+    assert demo is not None
+    program = demo.path.read_text().splitlines()
+    shown = re.findall(r'^    "(\d+): (.*)",?$', session, re.MULTILINE)
+    assert len(shown) > 5
+    for number, line in shown:
+        assert json.loads(f'"{line}"') == program[int(number) - 1]
+    (cause,) = re.findall(r"```markdown\n(.*?)```", session, re.DOTALL)
+    assert (DOCS / "causes" / "rank-conditional-collective.md").read_text().startswith(cause.strip())

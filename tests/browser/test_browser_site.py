@@ -13,6 +13,9 @@ from chromium import browse
 
 from documentation import make_site
 
+#: Of the article, margins included.
+_END_OF_TEXT = "document.querySelector('article').lastElementChild.getBoundingClientRect().bottom"
+
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
@@ -47,4 +50,18 @@ async def test_a_cause_is_found_and_nothing_is_loaded_from_elsewhere(chromium: s
         assert await tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         await tab.shoot("site-cause-phone")
         assert [one for one in tab.requests if not one.startswith((address, "data:"))] == []
+        assert tab.problems == []
+
+
+@pytest.mark.asyncio
+async def test_what_to_do_now_fits_one_screen(chromium: str, address: str) -> None:
+    """At three in the morning nobody scrolls: the page ends above the lower edge of a small laptop's screen, and a usual one."""
+    async with browse(chromium) as tab:
+        for width, height in ((1280, 720), (1440, 900)):
+            await tab.look(width=width, height=height)
+            await tab.open(f"{address}now/")
+            ends_at = await tab.evaluate(_END_OF_TEXT)
+            print(f"at {width}x{height} the page ends at {ends_at:.0f}")
+            await tab.shoot(f"site-now-{width}")
+            assert 0 < ends_at <= height
         assert tab.problems == []

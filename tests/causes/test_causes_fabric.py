@@ -11,9 +11,9 @@ from causes_rows import first_row
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Gap
-from hangwatch.model.devices import Absence, Gpu, KernelEvent, NodeFacts, Port, RasProblem, RasReport
+from hangwatch.model.devices import Absence, Communicator, Gpu, KernelEvent, NodeFacts, Port, RasProblem, RasReport
 from hangwatch.model.incident import Verdict
-from hangwatch.model.processes import ExitStatus, ProcessSample
+from hangwatch.model.processes import ExitStatus, MutexWait, ProcessSample
 from hangwatch.model.stacks import Frame
 from hangwatch.sources.flight.recorder import parse_flight
 from nccl_dumps import nccl_dump, nccl_entry
@@ -24,6 +24,8 @@ ITEM = (
     Frame("<module>", "/srv/train/train.py", 90),
 )
 AGO_NS = 40 * SECOND_NS
+#: More than ten times the patience.
+LONG_AGO_NS = 400 * SECOND_NS
 PATIENCE = fixed_patience(30.0)
 ALL = ("kernel log", "nvml", "fabric ports", "nccl ras")
 
@@ -187,3 +189,60 @@ def test_a_source_that_failed_is_said_to_be_unseen() -> None:
     verdict = judged(capture, node)
     assert verdict.cause is not None
     assert "in kernel log, fabric ports. Not seen: nvml, nccl ras." in verdict.cause.explanation
+
+
+def test_where_nothing_decides_three_commands_are_named() -> None:
+    """On which node, and of which process; what was looked at already is not asked for again."""
+    unseen = judged(joined(ago_ns=LONG_AGO_NS))
+    looked = judged(joined(ago_ns=LONG_AGO_NS), facts())
+    assert unseen.cause is not None
+    assert looked.cause is not None
+    assert unseen.cause.explanation.count("`") == looked.cause.explanation.count("`") == 6
+    pid = joined(ago_ns=LONG_AGO_NS).ranks[0].identity.pid
+    assert f"`py-spy dump --native --pid {pid}` on node-0" in looked.cause.explanation
+    assert "nvidia-smi nvlink -e" in unseen.cause.explanation
+    assert "nvidia-smi nvlink -e" not in looked.cause.explanation
+    assert "py-spy" not in (judged(joined(ago_ns=LONG_AGO_NS), facts(gpus=(LOST,))).cause or unseen.cause).explanation
+
+
+def test_version_that_has_hung_elsewhere_is_told_with_its_reports() -> None:
+    """As the recorder's dump or NCCL itself has it; of another version nothing is known."""
+
+    def told(version: str) -> list[str]:
+        capture = joined(ago_ns=LONG_AGO_NS)
+        flights = (msgspec.structs.replace(r.flight, library=version) for r in capture.ranks if r.flight is not None)
+        ranks = (msgspec.structs.replace(r, flight=f) for r, f in zip(capture.ranks, flights, strict=True))
+        cause = judged(msgspec.structs.replace(capture, ranks=tuple(ranks))).cause
+        assert cause is not None
+        return [e.says for e in cause.evidence if e.says.startswith("NCCL ")]
+
+    assert len(told("2.28.9")) == 2
+    assert all("https://" in one for one in told("2.28.9"))
+    assert told("2.27.3") == told("2.29.3") == told("") == told("of the house") == []
+    answered = judged(joined(ago_ns=LONG_AGO_NS), facts(ras=(RasReport("a:1", "2.29.2"),))).cause
+    assert answered is not None
+    assert sum("2.29.2, of which" in e.says for e in answered.evidence) == 2
+
+
+@pytest.mark.parametrize(("launching", "says"), [((), "none of its 4 ranks"), ((1, 2), "of its 4 ranks 1-2 have")])
+def test_whether_hosts_still_launch_is_evidence(launching: tuple[int, ...], says: str) -> None:
+    """By two reports of NCCL's own counts, a moment apart."""
+    report = RasReport("a:1", "2.30.7", (Communicator("0x1", 4, (), launching, 1.0),))
+    cause = judged(joined(ago_ns=LONG_AGO_NS), facts(ras=(report,))).cause
+    assert cause is not None
+    assert any(says in e.says for e in cause.evidence if e.source == "nccl ras")
+
+
+def test_threads_that_wait_for_each_other_in_native_code_are_shown() -> None:
+    """They may be what should have moved the data, and may not: the rank is named, and not accused."""
+    capture = joined(ago_ns=LONG_AGO_NS)
+    circle = (MutexWait(1101, 1102, "pt_nccl_watchdg", "proxy"), MutexWait(1102, 1101, "proxy", "pt_nccl_watchdg"))
+    locked = [msgspec.structs.replace(p, mutexes=circle) for p in capture.ranks[1].processes]
+    rank_1 = msgspec.structs.replace(capture.ranks[1], processes=tuple(locked))
+    verdict = judged(msgspec.structs.replace(capture, ranks=(capture.ranks[0], rank_1, *capture.ranks[2:])), facts())
+    assert verdict.culprit_ranks == ()
+    assert verdict.cause is not None
+    assert "Threads of rank 1 wait for each other in native code" in verdict.cause.explanation
+    waits = [e.says for e in verdict.cause.evidence if e.rank == 1 and "mutex" in e.says]
+    assert len(waits) == 2
+    assert "thread 1101 (pt_nccl_watchdg)" in waits[0]

@@ -7,9 +7,11 @@ import gzip
 import msgspec
 import pytest
 
+from hangwatch.causes.registry import explain
 from hangwatch.causes.rules.job.unknown import unknown
 from hangwatch.diagnosis.verdict import diagnose
-from hangwatch.model.capture import Capture, Gap
+from hangwatch.model.capture import Capture, Gap, RankCapture
+from hangwatch.model.processes import ChildProcess
 from scenarios.recording import CAPTURES
 
 
@@ -34,17 +36,99 @@ def test_what_is_known_is_one_sentence(name: str, said: tuple[str, ...]) -> None
     assert match.says.endswith("`hangwatch dump --with-values` shows what its variables hold.")
 
 
-def test_causes_that_came_near_are_named_with_what_was_missing() -> None:
-    """One line each, on the rank; none for a cause that may still be: it has no child process, so no child holds it up."""
-    match = unknown(diagnose(_capture("polling-for-a-file")).case)
-    near = [e.says for e in match.evidence if e.says.startswith("not ")]
-    assert [line.partition(":")[0] for line in near] == [
-        "not blocked-io",
-        "not busy-loop",
-        "not thread-stall",
-        "not child-stall",
-    ]
-    assert "clock_nanosleep" in near[0]
+def _near(name: str) -> list[str]:
+    """What an incident says of causes that came near."""
+    first = explain(diagnose(_capture(name)).case)[0]
+    assert first.signature.cause == "unknown"
+    return [e.says for e in first.evidence if e.says.startswith("not ") and not e.says.startswith("not seen")]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        # It polls in a program's own loop: if it computed there, it would be a straggler. Others are listed beside it already.
+        ("polling-for-a-file", {"straggler": "it does not move, and used 3% of a core over 1.8 s"}),
+        (
+            "pool-thread-asleep",
+            {
+                "blocked-io": "it is in clock_nanosleep(), and no file, pipe or connection is known that it is blocked on",
+                "busy-loop, straggler": "it does not move, and used 0% of a core over 0.6 s",
+            },
+        ),
+        # A thread of its program is there: were the main one in a wait for a lock, that would be the first suspect.
+        (
+            "come-again-in-an-hour",
+            {
+                "straggler": "it does not move, and used 1% of a core over 1.9 s",
+                "thread-stall": "it is in clock_nanosleep(), which is no wait for a lock",
+            },
+        ),
+        ("store-key-nobody-sets", {"store-unreachable": "it has reached the store, which has no such key"}),
+        (
+            "wind-that-nobody-has-measured",
+            {"peer-world-lost": "of no process of the group it waits in is it known that it has ended or failed"},
+        ),
+    ],
+)
+def test_causes_that_came_near_are_named_with_what_they_lack(name: str, near: dict[str, str]) -> None:
+    """A line each. They are found by the rules themselves, and are not among the causes that the incident lists."""
+    assert _near(name) == [f"not {causes}: {lacks}" for causes, lacks in near.items()]
+    listed = {match.signature.cause for match in explain(diagnose(_capture(name)).case)}
+    assert listed.isdisjoint(cause for causes in near for cause in causes.split(", "))
+
+
+def test_a_child_that_is_not_awaited_is_said_to_be_none() -> None:
+    """It is there, and the rank is in another call."""
+    capture = _capture("polling-for-a-file")
+    child = ChildProcess(99, "gunzip", "S", 0.1)
+
+    def with_child(one: RankCapture) -> RankCapture:
+        processes = tuple(msgspec.structs.replace(p, children=(child,)) for p in one.processes)
+        return msgspec.structs.replace(one, processes=processes)
+
+    ranks = tuple(with_child(one) if one.rank == 2 else one for one in capture.ranks)
+    first = explain(diagnose(msgspec.structs.replace(capture, ranks=ranks)).case)[0]
+    lacks = "it is in clock_nanosleep(), which is no wait for its child process 99 (gunzip)"
+    assert f"not child-stall: {lacks}" in [e.says for e in first.evidence]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        (
+            "store-key-nobody-sets",
+            (
+                "Ranks 1-2 wait for a key of the store that is not set, in fetch",
+                "rank 0 is at another place, in main",
+                "`hangwatch dump --with-values` shows the variables that the key is made of",
+            ),
+        ),
+        (
+            "version-that-is-there-already",
+            ("waits for a key of the store that is not set, in barrier", "`hangwatch dump --with-values`"),
+        ),
+        ("wind-that-nobody-has-measured", ("in meet", "`hangwatch dump` on its node")),
+    ],
+)
+def test_where_no_rank_explains_it_the_sentence_says_where_they_wait_and_what_would_settle_it(
+    name: str, parts: tuple[str, ...]
+) -> None:
+    """A key that nobody has set, a process that is not seen."""
+    said = unknown(diagnose(_capture(name)).case).says
+    assert all(part in said for part in parts)
+
+
+def test_a_rank_without_a_stack_is_read_by_the_command_that_is_named() -> None:
+    """It is known by its recorder only: what could not be read is what would have told more."""
+    capture = _capture("polling-for-a-file")
+    ranks = tuple(
+        msgspec.structs.replace(one, stacks=(), processes=()) if one.rank == 2 else one for one in capture.ranks
+    )
+    case = diagnose(msgspec.structs.replace(capture, ranks=ranks)).case
+    assert f"could not be read: `py-spy dump --pid {capture.ranks[2].identity.pid}` on its node" in unknown(case).says
+    gap = Gap("stacks", "not permitted", 2, "run the agent as root")
+    case = diagnose(msgspec.structs.replace(capture, ranks=ranks, gaps=(gap,))).case
+    assert "could not be read: run the agent as root." in unknown(case).says
 
 
 def test_the_repair_of_a_gap_is_what_settles_it() -> None:

@@ -54,6 +54,22 @@ def test_the_scripts_are_sound(name: str) -> None:
         assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
+def test_zizmor_finds_what_the_page_says() -> None:
+    """Offline, in the action and the example: actions named by tags, which docs/ci.md leaves to the reader, and nothing else."""
+    command = [
+        "zizmor",
+        "--offline",
+        "--no-exit-codes",
+        "--format",
+        "json",
+        ACTION / "action.yml",
+        ACTION / "workflow.yml",
+    ]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert {one["ident"] for one in msgspec.json.decode(found.stdout)} == {"unpinned-uses"}
+
+
 def test_no_input_becomes_a_part_of_a_script() -> None:
     """What a caller gives comes as a variable; every input is used, and every output is set by a step."""
     for step in STEPS.values():

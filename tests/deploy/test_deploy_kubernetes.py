@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,3 +171,18 @@ def test_a_copied_probe_is_loaded_where_hangwatch_is_not(tmp_path: Path) -> None
     )
     assert reported.stdout.split() == ["True", "False"]
     assert list((tmp_path / "run" / "ranks").iterdir()) == [], "the probe has left no complaint"
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(("nodes", "called"), [("", []), ("node-a,node-b", ["cordon node-a", "cordon node-b"])])
+def test_nodes_worth_leaving_out_are_cordoned(tmp_path: Path, nodes: str, called: list[str]) -> None:
+    """``cordon.sh``, sound for shellcheck, with a stand-in for kubectl that records its arguments: there is no cluster here."""
+    script, calls = KUBERNETES / "cordon.sh", tmp_path / "calls"
+    calls.touch()
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    kubectl.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HANGWATCH_EXCLUDE_NODES": nodes}
+    assert subprocess.run(["sh", script], env=environment, check=False).returncode == 0
+    assert subprocess.run(["shellcheck", script], check=False).returncode == 0
+    assert calls.read_text().splitlines() == called

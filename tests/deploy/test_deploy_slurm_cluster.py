@@ -1,4 +1,4 @@
-"""The examples for Slurm on a real one: two nodes of this machine, a job that hangs, found from inside it."""
+"""The examples for Slurm on a real one: nodes of this machine, a job that hangs, found from inside it, and recovered."""
 
 from __future__ import annotations
 
@@ -36,31 +36,49 @@ dist.init_process_group("gloo")
 train()
 """
 
+#: Hangs on one node, whichever job runs there, in a read that nobody answers.
+_BAD_NODE = """
+import os, torch, torch.distributed as dist
+
+def read_licence():
+    if os.environ["SLURMD_NODENAME"] == "n1":
+        read_end, write_end = os.pipe()
+        os.read(read_end, 1)
+
+dist.init_process_group("gloo")
+for step in range(50):
+    if step == 20:
+        read_licence()
+    dist.all_reduce(torch.ones(1))
+open("done-on-" + os.environ["SLURMD_NODENAME"], "w").close()
+"""
+
 
 @dataclass(frozen=True)
 class Cluster:
-    """A controller and two nodes, and what its commands need to find it."""
+    """A controller and three nodes, and what its commands need to find it."""
 
     environment: dict[str, str]
     folder: Path
 
-    def call(self, *command: str | Path) -> str:
-        """The output of a command of Slurm's."""
+    def call(self, *command: str | Path, **variables: str) -> str:
+        """The output of a command of Slurm's. ``variables``: more of its environment."""
+        env = {**self.environment, **variables}
         found = subprocess.run(
-            command, env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False, timeout=LONG_S
+            command, env=env, cwd=self.folder, capture_output=True, text=True, check=False, timeout=LONG_S
         )
         assert found.returncode == 0, f"{command}: {found.stdout}{found.stderr}"
         return found.stdout
 
-    def submit(self, name: str, changes: Sequence[tuple[str, str]]) -> str:
-        """Hand in an example as this machine can run it (``changes``: each once in it), two ranks a node; the job's number."""
+    def submit(self, name: str, changes: Sequence[tuple[str, str]], program: str = _PROGRAM, **variables: str) -> str:
+        """Hand in an example as this machine can run it (``changes``: each once in it); the job's number."""
         text = (SLURM / name).read_text()
         for old, new in changes:
             assert text.count(old) == 1, f"{old!r} is in {name} {text.count(old)} times"
             text = text.replace(old, new)
-        (self.folder / "train.py").write_text(_PROGRAM)
+        (self.folder / "train.py").write_text(program)
         (self.folder / name).write_text(text)
-        return self.call("sbatch", "--parsable", "--output=%x.out", name).strip()
+        return self.call("sbatch", "--parsable", "--output=%x.out", name, **variables).strip()
 
     def state(self, job: str) -> str:
         """``RUNNING``, ``FAILED``, .."""
@@ -75,14 +93,14 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(real: None, long: None) -> Iterator[Cluster]:
-    """A real one, of Debian's packages: ``munged``, ``slurmctld`` and two ``slurmd``, as whoever runs the tests."""
+    """A real one, of Debian's packages: ``munged``, ``slurmctld`` and three ``slurmd``, as whoever runs the tests."""
     # Sockets have to have short names.
     folder = Path(tempfile.mkdtemp(prefix="hw-slurm-", dir="/tmp"))
     folder.chmod(0o755)  # munge insists
     runner = JobRunner(folder / "jobs")
     user, host = pwd.getpwuid(os.getuid()).pw_name, socket.gethostname().partition(".")[0]
-    ports = [find_free_port() for _ in range(3)]
-    nodes = ("n1", "n2")
+    ports = [find_free_port() for _ in range(4)]
+    nodes = ("n1", "n2", "n3")
     (folder / "slurm.conf").write_text(
         f"""
 ClusterName=test
@@ -105,6 +123,7 @@ MpiDefault=none
 TaskProlog={SLURM}/prolog.sh
 NodeName={nodes[0]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
 NodeName={nodes[1]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
+NodeName={nodes[2]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3]} CPUs=4
 PartitionName=all Nodes={",".join(nodes)} Default=YES State=UP
 """
     )
@@ -141,10 +160,10 @@ PartitionName=all Nodes={",".join(nodes)} Default=YES State=UP
             shown = subprocess.run(
                 ["sinfo", "--noheader", "--format=%D %t"], env=environment, capture_output=True, text=True, check=False
             )
-            return shown.stdout.split() == ["2", "idle"]
+            return shown.stdout.split() == ["3", "idle"]
 
         try:
-            wait_for(ready, what="two idle nodes", poll_s=0.2)
+            wait_for(ready, what="three idle nodes", poll_s=0.2)
         except AssertionError as error:
             said = "\n".join(path.read_text()[-2000:] for path in sorted((folder / "jobs").glob("*/std*")))
             raise AssertionError(f"{error}\n{said}") from None
@@ -159,7 +178,7 @@ PartitionName=all Nodes={",".join(nodes)} Default=YES State=UP
 _HERE = (
     ("#SBATCH --gpus-per-node=8\n", ""),
     ("0.0.0.0:9753", "127.0.0.1:0"),
-    ("| head -n 1)", "| head -n 1 | sed s/n1/127.0.0.1/)"),
+    ("| head -n 1)", "| head -n 1 | sed s/n./127.0.0.1/)"),
 )
 
 
@@ -170,7 +189,6 @@ def test_a_job_of_torchrun_is_watched_and_ended(cluster: Cluster) -> None:
         [
             *_HERE,
             ("--nproc-per-node 8", "--nproc-per-node 2"),
-            ("exec hangwatch run", "HANGWATCH_NODE=$SLURMD_NODENAME exec hangwatch run"),
             ("MASTER_PORT=29500", f"MASTER_PORT={find_free_port()}"),
             ("--exchange tcp", f"--exchange tcp:{find_free_port()}"),
         ],
@@ -207,3 +225,45 @@ def test_ranks_of_srun_are_watched_by_an_agent_of_the_job(cluster: Cluster) -> N
     assert found is not None
     assert (found.verdict.kind, found.verdict.proven) == ("deadlock", True)
     wait_for(lambda: cluster.state(job) == "CANCELLED", LONG_S, "the end", poll_s=0.5)
+
+
+def test_a_node_that_has_the_culprits_again_is_drained_and_left_out(cluster: Cluster) -> None:
+    """``recover.sh`` submits the job again after each hang; after the second it is without n1, and trains to its end."""
+    shutil.copy(SLURM / "recover.sh", cluster.folder)
+    output = cluster.folder / "train.out"
+    history = cluster.folder / "history"
+    cluster.submit(
+        "train.sbatch",
+        [
+            *_HERE,
+            ("--nproc-per-node 8", "--nproc-per-node 1"),
+            ("#SBATCH --job-name=train", f"#SBATCH --job-name=train\n#SBATCH --open-mode=append --output={output}"),
+            ("MASTER_PORT=29500", f"MASTER_PORT={find_free_port()}"),
+            ("--exchange tcp", f"--exchange tcp:{find_free_port()} --stall-after 6"),
+            ("--on-hang stop", '--on-hang "exec:bash recover.sh train.sbatch"'),
+        ],
+        _BAD_NODE,
+        HANGWATCH_JOB="nightly",
+        HANGWATCH_STATE_DIR=str(history),
+    )
+    try:
+        done = [cluster.folder / f"done-on-{node}" for node in ("n2", "n3")]
+        try:
+            wait_for(lambda: all(file.exists() for file in done), LONG_S, "the job without n1", poll_s=0.5)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{output.read_text()[-4000:]}") from None
+        node = cluster.call("scontrol", "show", "node", "n1")
+        assert "DRAIN" in node
+        assert "Reason=hangwatch " in node
+        found = {one.id: one for place in history.iterdir() for one in list_incidents(place)}
+        first, second = (found[name] for name in sorted(found))
+        for one in (first, second):
+            assert (one.job.id, one.verdict.kind, len(one.verdict.culprit_ranks)) == ("nightly", "stall", 1)
+            assert one.history is not None
+            assert one.history.now.nodes == ("n1",)
+        assert first.history is not None
+        assert second.history is not None
+        assert (first.history.exclude_nodes, second.history.exclude_nodes) == ((), ("n1",))
+        assert second.history.number == 2
+    finally:
+        cluster.call("scontrol", "update", "nodename=n1", "state=resume")

@@ -14,7 +14,7 @@ _TIME_LIMIT_S = 180.0
 
 
 @pytest.mark.parametrize("sync", ["block", "spin"])
-@pytest.mark.parametrize("wait", ["all_reduce", "barrier"])
+@pytest.mark.parametrize("wait", ["all_reduce", "barrier", "recv", "backward"])
 def test_a_wait_for_the_device_ends_with_the_verdict(
     nccl: Path, jobs: JobRunner, tmp_path: Path, wait: str, sync: str
 ) -> None:

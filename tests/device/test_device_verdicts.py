@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from conftest import PROGRAMS
 from hangwatch.model.incident import Incident, SourceLine
+from hangwatch.outputs.bundle.bundle import read_bundle
 from support import Job, JobRunner, wait_for
 
 #: Seconds that a culprit which does not move may take.
@@ -49,6 +51,14 @@ def incidents(state: Path) -> list[Incident]:
     """The documents of the incidents, oldest first."""
     found = sorted(state.glob("incidents/*/incident.json"))
     return [msgspec.json.decode(path.read_bytes(), type=Incident) for path in found]
+
+
+def is_whole(dump: Path) -> bool:
+    """Whether torch has written a dump to its end."""
+    try:
+        return bool(pickle.loads(dump.read_bytes()))  # noqa: S301  # torch's own, of a moment ago
+    except (OSError, EOFError, pickle.UnpicklingError):
+        return False
 
 
 def lines_of(incident: Incident) -> list[str | None]:
@@ -98,6 +108,20 @@ def test_a_hang_on_nccl_is_told_by_its_own_lines(
         assert ("flight recorder", "waits in recv from rank 1") in {(e.source, e.says) for e in verdict.cause.evidence}
 
 
+def test_a_rank_that_spins_is_told_by_the_code_it_runs_in(watch: Watch, state: Path) -> None:
+    """Nothing in its line, and no local of its, says that it asks the device: the kernel says that it is in the runtime."""
+    job = watch("number", env=SPIN)
+    assert job.wait(LIMIT_S) == STOPPED, job.stderr()
+    (incident,) = incidents(state)
+    verdict = incident.verdict
+    assert (verdict.kind, verdict.culprit_ranks, verdict.waiting_ranks) == ("stall", (1,), (0,))
+    assert lines_of(incident) == ["time.sleep(10000)", "dist.all_reduce(tensor)"]
+    _, capture = read_bundle(state / "incidents" / incident.id)
+    files = [p.runs_in for p in capture.ranks[0].processes if p.runs_in]
+    assert files
+    assert all(any(name.startswith("libcudart") for name in found) for found in files)
+
+
 def test_a_gather_is_no_mismatch(watch: Watch, state: Path) -> None:
     """One rank gives no outputs to it."""
     job = watch("gather", env=BLOCK)
@@ -115,11 +139,28 @@ def test_a_rank_that_loads_is_slow_and_does_not_hang(watch: Watch, state: Path, 
     assert [(i.verdict.kind, i.verdict.culprit_ranks) for i in incidents(state)] == [("straggler", (1,))]
 
 
-def test_the_verdict_comes_before_torchs_own_time_limit(watch: Watch, state: Path) -> None:
-    """And its bundle is complete by then, call sites among it: what torch ends, nobody can ask any more."""
-    job = watch("sleeps", TORCH_LIMIT_S, env=BLOCK, on_hang="report")
+def test_the_verdict_comes_before_torchs_own_time_limit(
+    watch: Watch, jobs: JobRunner, state: Path, tmp_path: Path
+) -> None:
+    """Its bundle is complete by then, call sites among it: what torch ends, nobody can ask any more. Its dumps say the same."""
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    torch_dumps = {
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(dumps / "nccl_trace_rank_"),
+    }
+    job = watch("sleeps", TORCH_LIMIT_S, env={**BLOCK, **torch_dumps}, on_hang="report")
     written = job.wait_for_output(HANGS, LIMIT_S)
     assert written.index("STALL, not proven") < written.index(HANGS)
     (incident,) = incidents(state)
     assert (incident.verdict.kind, incident.verdict.culprit_ranks) == ("stall", (1,))
     assert incident.captured["call_sites"]
+
+    wait_for(
+        lambda: [is_whole(dumps / f"nccl_trace_rank_{rank}") for rank in (0, 1)] == [True, True], LIMIT_S, "its dumps"
+    )
+    diagnosed = jobs.hangwatch("diagnose", dumps, "--format", "json")
+    assert diagnosed.wait() == 1, diagnosed.stderr()
+    later = msgspec.json.decode(diagnosed.stdout(), type=Incident).verdict
+    assert (later.kind, later.culprit_ranks, later.waiting_ranks) == ("stall", (1,), (0,))
+    assert later.collective == incident.verdict.collective

@@ -106,12 +106,13 @@ class Cluster:
         static: bool = False,
         run: bool = False,
         folder: Path | None = None,
+        program: tuple[str, ...] = (),
         env: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Start a node's part of the job, as a user would with ``hangwatch env``, or with ``run`` under ``hangwatch run``.
 
         ``nodes`` and ``options`` are torchrun's. ``static``: without its rendezvous, which compares the clocks of nodes.
-        ``folder``: the job's own, where there are several.
+        ``folder``: the job's own, where there are several. ``program``: another one than ``nodes.py``, and its arguments.
         """
         host = self.network[number]
         run_dir = host.home / "tmp" / "hangwatch-0" / "node"
@@ -120,12 +121,13 @@ class Cluster:
         fixed = ("--node-rank", str(number), "--master-addr", "10.77.0.1", "--master-port", "29500")
         # Of an option that is given twice the last one counts.
         launcher = (sys.executable, "-m", "torch.distributed.run", *given, *(fixed if static else elastic), *options)
-        program = (str(JOBS / "nodes.py"), str(folder or self.folder))
+        name, *arguments = program or ("nodes.py", str(folder or self.folder))
+        launcher += (str(JOBS / name), *arguments)
         if run:
-            command = ("run", *self._options(), *self.run_options, "--", *launcher, *program)
+            command = ("run", *self._options(), *self.run_options, "--", *launcher)
             self.agents[number] = host.hangwatch(*command, env={"PYTHONPATH": str(SOURCE_ROOT), **env})
             return
-        self.launchers[number] = host.start(*launcher, *program, env={**probe_environment(run_dir, {}), **env})
+        self.launchers[number] = host.start(*launcher, env={**probe_environment(run_dir, {}), **env})
 
     def steps(self, ranks: int = NODES) -> list[int]:
         """The step that each rank is at."""
@@ -152,9 +154,14 @@ class Cluster:
         """The incidents on a node's disk."""
         return [read_incident(bundle) for bundle in find_bundles(self.network[number].state)]
 
-    def wait_for_incidents(self, numbers: Sequence[int] = range(NODES)) -> list[Incident]:
-        """The one incident of each of these nodes."""
-        wait_for(lambda: all(self.incidents(n) for n in numbers), 60.0, "every node to have the incident")
+    def wait_for_incidents(self, numbers: Sequence[int] = range(NODES), *, warning: bool = False) -> list[Incident]:
+        """The one incident of each of these nodes: that of a hang, which may be a warning at first, or a ``warning``."""
+
+        def reported(number: int) -> bool:
+            found = self.incidents(number)
+            return bool(found) and (warning or all(one.verdict.kind != "straggler" for one in found))
+
+        wait_for(lambda: all(map(reported, numbers)), 60.0, "every node to have the incident")
         found = [self.incidents(n) for n in numbers]
         assert [len(one) for one in found] == [1] * len(numbers)
         return [one[0] for one in found]

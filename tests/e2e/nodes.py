@@ -24,6 +24,11 @@ from support import SOURCE_ROOT, Job, JobRunner
 #: The first process of a PID namespace: orphans become its children, and are buried by the kernel since it does not ask for them.
 _FIRST = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('up', flush=True); signal.pause()"
 
+#: What a command begins with that is started as people start theirs beside an agent: after ``eval "$(hangwatch env)"``.
+WITH_VARIABLES = (
+    "sh", "-c", f'set -e; variables="$({sys.executable} -m hangwatch env)"; eval "$variables"; exec "$@"', "sh",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Node:

@@ -30,7 +30,7 @@ from support import JOBS, Job, JobRunner, find_free_port, wait_for
 _DELIVERY_LIMIT_S = 90.0
 
 #: The path of such an address is its password.
-_WEBHOOK, _SLACK = "/webhook/B0-open-sesame", "/slack/T0-open-sesame"
+_WEBHOOK, _SERVICE = "/webhook/B0-open-sesame", "/service/T0-open-sesame"
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -83,7 +83,7 @@ def monitored(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                 env={
                     "HANGWATCH_ALERTMANAGER": pushed,
                     "HANGWATCH_WEBHOOK": f"{receiver.url}{_WEBHOOK}",
-                    "HANGWATCH_SLACK": f"{receiver.url}{_SLACK}",
+                    "HANGWATCH_NOTIFY": receiver.url.replace("http://", "json://") + _SERVICE,
                 },
             )  # fmt: skip
             yield _Monitored(job, agent, prometheus, alertmanager, pushed, receiver, folder / "state")
@@ -130,7 +130,7 @@ def test_a_hang_is_delivered_with_cause_and_remedy(monitored: _Monitored) -> Non
 
 
 def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
-    """Without Prometheus, Alertmanager, a webhook and Slack are notified of the same incident, with its bundle."""
+    """Without Prometheus, Alertmanager, a webhook and a service of apprise are notified of the same incident, with its bundle."""
     incident = monitored.incident()
     (bundle,) = find_bundles(monitored.state)
     (_, alert), *_ = wait_for(
@@ -143,9 +143,9 @@ def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
     assert reported[_WEBHOOK]["incident_id"] == incident.id
     assert reported[_WEBHOOK]["bundle"] == str(bundle)
     assert reported[_WEBHOOK]["cause"]["remedy"]
-    assert str(bundle) in reported[_SLACK]["text"]
+    assert str(bundle) in reported[_SERVICE]["message"]
     metrics = read_url(f"http://{monitored.agent}/metrics")
-    for kind in ("alertmanager", "webhook", "slack"):
+    for kind in ("alertmanager", "webhook", "notify"):
         assert f'hangwatch_notifications_total{{receiver="{kind}"}} 1.0' in metrics
         assert f'hangwatch_notification_failures_total{{receiver="{kind}"}} 0.0' in metrics
 
@@ -208,13 +208,13 @@ def test_the_job_does_not_know_who_is_notified(monitored: _Monitored) -> None:
     for process in ranks.values():
         environment = process.environ()
         assert "HANGWATCH_RUN_DIR" in environment
-        assert not {"HANGWATCH_ALERTMANAGER", "HANGWATCH_WEBHOOK", "HANGWATCH_SLACK"} & environment.keys()
+        assert not {"HANGWATCH_ALERTMANAGER", "HANGWATCH_WEBHOOK", "HANGWATCH_NOTIFY"} & environment.keys()
 
 
 def test_addresses_of_receivers_are_shown_nowhere(monitored: _Monitored) -> None:
     """Neither the log, nor the metrics, nor the page, nor any file of the bundle holds how they are notified."""
     monitored.incident()
-    wait_for(lambda: {_WEBHOOK, _SLACK} <= {m.path for m in monitored.webhook.messages}, 60.0, "both to be notified")
+    wait_for(lambda: {_WEBHOOK, _SERVICE} <= {m.path for m in monitored.webhook.messages}, 60.0, "both to be notified")
     url = f"http://{monitored.agent}"
     shown = [monitored.job.stderr(), *(read_url(f"{url}/{path}") for path in ("", "metrics", "healthz"))]
     files = [path for path in monitored.state.rglob("*") if path.is_file()]
@@ -264,7 +264,7 @@ def test_an_incident_is_resolved_when_its_job_is_gone(monitored: _Monitored) -> 
         assert alert["labels"]["job_id"] == incident.job.id
     statuses = [m.body["status"] for m in monitored.webhook.messages if m.path == _WEBHOOK]
     assert statuses == ["firing", "resolved"]
-    texts = [m.body["text"] for m in monitored.webhook.messages if m.path == _SLACK]
-    assert len(texts) == 2
-    assert "Resolved: deadlock" in texts[1]
+    titles = [m.body["title"] for m in monitored.webhook.messages if m.path == _SERVICE]
+    assert len(titles) == 2
+    assert titles[1].startswith("Resolved: deadlock")
     assert query(monitored.prometheus, "hangwatch_incident or hangwatch_rank_info") == []

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import msgspec
-from nodes import Node, send
+from nodes import WITH_VARIABLES, Node, send
 from watched_runs import find_bundles, read_incident
 
 from hangwatch.cli.commands.status import StatusRow
@@ -25,8 +25,7 @@ def _start_hanging_job(node: Node) -> Job:
     """A plain launch with the environment that ``hangwatch env`` prints."""
     scenario = find_scenario("group-order")
     assert scenario is not None
-    shell = f'set -e; variables="$({_HANGWATCH} env)"; eval "$variables"; exec "$@"'
-    return node.start("sh", "-c", shell, "sh", *scenario.command(), env=scenario.full_environment())
+    return node.start(*WITH_VARIABLES, *scenario.command(), env=scenario.full_environment())
 
 
 def test_the_agent_finds_the_hang_of_a_plain_launch(node: Node, tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None
     assert for_programs.wait() == 0
     checks = {check.name: check for check in msgspec.json.decode(for_programs.stdout(), type=list[Check])}
     # What of it there is, and which jobs run here, differs between machines, and nothing fails for it.
-    hardware = {"kernel log", "nvml", "fabric ports"}
+    hardware = {"kernel log", "nvml", "fabric ports", "running code"}
     hardware |= {"clock", "jobs", "probe in ranks", "flight recorder", "torch in ranks"} & checks.keys()
     assert {checks[name].state for name in hardware} <= {"ok", "warning"}
     assert {name: check.state for name, check in checks.items() if name not in hardware} == {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from monitoring import webhook
-from nodes import Node, send
+from nodes import WITH_VARIABLES, Node, send
 from watched_runs import captures_total, find_bundles, read_incident, torchrun
 
 from hangwatch.demos import find_scenario
@@ -21,15 +21,12 @@ from hangwatch.outputs.bundle.bundle import read_bundle
 from hangwatch.outputs.push.audit import read_audit
 from support import JOBS, Job, JobRunner, wait_for
 
-_HANGWATCH = f"{sys.executable} -m hangwatch"
-
 
 def _start_hanging_job(node: Node) -> Job:
     """A plain launch with the environment that ``hangwatch env`` prints."""
     scenario = find_scenario("group-order")
     assert scenario is not None
-    shell = f'set -e; variables="$({_HANGWATCH} env)"; eval "$variables"; exec "$@"'
-    return node.start("sh", "-c", shell, "sh", *scenario.command(), env=scenario.full_environment())
+    return node.start(*WITH_VARIABLES, *scenario.command(), env=scenario.full_environment())
 
 
 def _incidents(state: Path) -> list[tuple[Incident, Path]]:
@@ -140,7 +137,7 @@ def test_systemd_hears_of_readiness_of_life_and_of_a_reload(node: Node, tmp_path
         send(agent, signal.SIGCONT)
         hear("WATCHDOG=1")
 
-        file.write_text(good + "[bundles]\nmax_count = 3\n[receivers]\nslak = []\n")
+        file.write_text(good + "[bundles]\nmax_count = 3\n[receivers]\nnotfy = []\n")
         send(agent, signal.SIGHUP)
         hear("RELOADING=1")
         hear("READY=1")
@@ -155,7 +152,7 @@ def test_systemd_hears_of_readiness_of_life_and_of_a_reload(node: Node, tmp_path
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
     (refused,) = [line for line in lines if line["level"] == "error"]
     assert refused["message"] == (
-        f"settings not reloaded, the current ones stay: {file}:9: unknown key receivers.slak; did you mean slack?"
+        f"settings not reloaded, the current ones stay: {file}:9: unknown key receivers.notfy; did you mean notify?"
     )
     assert "settings reloaded; restart required for listen" in [line["message"] for line in lines]
 
@@ -194,7 +191,7 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     assert "openssl rand -hex 16" in weak.stderr()
     file.write_text(
         'exchange = "rediss://:s3cret@h?password=s3cret"\n'
-        '[receivers]\nslack = ["https://hooks.slack.com/services/T0/B0/s3cret"]\n'
+        '[receivers]\nwebhook = ["https://hooks.slack.com/services/T0/B0/s3cret"]\n'
     )
     file.chmod(0o644)
     good = jobs.hangwatch("check-config", file)
@@ -204,7 +201,7 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     shown = jobs.hangwatch("check-config", "--json", file)
     assert shown.wait() == 0, shown.stderr()
     assert "s3cret" not in shown.stdout()
-    assert json.loads(shown.stdout())["receivers"]["slack"] == ["https://hooks.slack.com"]
+    assert json.loads(shown.stdout())["receivers"]["webhook"] == ["https://hooks.slack.com"]
     assert json.loads(shown.stdout())["exchange"] == "rediss://h"
 
 

@@ -12,6 +12,7 @@ from watched_runs import find_bundles, read_incident
 
 from hangwatch.demos import find_scenario
 from hangwatch.model.incident import Incident
+from scenarios.catalogue import PROGRAMS
 from support import JOBS, Job, JobRunner, wait_for
 
 
@@ -63,6 +64,25 @@ def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: 
     assert {rank: process.pid for rank, process in job.ranks().items()} == ranks
 
 
+def test_workers_without_an_environment_are_found_by_their_titles(jobs: JobRunner, tmp_path: Path) -> None:
+    """An engine's workers have their ranks as arguments, and a title where their environment was: one was not called."""
+    pytest.importorskip("setproctitle", reason="setproctitle is no part of this environment: make test installs it")
+    job = jobs.python(PROGRAMS / "serving" / "executor_pipes.py", "--asleep", "1")
+    job.wait_for_output("request 3")
+
+    def finds_hang() -> Incident | None:
+        dump = jobs.hangwatch("dump", "--pid", str(job.pid), "--json", "--state-dir", tmp_path / "state")
+        return msgspec.json.decode(dump.stdout(), type=Incident) if dump.wait() == 1 else None
+
+    incident = wait_for(finds_hang, 60.0, "the dump to find the hang")
+    verdict = incident.verdict
+    assert (verdict.kind, verdict.culprit_ranks, verdict.waiting_ranks) == ("stall", (1,), (0,))
+    assert verdict.cause is not None
+    assert verdict.cause.id == "waits-for-request"
+    assert "Rank 1 (VLLM::Worker_TP1)" in verdict.cause.explanation
+    assert any("in the order of their titles" in line for line in incident.missing)
+
+
 @pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("step_s", ["0.01", "1.5"])
 def test_a_job_that_trains_is_left_alone(jobs: JobRunner, tmp_path: Path, step_s: str) -> None:
@@ -83,12 +103,13 @@ def test_a_job_that_trains_is_left_alone(jobs: JobRunner, tmp_path: Path, step_s
 
 
 def test_without_a_job_dump_says_so(jobs: JobRunner, tmp_path: Path) -> None:
-    """A process that belongs to no job gives one line with what to check, and status 2."""
+    """A process that belongs to no job gives a line with what to check, and status 2."""
     other = jobs.start(["sleep", "60"])
     dump = jobs.hangwatch("dump", "--pid", str(other.pid), "--state-dir", tmp_path / "state")
     assert dump.wait() == 2
     assert dump.stdout() == ""
-    (line,) = dump.stderr().splitlines()
-    assert line.startswith(
+    # What cannot be read of others on this node, whose jobs may end meanwhile, is said before.
+    said = dump.stderr().splitlines()[-1]
+    assert said.startswith(
         f"hangwatch: no ranks of a distributed job found for process {other.pid}; is the job running"
     )

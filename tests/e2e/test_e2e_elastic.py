@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from cluster import NODES, Cluster, assert_licence_is_awaited
 from watched_runs import find_bundles
 
+from documentation import ROOT
 from hangwatch.outputs.push.audit import read_audit
 from support import wait_for
 
@@ -112,9 +115,15 @@ def test_a_hang_is_restarted_on_all_nodes(cluster: Cluster) -> None:
 
 
 def test_the_command_is_run_again_on_all_nodes(cluster: Cluster) -> None:
-    """Where no launcher restarts, each ``hangwatch run`` does, and the ranks meet again at the address they were given."""
+    """Where no launcher restarts, each ``hangwatch run`` does, and the ranks meet again at the address they were given.
+
+    The second time that a node has the culprit the user's command, by the line of the documentation, leaves it out.
+    """
     cluster.exchange = None
-    cluster.run_options = ("--on-hang", "restart", "--max-restarts", "2")
+    names = [host.name for host in cluster.nodes]
+    (cluster.folder / "hosts").write_text("".join(f"{name}\n" for name in names))
+    (line,) = re.findall(r"^grep .* hosts > hosts.next$", (ROOT / "docs" / "actions.md").read_text(), re.MULTILINE)
+    cluster.run_options = ("--on-hang", f"restart,exec:cd {cluster.folder} && {line}", "--max-restarts", "2")
     cluster.start_receiver()
     for number in range(NODES):
         cluster.launch(number, static=True, run=True)
@@ -130,5 +139,17 @@ def test_the_command_is_run_again_on_all_nodes(cluster: Cluster) -> None:
     for number, incident in enumerate(found):
         assert_licence_is_awaited(incident, 0)
         cluster.agents[number].wait_for_output(" again in 1 s (restart 1 of 2)", 60.0)
+    assert (cluster.folder / "hosts.next").read_text().split() == names
+    before = lives(cluster)
+    (cluster.folder / "pipe-0").unlink()
+    cluster.hang(0)
+    wait_for((cluster.folder / "pipe-0").exists, 60.0, "rank 0 to hang again")
+    (cluster.folder / "hang-0").unlink()
+    wait_for_lives(cluster, before)
+    for number in range(NODES):
+        last = cluster.incidents(number)[-1].history
+        assert last is not None
+        assert (last.number, last.exclude_nodes) == (2, (names[0],))
+    assert (cluster.folder / "hosts.next").read_text().split() == names[1:]
     (cluster.folder / "end").touch()
     assert [cluster.agents[number].wait(120.0) for number in range(NODES)] == [0] * NODES

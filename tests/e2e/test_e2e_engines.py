@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -15,13 +16,17 @@ from support import Job, JobRunner, wait_for
 WEIGHTS = PROGRAMS / "several_worlds" / "weights_to_an_engine.py"
 ROLLOUT = PROGRAMS / "several_worlds" / "rollout_engine.py"
 IDLE = PROGRAMS / "serving" / "idle_engine.py"
+ROLLOUTS = PROGRAMS / "actors" / "rollouts_of_a_generator.py"
+KEYS = PROGRAMS / "several_worlds" / "keys_of_a_store.py"
+#: Ray's temporary folder holds sockets: its path is short.
+RAY = {"RAY_TMPDIR": "/tmp", "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def watch(jobs: JobRunner, state: Path, program: Path, *arguments: str) -> Job:
     """A program under ``hangwatch run`` that would end it where it finds a hang."""
     options = ("--on-hang", "stop", "--stall-after", str(STALL_AFTER_S))
     return jobs.hangwatch(
-        "run", *options, "--", sys.executable, str(program), *arguments, env={"HANGWATCH_STATE_DIR": str(state)}
+        "run", *options, "--", sys.executable, str(program), *arguments, env={"HANGWATCH_STATE_DIR": str(state), **RAY}
     )
 
 
@@ -36,8 +41,10 @@ def named(verdict: Verdict) -> list[str]:
         (WEIGHTS, ("--late", "update", "--seconds", "9")),
         (WEIGHTS, ("--late", "start", "--seconds", "20")),
         (IDLE, ("--idle", "20")),
+        (KEYS, ("--late", "score")),
+        (KEYS, ("--late", "start", "--seconds", "20")),
     ],
-    ids=["weights-taken-late", "engine-joins-late", "engine-without-requests"],
+    ids=["weights-taken-late", "engine-joins-late", "engine-without-requests", "key-set-late", "store-joined-late"],
 )
 def test_a_job_that_awaits_others_comes_to_its_end(
     jobs: JobRunner, tmp_path: Path, program: Path, arguments: tuple[str, ...]
@@ -48,8 +55,22 @@ def test_a_job_that_awaits_others_comes_to_its_end(
     incidents = [read_incident(bundle) for bundle in find_bundles(tmp_path / "state")]
     assert not {one.verdict.kind for one in incidents} & set(HANG_KINDS)
     assert not any(one.verdict.proven for one in incidents)
-    # While it is late, a warning may name the engine, and nobody else.
-    assert {name for one in incidents for name in named(one.verdict)} <= {"engine"}
+    # While it is late, a warning may name the other world's process, and nobody else.
+    names = {name.partition("[")[0] for one in incidents for name in named(one.verdict)}
+    assert names <= {"engine", KEYS.stem}
+    assert "about to end the job" not in job.stderr()
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is no part of this environment: make test-long installs it"
+)
+def test_a_rollout_that_takes_long_is_a_warning(jobs: JobRunner, tmp_path: Path) -> None:
+    """Trainer 0 is in ``ray.get``, for more than twice the patience: it is named, and the job comes to its end."""
+    job = watch(jobs, tmp_path / "state", ROLLOUTS)
+    assert job.wait(180.0) == 0, job.stderr()
+    incidents = [read_incident(bundle) for bundle in find_bundles(tmp_path / "state")]
+    assert {(one.verdict.kind, *named(one.verdict)) for one in incidents} <= {("straggler", "0")}
     assert "about to end the job" not in job.stderr()
 
 

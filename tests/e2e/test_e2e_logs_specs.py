@@ -9,9 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from watched_runs import find_bundles, read_incident
+from watched_runs import STALL_AFTER_S, find_bundles, read_incident
 
 from hangwatch.demos import find_scenario
+from hangwatch.outputs.push.audit import read_audit
 from support import JOBS, SOURCE_ROOT, Job, JobRunner, wait_for
 
 #: Where each rank's output goes: rank 0's stdout to a file, all of rank 1 to files and to the terminal, of rank 1 alone.
@@ -39,6 +40,13 @@ def start(jobs: JobRunner, state: Path, *arguments: str | Path, env: dict[str, s
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     own = {"HANGWATCH_STATE_DIR": str(state), "PYTHONPATH": str(SOURCE_ROOT), "TMPDIR": str(state.parent)}
     return jobs.start([*launcher, *arguments], env={**own, **(env or {})})
+
+
+def settings_of(folder: Path, action: str) -> dict[str, str]:
+    """The environment that names a settings file with this action."""
+    file = folder / "hangwatch.toml"
+    file.write_text(f'stall_after_s = {STALL_AFTER_S}\n[on_hang]\naction = "{action}"\n')
+    return {"HANGWATCH_CONFIG": str(file)}
 
 
 def agents_of(job: Job) -> list[psutil.Process]:
@@ -90,11 +98,9 @@ def test_a_hang_is_found_and_stopped(jobs: JobRunner, tmp_path: Path) -> None:
     """The verdict is torchrun's stderr, by the settings of a file; what is secret in the environment is not the ranks'."""
     scenario = find_scenario("group-order")
     assert scenario is not None
-    settings = tmp_path / "hangwatch.toml"
-    settings.write_text('[on_hang]\naction = "stop"\n')
     env = {
         **scenario.full_environment(),
-        "HANGWATCH_CONFIG": str(settings),
+        **settings_of(tmp_path, "stop"),
         "HANGWATCH_WEBHOOK": "http://127.0.0.1:1/s3cret",
     }
     job = start(jobs, tmp_path / "state", "--logs-specs", "hangwatch", scenario.path, env=env)
@@ -112,6 +118,33 @@ def test_a_hang_is_found_and_stopped(jobs: JobRunner, tmp_path: Path) -> None:
     assert "DEADLOCK" in job.stderr()
     wait_for(lambda: not agents_of(job), 60.0, "the agent to end with torchrun")
     assert not any(process.is_running() for process in ranks.values())
+
+
+def test_a_hang_is_raised_in_the_ranks(jobs: JobRunner, tmp_path: Path) -> None:
+    """The settings file alone is enough: the ranks are started so that they take it."""
+    env = {**settings_of(tmp_path, "raise"), "SCRATCH": str(tmp_path)}
+    job = start(jobs, tmp_path / "state", "--logs-specs", "hangwatch", JOBS / "raising.py", "all_reduce", env=env)
+    assert job.wait(150.0) == 1, job.stderr()
+    (bundle,) = find_bundles(tmp_path / "state")
+    assert [one.outcome for one in read_audit(bundle).actions] == ["raised in rank 0-1"]
+    for rank in (0, 1):
+        assert f"rank {rank} caught: " in job.stdout()
+        assert f"rank {rank} has cleaned up 3" in job.stdout()
+
+
+def test_a_hang_is_restarted_by_torchrun(jobs: JobRunner, tmp_path: Path) -> None:
+    """Its second start goes on from the checkpoint, with a store of rank 0's own, as torchrun's rendezvous was told."""
+    env = settings_of(tmp_path, "restart")
+    program = (JOBS / "recovering.py", "--folder", tmp_path)
+    job = start(jobs, tmp_path / "state", "--logs-specs", "hangwatch", "--max-restarts", "2", *program, env=env)
+    ranks = wait_for(lambda: job.ranks() if len(job.ranks()) == 2 else None, 120.0, "the ranks")
+    assert ranks is not None
+    assert [one.environ()["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] for one in ranks.values()] == ["1", "1"]
+    assert job.wait(150.0) == 0, job.stderr()
+    assert (tmp_path / "starts-0").read_text().splitlines() == ["0 -", "1 -"]
+    assert (tmp_path / "checkpoint").read_text() == "8"
+    (bundle,) = find_bundles(tmp_path / "state")
+    assert [one.action for one in read_audit(bundle).actions] == ["restart"]
 
 
 def test_a_run_that_is_watched_already_gets_no_second_agent(jobs: JobRunner, tmp_path: Path) -> None:

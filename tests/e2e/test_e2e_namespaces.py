@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nodes import WITH_VARIABLES
 from watched_runs import find_bundles, read_incident
 
 from hangwatch.demos import find_scenario
@@ -106,10 +107,9 @@ def test_a_job_of_another_user_is_seen_with_the_rights_of_the_unit(jobs: JobRunn
         env={"PYTHONPATH": str(SOURCE_ROOT), "TMPDIR": str(homes[_AGENT_USER]), "HOME": str(homes[_AGENT_USER])},
     )
     agent.wait_for_output("watching this node")
-    shell = f'set -e; variables="$({_HANGWATCH} env)"; eval "$variables"; exec "$@"'
     job = jobs.start(
         # The interpreter of the suite may lie where this user may not go.
-        [*_as_user(_JOB_USER, "dac_read_search"), "sh", "-c", shell, "sh", *scenario.command()],
+        [*_as_user(_JOB_USER, "dac_read_search"), *WITH_VARIABLES, *scenario.command()],
         env={
             **scenario.full_environment(),
             "PYTHONPATH": str(SOURCE_ROOT),

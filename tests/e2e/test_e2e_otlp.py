@@ -213,5 +213,5 @@ def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> Non
 def test_without_opentelemetry_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if it were not there."""
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http._log_exporter", None)
-    with pytest.raises(PushError, match=r"^--otlp needs OpenTelemetry: pip install 'hangwatch\[otel\]'$"):
+    with pytest.raises(PushError, match=r"^--otlp needs OpenTelemetry: pip install 'opentelemetry-sdk"):
         parse_target("otlp", "http://127.0.0.1:4318")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
+from cluster import NODES, Cluster
 from watched_runs import STALL_AFTER_S, find_bundles, read_incident, torchrun
 
 from hangwatch.config.errors import EXIT_STOPPED
+from hangwatch.demos import find_scenario
 from hangwatch.outputs.push.audit import read_audit
 from support import JOBS, Job, JobRunner, find_free_port
 
@@ -49,9 +52,10 @@ def test_a_wait_of_gloo_ends_with_the_verdict(jobs: JobRunner, tmp_path: Path, w
     assert summary.split(":")[0] in reason
 
 
-def test_an_error_of_a_backward_carries_the_verdict(jobs: JobRunner, tmp_path: Path) -> None:
-    """Between DDP's wait and the program there is nobody of torch's who would let another exception through: the text has it."""
-    job = start(jobs, tmp_path, "backward")
+@pytest.mark.parametrize("wait", ["backward", "wait"])
+def test_an_error_of_the_wait_itself_carries_the_verdict(jobs: JobRunner, tmp_path: Path, wait: str) -> None:
+    """Between the wait of DDP, or ``work.wait()``, and the program nobody lets another exception through: the text has it."""
+    job = start(jobs, tmp_path, wait)
     assert job.wait(_TIME_LIMIT_S) == 1, job.stderr()
     summary, outcome = read_outcome(tmp_path)
     assert outcome == "raised in rank 0-1"
@@ -63,9 +67,9 @@ def test_an_error_of_a_backward_carries_the_verdict(jobs: JobRunner, tmp_path: P
     assert "[raised as RuntimeError: " in line
 
 
-@pytest.mark.parametrize("how", ["stopped", "blocked"])
+@pytest.mark.parametrize("how", ["stopped", "blocked", "gil"])
 def test_a_rank_that_cannot_be_woken_ends_the_job(jobs: JobRunner, tmp_path: Path, how: str) -> None:
-    """Stopped, or in a read: rank 0 raises, and after a grace the job is ended, which is said."""
+    """Stopped, in a read, or holding the interpreter: rank 0 raises, and after a grace the job is ended, which is said."""
     job = start(jobs, tmp_path, how)
     assert job.wait(_TIME_LIMIT_S) == EXIT_STOPPED, job.stderr()
     _, outcome = read_outcome(tmp_path)
@@ -73,6 +77,17 @@ def test_a_rank_that_cannot_be_woken_ends_the_job(jobs: JobRunner, tmp_path: Pat
     assert outcome.endswith(("process(es) ended", "by SIGKILL"))
     assert "rank 0 has cleaned up 3" in job.stdout()
     assert "about to end the job instead" in job.stderr()
+
+
+def test_a_rank_that_torchrun_ends_is_said_to_have_ended(jobs: JobRunner, tmp_path: Path) -> None:
+    """Rank 0 does not stay: torchrun ends the one that holds the interpreter before the grace is over. No more is done."""
+    scenario = find_scenario("gil-held")
+    assert scenario is not None
+    job = start(jobs, tmp_path, program=str(scenario.path))
+    assert job.wait(_TIME_LIMIT_S) == 1, job.stderr()
+    summary, outcome = read_outcome(tmp_path)
+    assert outcome == "raised in rank 0; rank 1 ended before it said whether it raised"
+    assert f"HangDetected: stall: {summary}" in job.stderr()
 
 
 def test_torchrun_restarts_a_job_of_which_a_rank_cannot_be_woken(jobs: JobRunner, tmp_path: Path) -> None:
@@ -83,6 +98,47 @@ def test_torchrun_restarts_a_job_of_which_a_rank_cannot_be_woken(jobs: JobRunner
     assert outcome.startswith("raised in rank 0; not in rank 1: ")
     assert outcome.endswith("torchrun restarts them (restart 1 of its 1)")
     assert {"rank 0 has recovered", "rank 1 has recovered"} <= set(job.stdout().splitlines())
+
+
+def test_the_cell_of_a_notebook_raises(jobs: JobRunner, tmp_path: Path) -> None:
+    """accelerate's notebook_launcher forks the ranks from the process that runs the cells, which goes on with the next one."""
+    options = ("--state-dir", tmp_path / "state", "--stall-after", str(STALL_AFTER_S), "--on-hang", "raise")
+    cells = (sys.executable, JOBS / "in_notebook.py", str(find_free_port()), str(find_free_port()))
+    job = jobs.hangwatch("run", *options, "--", *cells)
+    assert job.wait(_TIME_LIMIT_S) == 0, job.stderr()
+    summary, outcome = read_outcome(tmp_path)
+    assert "Rank 0 is blocked in all_reduce of default_pg because of rank 1" in summary
+    assert "not in rank" not in outcome
+    raised, _, rest = job.stdout().partition("the first cell raised ")[2].partition("the second cell is done")
+    assert f"HangDetected: stall: {summary}" in raised
+    assert rest == "\n"
+
+
+def test_every_rank_of_several_hosts_is_reached(cluster: Cluster) -> None:
+    """Each agent raises in its own rank, when the bundle is complete, and every exception has the verdict.
+
+    The connections of those that raise first fail in the others: what these met is torch's error, and has it as its text.
+    """
+    cluster.exchange = None
+    cluster.run_options = ("--on-hang", "raise")
+    cluster.start_receiver()
+    env = {"SCRATCH": str(cluster.folder)}
+    for number in range(NODES):
+        cluster.launch(number, static=True, run=True, program=("raising.py", "all_reduce"), env=env)
+    assert [cluster.agents[number].wait(_TIME_LIMIT_S) for number in range(NODES)] == [1] * NODES
+    ids = set()
+    for number, host in enumerate(cluster.nodes):
+        job = cluster.agents[number]
+        (bundle,) = find_bundles(host.state)
+        incident = read_incident(bundle)
+        ids.add(incident.id)
+        assert incident.verdict.culprit_ranks == (1,)
+        assert [one.outcome for one in read_audit(bundle).actions] == [f"raised in rank {number}"], job.stderr()
+        assert f"rank {number} has cleaned up 3" in job.stdout()
+        ends = [line for line in job.stderr().splitlines() if f"[rank{number}]: " in line and "Error: " in line]
+        raised = [line for line in (*job.stdout().splitlines(), *ends) if incident.verdict.summary in line]
+        assert raised, job.stdout() + job.stderr()
+    assert len(ids) == 1
 
 
 @pytest.mark.usefixtures("long")

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nodes import WITH_VARIABLES, Node
 from watched_runs import STALL_AFTER_S, find_bundles, read_incident
 
 from hangwatch.outputs.bundle.bundle import read_bundle
 from scenarios.catalogue import PROGRAMS
-from support import Job, JobRunner
+from support import Job, JobRunner, find_free_port, wait_for
 
 pytestmark = [
     pytest.mark.usefixtures("long"),
@@ -23,6 +24,8 @@ pytestmark = [
     ),
 ]
 PROGRAM = PROGRAMS / "actors" / "averaging.py"
+#: Without its answers for tokens and its reports of use.
+QUIET = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def ray_folder() -> Iterator[str]:
 
 def watch(jobs: JobRunner, state: Path, folder: str, *arguments: str) -> Job:
     """The program under ``hangwatch run``, which would end it where it finds a hang."""
-    variables = {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    variables = {"RAY_TMPDIR": folder, **QUIET}
     options = ("--on-hang", "stop", "--stall-after", str(STALL_AFTER_S))
     command = [sys.executable, str(PROGRAM), *arguments]
     return jobs.hangwatch("run", *options, "--", *command, env={"HANGWATCH_STATE_DIR": str(state), **variables})
@@ -60,5 +63,32 @@ def test_an_actor_that_is_not_called_is_named(jobs: JobRunner, tmp_path: Path, r
     assert "Rank 2 (ray::Learner)" in found.cause.explanation
     driver = [e.says for e in found.cause.evidence if e.source == "caller"]
     assert any("averaging.py" in says and "ray.get" in says for says in driver)
+    assert {rank.identity.title for rank in capture.ranks} == {"ray::Learner"}
+    assert all(rank.beat_age_s is not None for rank in capture.ranks)
+
+
+def test_actors_of_a_cluster_of_its_own_are_watched_by_the_agent_of_their_node(
+    node: Node, tmp_path: Path, ray_folder: str
+) -> None:
+    """The variables before ``ray start``, ``hangwatch agent`` beside it, and the script as ever: of us it has nothing."""
+    agent = node.hangwatch(
+        "agent", "--listen", "127.0.0.1:0", "--stall-after", str(STALL_AFTER_S), "--state-dir", tmp_path
+    )
+    agent.wait_for_output("watching this node")
+    port = find_free_port()
+    ports = (f"--port={port}", "--min-worker-port=0", "--max-worker-port=0")
+    small = ("--num-cpus=1", "--object-store-memory=80000000", "--include-dashboard=false", f"--temp-dir={ray_folder}")
+    ray = Path(sys.executable).with_name("ray")
+    cluster = node.start(*WITH_VARIABLES, ray, "start", "--head", "--block", *ports, *small, env=QUIET)
+    cluster.wait_for_output("Ray runtime started", 120.0)
+    address = f"127.0.0.1:{port}"
+    script = node.start(sys.executable, PROGRAM, "--busy", "2", "--address", address, env={"PYTHONPATH": None, **QUIET})
+    script.wait_for_output("step 4", 120.0)
+    (bundle,) = wait_for(lambda: find_bundles(tmp_path), 60.0, "the incident")
+    incident, capture = read_bundle(bundle)
+    found = incident.verdict
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("stall", (2,), (0, 1))
+    assert found.cause is not None
+    assert found.cause.id == "waits-for-request"
     assert {rank.identity.title for rank in capture.ranks} == {"ray::Learner"}
     assert all(rank.beat_age_s is not None for rank in capture.ranks)

@@ -89,14 +89,16 @@ def test_the_command_is_run_again_where_torchrun_does_not_restart(jobs: JobRunne
     assert "Hang 2 of this job (restarted 1 time): step 4, ranks 0-1 on" in run.said
 
 
-@pytest.mark.parametrize("launcher", ["accelerate", "deepspeed"])
+@pytest.mark.parametrize("launcher", ["accelerate", "deepspeed", "plain"])
 def test_other_launchers_are_run_again(jobs: JobRunner, tmp_path: Path, launcher: str) -> None:
-    """accelerate and deepspeed end when their ranks do; the command is run again at the same port."""
+    """accelerate, deepspeed and a script with ``mp.spawn`` end when their ranks do; the command is run again at the same port."""
     port = str(find_free_port())
     if launcher == "accelerate":
         # --cpu would start one process only, unless there is MPI. The program asks for the CPU itself.
         command = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
         command += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", port]
+    elif launcher == "plain":
+        command = [str(JOBS / "spawning.py"), port]
     else:
         command = ["-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", port]
     run = Restarted(jobs, tmp_path, [sys.executable, *command])
@@ -136,10 +138,29 @@ def test_a_job_that_fails_is_not_run_again(jobs: JobRunner, tmp_path: Path) -> N
     assert "again" not in job.stderr()
 
 
+def test_a_job_that_is_submitted_again_has_its_history(jobs: JobRunner, tmp_path: Path) -> None:
+    """A second ``run`` of the same name counts on; its command learns of it, and of the restart that it is run beside.
+
+    The deadlock is at the same line in the same step, but between the two somebody may have changed the program.
+    """
+    told = tmp_path / "told"
+    for action in ("stop", f"restart,exec:env > {told}"):
+        options = ("--job", "nightly", "--on-hang", action, "--state-dir", tmp_path / "state", "--")
+        command = _torchrun("--max-restarts", "1", str(_PROGRAM), "--folder", str(tmp_path), "--hangs", "2", "--again")
+        job = jobs.hangwatch("run", *options, *command, env=_RANKS)
+        status = job.wait(_TIME_LIMIT_S)
+        assert status == (EXIT_STOPPED if action == "stop" else 0), job.stderr()
+    assert "Hang 2 of this job: step 3, ranks 0-1 on" in job.stderr()
+    given = dict(line.split("=", 1) for line in told.read_text().splitlines() if "=" in line)
+    assert (given["HANGWATCH_HANGS"], given["HANGWATCH_RESTARTS"], given["HANGWATCH_ACTION"]) == ("2", "0", "restart")
+    (taken,) = read_audit(find_bundles(tmp_path / "state")[-1]).actions
+    assert taken.outcome.endswith("torchrun restarts them (restart 1 of its 1); the command ended with status 0")
+
+
 def test_the_demo_recovers(jobs: JobRunner, tmp_path: Path) -> None:
     """``hangwatch demo recover``: a Trainer hangs once, resumes from its checkpoint, and ends with its last step."""
     outcome = run_watched(Watched("demo-recover", ("demo", "recover")), jobs, tmp_path)
     assert outcome.status == 0, outcome.stdout
-    assert "and ended with step 24." in outcome.stdout
+    assert "and ended with step 24 of 24." in outcome.stdout
     assert "Time lost from the onset of the hang to the first new step: " in outcome.stdout
     assert outcome.left == ()

@@ -93,11 +93,11 @@ def test_a_port_in_use(jobs: JobRunner, tmp_path: Path) -> None:
     [
         (
             ("--on-hang", "explode"),
-            "--on-hang 'explode' is none of report, stop, restart, raise, exec:CMD; for example --on-hang",
+            "--on-hang 'explode' is none of report, stop, restart, raise, exec:CMD, restart,exec:CMD; for example --on-hang",
         ),
         (
             ("--on-hang", "exec:"),
-            "--on-hang 'exec:' is none of report, stop, restart, raise, exec:CMD; for example --on-hang",
+            "--on-hang 'exec:' is none of report, stop, restart, raise, exec:CMD, restart,exec:CMD; for example --on-hang",
         ),
         (("--stall-after", "-5"), "--stall-after -5 is negative; give seconds, for example 60"),
         (("--listen", "nonsense"), "--listen 'nonsense' is not HOST:PORT; for example 127.0.0.1:9753"),

@@ -1,10 +1,12 @@
-"""``--notify``: apprise tells a real HTTP server of a real hang, by the one of its services that posts to any (``json://``)."""
+"""``--notify``: apprise reports a real hang to a real HTTP server (``json://``) and by e-mail to a stand-in for a mail server."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from mail_server import mail_server
 from monitoring import webhook
 
 from hangwatch.demos import find_scenario
@@ -28,6 +31,7 @@ from support import LONG_S, JobRunner
 #: Importing apprise binds a socket (urllib3 asks whether there is IPv6), so none of these tests is pure.
 pytestmark = pytest.mark.usefixtures("real")
 
+ROOT = Path(__file__).resolve().parents[2]
 PATH = "T0k3n-0f-a-service"
 
 
@@ -38,16 +42,17 @@ def incident() -> Incident:
 
 
 def test_a_hang_of_a_real_job_is_sent_and_its_end(jobs: JobRunner, tmp_path: Path) -> None:
-    """Under ``hangwatch run`` with the address in the environment: two messages, and neither job nor log sees the address."""
+    """Under ``hangwatch run`` with two addresses in the environment: two messages each; neither job nor log sees an address."""
     scenario = find_scenario("rank-conditional")
     assert scenario is not None
     show = f'{sys.executable} -c \'import os; print("seen", os.environ.get("HANGWATCH_NOTIFY"))\''
-    with webhook() as server:
-        address = server.url.replace("http://", "json://") + f"/{PATH}"
+    with webhook() as server, mail_server() as post:
+        mail = f"mailto://127.0.0.1:{post.port}?from=hangwatch@example.org&to=oncall@example.org"
+        addresses = f"{server.url.replace('http://', 'json://')}/{PATH} {mail}"
         job = jobs.hangwatch(
             "run", "--on-hang", "stop", "--state-dir", tmp_path / "state", "--",
             "bash", "-c", f"{show}; exec {' '.join(scenario.command())}",
-            env={**scenario.full_environment(), "HANGWATCH_NOTIFY": address},
+            env={**scenario.full_environment(), "HANGWATCH_NOTIFY": addresses},
         )  # fmt: skip
         assert job.wait(LONG_S) == 75, job.stderr()
         first, last = [one.body for one in server.messages if one.path == f"/{PATH}"]
@@ -56,10 +61,18 @@ def test_a_hang_of_a_real_job_is_sent_and_its_end(jobs: JobRunner, tmp_path: Pat
     assert first["title"].startswith("deadlock, proven: ")
     assert "Cause (confidence" in first["message"]
     assert (last["type"], last["title"].partition(":")[0]) == ("success", "Resolved")
-    assert PATH not in job.stdout() + job.stderr()
-    assert not [
-        file for file in (tmp_path / "state").rglob("*") if file.is_file() and PATH in file.read_text(errors="replace")
-    ]
+    begun, over = post.mails
+    assert (begun.sender, begun.receivers) == ("hangwatch@example.org", ("oncall@example.org",))
+    assert begun.message["Subject"] == first["title"]
+    assert over.message["Subject"] == last["title"]
+    written = begun.message.get_body(("plain",))
+    assert written is not None
+    assert written.get_content().split() == first["message"].split()
+    files = [file for file in (tmp_path / "state").rglob("*") if file.is_file()]
+    assert len(files) > 5
+    for secret in (PATH, "oncall@example.org"):
+        assert secret not in job.stdout() + job.stderr()
+        assert not [file for file in files if secret in file.read_text(errors="replace")]
 
 
 @asynccontextmanager
@@ -136,6 +149,42 @@ def test_the_end_of_an_incident_that_was_sent_is_one_line() -> None:
     assert "Cause (confidence" in full.body
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "pagerduty://0123456789abcdef0123456789abcdef@apikey123",
+        "workflows://example.org/0123456789abcdef0123456789abcdef/signaturesignature",  # Teams
+        "discord://123456789012345678/abcdefghijklmnopqrstuvwxyz",
+        "mailto://user:password@example.org",
+        "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ",
+        "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ",
+        "mmost://chat.example.org/token123",
+    ],
+)
+def test_the_services_that_are_promised_are_there(address: str) -> None:
+    """PagerDuty, Teams, Discord, e-mail, Slack and Mattermost: the pinned apprise takes their addresses. Nothing is sent."""
+    target = parse_target("notify", address)
+    assert target.shown == address.partition("://")[0] + "://"
+
+
+def test_every_scheme_that_we_show_is_one_of_apprise() -> None:
+    """In the page, in the error, and in the tests above: services go, and the pinned apprise has no ``msteams://``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import apprise
+    details = apprise.Apprise().details()["schemas"]
+    there = {scheme for one in details for kind in ("protocols", "secure_protocols") for scheme in one[kind] or ()}
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    (addresses,) = re.findall(r"<!-- addresses of apprise -->\n(.*?)\n\n", page, re.DOTALL)
+    with pytest.raises(PushError) as error:
+        parse_target("notify", "nosuch://")
+    for text in (addresses, str(error.value)):
+        shown = set(re.findall(r"\b([a-z]+)://", text))
+        assert {"mailto", "pagerduty", "workflows", "slack"} <= shown
+        assert shown <= there, shown - there
+    assert "msteams" not in there
+
+
 @pytest.mark.parametrize("address", ["", "nosuch://s3cret/x", "s3cret", "json://", "json://s3cret host\n/x"])
 def test_an_address_that_no_service_has_is_not_shown(address: str) -> None:
     """One line that says what to give; and of a good one only the scheme is shown, as the host may be a token."""
@@ -148,5 +197,5 @@ def test_an_address_that_no_service_has_is_not_shown(address: str) -> None:
 def test_without_apprise_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if it were not there."""
     monkeypatch.setitem(sys.modules, "apprise", None)
-    with pytest.raises(PushError, match=r"^--notify needs apprise: pip install 'hangwatch\[apprise\]'$"):
+    with pytest.raises(PushError, match=r"^--notify needs apprise: pip install 'apprise>=2\.2'$"):
         parse_target("notify", "json://127.0.0.1/x")

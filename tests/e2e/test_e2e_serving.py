@@ -59,6 +59,13 @@ class Engine:
         found = re.search(rf"^hangwatch_engine_{name}{{.*}} (\S+)$", read_url(f"{self.agent}/metrics"), re.MULTILINE)
         return float(found[1]) if found is not None else None
 
+    def ticks(self) -> float:
+        """How many ticks its agent has done."""
+        counted = r"^hangwatch_agent_tick_duration_seconds_count (\S+)$"
+        found = re.search(counted, read_url(f"{self.agent}/metrics"), re.MULTILINE)
+        assert found is not None
+        return float(found[1])
+
     def livez(self) -> tuple[int, str]:
         """What a liveness probe gets: status and body."""
         try:
@@ -83,13 +90,17 @@ Start = Callable[..., Engine]
 
 @pytest.fixture
 def start(jobs: JobRunner, tmp_path: Path) -> Start:
-    """Starts an engine under ``hangwatch run`` and waits until hangwatch has found it by itself."""
+    """Starts an engine under ``hangwatch run`` and waits until hangwatch has found it by itself.
 
-    def begin(*options: str) -> Engine:
+    ``keeper``: below a process that outlives it.
+    """
+
+    def begin(*options: str, keeper: bool = False) -> Engine:
         port, state = find_free_port(), tmp_path / "state"
         agent = find_free_port()
         job = jobs.hangwatch(
             "run", "--stall-after", str(STALL_AFTER_S), "--listen", f"127.0.0.1:{agent}", "--",
+            *(("sh", "-c", '"$@"; exec sleep 900', "keeper") if keeper else ()),
             sys.executable, str(JOBS / "serving_engine.py"), "--port", str(port), *options,
             env={"HANGWATCH_STATE_DIR": str(state)},
         )  # fmt: skip
@@ -127,6 +138,16 @@ def test_a_core_that_dies_behind_a_queue_is_named(start: Start) -> None:
     status, body = wait_for(lambda: said if (said := engine.livez())[0] == 503 else None, 30.0, "the probe to fail")
     assert status == 503
     assert "VLLM::EngineCore" in body
+
+
+def test_an_engine_that_ends_altogether_is_no_hang(start: Start) -> None:
+    """Its server ends with its core: whoever asked knows, and whoever started it may start it again."""
+    engine = start("--fault", "ends", "--after", "8", keeper=True)
+    engine.ask_in_vain(7)
+    wait_for(lambda: engine.metric("up") is None, 60.0, "the engine to be gone")
+    ends_at = engine.ticks() + 3 * STALL_AFTER_S
+    wait_for(lambda: engine.ticks() >= ends_at, 120.0, "ticks without the engine")
+    assert not engine.verdicts()
 
 
 def test_a_scheduler_that_schedules_nothing_is_named(start: Start, jobs: JobRunner) -> None:
@@ -169,15 +190,8 @@ def test_a_worker_that_is_stuck_in_a_step_is_named(start: Start, tmp_path: Path,
 def test_slow_engines_and_idle_ones_are_left_alone(start: Start) -> None:
     """Idle for several patiences, a prompt whose one step takes longer than the patience, and answers that take many."""
     engine = start("--prefill", str(2.5 * STALL_AFTER_S / 1000), "--slow", "0.3")
-    ticks = r"^hangwatch_agent_tick_duration_seconds_count (\S+)$"
-
-    def count() -> float:
-        found = re.search(ticks, read_url(f"{engine.agent}/metrics"), re.MULTILINE)
-        assert found is not None
-        return float(found[1])
-
-    idle_until = count() + 3 * STALL_AFTER_S
-    wait_for(lambda: count() >= idle_until, 120.0, "ticks of an idle engine")
+    idle_until = engine.ticks() + 3 * STALL_AFTER_S
+    wait_for(lambda: engine.ticks() >= idle_until, 120.0, "ticks of an idle engine")
     assert engine.metric("progress_age_seconds") == 0.0
     assert engine.ask(1000, 2) == 200
     assert engine.ask(1, 40) == 200

@@ -101,7 +101,7 @@ def test_a_trainer_that_hangs_is_named_to_the_engines_host(worlds: Cluster) -> N
 def test_an_engine_that_is_late_is_a_warning_that_ends(worlds: Cluster) -> None:
     """It answers a prompt for longer than the patience, and then goes on: nothing is called a hang."""
     (worlds.folder / "late").touch()
-    found = worlds.wait_for_incidents((TRAINERS, ENGINE))
+    found = worlds.wait_for_incidents((TRAINERS, ENGINE), warning=True)
     assert {incident.verdict.kind for incident in found} == {"straggler"}
     assert {culprits(incident) for incident in found} == {("engine/0", "engine/1")}
     (worlds.folder / "late").unlink()
@@ -114,7 +114,7 @@ def test_nothing_is_proven_where_an_agent_is_missing(worlds: Cluster) -> None:
     """The engine's agent is gone when it hangs: who is at the other end is not known, and nobody is blamed for it."""
     worlds.agents[ENGINE].end()
     (worlds.folder / "hang-engine").touch()
-    (incident,) = worlds.wait_for_incidents((TRAINERS,))
+    (incident,) = worlds.wait_for_incidents((TRAINERS,), warning=True)
     assert not incident.verdict.proven
     assert incident.verdict.kind == "straggler"
     assert not {0, 1} & set(incident.verdict.culprit_ranks)
@@ -124,7 +124,7 @@ def test_an_engine_that_never_comes(cluster: Cluster) -> None:
     """It was never started: trainer 0 waits in the rendezvous for somebody outside, and no trainer is blamed."""
     start_agents(cluster)
     start_trainers(cluster)
-    (incident,) = cluster.wait_for_incidents((TRAINERS,))
+    (incident,) = cluster.wait_for_incidents((TRAINERS,), warning=True)
     assert not incident.verdict.proven
     assert incident.verdict.kind == "straggler"
     assert incident.verdict.culprit_ranks == ()

@@ -51,7 +51,7 @@ def test_a_redis_is_tried(server: RedisServer) -> None:
 def test_a_missing_client_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra, or without torch for its store, the repair is what to install."""
     monkeypatch.setattr(checks_exchange.importlib.util, "find_spec", lambda _: None)
-    assert check_exchange("redis://h").repair == "pip install 'hangwatch[redis]'"
+    assert check_exchange("redis://h").repair == "pip install 'redis>=5.0.1'"
     assert check_exchange("tcp").repair.startswith("pip install torch")
 
 

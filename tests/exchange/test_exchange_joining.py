@@ -75,6 +75,25 @@ def test_the_store_listens_where_others_arrive(
 
 
 @pytest.mark.usefixtures("real")
+def test_a_port_that_is_taken_between_binding_and_listening_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two agents of a host may bind it at once; who listens first has it."""
+    bind, bound = addresses._bind, []
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+
+        def late(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
+            bound.append(bind(family, address))
+            other.listen()
+            return bound[0]
+
+        monkeypatch.setattr(addresses, "_bind", late)
+        with pytest.raises(OSError, match="in use"):
+            listen_for("127.0.0.1", other.getsockname()[1])
+    assert bound[0].fileno() == -1
+
+
+@pytest.mark.usefixtures("real")
 def test_what_stands_between_is_named() -> None:
     """A closed port means that nobody serves the store, one without an answer a firewall: each is one line with its repair."""
 

@@ -1,11 +1,12 @@
-"""Hangs in a wait, and says what it meets there: ``raising.py WAIT``. Rank 1 does what keeps rank 0 waiting.
+"""Hangs in a wait, and says what it meets there: ``raising.py WAIT``. Rank 1 does what keeps the others waiting.
 
-``all_reduce``, ``all_gather``, ``barrier``, ``recv`` or ``backward`` (DDP): what rank 0 waits in, on NCCL where there is a
-device. Rank 1 polls; with ``blocked`` it reads a FIFO that nobody writes to, with ``stopped`` it stops itself. Nobody ends
-before the other one has cleaned up: torchrun ends all others as soon as one has failed. Ranks that torchrun has restarted do
-not hang.
+``all_reduce``, ``all_gather``, ``barrier``, ``recv``, ``wait`` (of an asynchronous operation) or ``backward`` (DDP): what they
+wait in, on NCCL where there is a device. Rank 1 polls; with ``blocked`` it reads a FIFO that nobody writes to, with ``stopped``
+it stops itself, with ``gil`` it is in native code that holds the interpreter. Nobody ends before all have cleaned up: torchrun
+ends the others as soon as one has failed. Ranks that torchrun has restarted do not hang.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -21,7 +22,7 @@ import hangwatch
 
 
 def wait_in(what: str, device: torch.device) -> None:
-    """What rank 0 waits in."""
+    """What all but rank 1 wait in."""
     x = torch.ones(4, device=device)
     if what == "all_gather":
         dist.all_gather([torch.zeros(4, device=device) for _ in range(dist.get_world_size())], x)
@@ -29,6 +30,8 @@ def wait_in(what: str, device: torch.device) -> None:
         dist.barrier()
     elif what == "recv":
         dist.recv(x, src=1)
+    elif what == "wait":
+        dist.all_reduce(x, async_op=True).wait()
     else:
         dist.all_reduce(x)
     if device.type == "cuda":
@@ -43,6 +46,8 @@ def stay_away(how: str) -> None:
         path.read_bytes()
     if how == "stopped":
         os.kill(os.getpid(), signal.SIGSTOP)
+    if how == "gil":
+        ctypes.PyDLL(None).sleep(36_000)
     while True:
         time.sleep(0.1)
 
@@ -63,8 +68,11 @@ def main() -> None:
     device = torch.device("cuda", rank) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
-    model = DistributedDataParallel(torch.nn.Linear(4, 4)) if what == "backward" else None
+    model = DistributedDataParallel(torch.nn.Linear(4, 4).to(device)) if what == "backward" else None
     wait_in("all_reduce", device)
+    if what == "recv":  # the first one makes NCCL's communicator of the two ranks, which is a wait of another kind
+        first = torch.ones(4, device=device)
+        dist.send(first, 0) if rank == 1 else dist.recv(first, 1)
     if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
         dist.destroy_process_group()
         say(f"rank {rank} has recovered")
@@ -73,7 +81,9 @@ def main() -> None:
         if rank == 1:
             stay_away(what)
         elif model is not None:
-            model(torch.ones(2, 4)).sum().backward()
+            model(torch.ones(2, 4, device=device)).sum().backward()
+            if cuda:
+                torch.cuda.synchronize()
         else:
             wait_in(what, device)
     except hangwatch.HangDetected as error:

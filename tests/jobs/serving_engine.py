@@ -137,7 +137,7 @@ def run_core(inbox: Queue[Any], outbox: Queue[Any], options: argparse.Namespace)
         counts = (len(scheduler.running), len(scheduler.waiting))
         if scheduler.running:
             steps += 1
-            if options.fault == "dies" and steps > options.after:
+            if options.fault in {"dies", "ends"} and steps > options.after:
                 outbox.close()
                 outbox.join_thread()
                 os._exit(1)
@@ -225,7 +225,7 @@ def main() -> None:
     """Serve until ended."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--fault", choices=("", "dies", "sync", "leak", "io"), default="")
+    parser.add_argument("--fault", choices=("", "dies", "ends", "sync", "leak", "io"), default="")
     parser.add_argument("--after", type=int, default=0, help="steps that go well")
     parser.add_argument("--adapter", default="")
     parser.add_argument("--prefill", type=float, default=0.0, help="seconds that a token of a prompt takes")
@@ -234,7 +234,10 @@ def main() -> None:
     inbox: Queue[Any] = spawning.Queue()
     outbox: Queue[Any] = spawning.Queue()
     server = Server(inbox)
-    spawning.Process(target=run_core, args=(inbox, outbox, options), daemon=False).start()
+    core = spawning.Process(target=run_core, args=(inbox, outbox, options), daemon=False)
+    core.start()
+    if options.fault == "ends":  # as vLLM does, whose server ends when its core has
+        threading.Thread(target=lambda: (core.join(), os._exit(1)), daemon=True).start()
     threading.Thread(target=server.follow, args=(outbox,), daemon=True).start()
     with ThreadingHTTPServer(("127.0.0.1", options.port), answer(server)) as http:
         print("listening", flush=True)

@@ -41,11 +41,12 @@ def main() -> int:
         return 2
     shutil.rmtree(FOLDER, ignore_errors=True)
     wheel = _build_wheel(FOLDER / "wheel")
+    commit = _commit()
     rows = []
     for number, cell in enumerate(cells, 1):
         print(f"[{number}/{len(cells)}] Python {cell.python}, PyTorch {cell.torch} ...", flush=True)
         folder = FOLDER / f"{cell.python}-{cell.torch}"
-        rows.append(_run_cell(cell, wheel, folder))
+        rows.append(msgspec.structs.replace(_run_cell(cell, wheel, folder), commit=commit))
         if not options.keep:
             shutil.rmtree(folder / "environment", ignore_errors=True)
         _write(rows[-1])  # at once: a cell takes minutes
@@ -58,6 +59,16 @@ def _build_wheel(folder: Path) -> Path:
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def _commit() -> str:
+    """That of the source tree, marked where the package differs from it; empty in an archive without git."""
+    git = ("git", "-C", str(ROOT))
+    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run(
+        [*git, "diff", "--quiet", "HEAD", "--", "watchdog"], check=False, stderr=subprocess.DEVNULL
+    )
+    return head.stdout.strip() + ("+" if changed.returncode == 1 else "") if head.returncode == 0 else ""
 
 
 def _run_cell(cell: Cell, wheel: Path, folder: Path) -> Result:

@@ -37,6 +37,7 @@ CELLS = tuple(
         ("3.13", "2.6.0"),
         ("3.12", "2.9.1"),
         ("3.12", "2.10.0"),
+        ("3.12", "2.11.0"),
         ("3.11", "2.12.1"),
         ("3.10", "2.13.0"),
         ("3.11", "2.13.0"),
@@ -48,7 +49,8 @@ CELLS = tuple(
 class Result(msgspec.Struct, frozen=True):
     """What a cell came to: the versions that were there, and what was said of each hang.
 
-    ``failed``: why nothing could be run, empty where it was. ``taken``: the day, and hangwatch's version.
+    ``failed``: why nothing could be run, empty where it was. ``taken``: the day, hangwatch's version and the machine. ``commit``:
+    the one that the wheel was built of, with ``+`` where files of the package were changed since; empty where none is known.
     """
 
     cell: Cell
@@ -57,6 +59,7 @@ class Result(msgspec.Struct, frozen=True):
     hangs: dict[str, str] = {}
     failed: str = ""
     taken: str = ""
+    commit: str = ""
 
     @property
     def good(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -54,7 +55,7 @@ def test_pairs_are_read_or_refused() -> None:
 def test_each_version_that_is_promised_is_run() -> None:
     """Python 3.10 to 3.13, PyTorch 2.4 to 2.13, and the corners of which there are wheels."""
     assert {cell.python for cell in CELLS} == {"3.10", "3.11", "3.12", "3.13"}
-    assert {"2.4", "2.6", "2.9", "2.10", "2.12", "2.13"} == {cell.torch.rpartition(".")[0] for cell in CELLS}
+    assert {"2.4", "2.6", "2.9", "2.10", "2.11", "2.12", "2.13"} == {cell.torch.rpartition(".")[0] for cell in CELLS}
     assert {("3.10", "2.4.1"), ("3.10", "2.13.0"), ("3.13", "2.13.0")} <= {(cell.python, cell.torch) for cell in CELLS}
     assert all("torch" in demo(name).needs and len(demo(name).needs) == 1 for name in HANGS)
 
@@ -98,6 +99,31 @@ def test_the_page_shows_the_results() -> None:
     assert with_table(page, results.cells) == page
     assert render(results.cells) in page
     assert all(row.good for row in results.cells)
+
+
+def test_the_readme_says_what_does_not_work() -> None:
+    """Its row of a version is as the results of that version are: right from PyTorch 2.10 on, without a proof before."""
+    results = msgspec.json.decode((DOCS / "versions.json").read_bytes(), type=Results)
+    readme = (DOCS.parent / "README.md").read_text()
+    rows = re.findall(r"^\| (2\.\d+) to (2\.\d+) \| (3\.\d+) to (3\.\d+)[^|]* \| ([^|]+) \|$", readme, re.MULTILINE)
+    assert len(rows) == 2
+    of_row: dict[str, set[str]] = {lacks: set() for *_, lacks in rows}
+    for cell in results.cells:
+        (lacks,) = [
+            lacks
+            for first, last, oldest, newest, lacks in rows
+            if _version(first) <= _version(cell.cell.torch)[:2] <= _version(last)
+            and _version(oldest) <= _version(cell.cell.python) <= _version(newest)
+        ]
+        of_row[lacks] |= set(cell.hangs.values())
+    assert [said for lacks, said in of_row.items() if lacks == "nothing known"] == [{RIGHT}]
+    assert [said for lacks, said in of_row.items() if lacks.startswith("proofs on Gloo")] == [
+        {RIGHT, NOT_PROVEN, NO_CAUSE}
+    ]
+
+
+def _version(text: str) -> list[int]:
+    return [int(number) for number in text.split("+", maxsplit=1)[0].split(".")]
 
 
 def test_what_torch_needs_without_a_gpu() -> None:

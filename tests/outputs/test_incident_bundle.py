@@ -16,6 +16,7 @@ from examples import AT_NS, hang_capture, hang_incident
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 from hangwatch.model.devices import Gpu, NodeFacts
@@ -23,7 +24,10 @@ from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.outputs.bundle.bundle import BundleError, list_incidents, read_bundle, write_bundle
+from hangwatch.outputs.html.report import render_report
+from hangwatch.outputs.markdown.report import WHOLE, render_markdown
 
+GOLDEN = Path(__file__).parent / "golden"
 TEXT = st.text(max_size=12) | st.sampled_from(["", "größe", "\x1b[31m", "\u202e", "日本\x00", '"\\\n', "🚀"])
 INTS = st.integers(0, 2**62)
 RANKS = st.lists(st.integers(0, 40), max_size=4, unique=True).map(tuple)
@@ -113,6 +117,19 @@ def test_the_document_is_readable_and_bears_its_schema(tmp_path: Path) -> None:
     text = (write_bundle(tmp_path, hang_incident(), None) / "incident.json").read_text()
     assert text.startswith('{\n  "id"')
     assert msgspec.json.decode(text)["schema"] == "hangwatch.incident/2"
+
+
+def test_a_bundle_of_the_schema_before_is_read_listed_and_diagnosed_as_ever() -> None:
+    """Written by hangwatch when processes of other worlds had no names: schema 1, and only paths of it were changed."""
+    (listed,) = list_incidents(GOLDEN)
+    incident, capture = read_bundle(GOLDEN / "incidents" / listed.id)
+    assert listed == incident
+    assert incident.schema == "hangwatch.incident/1"
+    for found in (incident.verdict, diagnose(capture).verdict):
+        assert found.cause is not None
+        assert (found.proven, found.culprit_ranks, found.cause.id) == (True, (0, 1), "group-order-inversion")
+    assert "Ranks 0-1 wait for each other" in render_markdown(incident, WHOLE)
+    assert "group_order.py" in render_report(incident, capture)
 
 
 def test_an_update_keeps_the_capture(tmp_path: Path) -> None:

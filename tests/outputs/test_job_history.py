@@ -35,6 +35,9 @@ def test_a_history_in_words() -> None:
     ]
     many = describe_history(JobHistory(stall("node-a"), (stall("node-b"),) * 5))
     assert many[0].endswith("; and 2 more.")
+    more = describe_history(JobHistory(stall("node-a"), (stall("node-b"),) * 10, hangs=15))[0]
+    assert more.startswith("Hang 15 of this job: ")
+    assert more.endswith("; and 11 more.")
 
 
 def test_an_earlier_culprit_of_another_world_goes_by_the_name_it_had() -> None:

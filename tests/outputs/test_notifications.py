@@ -19,7 +19,6 @@ from hangwatch.outputs.push.notifications import (
     SHORTEST_S,
     Notification,
     alertmanager_body,
-    slack_body,
     webhook_body,
 )
 
@@ -105,25 +104,6 @@ def test_a_webhook_gets_the_verdict_without_the_jobs_command() -> None:
         msgspec.json.decode(webhook_body(notification(ended_at="2026-05-28T21:00:00Z"), None, NOW))["status"]
         == "resolved"
     )
-
-
-def test_slack_markup_of_a_job_is_escaped() -> None:
-    """Names from a job can neither mention a channel nor make a link."""
-    hostile = changed(hang_incident(), summary="<!channel> *urgent* <https://evil.example|click> & `rm`")
-    text = msgspec.json.decode(slack_body(Notification(hostile, BUNDLE, "gpu-17"), None, NOW))["text"]
-    assert "&lt;!channel&gt;" in text
-    assert "<" not in text
-    assert "`rm`" not in text
-
-
-def test_slack_hears_of_the_end_in_one_line_and_of_a_missed_hang_in_full() -> None:
-    """A receiver that got the start gets one line; one that was unreachable at the start still gets the whole incident."""
-    over = notification(ended_at="2026-05-28T21:00:00.000Z")
-    short = msgspec.json.decode(slack_body(over, notification(), NOW))["text"]
-    full = msgspec.json.decode(slack_body(over, None, NOW))["text"]
-    assert len(short.splitlines()) == 1
-    assert full.startswith(short)
-    assert "Keep labels one tensor" in full
 
 
 @given(text=st.text(st.characters(), max_size=300), kind=st.sampled_from(sorted(RECEIVERS)))

@@ -52,7 +52,7 @@ def example_view() -> MetricsView:
         incidents_total={"deadlock": 1},
         sources=(SourceMetrics("stacks", True, 0.03, 8, 0), SourceMetrics("gpu", False, 0.0, 4, 4)),
         agent=AgentMetrics(20, 0.2, captures_total=1, capture_duration_sum_s=1.5, errors_total=0),
-        receivers=(ReceiverMetrics("slack", 3, 1, 0),),
+        receivers=(ReceiverMetrics("notify", 3, 1, 0),),
         version="1.2.3",
     )
 
@@ -117,9 +117,9 @@ def test_a_scrape_shows_the_view() -> None:
         series("source_duration_seconds", source="stacks"): 0.03,
         series("source_failures_total", source="gpu"): 4,
         series("source_reads_total", source="stacks"): 8,
-        series("notifications_total", receiver="slack"): 3,
-        series("notification_failures_total", receiver="slack"): 1,
-        series("notifications_pending", receiver="slack"): 0,
+        series("notifications_total", receiver="notify"): 3,
+        series("notification_failures_total", receiver="notify"): 1,
+        series("notifications_pending", receiver="notify"): 0,
         series("agent_tick_duration_seconds_sum"): 0.2,
         series("agent_tick_duration_seconds_count"): 20,
         series("agent_capture_duration_seconds_sum"): 1.5,

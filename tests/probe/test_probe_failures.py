@@ -144,6 +144,58 @@ dist.destroy_process_group()
     assert (err, rank.returncode) == ("", 0)
 
 
+def test_what_other_threads_handle_is_in_the_beat_and_lives_no_longer(run: Run) -> None:
+    """A line each, with the thread's name; none of a thread that has left its handler, or that is done by SystemExit."""
+    script = run.write(
+        ALONE
+        + """
+class Load:
+    pass
+
+def handling(name, until):
+    try:
+        if name == "sender":
+            load = Load()
+            seen.append(weakref.ref(load))
+            raise Fault(load)
+        fails(OSError(28, "full") if name == "saver" else SystemExit())
+    except BaseException:
+        until.wait()
+    load = None
+    left.set()
+    done.wait()
+
+seen, done, left, first = [], threading.Event(), threading.Event(), threading.Event()
+for name in ("saver", "sender", "leaver"):
+    threading.Thread(target=handling, args=(name, first if name == "saver" else done), name=name).start()
+pause()
+first.set()
+left.wait()
+pause()
+done.set()
+while seen[0]() is not None:
+    left.wait(0.01)
+dist.destroy_process_group()
+"""
+    )
+    rank = run.start_rank(script)
+    beat = run.wait_beat(rank.pid, lambda b: len(b.thread_handled) == 2)
+    lines = script.read_text().splitlines()
+    line, held = 1 + lines.index("    raise error"), 1 + lines.index("            raise Fault(load)")
+    assert sorted(beat.thread_handled) == [
+        f"thread saver: OSError: [Errno 28] full, in fails ({script}:{line})",
+        f"thread sender: Fault, in handling ({script}:{held})",
+    ]
+    assert (beat.handled, beat.thread_failure) == ((), ())
+    assert rank.stdin is not None
+    rank.stdin.write("\n")
+    rank.stdin.flush()
+    after = run.wait_beat(rank.pid, lambda b: len(b.thread_handled) == 1)
+    assert after.thread_handled[0].startswith("thread sender: Fault, in handling (")
+    _, err = rank.communicate("\n", timeout=LONG_S)
+    assert (err, rank.returncode) == ("", 0)
+
+
 def test_handled_exception_is_reported_only_while_nothing_moves(run: Run) -> None:
     """A handler in which the rank trains on says nothing; leaving by `with` is handling, and SystemExit is no failure."""
     script = run.write(

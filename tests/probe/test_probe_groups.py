@@ -50,9 +50,10 @@ class World:
         self.entries: list[dict[str, Any]] = []
         self.entries_read = 0
         recorders = [self._recorder(name) for name in ("nccl", "gloo")]
-        self.table = GroupTable(
-            SimpleNamespace(_world=self.world), SimpleNamespace(device=str), recorders, self._read_entries
-        )
+        levels = SimpleNamespace(DETAIL="detail")
+        self.debug = "off"
+        c10d = SimpleNamespace(_world=self.world, DebugLevel=levels, get_debug_level=lambda: self.debug)
+        self.table = GroupTable(c10d, SimpleNamespace(device=str), recorders, self._read_entries)
 
     def add(self, group: FakeGroup, name: str, ranks: tuple[int, ...], config: str) -> FakeGroup:
         """Create a group, as ``new_group`` records it."""
@@ -125,6 +126,12 @@ def test_lagging_number_is_put_right_though_nothing_moves(world: World) -> None:
     assert world.entries_read == read
 
 
+def test_group_is_told_by_the_address_of_its_object(world: World) -> None:
+    """By which a stack that is read from outside has it."""
+    group = world.add(FakeGroup(cpu=backend(0)), "0", (0, 1), "cpu:gloo")
+    assert [row.address for row in world.rows()] == [id(group)]
+
+
 def test_group_used_through_both_backends_has_a_row_for_each(world: World) -> None:
     """NCCL and Gloo number their groups apart: one id may mean two groups, and both are distinguished."""
     world.add(FakeGroup(cuda=backend(9, uid=1), cpu=backend(2)), "0", (0, 1), "cpu:gloo,cuda:nccl")
@@ -149,10 +156,20 @@ def test_nothing_recorded_is_distinguished_from_not_known(world: World) -> None:
     assert [(row.pg_id, row.enqueued) for row in world.rows()] == [(0, 1), (None, 0)]
     world.status["gloo"][7] = (3, 3)  # its entries have been overwritten already
     assert [(row.pg_id, row.enqueued) for row in world.rows()] == [(0, 1), (None, -1)]
+    world.debug = "detail"
     world.record(7, "", 3, retired=True)
     world.status["gloo"][7] = (4, 4)
     assert [(row.pg_id, row.enqueued) for row in world.rows()] == [(0, 1), (None, -1)]
     assert world.table.nameless
+
+
+def test_a_backend_without_a_name_is_none_of_the_listed_groups(world: World) -> None:
+    """A library makes one itself (torchft 0.2 does, for each quorum); where torch hides all names it may be any of them."""
+    world.add(FakeGroup(cpu=backend(0)), "0", (0, 1), "cpu:gloo")
+    world.status["gloo"] = {3: (8, 7)}
+    world.record(3, "", 8, retired=False)
+    assert [(row.pg_id, row.enqueued) for row in world.rows()] == [(None, 0)]
+    assert not world.table.nameless
 
 
 def test_dead_namesake_lends_no_numbers(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from probe_runs import SITE, Run, ask
 
 from hangwatch.model.beats import Beat
-from hangwatch.probe.rank import _STANDING_S
+from hangwatch.probe.rank import _STUCK_S
 from support import LONG_S, wait_for
 
 ALONE = """
@@ -24,8 +24,8 @@ def state():
     return [sorted(t.name for t in threading.enumerate()), handlers, sys.excepthook.__qualname__, sys.gettrace(), loaded]
 """
 WAITS = """
-print("here", flush=True)
 try:
+    print("here", flush=True)
     while not os.path.exists(sys.argv[0] + ".go"):
         time.sleep(0.01)
     print("went on", flush=True)
@@ -34,6 +34,7 @@ except hangwatch.HangDetected as error:
 finally:
     for number in range(3):
         print(number, flush=True)
+sys.stdin.read()  # it stays until the probe has answered
 """
 #: A rank that polls in an exception's handler. Its text is Gloo's (torch 2.13), of a peer that has gone.
 HANDLES = """
@@ -57,8 +58,8 @@ RECEIVES = """
 import os, sys, torch, torch.distributed as dist
 import hangwatch
 dist.init_process_group("gloo", init_method=os.environ["RENDEZVOUS"], rank=int(os.environ["RANK"]), world_size=2)
-print("here", flush=True)
 try:
+    print("here", flush=True)
     if dist.get_rank() == 1:
         sys.stdin.read()
     else:
@@ -73,8 +74,8 @@ called = []
 callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda argument: called.append(argument) or 0)
 add = ctypes.pythonapi.Py_AddPendingCall
 add.argtypes = [type(callback), ctypes.c_void_p]
-print("here", flush=True)
 try:
+    print("here", flush=True)
     while True:
         time.sleep(0.01)
 except hangwatch.HangDetected:
@@ -84,9 +85,10 @@ assert add(callback, None) == 0
 while not called:
     time.sleep(0.01)
 print("called", called, flush=True)
+sys.stdin.read()
 """
 PYTHONPATH = str(SITE.parents[2])
-_STANDING_NS = int(_STANDING_S * 1e9)
+_STANDING_NS = int(_STUCK_S * 1e9)
 
 
 def control(run: Run, pid: int) -> str:

@@ -1,29 +1,23 @@
-"""Commands that the documentation shows: those of hangwatch parse as they stand, those of make exist, others are listed here."""
+"""Commands that the documentation shows: those of hangwatch parse as they stand, and a test runs each or a reason is given;
+those of make exist; others are listed here."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 import typer
 import typer.main
 from typer.core import TyperCommand
 
 from hangwatch.cli.main import COMMANDS, app
+from shown import PAGES, ROOT, SHOWN, Shown, commands_of, shown_on
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 VARIABLES = set(re.findall(r"^([A-Z_]+) \?=", MAKEFILE, re.MULTILINE))
-_BLOCK = re.compile(r"^( *)```(?:sh|bash|shell|console)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
-#: What ends a command, and what may stand before one.
-_BETWEEN = re.compile(r"[;&|()]+")
-_BEFORE = frozenset({"do", "then", "else", "if", "!"})
 #: Programs of others -> why what the documentation says of them is not checked here.
 OTHERS = {
     "amtool": "run on the same files by tests/deploy/test_deploy_prometheus.py",
@@ -31,23 +25,17 @@ OTHERS = {
     "eval": "the shell's own; what it is given is looked at",
     "exit": "the shell's own",
     "export": "the shell's own",
-    "for": "the shell's own",
-    "done": "the shell's own",
-    "[": "the shell's own",
     "echo": "the shell's own",
     "gh": "needs GitHub",
     "git": "a tag of the repository itself; its version is checked by tests/project/test_project_release.py",
     "grep": "every system has it",
     "install": "copies files of ours to places that root owns",
     "jq": "not needed by anything of ours; the fields that it selects are those of the events and the incident",
-    "kubectl": "needs a cluster",
     "pip": "what it installs is checked by make, make matrix and tests/project/test_project_package.py",
     "promtool": "run on the same files by tests/deploy/test_deploy_prometheus.py",
     "pytest": "what this is",
     "python": "programs of the reader, and ours that tests start",
     "python3": "makes an environment, as the Makefile does",
-    "sbatch": "needs a cluster; tests/deploy/test_deploy_slurm_cluster.py starts a small one",
-    "scontrol": "needs a cluster; tests/deploy/test_deploy_slurm_cluster.py starts a small one",
     "srun": "needs a cluster; tests/deploy/test_deploy_slurm_cluster.py starts a small one",
     "systemctl": "needs systemd as the first process; tests/deploy/test_deploy_systemd.py checks the unit",
     "systemd-sysusers": "changes the users of the system; tests/deploy/test_deploy_systemd.py checks the file",
@@ -56,53 +44,46 @@ OTHERS = {
     "tr": "every system has it",
     "uv": "renews the pins, by hand and rarely",
 }
+_NOW, _FLEET = "tests/e2e/test_e2e_pages.py::test_my_job_hangs_now", "tests/e2e/test_e2e_exchange_auto.py"
+_AGENT = "tests/e2e/test_e2e_commands.py::test_the_agent_finds_the_hang_of_a_plain_launch"
+_LAUNCHERS = "tests/e2e/test_e2e_restart.py::test_other_launchers_are_run_again"
+_CI = "tests/e2e/test_e2e_pages.py::test_the_lines_for_any_ci"
+#: What a command of hangwatch is marked with that no test runs.
+NOT_RUN = "not run: "
+#: Commands of hangwatch in blocks -> the test that runs them, as they stand or with a program and ranks of its own, or a mark.
+RUN_BY = {
+    "run -- torchrun --nproc-per-node 8 train.py": "tests/e2e/test_e2e_scenarios.py::test_a_hang_is_named_as_promised",
+    "run -- deepspeed --num_gpus 8 train.py --deepspeed ds_config.json": _LAUNCHERS,
+    "run -- accelerate launch --num_processes 8 train.py": _LAUNCHERS,
+    "run -- torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id run42 --rdzv-endpoint node0:29500 train.py":
+        f"{_FLEET}::test_hosts_join_by_themselves",
+    "run -- vllm serve MODEL --tensor-parallel-size 2":
+        f"{NOT_RUN}vLLM is not in the suite; tests/e2e/test_e2e_serving.py runs a stand-in, docs/serving.md has what was seen",
+    "run --on-hang stop -- torchrun --nproc-per-node 2 train.py": _NOW,
+    "run --on-hang restart -- torchrun --standalone --max-restarts 2 --nproc-per-node 8 train.py":
+        "tests/e2e/test_e2e_restart.py::test_torchrun_restarts_its_ranks_itself",
+    "run --on-hang raise -- torchrun --nproc-per-node 8 train.py":
+        "tests/e2e/test_e2e_raise.py::test_a_wait_of_gloo_ends_with_the_verdict",
+    "run --on-hang stop --json 3 -- torchrun --standalone --nproc-per-node 2 train.py":
+        "tests/e2e/test_e2e_events.py::test_a_hang_that_is_stopped",
+    "run --state-dir out --on-hang stop -- torchrun --nproc-per-node 2 tests/all_reduce.py": _CI,
+    "report --state-dir out --format md": _CI,
+    "report": _NOW,
+    "report --format html": _NOW,
+    "report latest --format github": _NOW,
+    "env": "tests/e2e/test_e2e_commands.py::test_env_prints_what_a_shell_can_read",
+    "agent": _AGENT,
+    "agent --engine http://127.0.0.1:8000": "tests/e2e/test_e2e_alerting.py::test_what_is_documented_is_what_is_served",
+    "dump": _NOW,
+    "doctor": _NOW,
+    "diagnose stacks": _NOW,
+    "diagnose train.log": "tests/e2e/test_e2e_training_logs.py::test_the_verdict_on_a_log_is_for_people",
+    "diagnose output/ --format json": "tests/e2e/test_e2e_training_logs.py::test_a_folder_gives_its_newest_run",
+    "mcp --listen 0.0.0.0:9754": "tests/assistant/test_mcp_session.py::test_over_http_a_token_is_asked_for",
+}  # fmt: skip
+PROJECT = msgspec.toml.decode((ROOT / "pyproject.toml").read_bytes())["project"]
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A command on a page: its words, without variables before it and redirections."""
-
-    page: str
-    line: int
-    words: tuple[str, ...]
-
-    @property
-    def tool(self) -> str:
-        """The program's name without its folder."""
-        return self.words[0].rpartition("/")[2]
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}: {' '.join(self.words)}"
-
-
-def commands_of(script: str) -> Iterator[list[str]]:
-    """The simple commands of a line of shell, those in ``$(...)`` as well."""
-    for inner in re.findall(r"\$\(([^()]*)\)", script):
-        yield from commands_of(inner)
-    lexer = shlex.shlex(re.sub(r"\d?>&\d|\d?[<>]+ *\S+", " ", script), posix=True, punctuation_chars=";&|()")
-    lexer.whitespace_split = True
-    words: list[str] = []
-    for word in [*lexer, ";"]:
-        if _BETWEEN.fullmatch(word):
-            if words:
-                yield words
-            words = []
-        elif words or not (word in _BEFORE or re.match(r"[A-Za-z_]\w*=", word)):
-            words.append(word)
-
-
-def shown_on(path: Path) -> Iterator[Shown]:
-    """The commands in the blocks of shell on a page."""
-    text = path.read_text()
-    for block in _BLOCK.finditer(text):
-        first = text.count("\n", 0, block.start(2)) + 1
-        script = block[2].replace("\\\n", "  ")
-        for number, line in enumerate(script.splitlines()):
-            for words in commands_of(line):
-                yield Shown(path.relative_to(ROOT).as_posix(), first + number, tuple(words))
-
-
-SHOWN = [command for path in PAGES for command in shown_on(path)]
 #: `hangwatch ...` and `make ...` in the text itself: what stands for something may be left open, names may not.
 _QUOTED = re.compile(r"`(hangwatch|make) ([^`]+)`")
 
@@ -137,6 +118,16 @@ def test_commands_of_hangwatch_parse(shown: Shown) -> None:
     check(shown.words[1:])
 
 
+def test_every_command_of_hangwatch_is_run_by_a_test_or_marked() -> None:
+    """None is without an entry, no entry is of a command that no page shows, and the tests are there."""
+    shown = {" ".join(one.words[1:]) for one in SHOWN if one.tool == "hangwatch"}
+    assert shown == RUN_BY.keys(), shown ^ RUN_BY.keys()
+    for command, by in RUN_BY.items():
+        if not by.startswith(NOT_RUN):
+            file, _, name = by.partition("::")
+            assert re.search(rf"^(?:async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE), (command, by)
+
+
 @pytest.mark.parametrize("shown", [one for one in SHOWN if one.tool == "make"], ids=str)
 def test_commands_of_make_exist(shown: Shown) -> None:
     """The target is in the Makefile, and so are the variables."""
@@ -152,6 +143,66 @@ def test_files_that_commands_name_exist(path: Path) -> None:
                 assert list(ROOT.glob(word)), str(shown)
 
 
+#: What pip is told to install, in blocks, in the text, and in what the program says: quoted words, or one.
+_PIP = re.compile(r"\bpip install (?!--group)(?:-\S+ )*((?:'[^']+' ?)+|[a-z.][\w.-]*)")
+
+
+def pip_is_told(text: str) -> list[str]:
+    """The requirements."""
+    return [word for words in _PIP.findall(text) for word in words.replace("'", "").split()]
+
+
+def is_promised(requirement: str) -> bool:
+    """This folder, with extras that there are; or what pyproject.toml requires, with the same version or none."""
+    extras = PROJECT["optional-dependencies"]
+    required = {one for some in (PROJECT["dependencies"], *extras.values()) for one in some}
+    if (ours := re.fullmatch(r"\.(?:\[([a-z,]+)\])?", requirement)) is not None:
+        return ours[1] is None or set(ours[1].split(",")) <= extras.keys()
+    return requirement in required | {re.split(r"[>=;]", one)[0] for one in required}
+
+
+def test_pip_is_told_to_install_what_is_ours_or_required() -> None:
+    """hangwatch is on no index: whoever registers the name would be installed. Extras come from a clone or a wheel.
+
+    Messages name the library itself, as it is required in pyproject.toml.
+    """
+    files = [
+        path for folder in ("watchdog", "systemd", "deploy") for path in (ROOT / folder).rglob("*") if path.is_file()
+    ]
+    found = []
+    for path in (*PAGES, *(path for path in files if path.suffix != ".pyc")):
+        text = path.read_text()
+        assert not re.search(r"\bhangwatch\[[a-z]+[,\]]", text), path
+        found += [(path, word) for word in pip_is_told(text)]
+    assert len(found) > 20
+    assert [one for one in found if not is_promised(one[1])] == []
+
+
+@pytest.mark.parametrize(
+    "wrong", ["'hangwatch[mcp]'", "hangwatch", "'mcp>=1'", "'mcp>=2.3' 'apprise>=1'", "'.[nosuch]'"]
+)
+def test_a_wrong_promise_would_be_seen(wrong: str) -> None:
+    """Planted faults: our own name, another version, an extra that there is not."""
+    told = pip_is_told(f"run: pip install {wrong}")
+    assert told
+    assert not all(map(is_promised, told))
+
+
+def text_of(path: Path) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_programs_of_ours_that_the_text_runs_exist(path: Path) -> None:
+    """`python benchmarks/...`, `python -m scenarios`: the file or the package is in the repository."""
+    for quoted in re.findall(r"`([^`]+)`", text_of(path)):
+        for is_module, name in re.findall(r"\bpython\s+(-m )?([\w.]+(?:/[\w./]+)*)", quoted):
+            place = ROOT / "tests" / name.replace(".", "/") if is_module else ROOT / name
+            known = name in {"train.py", "hangwatch", "sglang.launch_server"}
+            assert known or place.exists() or place.with_suffix(".py").exists(), name
+
+
 def test_other_programs_are_listed_with_a_reason() -> None:
     """And nothing is listed that no page shows."""
     tools = {one.tool for one in SHOWN} - {"hangwatch", "make"}
@@ -161,7 +212,7 @@ def test_other_programs_are_listed_with_a_reason() -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_in_the_text_exist(path: Path) -> None:
     """Between backquotes ``CMD`` and the like stand for something: the subcommand and the options are looked up by name."""
-    for tool, rest in _QUOTED.findall(re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)):
+    for tool, rest in _QUOTED.findall(text_of(path)):
         words = rest.replace("\\|", "|").split()
         if tool == "make":
             check_make(tuple(word for word in words if word != "..."))

@@ -37,7 +37,10 @@ OTHER_TEXT = {
     "Notification": ("bundle node", _OURS),
     "Message": ("title body severity", _OF_A_CAPTURE),
     "SharedRecord": ("node", _OF_A_JOB),
-    "Beat": ("failure thread_failure handled task_failure torch python server control problems store", _OF_A_BEAT),
+    "Beat": (
+        "failure thread_failure handled thread_handled task_failure torch python server control problems store",
+        _OF_A_BEAT,
+    ),
     "BeatTask": ("name frames", _OF_A_BEAT),
     "BeatGroup": ("name description backend store", _OF_A_BEAT),
     "BeatTelemetry": ("setup steps", _OF_A_BEAT),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from scenarios.browsing import render_page
 from scenarios.catalogue import HERE, Entry, load_catalogue
 from scenarios.dumping import keep_dumps
 from scenarios.judging import Judgement, Run, find_hang, judge
-from scenarios.recording import judge_again, path, record
+from scenarios.recording import CAPTURES, judge_again, path, record
 from scenarios.running import missing_need, run_all
 from scenarios.tables import Results, meets_bar, render, summarize
 
@@ -56,12 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.recorded:
         wanted = [entry for entry in wanted if path(entry).exists()]
         rows = [judge_again(entry) for entry in wanted]
-        print("\n".join(_line(row, None) for row in rows))
+        print("\n".join(line_of(row, None) for row in rows))
         if options.write:
             _write(_timed(rows))
         _print_figures(summarize(wanted, rows, [], {}), None)
         return 0
-    rows = _run(wanted, folder, options)
+    kept = CAPTURES if options.record else None
+    rows = list(run_and_judge(wanted, folder, at_once=options.jobs, kept=kept, verbose=options.verbose))
     results = summarize(wanted, rows, [], skipped)
     if options.write:
         _write(rows)
@@ -69,21 +70,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if meets_bar(results.figures) else 1
 
 
-def _run(wanted: Sequence[Entry], folder: Path, options: argparse.Namespace) -> list[Judgement]:
-    rows = []
-    for number, (entry, run) in enumerate(run_all(wanted, folder, options.jobs), 1):
+def run_and_judge(
+    entries: Sequence[Entry], folder: Path, *, at_once: int, kept: Path | None, verbose: bool
+) -> Iterator[Judgement]:
+    """Run scenarios in ``folder`` and print how each went, ``verbose``: with what one printed that went wrong.
+
+    ``kept``: the folder for the captures of hangs that were found.
+    """
+    for number, (entry, run) in enumerate(run_all(entries, folder, at_once), 1):
         row = judge(entry, run)
-        rows.append(row)
         truth = entry.scenario.truth
-        if options.record and truth is not None and (reported := find_hang(run.incidents, truth)) is not None:
-            record(entry, reported, folder)
-        print(f"[{number}/{len(wanted)}] {_line(row, run)}", flush=True)
-        if options.verbose and not row.good:
+        if kept is not None and truth is not None and (reported := find_hang(run.incidents, truth)) is not None:
+            record(entry, reported, folder, kept)
+        print(f"[{number}/{len(entries)}] {line_of(row, run)}", flush=True)
+        if verbose and not row.good:
             print(f"--- {row.name}\n{run.output[-6000:]}\n---", flush=True)
-    return rows
+        yield row
 
 
-def _line(row: Judgement, run: Run | None) -> str:
+def line_of(row: Judgement, run: Run | None) -> str:
+    """A judgement for people: a line, and one for each difference from the truth."""
     mark = "ok " if row.good else "BAD"
     confirmed = f", confirmed after {row.confirmed_s:.1f} s" if row.confirmed_s is not None else ""
     took = f" ({run.took_s:.0f} s in all)" if run is not None else ""

@@ -18,6 +18,7 @@ from hangwatch.diagnosis.causes import shown
 from hangwatch.diagnosis.verdict import diagnose
 from recorded import without
 from scenarios.catalogue import HERE, Entry, load_catalogue
+from scenarios.leaving_out import find_all, judge_left_out, judge_with_all, shares
 from scenarios.recording import load, path
 
 TABLE = HERE.parent.parent / "watchdog" / "hangwatch" / "causes" / "calibration.json"
@@ -119,6 +120,10 @@ def main() -> None:
         held = [s for s in stated if s.statement.key == key]
         print(f"{key:28} right {rate.right:4} of {rate.stated:4}, stated {rate.share:.2f}, gap {mean_gap(held):+.3f}")
     print(f"expected calibration error, each family stated by the others: {expected_error(stated):.3f}")
+    hangs = find_all(load_catalogue())
+    for how, outcomes in (("all rows", judge_with_all(hangs)), ("rows right in another family", judge_left_out(hangs))):
+        first, in_three = shares(outcomes)
+        print(f"{len(hangs)} hangs, by {how}: cause first {first:.1%}, among the first three {in_three:.1%}")
 
 
 if __name__ == "__main__":

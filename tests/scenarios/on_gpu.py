@@ -1,34 +1,45 @@
 """``python -m scenarios.on_gpu FOLDER``: everything that needs a GPU, in one go of less than ten minutes.
 
-Runs the scenarios that need a GPU under hangwatch and keeps their captures; then hangs one of them without hangwatch, and
-keeps what the raw sources say of it in FOLDER, as fixtures: the recorder by torch's pipe, both RAS reports, NVML, the maps
-by which a rank is known to use NCCL. Two ranks share the first GPU. Needs a CUDA build of torch, and the ``gpu`` extra.
+Runs the scenarios that need a GPU under hangwatch and keeps their captures and ``results.json``; then hangs one of them
+without hangwatch, and keeps what the raw sources say of it, as fixtures: the recorder by torch's pipe, both RAS reports,
+NVML, the maps by which a rank is known to use NCCL. Two ranks share the first GPU. Needs a CUDA build of torch, and the
+``gpu`` extra. With ``--simulated`` all of it runs over the simulated device, so that it does not fail on a GPU for a reason
+that has nothing to do with one.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import re
 import socket
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from hangwatch.model.capture import Gap, RankIdentity
-from hangwatch.sources.discovery.rank_processes import read_rank_process, uses_nccl
+from hangwatch.model.collectives import FlightRecord, in_flight
+from hangwatch.postmortem.artifacts import MIN_WAIT_S
+from hangwatch.sources.discovery.rank_processes import RankProcess, read_rank_process, uses_nccl
 from hangwatch.sources.flight.pipe import dump_paths, fetch_by_pipe
 from hangwatch.sources.hardware.nvml import Gpus, read_gpus
 from hangwatch.sources.hardware.registry import NodeWatch
 from hangwatch.sources.ras.report import parse_address
-from scenarios.__main__ import main as run_scenarios
-from scenarios.catalogue import load_catalogue
+from scenarios.__main__ import run_and_judge
+from scenarios.catalogue import Entry, load_catalogue
+from scenarios.judging import Judgement
+from scenarios.running import device_environment, missing_need
 from support import JobRunner, find_free_port
 
 HANG = "nccl-late-shard"
 _LIMIT_S = 120.0
+#: What answers on a GPU alone, by how its problems begin.
+_NOT_SIMULATED = ("maps_", "RAS", "NVML")
 
 
 def ask_ras(address: str, form: str) -> bytes:
@@ -42,10 +53,23 @@ def ask_ras(address: str, form: str) -> bytes:
     return b"".join(chunks)
 
 
-def keep_raw(folder: Path) -> list[str]:
+async def _fetch(process: RankProcess) -> FlightRecord | Gap:
+    return await fetch_by_pipe(process, 2, timeout_s=30)
+
+
+async def _fetch_hung(process: RankProcess) -> FlightRecord | Gap:
+    """What the recorder holds once ``diagnose`` takes an operation for a wait; what it held last, where that takes too long."""
+    deadline = time.monotonic() + _LIMIT_S
+    while True:
+        found = await _fetch(process)
+        if isinstance(found, Gap) or time.monotonic() >= deadline:
+            return found
+        if any(found.at_ns - o.created_ns >= MIN_WAIT_S * 1e9 for o in in_flight(found.operations)):
+            return found
+
+
+def keep_raw(entry: Entry, folder: Path) -> list[str]:
     """Hang one job without hangwatch; what could not be kept, a line each."""
-    folder.mkdir(parents=True, exist_ok=True)
-    entry = next(e for e in load_catalogue() if e.scenario.name == HANG)
     address = f"127.0.0.1:{find_free_port()}"
     problems: list[str] = []
     with tempfile.TemporaryDirectory() as home:
@@ -56,7 +80,8 @@ def keep_raw(folder: Path) -> list[str]:
             "TORCH_FR_DUMP_TEMP_FILE": f"{home}/dump_", "TORCH_FR_BUFFER_SIZE": "200",
         }  # fmt: skip
         try:
-            job = runner.start(entry.command(), {**entry.full_environment(), **environment})
+            added = {**entry.full_environment(), **device_environment(entry, Path(home)), **environment}
+            job = runner.start(entry.command(), added)
             job.wait_for_output("rank 0: shard 29", _LIMIT_S)
             ranks = [RankIdentity(r, p.pid, p.create_time(), "", r) for r, p in sorted(job.ranks().items())]
             for identity in ranks:
@@ -65,8 +90,8 @@ def keep_raw(folder: Path) -> list[str]:
                 shown = sorted(set(re.findall(r"\S*(?:nccl|nvidia|libtorch_cuda)\S*", maps)))
                 (folder / f"maps_{identity.rank}.txt").write_text("\n".join(shown) + "\n")
                 if not uses_nccl(identity.pid):
-                    problems.append(f"rank {identity.rank} is not seen to use NCCL: see maps_{identity.rank}.txt")
-                found = asyncio.run(fetch_by_pipe(process, 2, timeout_s=30))
+                    problems.append(f"maps_{identity.rank}.txt: the rank is not seen to use NCCL on a GPU")
+                found = asyncio.run(_fetch_hung(process) if identity.rank == 0 else _fetch(process))
                 if isinstance(found, Gap):
                     problems.append(str(found))
                     continue
@@ -91,14 +116,50 @@ def keep_raw(folder: Path) -> list[str]:
     return problems
 
 
+def run_scenarios(entries: Sequence[Entry], folder: Path) -> list[Judgement]:
+    """Run them under hangwatch and judge them; ``results.json`` and the captures of the hangs are kept in the folder."""
+    rows: list[Judgement] = []
+    with tempfile.TemporaryDirectory() as home:
+        judged = run_and_judge(
+            entries, Path(home), at_once=min(4, os.cpu_count() or 1), kept=folder / "captures", verbose=True
+        )
+        for row in judged:
+            rows.append(row)
+            (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
+    return rows
+
+
+def as_simulated(entry: Entry) -> Entry:
+    """The same scenario on NCCL over the simulated device."""
+    return msgspec.structs.replace(entry, scenario=msgspec.structs.replace(entry.scenario, gpu=False, simulated=True))
+
+
 def main() -> int:
-    """Returns 0 where all of it ran and was kept."""
-    folder = Path(sys.argv[1])
-    names = [entry.scenario.name for entry in load_catalogue() if entry.scenario.gpu]
-    status = run_scenarios(["--record", "--verbose", "--jobs", str(min(4, os.cpu_count() or 1)), *names])
-    problems = keep_raw(folder)
-    print("\n".join(f"not kept: {problem}" for problem in problems) or f"all raw sources are kept in {folder}")
-    return max(status, int(bool(problems)))
+    """Returns 0 where all of it ran, was judged right and was kept; 2 where nothing could be run."""
+    parser = argparse.ArgumentParser(description="Everything that needs a GPU, in one go of less than ten minutes.")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where all that comes of it is kept")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of these scenarios alone (all that need a GPU)")
+    parser.add_argument(
+        "--simulated",
+        action="store_true",
+        help="on the simulated device of `make nccl`: that this command works is seen",
+    )
+    options = parser.parse_args()
+    found = {entry.scenario.name: entry for entry in load_catalogue() if entry.scenario.gpu}
+    if unknown := set(options.names) - found.keys():
+        parser.error(f"no scenario that needs a GPU: {', '.join(sorted(unknown))}")
+    known = {name: as_simulated(entry) if options.simulated else entry for name, entry in found.items()}
+    entries = [known[name] for name in options.names or known]
+    if why := missing_need(entries[0]):
+        print(f"on_gpu: {entries[0].scenario.name} {why}", file=sys.stderr)
+        return 2
+    options.folder.mkdir(parents=True, exist_ok=True)
+    rows = run_scenarios(entries, options.folder)
+    problems = keep_raw(known[HANG], options.folder)
+    # The simulated device has no driver, and its NCCL no RAS: that these were asked is all that is seen.
+    failed = [problem for problem in problems if not (options.simulated and problem.startswith(_NOT_SIMULATED))]
+    print("\n".join(f"not kept: {problem}" for problem in problems) or f"all raw sources are kept in {options.folder}")
+    return int(bool(failed) or not all(row.good for row in rows))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from scenarios.judging import Judgement, judge_verdict
 CAPTURES = HERE / "captures"
 
 
-def record(entry: Entry, incident: Incident, folder: Path) -> None:
-    """Keep what an incident of ``running.run_one(entry, folder)`` rests on: ``captures/NAME.json.gz``."""
+def record(entry: Entry, incident: Incident, folder: Path, kept: Path) -> None:
+    """Keep what an incident of ``running.run_one(entry, folder)`` rests on: ``NAME.json.gz`` in the folder ``kept``."""
     home = folder / entry.scenario.name
     _, capture = read_bundle(home / "state" / "incidents" / incident.id)
     text = msgspec.json.encode(capture).decode()
@@ -32,9 +32,9 @@ def record(entry: Entry, incident: Incident, folder: Path) -> None:
         str(entry.program.parent): "/srv/train",
         str(home): "/srv/run",
     }
-    CAPTURES.mkdir(exist_ok=True)
+    kept.mkdir(exist_ok=True)
     # No time and no name in the header: the same capture gives the same file.
-    path(entry).write_bytes(gzip.compress(neutral(text, replacements).encode(), mtime=0))
+    (kept / path(entry).name).write_bytes(gzip.compress(neutral(text, replacements).encode(), mtime=0))
 
 
 def judge_again(entry: Entry) -> Judgement:

@@ -49,7 +49,7 @@ def run_one(entry: Entry, folder: Path) -> Run:
         options = ["--on-hang", "stop", "--stall-after", f"{entry.scenario.patience_s:g}", "--state-dir", str(state)]
         job = runner.hangwatch(
             "run", *options, "--", *entry.command(),
-            env={**entry.full_environment(), **_device(entry, home), "TMPDIR": str(home / "tmp")}, stdin=reader,
+            env={**entry.full_environment(), **device_environment(entry, home), "TMPDIR": str(home / "tmp")}, stdin=reader,
         )  # fmt: skip
         try:
             wait_for(lambda: job.process.poll() is not None, ROOM * entry.scenario.limit_s, poll_s=0.05)
@@ -66,7 +66,7 @@ def run_one(entry: Entry, folder: Path) -> Run:
         os.close(writer)
 
 
-def _device(entry: Entry, home: Path) -> dict[str, str | None]:
+def device_environment(entry: Entry, home: Path) -> dict[str, str | None]:
     """What a job with a device needs in its environment. The suite's other jobs see no GPU."""
     if entry.scenario.simulated:
         libraries = link_libraries(entry.scenario.needs, entry.python, home / "lib" / "site-packages")

@@ -133,7 +133,7 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
             [(f"`{true}`", _named(true, named)) for true, named in results.confusion.items()],
         ),
         "## What is wrong",
-        "Hangs with a wrong culprit or a wrong first cause, and controls that were not left alone.",
+        "Hangs with a wrong culprit or a wrong first cause, and controls that were not left alone. The page says all of each.",
         _misses(results.scenarios),
         "## How it was measured",
         "Each program is started as its users would start it, with `hangwatch run` before the command and the patience of its"
@@ -145,8 +145,7 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
         *_without_us(results, entries),
     ]
     if results.skipped:
-        lines = [f"- `{name}`: {reason}" for name, reason in sorted(results.skipped.items())]
-        parts += ["## Not run here", "\n".join(lines)]
+        parts += ["## Not run here", _skipped(results.skipped)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -170,12 +169,24 @@ def _families(rows: Sequence[Judgement]) -> str:
 
 
 def _misses(rows: Sequence[Judgement]) -> str:
+    """A line a family, so that the summary keeps its length while the catalogue grows."""
+    bad = [row for row in rows if not row.good]
+    families = sorted({row.family for row in bad})
     lines = [
-        (f"`{row.name}`", f"`{row.family}`", _cell("; ".join(row.wrong)) or f"cause {row.said} and not {row.expected}")
-        for row in rows
-        if not row.good
+        (f"`{family}`", "; ".join(f"`{r.name}` ({_main_difference(r)})" for r in bad if r.family == family))
+        for family in families
     ]
-    return _table(("scenario", "family", "differences from the truth"), lines) if lines else "None."
+    return _table(("family", "first difference from the truth"), lines) if lines else "None."
+
+
+def _main_difference(row: Judgement) -> str:
+    return _cell(row.wrong[0]) if row.wrong else f"cause {row.said} and not {row.expected}"
+
+
+def _skipped(skipped: Mapping[str, str]) -> str:
+    """A line a reason."""
+    reasons = sorted(set(skipped.values()))
+    return "\n".join(f"- {why}: {', '.join(f'`{n}`' for n in sorted(skipped) if skipped[n] == why)}" for why in reasons)
 
 
 def _figures(figures: Figures) -> str:

@@ -18,9 +18,12 @@ from scenarios.calibration import (
     stated_without_own_family,
 )
 from scenarios.catalogue import load_catalogue
+from scenarios.leaving_out import find_all, judge_left_out, shares
 
 #: The least number of statements from which on a rate can be held against its measure, and how far off it may be.
 ENOUGH, TOLERANCE = 20, 0.05
+#: What the rows of other families have to reach: the cause first, and among the first three. Less is rows that serve one family.
+WITHOUT_OWN_ROWS = (0.90, 0.93)
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +66,12 @@ def test_what_was_never_measured_is_stated_at_a_half() -> None:
     table = count([Statement("a", "b", "known", "first/strong/whole", True)] * 9)
     assert confidence_of(table, "other", "first/strong/whole") == 0.5
     assert confidence_of(table, "known", "first/strong/whole") == Rate(9, 9).share > 0.9
+
+
+@pytest.mark.usefixtures("long")
+def test_families_are_explained_by_the_rows_of_others() -> None:
+    """What only one family has shown to be right is left out of its own judgement."""
+    left_out = judge_left_out(find_all(load_catalogue()))
+    first, in_three = shares(left_out)
+    assert first >= WITHOUT_OWN_ROWS[0], [o.name for o in left_out if not o.first]
+    assert in_three >= WITHOUT_OWN_ROWS[1], [o.name for o in left_out if not o.in_three]

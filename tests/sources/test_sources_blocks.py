@@ -86,6 +86,17 @@ def test_an_except_that_leaves_is_a_guard() -> None:
     assert guards("row = None") == guards("raise") == []
 
 
+def test_a_guard_may_leave_from_within_a_with() -> None:
+    """As one does that reads a file if there is one; what swallows an exception may let the program go on behind it."""
+
+    def guards(manager: str) -> list[str]:
+        source = f"def read():\n    if known:\n        with {manager}:\n            return load(f)\n    step()\n"
+        return [block.text for block in SourceTree(source).blocks_at(5)]
+
+    assert guards("open(path) as f") == ["if known: return"]
+    assert guards("contextlib.suppress(OSError)") == []
+
+
 def test_a_function_forgets_what_is_around_it() -> None:
     """Blocks are those of the line's own function; a header's own line is not yet inside its block."""
     assert _at(25) == []

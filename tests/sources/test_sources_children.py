@@ -11,7 +11,7 @@ from hangwatch.agent.capturing.children import add_child_stacks
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources.proc.samples import sample_process
-from hangwatch.sources.stacks.locals import describe_group
+from hangwatch.sources.stacks.locals import describe_group, name_groups
 from support import JobRunner, wait_for
 
 FORKING = """
@@ -62,3 +62,19 @@ def test_the_group_that_torch_creates_is_recognised_by_value() -> None:
     )
     assert describe_group("group_name", '"customers"') is None
     assert describe_group("sizes", "[0, 1]") is None
+    assert describe_group("group", "<torch._C._distributed_c10d.ProcessGroup at 0x7f10>") == "ProcessGroup@0x7f10"
+    assert describe_group("group", "<ProcessGroup at 0x7f10>") == "ProcessGroup@0x7f10"
+    assert describe_group("group", "<Mesh at 0x7f10>") is None
+
+
+def test_a_group_s_address_is_turned_into_its_name_or_dropped() -> None:
+    """Nobody could compare addresses of two processes."""
+
+    def named(address: str, names: dict[int, str]) -> str:
+        stack = _stack(Frame("send", "/opt/torch/distributed/distributed_c10d.py", 1, locals={"group": address}))
+        (thread,) = name_groups(stack, names).threads
+        return (thread.frames[0].locals or {})["group"]
+
+    assert named("ProcessGroup@0x7f10", {0x7F10: "3", 1: "4"}) == "ProcessGroup=3"
+    assert named("ProcessGroup@0x7f10", {}) == "ProcessGroup"
+    assert named("None", {0x7F10: "3"}) == "None"

@@ -112,7 +112,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "nvidia0").touch()
     found = Gpus(absent).read([])
     assert isinstance(found, Gap)
-    assert "hangwatch[gpu]" in found.hint
+    assert "nvidia-ml-py" in found.hint
 
 
 @pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="this machine has a GPU")

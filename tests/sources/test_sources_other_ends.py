@@ -1,4 +1,4 @@
-"""Who has the other end of what a process reads from: real processes over TCP, UNIX sockets, pipes, ZeroMQ and event loops."""
+"""Who has the other end of what a process is blocked on: real processes over TCP, UNIX sockets, pipes, ZeroMQ, stores, queues."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.capturing.servers import find_servers
+from hangwatch.agent.capturing.servers import Beyond, find_servers
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.numbers import is_guest
-from hangwatch.sources.proc.blocking import read_syscall
-from hangwatch.sources.proc.other_ends import find_other_ends, parse_unix_diag
+from hangwatch.sources.proc.other_ends import Ends, find_ends
+from hangwatch.sources.proc.threads import read_calls
+from hangwatch.sources.proc.unix_sockets import parse_unix_diag
 from support import Job, JobRunner, wait_for
 
 TCP_READER = "import socket,sys; s=socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.recv(1)"
@@ -60,9 +61,15 @@ def identify(job: Job) -> RankIdentity:
     return RankIdentity(rank=0, pid=job.pid, start_time=0.0)
 
 
+def ends(pid: int) -> Ends:
+    """What is at the other end of what the main thread is blocked on, now."""
+    return find_ends({(pid, pid): read_calls(pid)[pid]}).get((pid, pid), Ends())
+
+
 def other_end(pid: int) -> int | None:
-    """The process at the other end, now."""
-    return find_other_ends({pid: read_syscall(pid)}).get(pid)
+    """The one process at the other end, now."""
+    holders = ends(pid).holders
+    return next(iter(holders)) if len(holders) == 1 else None
 
 
 def started(jobs: JobRunner, program: str, *arguments: str) -> tuple[Job, str]:
@@ -95,12 +102,12 @@ def test_zeromq(jobs: JobRunner) -> None:
 
 
 def test_pipe_with_several_writers(jobs: JobRunner) -> None:
-    """A pipe that one other process may write to leads to it; one that two may write to leads to none."""
+    """A pipe that one other process may write to leads to it; one that two may write to leads to both."""
     reading, writing = os.pipe()
     job = jobs.start([sys.executable, "-c", "input()"], stdin=reading)
     wait_for(lambda: other_end(job.pid) == os.getpid(), what="this process")
-    jobs.start([sys.executable, "-c", "import time; time.sleep(600)"], stdin=writing)
-    wait_for(lambda: other_end(job.pid) is None, what="two writers")
+    other = jobs.start([sys.executable, "-c", "import time; time.sleep(600)"], stdin=writing)
+    wait_for(lambda: ends(job.pid).holders == {os.getpid(), other.pid}, what="two writers")
     os.close(reading)
     os.close(writing)
 
@@ -112,7 +119,7 @@ def test_inherited_connection(jobs: JobRunner) -> None:
     )
     _, port = started(jobs, fork)
     job = jobs.start([sys.executable, "-c", TCP_READER, port])
-    wait_for(lambda: read_syscall(job.pid) is not None and other_end(job.pid) is None, what="two holders")
+    wait_for(lambda: len(ends(job.pid).holders) == 2, what="two holders")
 
 
 def test_servers_are_identified(jobs: JobRunner) -> None:
@@ -120,19 +127,103 @@ def test_servers_are_identified(jobs: JobRunner) -> None:
     server, port = started(jobs, SERVER)
     job = jobs.start([sys.executable, "-c", TCP_READER, port])
     awaited, found = wait_for(lambda: (f := find_servers([identify(job)]))[1] and f, what="the server")
-    assert awaited == {job.pid: server.pid}
+    assert awaited == {(job.pid, job.pid): Beyond((server.pid,))}
     assert [one.pid for one in found] == [server.pid]
     assert found[0].name == f"process[{server.pid}]"
     assert found[0].worldless
     assert is_guest(found[0].rank)
 
 
-def test_children_and_parents_are_no_servers(jobs: JobRunner) -> None:
-    """What a child delivers is another matter, and what a parent calls for."""
-    program = "import subprocess; subprocess.Popen(['sleep', '600'], stdout=subprocess.PIPE).communicate()"
+def test_children_are_no_servers(jobs: JobRunner) -> None:
+    """What a child delivers is another matter."""
+    child = "import time; time.sleep(600)"
+    program = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', '{child}'], stdout=-1).communicate()"
     job = jobs.start([sys.executable, "-c", program])
     wait_for(lambda: other_end(job.pid), what="the child")
     assert find_servers([identify(job)]) == ({}, ())
+
+
+def test_servers_that_a_process_has_started(jobs: JobRunner) -> None:
+    """A child that has accepted the connection is a server like any other, and so is a parent at the other end of a pipe."""
+    program = f"""
+import os, socket, subprocess, sys
+server = subprocess.Popen([sys.executable, '-c', {SERVER!r}], stdout=-1, text=True)
+connection = socket.create_connection(('127.0.0.1', int(server.stdout.readline())))
+print(server.pid, flush=True)
+connection.recv(1)
+"""
+    job = jobs.start([sys.executable, "-c", program])
+    server = int(wait_for(lambda: job.stdout().strip(), what="its server"))
+    wait_for(lambda: find_servers([identify(job)])[0] == {(job.pid, job.pid): Beyond((server,))}, what="the server")
+    forks = "import os, sys, time; r, w = os.pipe(); p = os.fork(); p or os.read(r, 1); print(p, flush=True); time.sleep(600)"
+    parent = jobs.start([sys.executable, "-c", forks])
+    child = int(wait_for(lambda: parent.stdout().strip(), what="its child"))
+    rank = RankIdentity(rank=0, pid=child, start_time=0.0)
+    wait_for(lambda: find_servers([rank])[0] == {(child, child): Beyond((parent.pid,))}, what="the parent")
+
+
+def test_server_that_does_not_accept(jobs: JobRunner) -> None:
+    """A connection that nobody has accepted yet is that of who listens there."""
+    server, port = started(jobs, SERVER.replace("while True:", "time.sleep(600)\nwhile True:"))
+    job = jobs.start([sys.executable, "-c", TCP_READER, port])
+    wait_for(lambda: ends(job.pid).accepted == {server.pid}, what="who listens")
+
+
+def test_full_connections(jobs: JobRunner) -> None:
+    """Who writes to a pipe or a socket that is full waits for who reads from it."""
+    reading, writing = os.pipe()
+    reader = jobs.start([sys.executable, "-c", "import time; time.sleep(600)"], stdin=reading)
+    writer = jobs.start([sys.executable, "-c", "import os; os.write(0, b'x' * 10_000_000)"], stdin=writing)
+    os.close(reading)
+    os.close(writing)
+    wait_for(lambda: ends(writer.pid).holders == {reader.pid}, what="the reader of the pipe")
+    server, port = started(jobs, SERVER)
+    sends = TCP_READER.replace("s.recv(1)", "s.sendall(b'x' * 100_000_000)")
+    sender = jobs.start([sys.executable, "-c", sends, port])
+    wait_for(lambda: ends(sender.pid).holders == {server.pid}, what="the reader of the socket")
+
+
+def test_thread_that_reads(jobs: JobRunner) -> None:
+    """The read of a pool's thread is found, whose result the main thread awaits."""
+    server, port = started(jobs, SERVER)
+    program = f"import concurrent.futures as c; c.ThreadPoolExecutor(1).submit(exec, {TCP_READER!r}).result()"
+    job = jobs.start([sys.executable, "-c", program, port])
+    found = wait_for(lambda: find_servers([identify(job)])[0], what="the thread")
+    assert list(found.values()) == [Beyond((server.pid,))]
+    assert job.pid not in {thread for _, thread in found}
+
+
+STORE = """
+import datetime, sys, time
+import torch.distributed as dist
+host = len(sys.argv) < 2
+kept = dist.TCPStore("127.0.0.1", 0 if host else int(sys.argv[1]), is_master=host, wait_for_workers=False,
+                     timeout=datetime.timedelta(hours=1), use_libuv=LIBUV)
+print(kept.port, flush=True)
+kept.get("a key") if sys.argv[2:] == ["get"] else time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("libuv", [True, False], ids=["libuv", "plain"])
+def test_store(jobs: JobRunner, libuv: bool) -> None:
+    """Who awaits a key of a store waits for the others that are connected to it, and not for its host as such."""
+    program = STORE.replace("LIBUV", str(libuv))
+    host, port = started(jobs, program)
+    reader, _ = started(jobs, program, port, "get")
+    other, _ = started(jobs, program, port)
+
+    def clients() -> frozenset[int]:
+        store = ends(reader.pid).store
+        return store.clients if store is not None else frozenset()
+
+    wait_for(lambda: clients() == {host.pid, other.pid}, what="the clients")
+    found = ends(reader.pid)
+    assert not found.holders
+    assert found.store is not None
+    assert (found.store.host, found.store.unseen, found.store.address) == (host.pid, 0, f"127.0.0.1:{port}")
+    awaited, servers = find_servers([identify(reader)])
+    assert {one.pid for one in servers} == {host.pid, other.pid}
+    assert awaited[reader.pid, reader.pid].servers == ()
 
 
 @given(st.binary(max_size=64))
@@ -147,3 +238,34 @@ def test_attributes_of_an_answer() -> None:
     peer = struct.pack("=HHI", 8, 2, 1234)
     head = struct.pack("=BBBBIII", socket.AF_UNIX, 1, 1, 0, 77, 0, 0)
     assert parse_unix_diag(head + name + peer) == {77: 1234}
+
+
+LOCKING = """
+import multiprocessing, os, sys, time
+
+def wait(lock):
+    print(os.getpid(), flush=True)
+    lock.acquire()
+
+def hold(lock):
+    lock.acquire()
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    lock = spawn.Lock()
+    for work in (hold, wait):
+        spawn.Process(target=work, args=(lock,)).start()
+        time.sleep(2)
+"""
+
+
+def test_lock_between_processes(jobs: JobRunner, tmp_path: Path) -> None:
+    """Who waits for a lock of multiprocessing may wait for any process that has it: which one is written nowhere."""
+    program = tmp_path / "locking.py"
+    program.write_text(LOCKING)
+    job = jobs.start([sys.executable, str(program)])
+    both = wait_for(lambda: len(found := job.stdout().split()) == 2 and [int(pid) for pid in found], what="both")
+    waiter = next(pid for pid in both if wait_for(lambda: read_calls(pid)[pid], what="its call").name == "futex")  # noqa: B023
+    wait_for(lambda: ends(waiter).holders == {job.pid, *both} - {waiter}, what="the others")

@@ -47,6 +47,29 @@ def test_structured_report_is_mapped_to_the_ranks() -> None:
 
 
 @pytest.mark.usefixtures("real")
+def test_two_reports_tell_who_still_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 2's count grows between them, and those of the others stand still."""
+    monkeypatch.setattr(ras, "WINDOW_S", 0.01)
+
+    def answer(number: int, _json: bool) -> bytes:
+        return report_json([rank(n, 10 + n, {"AllReduce": 7 + number * (n == 2)}) for n in range(4)])
+
+    with serve(answer) as address:
+        ((communicator,),) = (r.communicators for r in look(at(address)).ras)
+    assert communicator.launching == (2,)
+    assert communicator.window_s > 0
+
+
+@pytest.mark.usefixtures("real")
+def test_job_that_ends_between_two_reports_leaves_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no second answer: nothing is said of what was launched meanwhile."""
+    monkeypatch.setattr(ras, "GREETING_TIMEOUT_S", 0.1)
+    with serve(lambda number, _: EVEN if number == 0 else None, greets=lambda number: number == 0) as address:
+        ((communicator,),) = (r.communicators for r in look(at(address)).ras)
+    assert (communicator.launching, communicator.window_s, communicator.size) == ((), 0.0, 4)
+
+
+@pytest.mark.usefixtures("real")
 def test_older_nccl_answers_in_text() -> None:
     """Before 2.28.7 there is no SET FORMAT: the text report is read, and its dead processes are known by pid."""
     dead = (

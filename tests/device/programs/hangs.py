@@ -2,8 +2,9 @@
 
 ``branch``: rank 0 alone reduces once more. ``caught``: rank 1's exception is caught around a collective. ``sizes``: two sizes
 meet. ``kinds``: two operations meet. ``recv``: both receive. ``sleeps``, ``stopped``, ``raises``: rank 1 does
-that. ``gather``: nothing is wrong: both gather to rank 0 a hundred times. ``loads``: nothing is wrong: rank 1 reads and
-decodes large files until a file appears. A second argument is torch's own time limit in seconds, a third that file.
+that. ``number``: it sleeps, and the other asks whether an attribute is a number. ``gather``: nothing is wrong: both gather to
+rank 0 a hundred times. ``loads``: nothing is wrong: rank 1 reads and decodes large files until a file appears. A second argument
+is torch's own time limit in seconds, a third that file.
 """
 
 import os
@@ -25,6 +26,16 @@ def load(end):
         zlib.decompress(zlib.compress(image.read_bytes(), 6))
 
 
+class Trainer:
+    """Keeps its loss to itself."""
+
+    def reduce(self, tensor):
+        dist.all_reduce(tensor)
+        self.loss = tensor.sum()
+        if torch.isnan(self.loss):
+            print(f"rank {rank}: no number\n", end="", flush=True)
+
+
 case = sys.argv[1]
 limit_s = float(sys.argv[2]) if len(sys.argv) > 2 else 600.0
 rank = int(os.environ["RANK"])
@@ -33,10 +44,11 @@ dist.init_process_group("nccl", timeout=timedelta(seconds=limit_s))
 x = torch.ones(1 << 16, device="cuda")
 y = torch.ones(8, device="cuda")
 outs = [torch.empty_like(y) for _ in range(2)]
+trainer = Trainer()
 for step in range(120):
     now = step == 20
     if now and rank == 1:
-        if case == "sleeps":
+        if case in {"sleeps", "number"}:
             time.sleep(10000)
         elif case == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -65,6 +77,8 @@ for step in range(120):
             dist.all_reduce(x)
     elif case == "recv" and now:
         dist.recv(y, src=1 - rank)
+    elif case == "number":
+        trainer.reduce(x)
     elif case == "gather":
         dist.gather(y, outs if rank == 0 else None, dst=0)
         y[0].item()

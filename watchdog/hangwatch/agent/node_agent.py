@@ -204,6 +204,7 @@ class Agent:
                     reader=self._reader,
                     health=self.health,
                     history=self.histories.of(job_id),
+                    ended=self._finder.ended,
                 )
                 beside = [rank for engine in engines.get(job_id, ()) for rank in engine.beside(now_s, frozenset())]
                 for one in self.reopening.take(job.ranks or beside):

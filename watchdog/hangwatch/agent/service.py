@@ -6,6 +6,7 @@ The one wiring behind ``hangwatch run`` and ``hangwatch agent``; what differs be
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from hangwatch.agent.host.log import Voice
 from hangwatch.agent.host.memory import bound_heaps, collect_less_often, give_back
 from hangwatch.agent.host.systemd import ServiceManager
 from hangwatch.agent.incidents.actions import Actor, policy_for
-from hangwatch.agent.incidents.history import Histories
+from hangwatch.agent.incidents.history import Histories, read_history
 from hangwatch.agent.incidents.lifecycle import close_left_open
 from hangwatch.agent.incidents.raising import Raised, raise_in_ranks
 from hangwatch.agent.incidents.record import announce_to_nobody
@@ -82,7 +83,7 @@ class Service:
         self.feed = MetricsFeed(open_endpoints(targets), self.metrics.families)
         self.token = read_token({"HANGWATCH_TOKEN_FILE": settings.token_file, **os.environ})
         self.address = parse_listen(settings.listen or address)
-        histories = Histories(one_job=root is not None)
+        histories = Histories(one_job=root is not None, read=functools.partial(read_history, state_dir))
         self.actor = Actor(
             settings,
             self._complete,
@@ -186,7 +187,7 @@ class Service:
         """The same for an incident that another node owns: that one tells the receivers and runs commands."""
         self._say(incident, path)
         if incident.ended_at is not None or ACTIONS[policy_for(self.settings, incident.verdict)[1].kind].every_node:
-            self.actor.consider(incident, path)
+            self.actor.consider(incident, path, owned=False)
 
     def _say(self, incident: Incident, path: Path | None) -> None:
         verdict = incident.verdict

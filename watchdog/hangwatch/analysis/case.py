@@ -12,13 +12,16 @@ from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.idle import Idleness, find_idleness
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.operations.backends import apart_by_backend
+from hangwatch.analysis.operations.records import without_torn_records
 from hangwatch.analysis.ranks.joining import NONE_ASIDE, Aside, view_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.situation import Situation, view_still_since_ns
 from hangwatch.analysis.waiting.answers import find_answers
 from hangwatch.analysis.waiting.blame import assign_blame
 from hangwatch.analysis.waiting.edges import build_graph
+from hangwatch.analysis.waiting.stores import find_reached
 from hangwatch.model.capture import Capture
+from hangwatch.model.collectives import in_flight
 from hangwatch.model.numbers import is_guest
 
 
@@ -79,7 +82,7 @@ def build_case(
     ``before``: the case of the same capture, with the same window, when some of its ranks showed less; what is known of
     the others is not found out again. ``aside``: threads that are not looked at.
     """
-    capture = apart_by_backend(capture)
+    capture = apart_by_backend(without_torn_records(capture))
     since_ns = 0 if motion_window_s is None else int(capture.at_ns - motion_window_s * 1e9)
     known = before.views if before is not None and before.aside == aside else {}
     views = view_ranks(capture, since_ns, known, aside)
@@ -95,16 +98,44 @@ def build_case(
             return False
         if view.wait.kind == "collective" and view.capture.progress is not None and view.motion.frames_changed:
             return False  # it goes from one to the next, and none of them is in flight by the recorder
+        if _has_gone_on(view):
+            return False
         since = view_still_since_ns(view)
         return since is None or capture.at_ns - since >= min_wait_s * 1e9
 
     waiting = frozenset(r for r, v in views.items() if waits(v))
     answers = {r: server for r, server in find_answers(views).items() if r not in waiting}
+    # What a process beside the job does is its own matter, as long as none of the job waits for it.
+    reached = find_reached(views, answers, world)
+    waiting &= reached
+    answers = {r: server for r, server in answers.items() if r in reached}
     if not waiting and any(r not in answers for r in views if not is_guest(r)):
         answers = {}  # as long as one rank goes on, none of them holds up another
     graph = build_graph(views, history, world, waiting, answers)
     blame = assign_blame(views, history, graph, waiting | answers.keys(), world)
     return Case(capture, views, world, history, graph, blame, aside)
+
+
+def _has_gone_on(view: RankView) -> bool:
+    """Whether a rank's stack is of before its record, or both of before its beat: what it waited for there has come.
+
+    On Gloo each is on record from its call on, which returns at once: a rank waits for its work. NCCL connects in the call.
+    """
+    flight, wait = view.capture.flight, view.wait
+    recorded = flight.operations if flight is not None else ()
+    if flight is None or wait is None or not len(recorded):
+        return False
+    last, stacks = recorded[-1], view.capture.stacks[-2:]
+    # A stack is dated when it has been read: what it shows may be of just before. So the one before it counts.
+    own = last.thread == view.ident if last.thread else view.alone
+    if flight.source != "file" and stacks and own and last.created_ns > stacks[0].at_ns:
+        return True
+    if wait.kind not in {"collective", "work"} or ".wait(" not in (wait.frame.source or ""):
+        return False
+    if last.backend == "gloo" and last.completed and last.op == wait.op:
+        return True
+    # In flight by the record, and none of them by the beat after it.
+    return not view.pending and any(o.thread in {0, view.ident} for o in in_flight(recorded))
 
 
 def _seen_at_ns(capture: Capture, view: RankView) -> int:

@@ -94,7 +94,9 @@ def _other_end(case: Situation, view: RankView, *, queued: bool) -> Idleness | N
     last = view.capture.processes[-1]
     on = last.blocked_on or ""
     if last.writers:
-        ours = {c.pid for c in last.children} | {r.identity.pid for r in case.capture.ranks}
+        # Who started the ranks may be captured with them, and is no member of any group.
+        members = (r.identity.pid for r in case.capture.ranks if not r.identity.worldless)
+        ours = {c.pid for c in last.children} | set(members)
         return None if last.writers[0] in ours else "idle"
     if on.startswith("pipe:["):
         return None  # no process seen has the other end: nothing will come any more

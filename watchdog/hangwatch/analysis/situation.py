@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.ranks.connecting import connects_since_ns
 from hangwatch.analysis.ranks.file_locks import is_blocked_by_file
 from hangwatch.analysis.ranks.motion import still_since_ns
 from hangwatch.analysis.ranks.tasks import find_awaited
@@ -50,6 +51,8 @@ class Situation:
         blame = self.blame
         if not blame.culprits:
             return False
+        if blame.shape == "cycle" and all(e.reason == "answer" for e in self.graph.within(blame.component)):
+            return False  # they wait outside of all operations
         if blame.shape == "cycle" or (blame.diverged_at is not None and blame.diverged_at.mismatch):
             return True
         # A culprit in an operation of its own that waits for no one else is in the wrong one, and not stuck outside.
@@ -87,7 +90,14 @@ class Situation:
 
     def waits(self) -> tuple[str, ...]:
         """Who waits for whom, a line a kind."""
-        return describe_waits(self.graph, self.place)
+        return (*describe_waits(self.graph, self.place), *self._elsewhere())
+
+    def _elsewhere(self) -> Iterator[str]:
+        """Which of the culprits wait for what is not on this node."""
+        for rank in self.blame.culprits:
+            view = self.views.get(rank)
+            if view is not None and view.wait is None and view.sample is not None and view.sample.elsewhere:
+                yield f"rank {rank} waits for {view.sample.elsewhere}, which is not on its node: nothing is seen of the other end"
 
     def side_frames(self, rank: int) -> tuple[Frame, ...]:
         """A rank's call path at the divergence: its operation's recorded call site, else its stack now.
@@ -133,8 +143,10 @@ class Situation:
         seen = sorted((r for r in culprits if r in self.views), key=lambda r: (r not in apart, self._path(r), r))
         culprit = next(iter(seen), None)
         alike = self._likeness(culprit) if culprit is not None else {}
+        # Where all waiting leads to a process that is not seen, the rank that waits for it; the others wait for that rank.
+        last = {r for e in self.graph.leaving for r in e.waiters} if not culprits else set()
         # Of those in the same role, one that still is where they diverged: its live stack shows more than the record.
-        key = lambda r: (r not in apart, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
+        key = lambda r: (r not in last, r not in apart, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
         shown = sorted((r for r in others if r in self.views), key=key)
         other = next(iter(shown), None)
         if culprit in apart and other not in apart and diverged_at is not None and apart <= set(culprits):
@@ -176,21 +188,10 @@ class Situation:
 
 def view_still_since_ns(view: RankView) -> int | None:
     """Since when a rank has not moved, by its samples (wall clock, ns); None where that is not known."""
-    # Rank 0 polls every 10 ms whether all have joined its store, as does a rank that wants a lock file.
-    polls = view.wait is not None and view.wait.kind == "initialization"
-    # NCCL's host code polls until all have come, where a communicator is made or split.
-    polls = polls or (view.wait is not None and view.wait.kind == "group_creation")
-    return still_since_ns(view.capture, polls=polls or is_blocked_by_file(view) or _is_connecting(view))
-
-
-def _is_connecting(view: RankView) -> bool:
-    """Whether a rank is in its first collective, which has no record yet: NCCL connects first, and polls until all have come.
-
-    It cannot be one of many that come and go: those would be on record. With communicators that do not block there is a record,
-    of a collective that has not been enqueued; it says completed, as events do that have not been recorded (torch 2.12).
-    """
-    flight, progress = view.capture.flight, view.capture.progress
-    if view.wait is None or view.wait.kind != "collective" or flight is None or progress is None:
-        return False
-    begins = not len(flight.operations) or bool(progress)
-    return begins and not any(p.enqueued for p in progress)
+    # Rank 0 polls every 10 ms whether all have joined its store, as does a rank that wants a lock file. NCCL's host code polls
+    # until all have come, where a communicator is made or split.
+    wait = view.wait
+    polls = wait is not None and (wait.kind in {"initialization", "group_creation"} or wait.connecting)
+    called_ns = connects_since_ns(view.capture, wait, view.pending, view.ident) if view.settled else None
+    since_ns = still_since_ns(view.capture, polls=polls or is_blocked_by_file(view) or called_ns is not None)
+    return since_ns if since_ns is None or called_ns is None else max(since_ns, called_ns)

@@ -120,7 +120,7 @@ class WaitsAnswer:
 
 @dataclass(frozen=True)
 class RankLine:
-    """One rank. ``progress``: a line per group, with the last sequence numbers enqueued and completed."""
+    """One rank. ``progress``: its groups, six at most, unfinished ones first: sequence numbers last enqueued and completed."""
 
     rank: int
     name: str

@@ -17,7 +17,7 @@ from hangwatch.assistant.answers import (
     StackAnswer,
     WaitsAnswer,
 )
-from hangwatch.assistant.paging import line, lines, page, ranks
+from hangwatch.assistant.paging import groups_first, label, line, lines, page, ranks
 from hangwatch.assistant.stacks import describe_frame, describe_sample
 from hangwatch.config.errors import UserError
 from hangwatch.model.capture import Capture, RankCapture
@@ -88,7 +88,8 @@ def list_ranks(incident: Incident, offset: int, limit: int) -> RankPage:
 
 
 def _rank(entry: RankEntry) -> RankLine:
-    progress = (f"{one.name}: enqueued {one.enqueued}, completed {one.completed}" for one in entry.groups)
+    shown = groups_first(entry.groups, lambda one: one.enqueued != one.completed)
+    progress = (f"{label(one.name)}: enqueued {one.enqueued}, completed {one.completed}" for one in shown)
     top = line(entry.stack[0]) if entry.stack else ""
     return RankLine(entry.rank, line(entry.name), line(entry.node), entry.pid, line(entry.state), top, lines(progress))
 
@@ -108,11 +109,11 @@ def compare_ranks(incident: Incident, capture: Capture, one: int, other: int) ->
     first, second = diverging_frames(*sides)
     states = tuple(line(entries[rank].state) if rank in entries else "unknown" for rank in (one, other))
     groups = {rank: {g.name: g for g in entries[rank].groups} if rank in entries else {} for rank in (one, other)}
+    shared = [(groups[one][name], groups[other][name]) for name in groups[one] if name in groups[other]]
     progress = (
-        f"{name}: rank {one} enqueued {groups[one][name].enqueued}, completed {groups[one][name].completed}; "
-        f"rank {other} enqueued {groups[other][name].enqueued}, completed {groups[other][name].completed}"
-        for name in groups[one]
-        if name in groups[other]
+        f"{label(ours.name)}: rank {one} enqueued {ours.enqueued}, completed {ours.completed}; "
+        f"rank {other} enqueued {theirs.enqueued}, completed {theirs.completed}"
+        for ours, theirs in groups_first(shared, lambda pair: any(side.enqueued != side.completed for side in pair))
     )
     return ComparedRanks(
         incident=incident.id,

@@ -19,7 +19,7 @@ from hangwatch.assistant.answers import (
     RankPage,
     StackAnswer,
 )
-from hangwatch.assistant.paging import line, lines, page, ranks
+from hangwatch.assistant.paging import groups_first, label, line, lines, page, ranks
 from hangwatch.assistant.stacks import describe_sample
 from hangwatch.config.errors import UserError
 from hangwatch.doctor.checks import run_checks
@@ -57,7 +57,7 @@ def _job(job: LiveJob, incident: str | None) -> JobLine:
         states=tuple(f"{state}: {ranks(numbers)}" for state, numbers in sorted(states.items())),
         groups=tuple(
             GroupLine(
-                group=line(front.label),
+                group=label(front.label),
                 front=front.front,
                 completed=front.completed,
                 behind=ranks(front.behind),
@@ -82,7 +82,8 @@ def list_ranks_now(job: str, offset: int, limit: int) -> RankPage:
 
 
 def _rank(rank: LiveRank) -> RankLine:
-    progress = (f"{one.label}: enqueued {one.enqueued}, completed {one.completed}" for one in rank.groups)
+    shown = groups_first(rank.groups, lambda one: one.enqueued != one.completed)
+    progress = (f"{label(one.label)}: enqueued {one.enqueued}, completed {one.completed}" for one in shown)
     top = line(rank.frame or "")
     return RankLine(rank.rank, line(rank.name), line(rank.node), rank.pid, rank.state, top, lines(progress))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from hangwatch.model.text import short_ranks
@@ -11,6 +11,10 @@ from hangwatch.outputs.sanitize import excerpt
 #: Entries of a page, however many are asked for.
 MAX_LIMIT = 50
 _CHARACTERS = 600
+#: Groups of a rank or of two: a rank of a large job is in dozens.
+_GROUPS = 6
+#: Of what is one of many in an answer.
+_LABEL_CHARACTERS = 100
 _T = TypeVar("_T")
 
 
@@ -29,6 +33,16 @@ def line(foreign: str) -> str:
 def lines(foreign: Iterable[str]) -> tuple[str, ...]:
     """The same of several."""
     return tuple(line(one) for one in foreign)
+
+
+def groups_first(groups: Iterable[_T], unfinished: Callable[[_T], bool]) -> list[_T]:
+    """As many groups as an answer may hold; those with operations that have not completed first."""
+    return sorted(groups, key=lambda one: not unfinished(one))[:_GROUPS]
+
+
+def label(foreign: str) -> str:
+    """The same, cut to be one of many: a group's name, a variable."""
+    return excerpt(foreign, _LABEL_CHARACTERS)
 
 
 def ranks(numbers: Iterable[int]) -> str:

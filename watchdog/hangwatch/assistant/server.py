@@ -58,7 +58,7 @@ class _Tools:
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
 
-    def list_jobs(self, offset: Offset = 0, limit: Limit = 10) -> JobPage:
+    def list_jobs(self, offset: Offset = 0, limit: Limit = 4) -> JobPage:
         """Distributed jobs that run on this node now: ranks by state, progress of the groups, the open incident of each."""
         return node.list_jobs(self._state_dir, offset, limit)
 

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
+
 from hangwatch.assistant.answers import FrameAnswer, StackAnswer, ThreadAnswer
-from hangwatch.assistant.paging import line, lines
+from hangwatch.assistant.paging import label, line
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 
 #: Per answer: threads, of each the deepest frames, of each frame some variables.
 _THREADS, _FRAMES, _VARIABLES = 8, 40, 12
+#: Of all of it together, as JSON: what is left of an answer that an agent reads at once (about four thousand tokens).
+_CHARACTERS = 15_000
 
 
 def describe_sample(sample: StackSample, identity: RankIdentity) -> StackAnswer:
-    """All threads of a sample as far as an answer may hold them, the main one first."""
+    """All threads of a sample as far as an answer may hold them, the main one first, of each the deepest frames."""
     ordered = sorted(sample.threads, key=lambda thread: not thread.is_main)
+    threads: list[ThreadAnswer] = []
+    left = _CHARACTERS
+    for thread in ordered[:_THREADS]:
+        described = _thread(thread)
+        left -= _size(replace(described, frames=()))
+        kept = 0
+        for frame in described.frames:
+            left -= _size(frame)
+            kept += left >= 0
+        if left < 0 and not kept:
+            break
+        threads.append(replace(described, frames=described.frames[:kept]))
     return StackAnswer(
         rank=identity.rank,
         pid=identity.pid,
         node=line(identity.node),
-        threads=tuple(_thread(thread) for thread in ordered[:_THREADS]),
+        threads=tuple(threads),
         threads_total=len(ordered),
     )
 
@@ -33,6 +50,10 @@ def _thread(thread: ThreadStack) -> ThreadAnswer:
     )
 
 
+def _size(answer: ThreadAnswer | FrameAnswer) -> int:
+    return len(json.dumps(asdict(answer), ensure_ascii=False))
+
+
 def describe_frame(frame: Frame) -> FrameAnswer:
     """A frame without ``values``, which may be there where a user has asked for them (``--with-values``)."""
     variables = list((frame.locals or {}).items())[:_VARIABLES]
@@ -41,5 +62,5 @@ def describe_frame(frame: Frame) -> FrameAnswer:
         file=line(frame.file),
         line=frame.line,
         source=line(frame.source) if frame.source else None,
-        variables=lines(f"{name}: {shape}" for name, shape in variables),
+        variables=tuple(label(f"{name}: {shape}") for name, shape in variables),
     )

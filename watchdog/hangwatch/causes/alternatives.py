@@ -126,6 +126,15 @@ def _data_ended(case: Case, view: RankView) -> str | None:
     return None
 
 
+def _child_does_not_answer(_: Case, view: RankView) -> str | None:
+    """It reads from a pipe of which a child of its own alone has the other end."""
+    last = view.sample
+    child = next((c for c in last.children if last.writers == (c.pid,)), None) if last is not None else None
+    return (
+        f"It may be that {child.name} (process {child.pid}), its child, does not answer." if child is not None else None
+    )
+
+
 def _had_more(case: Case, view: RankView) -> str | None:
     loop = batch_loop(view.frames) if case.blame.shape == "left_over" else None
     return f"It may be that rank {view.rank} had more iterations of `{loop[1].text}`." if loop is not None else None
@@ -168,7 +177,7 @@ def _loads(_: Case, view: RankView) -> str | None:
 
 
 def _lock_of_a_file(_: Case, view: RankView) -> str | None:
-    last = view.capture.processes[-1] if view.capture.processes else None
+    last = view.sample
     held = last is not None and (last.syscall == "flock" or " held by " in (last.blocked_on or ""))
     if not held and find_lock_file(view.frames) is None:
         return None
@@ -271,6 +280,7 @@ TABLE: Mapping[str, tuple[Alternative, ...]] = {
     "gil-held": (Alternative("busy-loop", of_rank=_computes),),
     "dataloader-stall": (Alternative("blocked-io", of_rank=_child_outside),),
     "blocked-io": (
+        Alternative("child-stall", of_rank=_child_does_not_answer),
         Alternative("lock-deadlock", of_rank=_lock_of_a_file),
         Alternative("dataloader-stall", of_rank=_loads),
         Alternative("rank0-work", of_rank=_awaited_at_a_barrier),

@@ -53,7 +53,8 @@ def key_of(row: Signature, *, first: bool, whole: bool) -> str:
 
 def is_whole(case: Case) -> bool:
     """Whether of both sides the stack, the source of its lines and the call sites of recorded operations were read."""
-    shown = [case.views[r] for r in case.representatives if r is not None and r in case.views]
+    ranks = case.representatives if case.blame.culprits else case.blame.waiting
+    shown = [case.views[r] for r in ranks if r is not None and r in case.views]
     return all(view.gone or _is_read(view) for view in shown)
 
 

@@ -61,6 +61,12 @@ def at_tasks(case: Case, rank: int) -> tuple[Evidence, ...]:
     return tuple(islice(found, _TASKS_SHOWN))
 
 
+def at_handling(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """What threads of the rank beside the main one are handling: each is in an ``except``, or has to run something first."""
+    lines = case.views[rank].capture.thread_handled_error if rank in case.views else ()
+    return tuple(Evidence(rank, "exception", f"being handled in {line}") for line in lines)
+
+
 def at_call(case: Case, rank: int) -> tuple[Evidence, ...]:
     """Where the rank called the operation that it is in, as far as that is recorded."""
     front = case.views[rank].frontier if rank in case.views else None
@@ -93,6 +99,17 @@ def describe_process(sample: ProcessSample) -> str:
     if sample.wait_channel and sample.wait_channel != "0":
         parts.append(f"kernel wait channel {sample.wait_channel}")
     return ", ".join(parts)
+
+
+def at_store(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """Which store a rank awaits a key of, and who is connected to that."""
+    view = case.views.get(rank)
+    store = view.sample.store if view is not None and view.sample is not None else None
+    if store is None:
+        return ()
+    here = f"processes {', '.join(map(str, store.clients))}" if store.clients else "no other process here"
+    more = f", and {store.unseen} that are not seen here" if store.unseen else ""
+    return (Evidence(rank, "process", f"awaits the store at {store.address}, to which are connected {here}{more}"),)
 
 
 def at_kernel(case: Case, rank: int) -> tuple[Evidence, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.training.case import TrainingCase
 from hangwatch.causes.alternatives import alternatives
+from hangwatch.causes.near import come_near
 from hangwatch.causes.rules.diverged import (
     checkpoint,
     conditional,
@@ -25,9 +27,11 @@ from hangwatch.causes.rules.diverged import (
 from hangwatch.causes.rules.job import hardware, nodes, serving, unknown
 from hangwatch.causes.rules.rank import (
     children,
+    cycles,
     failing,
     lost,
     meeting,
+    mutexes,
     requests,
     straggling,
     stuck,
@@ -39,10 +43,27 @@ from hangwatch.causes.scoring import order, with_alternatives
 from hangwatch.causes.signature import Match, Rule, TrainingRule
 from hangwatch.causes.training import nonfinite, unlabelled
 
-RULES: tuple[Rule, ...] = (
-    checkpoint.checkpoint,
+#: What a rank that is there does or waits for, by itself.
+_OF_ONE_RANK: tuple[Rule, ...] = (
     children.child_stall,
     children.fork_deadlock,
+    mutexes.mutex_deadlock,
+    straggling.busy_loop,
+    straggling.compiling,
+    straggling.rank0_work,
+    straggling.straggler,
+    stuck.blocked_io,
+    stuck.dataloader,
+    stuck.debugger,
+    stuck.gil_held,
+    tasks.task_stall,
+    threads.lock_deadlock,
+    threads.thread_stall,
+)
+
+RULES: tuple[Rule, ...] = (
+    *_OF_ONE_RANK,
+    checkpoint.checkpoint,
     conditional.conditional,
     evaluation.tuple_labels,
     failing.failed_and_ending,
@@ -67,23 +88,14 @@ RULES: tuple[Rule, ...] = (
     operations.tensors,
     passes.had_fewer_passes,
     passes.left_out_a_pass,
+    requests.left_out_of_its_call,
     requests.waits_for_request,
+    cycles.request_cycle,
     serving.engine_stalled,
     sharded.generate_length,
     sharded.sharded_forward,
     skipped.skipped,
-    straggling.busy_loop,
-    straggling.compiling,
-    straggling.rank0_work,
-    straggling.straggler,
-    stuck.blocked_io,
-    stuck.dataloader,
-    stuck.debugger,
-    stuck.gil_held,
-    tasks.task_stall,
     thread_order.thread_order,
-    threads.lock_deadlock,
-    threads.thread_stall,
     uneven.uneven_inputs,
     unknown.unknown,
     worlds.peer_world_lost,
@@ -112,12 +124,30 @@ failed: Counter[str] = Counter()
 
 def explain(case: Case) -> tuple[Match, ...]:
     """All that fits the case, the surest first. There is always one: ``unknown`` says what was seen."""
-    if case.blame.shape == "outside":
-        # Why a process that is not seen does not come, no rule can know.
-        return order(_apply((unknown.unknown,), case))
-    found = order(_apply(RULES, case))
-    more = _guarded(alternatives, case, found[0]) or ()
-    return with_alternatives(found, more)
+    found = weigh(case, find_matches(case))
+    return found if case.blame.shape == "outside" else _with_near(case, found)
+
+
+def find_matches(case: Case) -> list[Match]:
+    """What each rule says of the case, in no order. Why a process that is not seen does not come, no rule can know."""
+    return _apply((unknown.unknown,) if case.blame.shape == "outside" else RULES, case)
+
+
+def weigh(case: Case, found: Sequence[Match]) -> tuple[Match, ...]:
+    """The matches in order, with what the first of them may be taken for."""
+    ordered = order(found)
+    more = _guarded(alternatives, case, ordered[0]) if case.blame.shape != "outside" else None
+    return with_alternatives(ordered, more or ())
+
+
+def _with_near(case: Case, found: tuple[Match, ...]) -> tuple[Match, ...]:
+    """Where nothing fits, with the causes that came near, and what each of them lacks."""
+    first = found[0]
+    if first.signature is not unknown.UNKNOWN:
+        return found
+    causes = {match.signature.cause for match in found}
+    near = _guarded(come_near, case, causes, lambda other: _apply(_OF_ONE_RANK, other)) or ()
+    return (replace(first, evidence=(*first.evidence, *near)), *found[1:])
 
 
 def explain_training(case: TrainingCase) -> tuple[Match, ...]:

@@ -7,9 +7,7 @@ from typing import Annotated, Optional
 import typer
 
 #: These variables are safer than the options: every user of the machine can see a command line.
-TARGET_VARIABLES = {
-    kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "slack", "notify", "otlp")
-}
+TARGET_VARIABLES = {kind: f"HANGWATCH_{kind.upper()}" for kind in ("alertmanager", "webhook", "notify", "otlp")}
 Alertmanager = Annotated[
     Optional[list[str]],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
     typer.Option(
@@ -28,22 +26,13 @@ Webhook = Annotated[
         help="POST incidents as JSON to this URL; repeatable.",
     ),
 ]
-Slack = Annotated[
-    Optional[list[str]],  # noqa: UP045  # see above
-    typer.Option(
-        "--slack",
-        metavar="URL",
-        envvar=TARGET_VARIABLES["slack"],
-        help="POST incidents to this Slack-compatible incoming webhook; repeatable.",
-    ),
-]
 Notify = Annotated[
     Optional[list[str]],  # noqa: UP045  # see above
     typer.Option(
         "--notify",
         metavar="URL",
         envvar=TARGET_VARIABLES["notify"],
-        help="Send incidents to this apprise address (PagerDuty, Teams, Discord, e-mail, ...); repeatable.",
+        help="Send incidents to this apprise address (Slack, PagerDuty, Teams, Discord, e-mail, ...); repeatable.",
     ),
 ]
 Otlp = Annotated[

@@ -88,7 +88,6 @@ def combine(
     stall_after: float | None = None,
     alertmanager: list[str] | None = None,
     webhook: list[str] | None = None,
-    slack: list[str] | None = None,
     notify: list[str] | None = None,
     otlp: list[str] | None = None,
     on_hang: str | None = None,
@@ -121,7 +120,7 @@ def combine(
         "max_restarts": max_restarts,
     }
     urls_by_kind = {
-        "alertmanager": alertmanager, "webhook": webhook, "slack": slack, "notify": notify, "otlp": otlp,
+        "alertmanager": alertmanager, "webhook": webhook, "notify": notify, "otlp": otlp,
     }  # fmt: skip
     receivers = {kind: tuple(url for url in urls if url) for kind, urls in urls_by_kind.items() if urls}
     given["receivers"] = msgspec.structs.replace(settings.receivers, **receivers)

@@ -1,8 +1,8 @@
 """``torchrun --logs-specs hangwatch``: torchrun itself loads the probe into its workers and starts an agent that ends with it.
 
 An entry point of the group ``torchrun.logs_specs`` (torch 2.13, ``torch/distributed/run.py``): torchrun makes one object of
-it and calls ``reify`` before each start of its workers, after a restart again. It imports torch and of ours what is light, as it
-runs in torchrun's own process, and whatever fails here fails not there.
+it, before its rendezvous, and calls ``reify`` before each start of its workers, after a restart again. It imports torch and of
+ours what is light, as it runs in torchrun's own process, and whatever fails here fails not there.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
 
-from hangwatch.config.directories import probe_environment, shared_run_dir
+from hangwatch.config.directories import probe_environment, restart_environment, shared_run_dir
 from hangwatch.config.errors import UserError
+from hangwatch.config.settings import Settings
+from hangwatch.config.toml import read_config
 from hangwatch.sources.discovery.rank_environment import RUN_DIR_VARIABLE
 
 #: Of our variables, what is for ranks too. Others are for the agent: addresses with secrets, and where it looks for its settings.
-_FOR_RANKS = frozenset({RUN_DIR_VARIABLE, "HANGWATCH_JOB", "HANGWATCH_NODE"})
+_FOR_RANKS = frozenset({RUN_DIR_VARIABLE, "HANGWATCH_JOB", "HANGWATCH_NODE", "HANGWATCH_RAISE"})
 #: The agent has no parent: torchrun neither waits for it nor sees it as a worker's child, and may be ended by it.
 _DETACHED = '"$@" &'
 
@@ -26,11 +30,15 @@ _DETACHED = '"$@" &'
 class WatchedLogsSpecs(DefaultLogsSpecs):  # type: ignore[misc]  # torch is not checked, and absent from some environments
     """torchrun's default handling of logs, unchanged, and an agent beside it."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """torchrun's own arguments. What its rendezvous has to know of a restart is in the environment from now on."""
+        super().__init__(*arguments, **options)
+        if not _is_watched() and _read_action() in ("restart", "raise"):
+            os.environ.update(restart_environment(os.environ))
+
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         """Where each worker's output goes. ``envs``: what is added to the environment of each worker, by local rank."""
-        if (
-            RUN_DIR_VARIABLE not in os.environ
-        ):  # else `hangwatch run`, `hangwatch env` or an earlier start has seen to it
+        if not _is_watched():
             try:
                 _watch_this_process()
             except (OSError, UserError, subprocess.SubprocessError) as error:
@@ -38,9 +46,24 @@ class WatchedLogsSpecs(DefaultLogsSpecs):  # type: ignore[misc]  # torch is not 
         return super().reify(envs)
 
 
+def _is_watched() -> bool:
+    """Whether ``hangwatch run``, ``hangwatch env`` or an earlier start has seen to it."""
+    return RUN_DIR_VARIABLE in os.environ
+
+
+def _read_action() -> str:
+    """What the agent's settings have it do about a hang; where they cannot be read, the agent says so and does not start."""
+    file = os.environ.get("HANGWATCH_CONFIG")
+    try:
+        settings = read_config(Path(file)) if file else Settings()
+    except UserError:
+        return ""
+    return settings.on_hang.kind
+
+
 def _watch_this_process() -> None:
     """Start the agent, and have all processes that are started from now on load the probe."""
-    loading = probe_environment(shared_run_dir())
+    loading = probe_environment(shared_run_dir(), raises=_read_action() == "raise")
     agent = (sys.executable, "-m", "hangwatch", "agent", "--pid", str(os.getpid()))
     command = ("/bin/sh", "-c", _DETACHED, "sh", *agent)
     subprocess.run(command, check=True, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

@@ -1,5 +1,6 @@
 """Where things are kept: the run directory (sockets and beats, gone with the job) and the state directory (incidents).
 
+And what a job's environment says of them, and of what may be done to it.
 The run directory is 0700 and short: a unix socket's path may have 107 bytes at most (``sys/un.h``).
 """
 
@@ -15,6 +16,10 @@ from pathlib import Path
 from hangwatch.config.errors import UserError
 
 _SITE = Path(__file__).resolve().parent.parent / "probe" / "site"
+#: torchrun 2.13 keeps one store, in its own process, for all starts of the ranks, without a part for each: ranks find there where
+#: their predecessors listened, and some starts fail (``elastic/rendezvous/dynamic_rendezvous.py``: ``next_rendezvous``;
+#: ``rendezvous.py``: ``_create_c10d_store``). With this, rank 0 has a store of its own in each start.
+_OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -97,3 +102,8 @@ def probe_environment(
     kept = {} if "SPT_NOENV" in environ else {"SPT_NOENV": "1"}
     allowed = {"HANGWATCH_RAISE": "1"} if raises else {}
     return {"HANGWATCH_RUN_DIR": str(run_dir), "PYTHONPATH": os.pathsep.join(paths), **kept, **allowed}
+
+
+def restart_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a launcher whose ranks may be restarted. What the user has set stands."""
+    return {**_OWN_STORE, **environ}

@@ -60,7 +60,8 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class Policy(_Section, frozen=True):
     """What is done about an incident of one sort, and when.
 
-    ``action`` is one of ``ACTIONS``, ``exec:CMD`` with its command. It is taken for incidents of ``min_severity`` and above, with
+    ``action`` is one of ``ACTIONS``, ``exec:CMD`` with its command; one that is taken on every node may have a command beside it
+    (``restart,exec:CMD``). It is taken for incidents of ``min_severity`` and above, with
     ``only_proven`` for proven ones alone, ``limit_per_hour`` times an hour at the most (0: never), and with ``dry_run``
     it is only printed what would be done.
     """
@@ -74,20 +75,24 @@ class Policy(_Section, frozen=True):
     def __post_init__(self) -> None:
         """Refuse an action that is none, and a limit below nothing."""
         known = ACTIONS.get(self.kind)
-        if known is None or known.command != bool(self.command.strip()):
+        beside = self.action.partition(":")[0].removeprefix(self.kind)
+        refused = known is None or beside not in (("", ",exec") if known.every_node else ("",))
+        if refused or bool(beside or (known and known.command)) != bool(self.command.strip()):
             forms = ", ".join(action.form for action in ACTIONS.values())
-            raise ValueError(f"action: {self.action!r} is none of {forms}; for example 'exec:notify-oncall'")
+            raise ValueError(
+                f"action: {self.action!r} is none of {forms}, restart,exec:CMD; for example 'exec:notify-oncall'"
+            )
         if self.limit_per_hour < 0:
             raise ValueError(f"limit_per_hour: {self.limit_per_hour} is negative; 0 means never")
 
     @property
     def kind(self) -> str:
         """The name of the action, a key of ``ACTIONS``."""
-        return self.action.partition(":")[0]
+        return self.action.partition(":")[0].partition(",")[0]
 
     @property
     def command(self) -> str:
-        """The shell command of ``exec``, empty for the others."""
+        """The shell command of ``exec``, by itself or beside another action; empty where there is none."""
         return self.action.partition(":")[2]
 
     def reaches(self, severity: Severity) -> bool:
@@ -100,7 +105,6 @@ class Receivers(_Section, frozen=True):
 
     alertmanager: tuple[str, ...] = ()
     webhook: tuple[str, ...] = ()
-    slack: tuple[str, ...] = ()
     notify: tuple[str, ...] = ()
     otlp: tuple[str, ...] = ()
 

@@ -27,7 +27,7 @@ _SIZE_LIMIT_BYTES = 1 << 20
 _TABLE = re.compile(r"\s*\[+\s*(?P<path>[^\]#]+?)\s*\]+\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*(?P<path>(?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
 _WORD = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
-#: Where msgspec says that something is wrong: ``... - at `$.receivers.slack[0]` ``.
+#: Where msgspec says that something is wrong: ``... - at `$.receivers.webhook[0]` ``.
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _OWN_WORDS = re.compile(r"(?P<key>[a-z_.]+): (?P<reason>.*)", re.DOTALL)
 

@@ -20,7 +20,6 @@ from transformers.trainer_utils import get_last_checkpoint
 
 RANK = int(os.environ["RANK"])
 VOCABULARY = 64
-STEPS = 24
 BATCH = 2
 STEP_S = 0.2
 
@@ -71,7 +70,9 @@ def main() -> None:
     parser.add_argument(
         "--local_rank", "--local-rank", type=int, help="given by some launchers; the environment has it too"
     )
-    folder = parser.parse_args().folder
+    parser.add_argument("--steps", type=int, default=24)
+    options = parser.parse_args()
+    folder = options.folder
     torch.set_num_threads(1)
     torch.manual_seed(0)
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ def main() -> None:
     arguments = TrainingArguments(
         output_dir=str(folder),
         use_cpu=True,
-        max_steps=STEPS,
+        max_steps=options.steps,
         per_device_train_batch_size=BATCH,
         eval_strategy="no",
         logging_steps=100,
@@ -98,7 +99,7 @@ def main() -> None:
         num_attention_heads=2,
     )
     # In a step beyond the first checkpoint, which takes BATCH samples.
-    lost_sample = BATCH * random.randint(7, STEPS - 4) if checkpoint is None and RANK == 1 else 0
+    lost_sample = BATCH * random.randint(7, options.steps - 4) if checkpoint is None and RANK == 1 else 0
     pipe = folder / f"samples-{os.getpid()}"
     if lost_sample:
         os.mkfifo(pipe)

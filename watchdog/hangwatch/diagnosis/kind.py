@@ -6,7 +6,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.going_on import goes_on
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
-from hangwatch.analysis.ranks.requests import find_awaiting, is_caller_at_work
+from hangwatch.analysis.ranks.requests import awaits_from_afar, find_awaiting, is_caller_at_work
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.incident import Kind
 from hangwatch.model.numbers import is_guest, world_of
@@ -48,7 +48,8 @@ def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) ->
     if goes_on_beside(case, patience):
         # What is stuck beside training may end by itself, and nothing is lost by waiting: it is no hang.
         return "straggler" if patience is None or (waited_s or 0.0) >= patience.busy_s else "healthy"
-    here = patience is None or not _is_of_another_world(case)
+    afar = _is_answered_from_afar(case)
+    here = patience is None or not (afar or _is_of_another_world(case)) or _is_stopped(case) or blame.shape == "cycle"
     stuck = here and _is_stuck(case) and (_is_transfer_stuck(case) or _long(waited_s, patience))
     if patience is None:
         if blame.culprits and not stuck and not any(v.capture.processes for v in case.views.values()):
@@ -57,7 +58,8 @@ def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) ->
         return "stall" if stuck else "straggler" if blame.culprits else "healthy"
     if waited_s is None or waited_s < patience.stall_s:
         return "healthy"
-    if stuck or waited_s >= patience.busy_s:
+    stuck = stuck and not _has_called(case, int(case.capture.at_ns - patience.stall_s * 1e9))
+    if stuck or waited_s >= (patience.outside_s if afar else patience.busy_s):
         return "stall"
     return "straggler" if blame.culprits else "healthy"
 
@@ -72,17 +74,37 @@ def _is_of_another_world(case: Case) -> bool:
     """Whether ranks wait for another world, which has work of its own: an engine may answer, or load, for long.
 
     What it does there does not show in its Python stack, so that it does not move says little. A rank may wait for it in the
-    group of both, or for the answer to a request, in a read from a socket.
+    group of both, or for the answer to a request, in a read from a socket; there too may be a worker with nothing to do, which
+    waits for no answer.
     """
     blame = case.blame
     worlds = {world_of(r) for r in blame.waiting or blame.culprits}
     elsewhere = [r for r in blame.culprits if world_of(r) not in worlds]
-    asking = [r for r in blame.culprits if any(map(is_guest, case.views)) and _reads_socket(case.views.get(r))]
+    views = [case.views.get(r) for r in blame.culprits if any(map(is_guest, case.views))]
+    asking = [v for v in views if v is not None and _reads_socket(v) and find_awaiting(v) is None]
     return bool(blame.culprits) and (bool(elsewhere) or len(asking) == len(blame.culprits))
 
 
-def _reads_socket(view: RankView | None) -> bool:
-    if view is None or view.wait is not None or not view.capture.processes:
+def _is_answered_from_afar(case: Case) -> bool:
+    """Whether all culprits await answers of actors and tasks of Ray, or of other machines, or are the actors that are to answer.
+
+    Rollouts, judges and tools take as long as they take.
+    """
+    asking = {r for r, view in case.views.items() if awaits_from_afar(view)}
+    asked = {
+        r for e in case.graph.edges if e.reason == "answer" and not asking.isdisjoint(e.waiters) for r in e.awaited
+    }
+    return bool(case.blame.culprits) and asking | asked >= set(case.blame.culprits)
+
+
+def _is_stopped(case: Case) -> bool:
+    """Whether all culprits are stopped: whatever they had to do, they do not."""
+    views = [case.views.get(r) for r in case.blame.culprits]
+    return bool(views) and all(view is not None and view.motion.state == "stopped" for view in views)
+
+
+def _reads_socket(view: RankView) -> bool:
+    if view.wait is not None or not view.capture.processes:
         return False
     return (view.capture.processes[-1].blocked_on or "").startswith("socket:[")
 
@@ -113,6 +135,16 @@ def _is_transfer_stuck(case: Case) -> bool:
     here = case.history.at(operation.group.key, operation.seq)
     begun = all(o.started for o in here.values())
     return begun or bool(find_faults(case.capture, here, operation.created_ns))
+
+
+def _has_called(case: Case, since_ns: int) -> bool:
+    """Whether a culprit that is in no operation now has called one since then: others may wait for what is longer than a step.
+
+    A trainer hands its weights to an engine one by one, and its peers await it in their next step all the while.
+    """
+    seen = [v for r in case.blame.culprits if (v := case.views.get(r)) is not None and v.frontier is None]
+    called = [v.capture.flight.operations for v in seen if v.capture.flight is not None]
+    return any(len(recorded) and recorded[-1].created_ns > since_ns for recorded in called)
 
 
 def _long(waited_s: float | None, patience: Patience | None) -> bool:

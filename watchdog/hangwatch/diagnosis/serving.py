@@ -24,9 +24,9 @@ def judge_engine(
     A long prompt and a slow model look like a hang for as long as one step takes: what computes, or cannot be told from it, is
     no hang but by a cause that is strong, or after ten times the patience.
     """
-    if not engine.demanded:
+    if not engine.demanded or stall.reason == "ended":
         return None
-    if stall.reason == "gone" and engine.suspected:
+    if stall.reason == "gone" and engine.abandoned:
         return "rank_lost"
     if kind in HANG_KINDS and not _await_commands(ranks):
         return None

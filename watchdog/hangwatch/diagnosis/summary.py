@@ -57,12 +57,16 @@ def _who(ranks: tuple[int, ...]) -> str:
 
 
 def _whom_outside(case: Case) -> str:
-    """Whom the waiting leads to, of a group that has members which no rank of the job says it is."""
-    edges = [e for e in case.graph.edges if e.reason == "outside"]
+    """Whom the waiting leads to: who has a place that no rank of the job says it has, or is to set a key of a store."""
+    edges = case.graph.leaving
     ranks = tuple(sorted({r for e in edges for r in e.waiters}))
+    who = _who(ranks)
+    if edges[0].reason == "key":
+        at = next((f"the store at {v.store}" for r in ranks if (v := case.views[r]).store is not None), "a store")
+        return f"for a key of {at}, or its host: {who} cannot go on, and who is to set it could not be seen"
     labels = dict.fromkeys(e.operation.group.label for e in edges if e.operation is not None)
     groups = f" of {' and '.join(labels)}" if labels else ""
-    return f"for a member{groups} that no rank of this job says it is: {_who(ranks)} cannot go on, and it is not visible here"
+    return f"for a member{groups} that no rank of this job says it is: {who} cannot go on, and it is not visible here"
 
 
 def _where(case: Case) -> str:

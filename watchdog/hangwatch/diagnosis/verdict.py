@@ -15,6 +15,7 @@ from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.ranks.device import assume_device_waits
 from hangwatch.analysis.ranks.joining import Aside
 from hangwatch.analysis.ranks.views import view_rank
 from hangwatch.analysis.serving.stall import find_engine_stall
@@ -83,6 +84,10 @@ def _diagnose_ranks(capture: Capture, patience: Patience | None, min_wait_s: flo
     if silent is not None:  # the capture was made for that, at ranks in the middle of their steps
         return Diagnosis(silent.verdict, case, None, silent.onset_ns)
     first = found = _diagnose(case, patience)
+    if first.verdict.kind == "healthy" and (assumed := assume_device_waits(capture)) is not capture:
+        late = _diagnose(build_case(assumed, min_wait_s=min_wait_s, motion_window_s=window_s), patience)
+        if patience is None or (late.waited_s is not None and late.waited_s >= patience.busy_s):
+            return late
     for _ in range(_ASIDE_ROUNDS):
         aside = _beside(found.case, patience)
         if aside is None:

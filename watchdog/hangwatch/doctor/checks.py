@@ -16,7 +16,15 @@ from hangwatch.config.directories import default_state_dir, prepare_state_dir, p
 from hangwatch.config.errors import UserError
 from hangwatch.doctor.check import Check
 from hangwatch.doctor.exchange import check_exchange
-from hangwatch.doctor.node import check_clock, check_jobs, check_proc, check_ptrace, check_pyspy, check_seccomp
+from hangwatch.doctor.node import (
+    check_clock,
+    check_jobs,
+    check_proc,
+    check_ptrace,
+    check_pyspy,
+    check_sampling,
+    check_seccomp,
+)
 from hangwatch.model.capture import Gap
 from hangwatch.model.devices import HARDWARE, NodeFacts
 from hangwatch.outputs.metrics.exposition import Metrics
@@ -33,6 +41,7 @@ def run_checks(state_dir: Path | None, listen: str, exchange: str = "") -> list[
         check_ptrace,
         check_proc,
         check_seccomp,
+        check_sampling,
         check_pyspy,
         _stacks,
         _torch,

@@ -22,7 +22,7 @@ NAME = "exchange"
 _LIMIT_S = 5.0
 #: Where the check writes a test value: a channel of no job, with a short expiry.
 _CHANNEL, _EXPIRY_S = "doctor", 5.0
-_REDIS = "pip install 'hangwatch[redis]'"
+_REDIS = "pip install 'redis>=5.0.1'"
 
 
 def check_exchange(option: str) -> Check:

@@ -12,9 +12,11 @@ import subprocess
 from collections.abc import Iterable, Mapping
 
 from hangwatch.doctor.check import Check
+from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.discovery.rank_environment import pick_variables
 from hangwatch.sources.node_view import discover_node
 from hangwatch.sources.proc.files import read_small, read_whole
+from hangwatch.sources.proc.running_code import RunningCode
 from hangwatch.sources.stacks.samples import find_pyspy
 
 _CAP_SYS_PTRACE = 19
@@ -50,6 +52,17 @@ def judge_ptrace(status: str, scope: str, uid: int) -> Check:
     if level == "3":
         return Check(name, "failed", "kernel.yama.ptrace_scope is 3: no process can be read", "set it to 0 and reboot")
     return Check(name, "failed", f"kernel.yama.ptrace_scope is {level}", "sudo sysctl -w kernel.yama.ptrace_scope=0")
+
+
+def check_sampling() -> Check:
+    """Whether the kernel says in which code a thread runs: this thread, here."""
+    name = "running code"
+    with RunningCode() as code:
+        code.watch([RankIdentity(0, os.getpid(), 0.0)])
+        gaps = code.read()[1]
+    if gaps:
+        return Check(name, "warning", "the kernel does not say in which code a rank runs", gaps[0].hint)
+    return Check(name, "ok", "the kernel says in which code a rank runs: a wait for a GPU is told from work")
 
 
 def check_proc() -> Check:
@@ -99,7 +112,7 @@ def check_pyspy() -> Check:
     """Whether py-spy is installed and new enough."""
     program = find_pyspy()
     if program is None:
-        return Check("py-spy", "failed", "not installed: stacks cannot be read", "pip install 'py-spy>=0.4'")
+        return Check("py-spy", "failed", "not installed: stacks cannot be read", "pip install 'py-spy>=0.4.0'")
     try:
         output = subprocess.run(
             [program, "--version"], capture_output=True, text=True, check=False, timeout=10.0
@@ -114,7 +127,7 @@ def judge_pyspy(output: str) -> Check:
     found = re.search(r"(\d+)\.(\d+)\S*", output)
     if found is None or (int(found[1]), int(found[2])) < _OLDEST_PYSPY:
         version = output.strip() or "unknown version"
-        return Check("py-spy", "failed", f"{version}: 0.4 or newer is required", "pip install -U 'py-spy>=0.4'")
+        return Check("py-spy", "failed", f"{version}: 0.4 or newer is required", "pip install -U 'py-spy>=0.4.0'")
     return Check("py-spy", "ok", found[0])
 
 

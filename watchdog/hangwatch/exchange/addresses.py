@@ -38,7 +38,11 @@ def listen_for(host: str, port: int) -> socket.socket:
     named = host != "localhost" and not _is_literal(host)
     everywhere = len(found) != 1 or (named and _is_loopback(found[0][1][0]))
     listening = _bind_everywhere(port) if everywhere else _bind(*found[0])
-    listening.listen(socket.SOMAXCONN)
+    try:
+        listening.listen(socket.SOMAXCONN)  # another process may have bound it at the same time
+    except OSError:
+        listening.close()
+        raise
     return listening
 
 

@@ -31,7 +31,7 @@ class RedisExchange:
         try:
             import redis.asyncio as client
         except ImportError as error:
-            raise ExchangeError("the Redis client is not installed: pip install 'hangwatch[redis]'") from error
+            raise ExchangeError("the Redis client is not installed: pip install 'redis>=5.0.1'") from error
         try:
             # An extra, without types that could be checked: its own values are Any.
             self._redis: Any = client.from_url(

@@ -13,7 +13,8 @@ BEAT_PERIOD_S = 0.5
 
 
 class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One process group in the rank's own view. ``pg_id`` is process-local and keys the recorder's status.
+    """One process group in the rank's own view. ``pg_id`` is process-local and keys the recorder's status; ``address`` is that of
+    its object, by which a stack that was read from outside has it.
 
     The rest is there of a group that torch's ``new_group`` did not make, whose members may be no ranks of this job: ``place``
     is this process's own rank in it, of ``size``; ``store`` where its members met, empty where that cannot be told; ``foreign``
@@ -35,6 +36,7 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     store: str = ""
     foreign: bool = False
     outside: tuple[int, ...] = ()
+    address: int = 0
 
 
 class BeatTask(msgspec.Struct, frozen=True):
@@ -64,16 +66,16 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     trains by itself, as rank 0 of 1; ``groups_created`` is torch's own count of groups this process has begun to create (it
     names the next one). ``failure`` is the uncaught exception that ended the program while its process lives on: where it
     was raised, and what; ``thread_failure`` those that ended threads, the last few of them, a line each with the thread's
-    name; ``handled`` the one that the main thread is handling while nothing moves; ``tasks`` where the coroutines of event
-    loops wait then, and ``task_failure`` those that failed, of which nobody has asked, a line each. ``ended`` is set in the
-    last beat of a program that ends by itself, by ``failure`` if there is one; a process that was killed, or left by
-    ``os._exit``, has none. ``raised``: what ``--on-hang raise`` has raised has reached the main thread. ``unmoved_s`` of a
-    group is for how long neither of its numbers has changed. ``server`` is the path of torch's worker server socket,
-    ``control`` that of the probe's own; either is None where it could not be started, and ``problems`` says why.
-    ``telemetry`` is what training says of itself, None where it has said nothing. ``store`` is where the ranks of its world
-    met, empty where that cannot be told: processes of one store are of one world. ``number`` and ``host`` are not written
-    by the probe (``sources.beats.worlds``): the number of a process that is of another world than its job's own
-    (``model.numbers``), and a process of that one.
+    name; ``handled`` the one that the main thread is handling while nothing moves, ``thread_handled`` those that others
+    are, as ``thread_failure``; ``tasks`` where the coroutines of event loops wait then, and ``task_failure`` those that
+    failed, of which nobody has asked, a line each. ``ended`` is set in the last beat of a program that ends by itself, by
+    ``failure`` if there is one; a process that was killed, or left by ``os._exit``, has none. ``raised``: what ``--on-hang
+    raise`` has raised has reached the main thread. ``unmoved_s`` of a group is for how long neither of its numbers has
+    changed. ``server`` is the path of torch's worker server socket, ``control`` that of the probe's own; either is None
+    where it could not be started, and ``problems`` says why. ``telemetry`` is what training says of itself, None where it
+    has said nothing. ``store`` is where the ranks of its world met, empty where that cannot be told: processes of one store
+    are of one world. ``number`` and ``host`` are not written by the probe (``sources.beats.worlds``): the number of a
+    process that is of another world than its job's own (``model.numbers``), and a process of that one.
     """
 
     version: int
@@ -90,6 +92,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: tuple[str, ...] = ()
     thread_failure: tuple[str, ...] = ()
     handled: tuple[str, ...] = ()
+    thread_handled: tuple[str, ...] = ()
     tasks: tuple[BeatTask, ...] = ()
     task_failure: tuple[str, ...] = ()
     ended: bool = False

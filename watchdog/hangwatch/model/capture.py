@@ -43,7 +43,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which process a rank is. ``start_time`` (seconds since the epoch) guards against reused pids.
 
-    ``meeting_port``: the port at which it meets the others (``MASTER_PORT``). The host may go by several names.
+    ``meeting_port``: the port at which it meets the others (``MASTER_PORT``, else that of the store in which its world has met).
+    The host may go by several names.
     ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends:
     ``restart`` times it has, ``max_restarts`` times at the most it does.
     ``rank`` is its number in the job (``model.numbers``). One that is of another world than the job's own has the name of that,
@@ -83,9 +84,11 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     was read *after* the flight record and the samples: an operation that has completed since is not in flight.
     ``beat_age_s`` is None without a probe. ``groups_created`` counts the process groups it has begun to create.
     ``log_error`` is the exception that ended the program, ``thread_error`` those that ended threads, a line each
-    (the last is the newest), ``handled_error`` the one that the main thread is handling: where it was raised, and what.
+    (the last is the newest), ``handled_error`` the one that the main thread is handling: where it was raised, and what;
+    ``thread_handled_error`` those that other threads are handling, as ``thread_error``.
     ``tasks``: its event loops' coroutines that wait, while nothing moves; ``task_error``: tasks of theirs that failed, as
     ``thread_error``.
+    ``unrecorded``: it has groups whose operations no recorder shows.
     ``ended``: its program has ended by itself, by ``log_error`` or without an exception; False where that is not known.
     """
 
@@ -99,14 +102,21 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     groups_created: int | None = None
     thread_error: tuple[str, ...] = ()
     handled_error: tuple[str, ...] = ()
+    thread_handled_error: tuple[str, ...] = ()
     tasks: tuple[TaskStack, ...] = ()
     task_error: tuple[str, ...] = ()
     ended: bool = False
+    unrecorded: bool = False
 
     @property
     def rank(self) -> int:
         """The global rank."""
         return self.identity.rank
+
+    @property
+    def sample(self) -> ProcessSample | None:
+        """Its last process sample, None where there is none."""
+        return self.processes[-1] if self.processes else None
 
 
 class SilentNode(msgspec.Struct, frozen=True, omit_defaults=True):

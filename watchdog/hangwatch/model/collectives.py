@@ -49,8 +49,9 @@ class Group(msgspec.Struct, frozen=True, order=True, dict=True):
     @property
     def label(self) -> str:
         """The name for people: ``default_pg``, ``dp``, or ``group 3`` without a description (torch writes ``undefined`` then)."""
-        named = self.description and self.description != "undefined"
-        return self.description if named else f"group {self.name}"
+        if self.description and self.description != "undefined":
+            return self.description
+        return f"group {self.name}" if self.name else "a group without a name"
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,6 +82,11 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_ms: int | None = None
     frames: tuple[Frame, ...] | None = None
     thread: int = 0
+
+
+def call_group(name: str, description: str) -> str:
+    """What a group is called where a stack shows its object: the default one as such, others by torch's name."""
+    return DEFAULT_GROUP if description == DEFAULT_GROUP else name
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
@@ -246,7 +252,8 @@ class FlightRecord(msgspec.Struct, frozen=True):
     (the beat: progress only), ``file`` (a dump found on disk). ``version`` is the dump's own. ``dropped`` counts entries
     that could not be read. ``whole``: a group that it does not have was never used; else the ring may have lost it.
     ``newest_ns``: the last moment that an entry bears (enqueued, found started or found completed), None where not known.
-    ``completions``: of dumps, when the last collectives that take every member were found completed.
+    ``completions``: of dumps, when the last collectives that take every member were found completed. ``library``: the version of
+    the communication library, NCCL's ``2.28.9``, where the dump has it.
     """
 
     at_ns: int
@@ -258,6 +265,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     whole: bool = True
     newest_ns: int | None = None
     completions: tuple[Completion, ...] = ()
+    library: str = ""
 
     @property
     def blank(self) -> bool:

@@ -96,11 +96,17 @@ class CommunicatorRank(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Communicator(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An NCCL communicator. ``id`` is its hash; ``size`` how many ranks it has."""
+    """An NCCL communicator. ``id`` is its hash; ``size`` how many ranks it has.
+
+    ``launching`` are the places of the ranks that launched an operation between two reports, ``window_s`` apart (0: there was
+    one report only).
+    """
 
     id: str
     size: int
     ranks: tuple[CommunicatorRank, ...] = ()
+    launching: tuple[int, ...] = ()
+    window_s: float = 0.0
 
 
 class RasProblem(msgspec.Struct, frozen=True, omit_defaults=True):

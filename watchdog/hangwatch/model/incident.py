@@ -164,7 +164,8 @@ class JobEntry(msgspec.Struct, frozen=True):
 class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
     """An earlier hang of the same job. ``step``: the training step that all ranks had reached, None where none was known.
 
-    ``nodes`` are those of the culprits; ``place`` is the culprits' line (``file:line``), empty where it was not seen.
+    ``nodes`` are those of the culprits, ``spared`` says that the job had others besides; ``place`` is the culprits' line
+    (``file:line``), empty where it was not seen.
     ``names``: those of culprits of other worlds, by number; they are of that run of the job.
     """
 
@@ -174,6 +175,7 @@ class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
     step: int | None = None
     culprit_ranks: tuple[int, ...] = ()
     nodes: tuple[str, ...] = ()
+    spared: bool = False
     place: str = ""
     names: dict[int, str] = {}
 
@@ -181,14 +183,21 @@ class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     """The hangs of the job: this one (``now``), and those ``before`` it, the oldest first.
 
-    ``restarts``: how often hangwatch has restarted the job before this hang. ``exclude_nodes``: nodes whose ranks were the
-    culprits again and again, and which are worth leaving out.
+    ``restarts``: how often this agent has restarted the job before this hang. ``exclude_nodes``: nodes whose ranks were the
+    culprits again and again, and which are worth leaving out. ``hangs``: how many there were, this one included; of many the
+    oldest are not among ``before``. Documents before 0.3 have no such count.
     """
 
     now: PastHang
     before: tuple[PastHang, ...] = ()
     restarts: int = 0
     exclude_nodes: tuple[str, ...] = ()
+    hangs: int = 0
+
+    @property
+    def number(self) -> int:
+        """Which hang of the job this one is, from 1."""
+        return max(self.hangs, len(self.before) + 1)
 
 
 class Incident(msgspec.Struct, frozen=True):

@@ -4,6 +4,27 @@ from __future__ import annotations
 
 import msgspec
 
+from hangwatch.model.stacks import Position
+
+#: What ``MutexWait.owner_in`` says of a thread that waits for the interpreter's lock.
+GIL = "GIL"
+
+
+class MutexWait(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A thread that waits for a mutex of the C library, and the thread that has it.
+
+    ``thread`` and ``owner`` are numbers in the process's own PID namespace, as ``ThreadStack.os_thread_id`` has them; ``name``
+    and ``owner_name`` what the kernel calls them (``pt_nccl_watchdg``). ``owner_name`` is empty where the process has no such
+    thread: it has ended with the mutex, or was not forked along. ``owner_in``: the system call that the owner is in, ``GIL``
+    where that is the wait for the interpreter's lock; empty where it runs.
+    """
+
+    thread: int
+    owner: int
+    name: str = ""
+    owner_name: str = ""
+    owner_in: str = ""
+
 
 class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     """A descendant of a rank (a DataLoader worker, a compiler). CPU time in seconds, its own descendants excluded.
@@ -11,7 +32,8 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     ``stack``, text lines of its main thread (deepest first, ``function (file:line): source``), is read only where the
     rank's own stack shows no wait for other ranks. ``forked``: it has its parent's command line, so it was started by fork
     alone. ``threads`` counts all its threads, Python's or not, None where unread; ``side_threads`` are the places of its other
-    Python threads, a line each, and known only where ``stack`` is.
+    Python threads, a line each, and known only where ``stack`` is, as are ``positions``: how far its main thread is in its data,
+    and ``mutexes``.
     """
 
     pid: int
@@ -23,6 +45,8 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     forked: bool = False
     threads: int | None = None
     side_threads: tuple[str, ...] = ()
+    positions: tuple[Position, ...] = ()
+    mutexes: tuple[MutexWait, ...] = ()
 
 
 class CallerProcess(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,6 +70,18 @@ class ExitStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     seen_at_ns: int | None = None
 
 
+class StoreSample(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A torch ``TCPStore`` that a thread awaits an answer of, as its clients on this node show it.
+
+    ``address``: ``HOST:PORT``. ``clients``: pids of the other processes here that are connected to it. ``unseen``: how many
+    of its connections are of processes that are not seen here.
+    """
+
+    address: str
+    clients: tuple[int, ...] = ()
+    unseen: int = 0
+
+
 class ThreadSample(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the kernel says of one of a process's other threads: the fields of ``ProcessSample``, all of this thread alone.
 
@@ -60,6 +96,10 @@ class ThreadSample(msgspec.Struct, frozen=True, omit_defaults=True):
     wait_channel: str | None = None
     syscall: str | None = None
     blocked_on: str | None = None
+    server: int | None = None
+    servers: tuple[int, ...] = ()
+    store: StoreSample | None = None
+    elsewhere: str = ""
 
 
 class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,8 +112,12 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     ``socket:[..]``) of the descriptor a blocking read or write is on. ``frozen`` says that its cgroup is frozen.
     ``supervised``: it has ended, and who may start it anew lives. ``threads``: its other Python threads, where they were seen.
     ``caller`` is who started it, read only of a rank that awaits what to do. ``server``: the pid of the one process that has
-    the other end of the connection or pipe that the main thread reads from; None where it reads from none, where that end is not
-    on this node, or several have it, and where the process is a relative.
+    the other end of the connection or pipe that the main thread reads from or writes to; None where there is none, or several
+    have it (``servers``), and where that is a child that is no server. ``store``: where that connection is one to a store.
+    ``elsewhere``: ``HOST:PORT`` of the other end, where that is not on this node.
+    ``runs_in``: the names of the mapped files (libraries) in which the main thread was found running since the sample before, the
+    most frequent first, an empty name for code of no file; looked for only where it may spin for its device.
+    ``mutexes``: which of its threads, Python's or not, wait for a mutex of the C library.
     """
 
     at_ns: int
@@ -92,6 +136,16 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     threads: tuple[ThreadSample, ...] = ()
     caller: CallerProcess | None = None
     server: int | None = None
+    servers: tuple[int, ...] = ()
+    store: StoreSample | None = None
+    elsewhere: str = ""
+    runs_in: tuple[str, ...] = ()
+    mutexes: tuple[MutexWait, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no such process any more: at most its exit status is there still."""
+        return self.state in {"gone", "Z", "X"}
 
     @property
     def writers(self) -> tuple[int, ...]:

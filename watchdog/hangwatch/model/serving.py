@@ -32,14 +32,18 @@ class EngineReading(msgspec.Struct, frozen=True):
     parts: dict[str, EnginePart]
 
 
+#: How long an engine that ends because one of its processes is gone may take for that. vLLM 0.32 took 3 s on a busy machine.
+ENDING_S = 10.0
+
+
 class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
     """An engine as it is now. Requests are those of its last answer, of the scheduler that has been stuck for longest if one is.
 
     ``demand_s``: for how long requests have run or waited without a break; ``still_s``: for how long, of that, nothing has come
     out; ``silent_s``: since when it has not answered, 0 while it does; ``patience_s``: how long nothing may come out before
     that is a hang. ``front``: the number (``model.numbers``) of the process that answers; ``beside``: the numbers of its
-    processes that are no ranks, the front among them. ``tokens``: how many it had made in all. ``lost``: one of its processes
-    has ended since something came out.
+    processes that are no ranks, the front among them. ``tokens``: how many it had made in all. ``lost``: of those that have
+    ended since something came out, the numbers of the first.
     """
 
     kind: EngineKind
@@ -53,7 +57,7 @@ class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: float | None = None
     front: int | None = None
     beside: tuple[int, ...] = ()
-    lost: bool = False
+    lost: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -72,6 +76,11 @@ class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
         A quarter is enough where one of them is gone.
         """
         return self.demanded and self.still_s >= self.patience_s / (4 if self.lost else 2)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether one of its processes is gone and its server has not ended since, for a quarter of the patience or so."""
+        return self.demanded and self.still_s >= min(self.patience_s, max(self.patience_s / 4, ENDING_S))
 
     @property
     def stalled(self) -> bool:

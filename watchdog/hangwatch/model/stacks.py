@@ -30,7 +30,9 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     only cleans up is a ``with``), ``except``, ``finally``, ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``:
     an ``if ..: return`` (or continue, break, raise) that comes before. ``line`` is where its header is, ``text`` the header
     as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``. ``iterations``: how
-    those of a loop are counted, where they are.
+    those of a loop are counted, where they are. ``exhausts``: a loop that nothing but the end of its data ends (of a
+    ``while``: those in the container that it empties), and in which each iteration calls something besides a sleep: whoever is in
+    the next one has got on.
     """
 
     kind: str
@@ -38,6 +40,21 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     #: Named as bundles have it.
     iterations: Iterations | None = msgspec.field(default=None, name="turns")
+    exhausts: bool = False
+
+
+class Position(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a frame is in the data that a loop goes through: ``variable`` holds what the iteration is about.
+
+    ``loop``: the line of its header. ``digest``: of what py-spy shows of the value, with a key that only the agent's process has
+    and that ends with it: it tells whether the value is the same as before, and nothing else. ``known``: it was that in an
+    earlier sample.
+    """
+
+    variable: str
+    loop: int
+    digest: str
+    known: bool = False
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,7 +67,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     (unless the user has forbidden that) keep their value, written ``int=3``, ``bool=True``. ``source`` is the text
     of the line, stripped; ``blocks`` are the blocks around it within its function, outermost first, empty where the source was
     not read. ``values`` are the locals as py-spy shows them, cut and without known secrets; they are there only where the user
-    has asked for them (``--with-values``).
+    has asked for them (``--with-values``). ``positions``: how far the loops around the line are in their data.
     """
 
     function: str
@@ -60,6 +77,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     locals: dict[str, str] | None = None
     blocks: tuple[Block, ...] = ()
     values: dict[str, str] | None = None
+    positions: tuple[Position, ...] = ()
 
 
 class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,6 +95,11 @@ class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
     owns_gil: bool
     frames: tuple[Frame, ...]
     ident: int = 0
+
+    @property
+    def label(self) -> str:
+        """What it is called, for people: its name, or its number where it has none."""
+        return self.name or str(self.os_thread_id)
 
 
 class TaskStack(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ def describe_history(history: JobHistory | None) -> list[str]:
     """One line on earlier hangs, and one on nodes worth leaving out; none for the first hang of a job."""
     if history is None or not history.before:
         return []
-    number = len(history.before) + 1
+    number = history.number
     restarts = f" (restarted {history.restarts} time{'s' if history.restarts != 1 else ''})" if history.restarts else ""
     before = "; ".join(_describe(hang) for hang in reversed(history.before[-_NAMED:]))
     more = f"; and {number - 1 - _NAMED} more" if number - 1 > _NAMED else ""

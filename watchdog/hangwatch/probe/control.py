@@ -121,8 +121,7 @@ class Control:
         words = self._line.split(b"\n", 1)[0].decode("utf-8", "replace").split()
         self._rest = memoryview(self._answer(words))
         self._deadline = time.monotonic() + _SEND_TIME_S
-        if not self._rest:
-            self._end_client()
+        self._send()  # what was asked for may end the program before this is served again
         return True
 
     def _send(self) -> None:

@@ -1,4 +1,4 @@
-"""Exceptions this rank has met: the one that ended its program, those that ended threads, the one it is handling now.
+"""Exceptions this rank has met: the one that ended its program, those that ended threads, those that its threads handle now.
 
 Standard library only. What is kept of an exception is text: it, its frames and all that they hold live no longer for us.
 No code of an exception's own class is run.
@@ -17,6 +17,8 @@ _ENDINGS = (SystemExit, GeneratorExit, StopIteration, StopAsyncIteration)
 
 #: Threads that failed, the last ones: a program may start any number that it does not wait for.
 _THREADS_KEPT = 3
+#: Of so many threads it is looked at what they handle.
+_HANDLING_LIMIT = 200
 
 
 class _State:
@@ -47,18 +49,36 @@ def read_threads() -> list[str]:
 
 
 def read_handled() -> list[str]:
-    """Where, and what, the main thread is handling now: it is in an ``except``, or in what has to run before it is out.
+    """Where, and what, the main thread is handling now: it is in an ``except``, or in what has to run before it is out."""
+    return read_all_handled()[0]
+
+
+def read_all_handled() -> tuple[list[str], list[str]]:
+    """That of the main thread, and that of the others, a line each as of those that ended; not of the thread that asks.
 
     Python 3.10 and later; a triple each up to 3.11, the exception alone from then on.
     """
     read = getattr(sys, "_current_exceptions", None)
-    found = read().get(threading.main_thread().ident) if read is not None else None
+    found = read() if read is not None else {}
+    main = _say_handled(found.pop(threading.main_thread().ident, None))
+    found.pop(threading.get_ident(), None)
+    names = getattr(threading, "_active", None)  # `enumerate` takes a lock
+    others = []
+    for ident, held in list(found.items())[:_HANDLING_LIMIT]:
+        lines = _say_handled(held)
+        if lines:
+            thread = names.get(ident) if type(names) is dict else None
+            others.append(_say_of_thread(thread, lines))
+    return main, others[:_THREADS_KEPT]
+
+
+def _say_handled(found: Any) -> list[str]:
     value = found[1] if isinstance(found, tuple) else found
     while type(value) is SystemExit and type(value.code) in (int, str) and value.code:
         value = value.__context__  # leaving with an error, in the handler of the error
     if value is None or issubclass(type(value), _ENDINGS):
         return []
-    found = _describe(type(value), value, BaseException.__dict__["__traceback__"].__get__(value))
+    found = _describe(type(value), value, _traceback_of(value))
     # Python's own machinery, an import above all, goes by exceptions where nothing is wrong.
     return [] if "(<frozen " in found[0] else found
 
@@ -89,8 +109,7 @@ def _note_thread(args: Any) -> None:
     try:
         if issubclass(args.exc_type, SystemExit):  # a thread's own way to end
             return
-        name = vars(args.thread).get("_name") if args.thread is not None else None
-        line = say_failure("thread %s" % (name or "without a name"), args.exc_type, args.exc_value)
+        line = _say_of_thread(args.thread, _describe(args.exc_type, args.exc_value, _traceback_of(args.exc_value)))
         _State.threads = [*_State.threads, line][-_THREADS_KEPT:]
     except Exception:
         pass
@@ -98,9 +117,21 @@ def _note_thread(args: Any) -> None:
 
 def say_failure(who: str, kind: Any, value: Any) -> str:
     """One line: who, what, and where it was raised."""
-    traceback = BaseException.__dict__["__traceback__"].__get__(value) if value is not None else None
-    *where, what = _describe(kind, value, traceback)
+    return _say(who, _describe(kind, value, _traceback_of(value)))
+
+
+def _say_of_thread(thread: Any, lines: list[str]) -> str:
+    name = vars(thread).get("_name") if thread is not None else None
+    return _say("thread %s" % (name or "without a name"), lines)
+
+
+def _say(who: str, lines: list[str]) -> str:
+    *where, what = lines
     return clean("%s: %s%s" % (who, what, ", in %s" % where[0] if where else ""))
+
+
+def _traceback_of(value: Any) -> Any:
+    return BaseException.__dict__["__traceback__"].__get__(value) if value is not None else None
 
 
 def _describe(kind: Any, value: Any, traceback: Any) -> list[str]:

@@ -46,10 +46,11 @@ class _Group:
             device, _, backend = part.strip().partition(":")
             self.devices[backend or device] = device if backend else "cpu"
         self.label = ",".join(sorted(self.devices))
-        self.head = '{"name":%s,"ranks":%s,"description":%s%s' % (
+        self.head = '{"name":%s,"ranks":%s,"description":%s,"address":%d%s' % (
             json.dumps(name),
             json.dumps(ranks, separators=(",", ":")),
             json.dumps(description),
+            id(group),
             origin,
         )
         self.ids: dict[str, int] = {}
@@ -204,7 +205,7 @@ class GroupTable:
             self._names[pg_id] = name
             self._newest[name] = max(pg_id, self._newest.get(name, -1))
         self._asked.update((pg_id, status[pg_id].enqueued) for pg_id in unknown)
-        self.nameless = "" in self._newest
+        self.nameless = "" in self._newest and self._hides_names()
 
     def _find_id(self, group: _Group, backend: str, status: dict[int, Progress]) -> int | None:
         """The group's ``pg_id`` in that recorder, if it is known and has recorded anything."""
@@ -258,7 +259,16 @@ class GroupTable:
         newest = self._newest.get(group.name, -1)
         if newest > group.floors[backend] and self._sequence(group, backend) != 0:
             return False
-        return all(self._names.get(pg_id) in self._known_names for pg_id in status.progress)
+        names = {self._names.get(pg_id) for pg_id in status.progress}
+        # A backend that the program has made itself is in no list of torch's, and has no name.
+        return names <= (self._known_names if self._hides_names() else self._known_names | {""})
+
+    def _hides_names(self) -> bool:
+        """Whether torch wraps its groups, whose operations are recorded without names then."""
+        try:
+            return bool(self._c10d.get_debug_level() == self._c10d.DebugLevel.DETAIL)
+        except Exception:
+            return True
 
     def _render_row(self, group: _Group, backend: str, pg_id: int | None, progress: Progress, now: float) -> _Row:
         moved = group.moves.get(backend)

@@ -26,7 +26,7 @@ THREAD_NAME = "hangwatch-probe"
 _STOP_TIME_S = 1.0
 _PROBLEM_LIMIT = 8
 #: From how long without a move in any group on the exception that the main thread is handling is read, and who awaits what.
-_STANDING_S = 1.0
+_STUCK_S = 1.0
 
 
 class Probe:
@@ -53,7 +53,7 @@ class Probe:
         self._control = Control(self._answer)
         self._listening: str | None = None
         self._raising: Any = None
-        #: What the main thread was handling when it was first seen to stand still.
+        #: What the main thread was handling when it was first seen to be stuck.
         self._handled_first: list[str] | None = None
         if os.environ.get("HANGWATCH_RAISE") == "1":
             from .raising import Raising
@@ -142,6 +142,7 @@ class Probe:
         self._counter += 1
         table = self._table
         waiting, failed = self._read_tasks()
+        handled, thread_handled = self._read_handled()
         try:
             fields: dict[str, Any] = dict(
                 self._constant,
@@ -156,7 +157,8 @@ class Probe:
                 raised=self._raising is not None and self._raising.raised,
                 ended=self._ends and failures.keeps_exceptions(),
                 thread_failure=failures.read_threads(),
-                handled=self._read_handled(),
+                handled=handled,
+                thread_handled=thread_handled,
                 tasks=waiting,
                 task_failure=failed,
                 server=self._present(self._server),
@@ -169,20 +171,24 @@ class Probe:
         except Exception as error:
             self._note("beat", "a beat could not be written: %s" % (error,))
 
-    def _read_handled(self) -> list[str]:
-        """What the main thread is handling, where it stands still."""
-        if self._table.unmoved_s < _STANDING_S:
+    def _read_handled(self) -> tuple[list[str], list[str]]:
+        """What the main thread is handling, and what the others are, where nothing moves."""
+        if self._table.unmoved_s < _STUCK_S:
             self._handled_first = None
-            return []
-        handled = failures.read_handled()
+            return [], []
+        try:
+            handled, by_threads = failures.read_all_handled()
+        except Exception as error:
+            self._note("handled", "what is being handled could not be read: %r" % (error,))
+            return [], []
         if self._handled_first is None:
             self._handled_first = handled
-        return handled
+        return handled, by_threads
 
     def _read_tasks(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Where coroutines wait, and which tasks have failed, of a rank in which nothing moves."""
         try:
-            return tasks.read_tasks() if self._table.unmoved_s >= _STANDING_S else ([], [])
+            return tasks.read_tasks() if self._table.unmoved_s >= _STUCK_S else ([], [])
         except Exception as error:
             self._note("tasks", "the event loops could not be read: %r" % (error,))
             return [], []

@@ -46,10 +46,14 @@ if __name__ == "__main__":
     parser.add_argument("--one-by-one", action="store_true")
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--score", type=float, default=0.0)
+    parser.add_argument("--address")
     options = parser.parse_args()
-    # A worker has the environment in which the cluster was started; what else it is to have, the job says.
-    kept = {name: os.environ[name] for name in ("PYTHONPATH", "HANGWATCH_RUN_DIR") if name in os.environ}
-    ray.init(num_cpus=1, object_store_memory=80_000_000, include_dashboard=False, runtime_env={"env_vars": kept})
+    if options.address:
+        ray.init(address=options.address)
+    else:
+        # A worker has the environment in which the cluster was started; what else it is to have, the job says.
+        kept = {name: os.environ[name] for name in ("PYTHONPATH", "HANGWATCH_RUN_DIR") if name in os.environ}
+        ray.init(num_cpus=1, object_store_memory=80_000_000, include_dashboard=False, runtime_env={"env_vars": kept})
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -16,23 +16,27 @@ from hangwatch.agent.capturing.callers import add_callers
 from hangwatch.agent.capturing.children import add_child_stacks
 from hangwatch.agent.capturing.flight_pipes import fetch_by_pipes
 from hangwatch.agent.capturing.redact import hide_secrets
-from hangwatch.agent.capturing.servers import find_servers
+from hangwatch.agent.capturing.servers import Beyond, find_servers
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.analysis.ranks.threads import side_threads
 from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
-from hangwatch.model.collectives import FlightRecord, in_flight
+from hangwatch.model.collectives import FlightRecord, call_group, in_flight
 from hangwatch.model.numbers import is_guest
-from hangwatch.model.processes import ProcessSample
+from hangwatch.model.processes import ProcessSample, ThreadSample
 from hangwatch.model.stacks import Frame, StackSample, TaskStack
-from hangwatch.sources.flight.recorder import fetch_flight, progress_of
+from hangwatch.sources.flight.recorder import fetch_flight, has_unrecorded, progress_of
 from hangwatch.sources.flight.transport import ask_for_beats
+from hangwatch.sources.proc.files import inner_pid
+from hangwatch.sources.proc.other_ends import Thread
+from hangwatch.sources.proc.running_code import RunningCode
 from hangwatch.sources.proc.samples import sample_process
 from hangwatch.sources.proc.threads import sample_threads
 from hangwatch.sources.redaction import redact_text
 from hangwatch.sources.stacks import source_lines
+from hangwatch.sources.stacks.locals import name_groups
 from hangwatch.sources.stacks.samples import sample_stacks
 
 #: Between two samples of a rank: long enough for the kernel's 10 ms ticks to tell busy from stuck.
@@ -43,6 +47,8 @@ BEAT_WAIT_S = 0.7
 BEAT_ANSWER_S = 0.2
 #: A beat is written every half second: one that is this old is late, and not merely of a loaded machine.
 STALE_BEAT_S = 2.0
+
+Sampled = TypeVar("Sampled", ProcessSample, ThreadSample)
 
 
 class Beats(Protocol):
@@ -63,7 +69,7 @@ async def sample_ranks(
     """One sample of every rank's process and stack into the trail."""
     by_pid = {r.pid: r for r in ranks}
     processes = {r.pid: sample_process(r, deep=True) for r in ranks}
-    alive = [pid for pid, p in processes.items() if p.state not in {"gone", "Z"}]
+    alive = [pid for pid, p in processes.items() if not p.ended]
     with health.reading("stacks") as reading:
         stacks = await sample_stacks(
             alive, with_values=settings.with_values, condition_values=settings.condition_values
@@ -112,10 +118,13 @@ async def capture_job(
     gaps: Sequence[Gap] = (),
     health: SourceHealth | None = None,
     settings: Settings | None = None,
+    departed: Callable[[], Sequence[RankIdentity]] = tuple,
 ) -> Capture:
     """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
 
     With more samples than one, so are processes beside the job that a rank awaits an answer from.
+
+    ``departed``: processes beside the job that have failed, by the time that the others are sampled.
 
     ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
     ``health`` counts how the sources fared. ``settings``: whether to keep what locals hold.
@@ -126,18 +135,27 @@ async def capture_job(
     began_ns = time.time_ns()
     beats = reader.read()[0] if reader is not None else {}
     seen: list[Gap] = list(gaps)
-    awaited, servers = await asyncio.to_thread(find_servers, ranks) if samples > 1 else ({}, ())
+    beyond, servers = await asyncio.to_thread(find_servers, ranks) if samples > 1 else ({}, ())
     everyone = [*ranks, *servers]
-    for _ in range(samples - 1):
-        await sample_ranks(everyone, trail, health, settings)
-        await asyncio.sleep(interval_s)
-    # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
-    found, records = await asyncio.gather(
-        sample_ranks(everyone, trail, health, settings),
-        _recorded(health, _fetch_records(ranks, beats, call_sites=False)),
-    )
-    _add_servers(trail, awaited)
-    seen += found
+    with RunningCode() as code:
+        for _ in range(samples - 1):
+            await sample_ranks(everyone, trail, health, settings)
+            code.watch(r for r in ranks if _may_spin(beats.get(r.pid), trail.processes.get(r.pid, ())))
+            await asyncio.sleep(interval_s)
+        # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
+        found, records = await asyncio.gather(
+            sample_ranks(everyone, trail, health, settings),
+            _recorded(health, _fetch_records(ranks, beats, call_sites=False)),
+        )
+        files, refused = code.read()
+    _add_servers(trail, beyond)
+    _add_files(trail, files)
+    lost = [one for one in departed() if all(one.pid != other.pid for other in everyone)]
+    for one in lost:
+        trail.add(one.pid, sample_process(one), None)
+    beside = [*servers, *lost]
+    everyone = [*ranks, *beside]
+    seen += (*found, *refused)
     late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
     unprobed = [r for r in ranks if r.pid not in beats]
     after, _, piped = await asyncio.gather(
@@ -147,36 +165,49 @@ async def capture_job(
     )
     records |= piped
     now_ns = time.time_ns()
-    last = reader.last_of(ranks) if reader is not None else {}
+    last = reader.last_of(everyone) if reader is not None else {}
     captures = []
     for identity in everyone:
         pid = identity.pid
         record, beat = records.get(pid), after.get(pid, beats.get(pid))
         if isinstance(record, Gap):
             seen.append(record)
-        ended = not trail.processes.get(pid) or trail.processes[pid][-1].state in {"gone", "Z"}
+        ended = not trail.processes.get(pid) or trail.processes[pid][-1].ended
         # A process of another world without a beat is a server or the scheduler of an engine: it has no group to record.
         if beat is None and not ended and not is_guest(identity.rank):
             seen.append(_no_probe(identity))
         said = last.get(pid, beat)
+        names = _group_names(beat)
         captures.append(
             RankCapture(
                 identity=identity,
                 processes=tuple(trail.processes.get(pid, ())),
-                stacks=trail.stacks_since(pid, began_ns),
+                stacks=tuple(name_groups(one, names) for one in trail.stacks_since(pid, began_ns)),
                 flight=record if isinstance(record, FlightRecord) else None,
-                progress=progress_of(beat) if beat is not None else None,
+                # The groups of a process beside the job have numbers of their own world, which are none of this one.
+                progress=progress_of(beat) if beat is not None and identity not in beside else None,
                 beat_age_s=beat.age_s(now_ns) if beat is not None else None,
                 groups_created=beat.groups_created if beat is not None else None,
                 log_error=_redacted(said.failure) if said is not None else (),
                 thread_error=_redacted(said.thread_failure) if said is not None else (),
                 handled_error=_redacted(beat.handled) if beat is not None else (),
+                thread_handled_error=_redacted(beat.thread_handled) if beat is not None else (),
                 tasks=await source_lines.shared.attach_to_tasks(pid, _tasks_of(beat)) if beat is not None else (),
                 task_error=_redacted(beat.task_failure) if beat is not None else (),
                 ended=said is not None and said.ended,
+                unrecorded=beat is not None and has_unrecorded(beat),
             )
         )
     return hide_secrets(Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen))))
+
+
+def _group_names(beat: Beat | None) -> dict[int, str]:
+    """What a rank's process groups are called on all ranks, by the addresses of their objects.
+
+    A group that torch's ``new_group`` did not make may have another name in each process.
+    """
+    groups = beat.groups if beat is not None else ()
+    return {one.address: call_group(one.name, one.description) for one in groups if one.address and one.place is None}
 
 
 def _tasks_of(beat: Beat) -> tuple[TaskStack, ...]:
@@ -202,12 +233,39 @@ async def _sample_relatives(ranks: Sequence[RankIdentity], trail: Trail, began_n
             trail.processes[pid][-1] = process
 
 
-def _add_servers(trail: Trail, awaited: Mapping[int, int]) -> None:
-    """Put into the last samples whom a process awaits an answer from, where it is still in a call."""
-    for pid, server in awaited.items():
+def _add_servers(trail: Trail, beyond: Mapping[Thread, Beyond]) -> None:
+    """Put into the last samples what is beyond each thread, where it is still in a call."""
+    for (pid, thread), found in beyond.items():
         samples = trail.processes.get(pid)
-        if samples and samples[-1].syscall is not None:
-            samples[-1] = msgspec.structs.replace(samples[-1], server=server)
+        if not samples:
+            continue
+        last = samples[-1]
+        if thread == inner_pid(pid) and last.syscall is not None:
+            samples[-1] = _put_beyond(last, found)
+        else:
+            others = (_put_beyond(t, found) if t.os_thread_id == thread and t.syscall else t for t in last.threads)
+            samples[-1] = msgspec.structs.replace(last, threads=tuple(others))
+
+
+def _put_beyond(sample: Sampled, found: Beyond) -> Sampled:
+    server = found.servers[0] if len(found.servers) == 1 else None
+    several = found.servers if server is None else ()
+    return msgspec.structs.replace(sample, server=server, servers=several, store=found.store, elsewhere=found.elsewhere)
+
+
+def _may_spin(beat: Beat | None, samples: Sequence[ProcessSample]) -> bool:
+    """Whether a rank runs while an operation of NCCL is in flight: it may work, or wait for its device at full speed."""
+    groups = beat.groups if beat is not None else ()
+    flies = any(g.backend == "nccl" and g.enqueued > g.completed for g in groups)
+    return flies and bool(samples) and samples[-1].state == "R"
+
+
+def _add_files(trail: Trail, files: Mapping[int, tuple[str, ...]]) -> None:
+    """Put into the last samples in which code the main threads were found since the ones before."""
+    for pid, names in files.items():
+        samples = trail.processes.get(pid)
+        if samples and samples[-1].state == "R":
+            samples[-1] = msgspec.structs.replace(samples[-1], runs_in=names)
 
 
 def _redacted(lines: Sequence[str]) -> tuple[str, ...]:
@@ -257,10 +315,16 @@ def _may_record(beat: Beat) -> bool:
 
 
 def _counts(beat: Beat, record: FlightRecord | Gap, now_ns: int) -> bool:
-    """Whether the record of a rank that may have no group at all says anything: only what is in flight does."""
-    if beat.initialized or beat.groups or beat.age_s(now_ns) > STALE_BEAT_S:
+    """Whether the record of a rank that may have no group at all says anything: only what is in flight does.
+
+    A beat that is late may be of before the first group. Then an empty record says that there still is none.
+    """
+    if beat.initialized or beat.groups:
         return True
-    return isinstance(record, FlightRecord) and bool(in_flight(record.operations))
+    late = beat.age_s(now_ns) > STALE_BEAT_S
+    if isinstance(record, Gap):
+        return late
+    return bool(in_flight(record.operations)) or (late and bool(record.progress or record.operations))
 
 
 def _known_groups(beats: Sequence[Beat]) -> dict[str, BeatGroup]:

@@ -1,6 +1,6 @@
 """The stacks of the children a rank may be waiting for: DataLoader workers, pools, whatever it forked.
 
-May import the model, ``analysis.ranks`` and ``sources.stacks``.
+May import the model, ``analysis.ranks``, ``sources.proc`` and ``sources.stacks``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from hangwatch.analysis.ranks.waits import read_wait
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.model.text import short_path
+from hangwatch.sources.proc.mutexes import find_mutex_waits
 from hangwatch.sources.stacks.samples import sample_stacks
 
 #: A stack costs tens of milliseconds of the node's CPU time, and one worker's mostly tells what all of them do.
@@ -35,7 +36,7 @@ async def add_child_stacks(seen: Mapping[int, tuple[ProcessSample, StackSample |
     asked = [child for children in wanted.values() for child in children][:_CHILDREN_IN_ALL]
     if not asked:
         return {}
-    found = await sample_stacks(asked, timeout_s=_TIMEOUT_S, with_locals=False)
+    found = await sample_stacks(asked, timeout_s=_TIMEOUT_S)
     stacks = {pid: stack for pid, stack in found.items() if isinstance(stack, StackSample)}
     return {
         pid: _with_stacks(seen[pid][0], stacks)
@@ -57,5 +58,9 @@ def _with_stack(child: ChildProcess, stack: StackSample) -> ChildProcess:
     main = stack.main.frames[:_FRAMES] if stack.main is not None else ()
     others = (t.frames[0] for t in stack.threads if not t.is_main)
     return msgspec.structs.replace(
-        child, stack=tuple(_line(f) for f in main), side_threads=tuple(_line(f) for f in others)[:_FRAMES]
+        child,
+        stack=tuple(_line(f) for f in main),
+        side_threads=tuple(_line(f) for f in others)[:_FRAMES],
+        positions=tuple(p for f in main for p in f.positions),
+        mutexes=find_mutex_waits(child.pid),
     )

@@ -70,7 +70,8 @@ async def fetch_by_pipes(
 
 
 def _alive(seen: RankCapture) -> bool:
-    return bool(seen.processes) and seen.processes[-1].state not in {"gone", "Z", "T", "t"}
+    last = seen.sample
+    return last is not None and not last.ended and last.state not in {"T", "t"}
 
 
 def _holds_gil(seen: RankCapture) -> bool:

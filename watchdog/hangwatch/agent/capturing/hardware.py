@@ -45,8 +45,8 @@ def mark_killed(ranks: Sequence[RankCapture], facts: NodeFacts) -> tuple[RankCap
 
 
 def _killed(rank: RankCapture, event: KernelEvent) -> RankCapture:
-    last = rank.processes[-1] if rank.processes else None
-    if last is None or last.state not in {"gone", "Z"}:
+    last = rank.sample
+    if last is None or not last.ended:
         return rank
     seen = last.exit or ExitStatus(signal=_SIGKILL, seen_at_ns=event.at_ns)
     sample = msgspec.structs.replace(last, exit=msgspec.structs.replace(seen, oom_killed=True))

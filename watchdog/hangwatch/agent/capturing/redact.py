@@ -26,8 +26,8 @@ from hangwatch.model.devices import (
     RasProblem,
     RasReport,
 )
-from hangwatch.model.processes import ChildProcess, ProcessSample
-from hangwatch.model.stacks import Block, Frame, Iterations
+from hangwatch.model.processes import ChildProcess, MutexWait, ProcessSample
+from hangwatch.model.stacks import Block, Frame, Iterations, Position
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
 from hangwatch.model.transforms.rewrite import Rewrite, compile_rewrite
 from hangwatch.sources.discovery.titles import is_overwritten
@@ -47,12 +47,14 @@ KEPT: tuple[tuple[tuple[type, ...], str, str], ...] = (
     ((NodeFacts,), "looked", "our own names of sources"),
     ((ProcessSample, ChildProcess), "state wait_channel", "the kernel's letter of a state, and its own function"),
     ((ProcessSample,), "syscall", "the kernel's name of a call"),
+    ((MutexWait,), "owner_in", "the same, or one of our own words"),
     ((Frame,), "function file", "names of code, compared between ranks that have other secrets or none"),
     ((Block,), "kind", "one of our own words"),
     ((Iterations,), "counter", "the name of a variable, under which its value is looked up"),
+    ((Position,), "variable digest", "the name of a variable, and a digest under a key that is nowhere else"),
     ((Group,), "name description", "what a group is called, compared between ranks that have other secrets or none"),
     ((Operation,), "op backend input_dtypes output_dtypes", "torch's own words, compared between ranks"),
-    ((FlightRecord,), "source version", "one of our own words, and the number of torch's format"),
+    ((FlightRecord,), "source version library", "one of our own words, and the numbers of torch's format and of NCCL"),
     ((Completion,), "group", "the key of a group: its name and a checksum"),
     ((Gpu,), "uuid bus_id name mapped_by lost", "the driver's words for a device, and one of our own"),
     ((KernelEvent,), "bus_id", "the address of a device"),

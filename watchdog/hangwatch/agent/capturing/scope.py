@@ -5,11 +5,12 @@ May import the model, the sources, the settings and its own room.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from hangwatch.agent.capturing.capture import Beats, add_call_sites, capture_job
+from hangwatch.agent.capturing.departed import find_departed
 from hangwatch.agent.capturing.hardware import add_hardware
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.source_health import SourceHealth
@@ -17,7 +18,9 @@ from hangwatch.agent.capturing.trail import Trail
 from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, RankIdentity
+from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.hardware.registry import NodeWatch
+from hangwatch.sources.proc.samples import find_living
 
 
 class CaptureScope(Protocol):
@@ -41,6 +44,7 @@ class LocalScope:
     """The ranks of this node. ``gaps`` is what is known to be missing before a capture begins.
 
     ``beside``: processes that are no ranks and are captured with them, as those of a serving engine from which nothing comes.
+    ``ended``: the Python programs that have ended on this node.
     """
 
     ranks: LocalRanks
@@ -50,14 +54,24 @@ class LocalScope:
     hardware_watch: NodeWatch = field(default_factory=NodeWatch)
     gaps: tuple[Gap, ...] = ()
     beside: tuple[RankIdentity, ...] = ()
+    ended: Callable[[], Sequence[KnownProcess]] = tuple
     _trail: Trail = field(default_factory=Trail)
 
     async def capture(self) -> Capture:
         """Every rank of this node now, with the samples taken before while something was suspected."""
+        capture = await self._capture()
+        there = [rank.identity for rank in capture.ranks if rank.sample is not None and not rank.sample.ended]
+        # Where one ended meanwhile the others may have gone on as well: what they showed is of before.
+        return await self._capture() if len(find_living(there)) < len(there) else capture
+
+    async def _capture(self) -> Capture:
+        # An engine's processes tell by themselves what has become of the others.
+        ended = self.ended if not self.beside else tuple
         with self.health.capture():
             return await capture_job(
                 self.ranks.job,
                 [*self.ranks.in_order, *self.beside],
+                departed=lambda: find_departed(ended(), self.ranks.in_order, self.reader),
                 reader=self.reader,
                 trail=self._trail,
                 gaps=self.gaps,

@@ -1,52 +1,100 @@
-"""The processes beside a job that its ranks await an answer from: a reward model's server, a data service, a saver.
+"""The processes beside a job that its ranks wait for: a reward model's server, a data service, a driver, who shares a queue.
 
 May import the model, the sources and ``callers``. Such a process is in no group and no world; a connection of which both ends
-are on this node leads to it. Above the ranks, and below them, others look: ``callers`` and ``children``.
+are on this node leads to it. What a child delivers that is no server is for ``children``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from hangwatch.agent.capturing.callers import read_arguments, runs_python
 from hangwatch.model.capture import RankIdentity
-from hangwatch.model.numbers import guest_number
+from hangwatch.model.processes import StoreSample
 from hangwatch.sources.discovery.launchers import name_launcher
-from hangwatch.sources.discovery.roles import read_role
-from hangwatch.sources.proc.blocking import read_syscall
-from hangwatch.sources.proc.files import node_name, read_stat, start_time_s
-from hangwatch.sources.proc.other_ends import find_other_ends
+from hangwatch.sources.discovery.roles import identify_beside
+from hangwatch.sources.proc.files import inner_thread, read_stat, start_time_s
+from hangwatch.sources.proc.other_ends import Ends, Thread, find_ends
 from hangwatch.sources.proc.samples import find_descendants
+from hangwatch.sources.proc.threads import read_calls
 
 #: A server may itself ask another one, and so on.
 _LONGEST_CHAIN = 3
 _MOST_SERVERS = 8
-_MOST_ANCESTORS = 64
+#: Of a queue that more processes share, nothing is concluded.
+_MOST_SHARING = 6
 
 
-def find_servers(ranks: Sequence[RankIdentity]) -> tuple[dict[int, int], tuple[RankIdentity, ...]]:
-    """Whom each process awaits an answer from, both by pid, and the identities of those that are no ranks.
+class Beyond(NamedTuple):
+    """What a thread is blocked on, beyond its process: who may be awaited there, a store, or an address that is not here."""
 
-    Of Python programs only: whether another one works on the answer cannot be seen. A few system calls a rank; the node's
-    descriptors are read where one of them reads from a connection.
+    servers: tuple[int, ...] = ()
+    store: StoreSample | None = None
+    elsewhere: str = ""
+
+
+def find_servers(ranks: Sequence[RankIdentity]) -> tuple[dict[Thread, Beyond], tuple[RankIdentity, ...]]:
+    """What is beyond each thread (in the PID namespace of its process), and the identities of those that are no ranks.
+
+    Of Python programs only: whether another one works on the answer cannot be seen. A few system calls a thread; the node's
+    descriptors are read where one of them is blocked on a connection.
     """
     known = {rank.pid for rank in ranks}
-    awaited: dict[int, int] = {}
     found: dict[int, RankIdentity] = {}
+    beyond: dict[Thread, Beyond] = {}
     asking: Iterable[int] = known
     for _ in range(_LONGEST_CHAIN):
-        ends = find_other_ends({pid: read_syscall(pid) for pid in asking})
-        fresh = {pid: other for pid, other in ends.items() if _same_user(pid, other) and not _are_relatives(pid, other)}
-        made = {other: _identify(other) for other in fresh.values() if other not in known | found.keys()}
-        new = {pid: one for pid, one in made.items() if one is not None}
-        found |= dict(list(new.items())[: _MOST_SERVERS - len(found)])
-        awaited |= {pid: other for pid, other in fresh.items() if other in known | found.keys()}
-        asking = new.keys() & found.keys()
+        ends = find_ends({(pid, thread): call for pid in asking for thread, call in read_calls(pid).items()})
+        wanted = {thread: _whom(thread[0], one) for thread, one in ends.items()}
+        new: dict[int, RankIdentity | None] = {}
+        for pid in sorted({pid for pids in wanted.values() for pid in pids} - known - found.keys()):
+            new[pid] = _identify(pid)
+        fresh = {pid: one for pid, one in new.items() if one is not None}
+        fresh = dict(list(fresh.items())[: _MOST_SERVERS - len(found)])
+        found |= fresh
+        for thread, one in ends.items():
+            beyond[thread] = _beyond(one, wanted[thread], known | found.keys())
+        asking = fresh.keys()
         if not asking:
             break
-    return awaited, tuple(found.values())
+    named = {(pid, inner_thread(pid, thread)): one for (pid, thread), one in beyond.items() if one != Beyond()}
+    return named, tuple(found.values())
+
+
+def _beyond(ends: Ends, wanted: frozenset[int], seen: Collection[int]) -> Beyond:
+    """What is kept of the ends: of several processes that may be awaited all have to be seen, or who it is stays open."""
+    store = None
+    if ends.store is not None:
+        clients = tuple(sorted(ends.store.clients))
+        store = StoreSample(ends.store.address, clients, ends.store.unseen)
+        held = ends.store.host in seen and _is_stopped(ends.store.host)
+        return Beyond((ends.store.host,) if held else (), store)
+    here = tuple(sorted(pid for pid in wanted if pid in seen))
+    return Beyond(here if len(wanted) <= _MOST_SHARING else (), None, ends.elsewhere)
+
+
+def _whom(pid: int, ends: Ends) -> frozenset[int]:
+    """The processes that a process may await there: of its own user, and no child but a server that it has started.
+
+    Of a store these are the processes that may set the key.
+    """
+    having = ends.holders if ends.store is None else ends.store.clients | {ends.store.host}
+    if not having or len(having) > (_MOST_SHARING if ends.store is None else 4 * _MOST_SERVERS):
+        return frozenset()
+    children = frozenset(find_descendants(pid)) if ends.store is None else frozenset()
+    return frozenset(
+        other
+        for other in having - {pid}
+        if _same_user(pid, other) and (other not in children or other in ends.accepted)
+    )
+
+
+def _is_stopped(pid: int) -> bool:
+    stat = read_stat(pid)
+    return stat is not None and stat.state in {"T", "t"}
 
 
 def _same_user(pid: int, other: int) -> bool:
@@ -57,20 +105,6 @@ def _same_user(pid: int, other: int) -> bool:
         return False
 
 
-def _are_relatives(pid: int, other: int) -> bool:
-    """Whether one process is the other, or below it: what a child delivers, or a parent calls for, is another matter."""
-    return other == pid or other in _ancestors(pid) or other in find_descendants(pid)
-
-
-def _ancestors(pid: int) -> set[int]:
-    found: set[int] = set()
-    stat = read_stat(pid)
-    while stat is not None and stat.parent > 1 and len(found) < _MOST_ANCESTORS:
-        found.add(stat.parent)
-        stat = read_stat(stat.parent)
-    return found
-
-
 def _identify(pid: int) -> RankIdentity | None:
     """The process as one of no world; None for us, for a launcher, and for what is no Python program."""
     stat = read_stat(pid)
@@ -79,6 +113,4 @@ def _identify(pid: int) -> RankIdentity | None:
     arguments = read_arguments(pid)
     if name_launcher(arguments) is not None:
         return None
-    node, start_s = node_name(), start_time_s(stat)
-    number = guest_number(f"process {pid} {start_s} {node}", 0)
-    return RankIdentity(number, pid, start_s, node, world=f"{read_role(arguments)}[{pid}]")
+    return identify_beside(pid, start_time_s(stat), arguments)

@@ -1,6 +1,6 @@
 """Samples of ranks over time: kept while something is suspected, and cut to the time that counts. Pure.
 
-May import the model and what ``capturing.flight_pipes`` keeps of a rank.
+May import the model, ``analysis.ranks``, and what ``capturing.flight_pipes`` keeps of a rank.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hangwatch.agent.capturing.flight_pipes import PipedRecord
+from hangwatch.analysis.ranks.loops import mark_known
 from hangwatch.model.capture import Capture
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
@@ -33,7 +34,8 @@ class Trail:
         if process is not None:
             self.processes.setdefault(pid, []).append(process)
         if stack is not None:
-            self.stacks.setdefault(pid, []).append(stack)
+            before = self.stacks.setdefault(pid, [])
+            before.append(mark_known(stack, before))
 
     def stacks_since(self, pid: int, began_ns: int) -> tuple[StackSample, ...]:
         """The stacks of a process, none if it lives and its last one is older than ``began_ns``.
@@ -41,7 +43,7 @@ class Trail:
         Where it was is not where it is: a stack that cannot be read any more must not pass for the current one.
         """
         stacks, processes = self.stacks.get(pid, []), self.processes.get(pid, [])
-        alive = bool(processes) and processes[-1].state not in {"gone", "Z"}
+        alive = bool(processes) and not processes[-1].ended
         return () if alive and stacks and stacks[-1].at_ns < began_ns else tuple(stacks)
 
     def trim(self, since_ns: int) -> None:

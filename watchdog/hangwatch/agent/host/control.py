@@ -7,20 +7,13 @@ model and the sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from hangwatch.agent.host.launch import end_job, end_ranks, find_living
+from hangwatch.agent.host.launch import end_job, end_ranks
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.incident import Incident
 from hangwatch.model.numbers import is_guest
-from hangwatch.sources.proc.samples import is_supervised
-
-
-class Restart(NamedTuple):
-    """How a restart went: whether ranks were ended for it, and in words."""
-
-    done: bool
-    says: str
+from hangwatch.sources.proc.samples import find_living, is_supervised
 
 
 class JobControl(Protocol):
@@ -30,8 +23,8 @@ class JobControl(Protocol):
         """End the job: launcher, ranks, and all below. Returns in words how that went."""
         ...
 
-    async def restart(self, incident: Incident) -> Restart:
-        """End the ranks, so that the job starts anew from its checkpoint."""
+    async def restart(self, incident: Incident) -> str:
+        """End the ranks, so that the job starts anew from its checkpoint. Returns in words how that went."""
         ...
 
     def why_no_restart(self, incident: Incident) -> str:
@@ -71,14 +64,12 @@ class NodeControl:
         """End the job, its launcher on this node included."""
         return (await end_job(self._known(incident.job.id))).in_words()
 
-    async def restart(self, incident: Incident) -> Restart:
+    async def restart(self, incident: Incident) -> str:
         """End the ranks; who has started the launcher has to restart the job where that does not."""
         ranks = ranks_of(incident, self._known(incident.job.id))
         left = count_restarts_left(ranks, is_supervised)
         ended = await end_ranks(ranks)
-        if not ended.asked:
-            return Restart(False, ended.in_words())
-        return Restart(True, f"{ended.in_words()}; {name_restarter(ranks, left)}")
+        return f"{ended.in_words()}; {name_restarter(ranks, left)}" if ended.asked else ended.in_words()
 
     def why_no_restart(self, incident: Incident) -> str:
         """Nothing keeps the ranks from being ended."""

@@ -20,7 +20,7 @@ import psutil
 from hangwatch.config.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.discovery.launchers import HANGWATCH, name_launcher
-from hangwatch.sources.proc.files import is_same_start, is_zombie, read_stat
+from hangwatch.sources.proc.samples import find_living
 
 #: Signals passed on to the command. From a terminal, the kernel sends INT, QUIT and HUP to the command as well.
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -189,14 +189,6 @@ async def end_job(ranks: Sequence[RankIdentity]) -> Ended:
 async def end_ranks(ranks: Sequence[RankIdentity]) -> Ended:
     """End these ranks and all below them, but not their launcher; pids that are others' now are not."""
     return await end_tree([one.pid for one in find_living(ranks)])
-
-
-def find_living(ranks: Sequence[RankIdentity]) -> list[RankIdentity]:
-    """Those of the ranks whose processes are there still."""
-    stats = ((one, read_stat(one.pid)) for one in ranks)
-    return [
-        one for one, stat in stats if stat is not None and not is_zombie(stat) and is_same_start(stat, one.start_time)
-    ]
 
 
 def find_launchers(pids: Sequence[int]) -> list[int]:

@@ -9,15 +9,14 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hangwatch.agent.host.control import Restart, count_restarts_left, name_restarter, ranks_of
+from hangwatch.agent.host.control import count_restarts_left, name_restarter, ranks_of
 from hangwatch.agent.host.launch import (
     end_ranks,
     end_tree,
     exit_status,
-    find_living,
     pass_signals,
     start_command,
     wait_for_command,
@@ -25,15 +24,11 @@ from hangwatch.agent.host.launch import (
 from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.incident import Incident
-from hangwatch.sources.proc.samples import is_supervised
+from hangwatch.sources.proc.samples import find_living, is_supervised
 
 #: For the job: how often its command was run again. torchrun's own count begins at 0 each time.
 RESTART_COUNT_VARIABLE = "HANGWATCH_RESTART_COUNT"
 _JOB_VARIABLE = "HANGWATCH_JOB"
-#: torchrun 2.13 keeps one store, in its own process, for all starts of the ranks, without a part for each: ranks find there where
-#: their predecessors listened, and some starts fail (``elastic/rendezvous/dynamic_rendezvous.py``: ``next_rendezvous``;
-#: ``rendezvous.py``: ``_create_c10d_store``). With this, rank 0 has a store of its own in each start.
-_OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 #: A launcher whose ranks were ended ends by itself: torchrun and deepspeed within seconds. One that does not is ended.
 LAUNCHER_GRACE_S = 30.0
 #: Ports and memory of the job before may take a moment to be free; a job that cannot start has a minute between two tries.
@@ -48,17 +43,16 @@ def pause_before(restart: int) -> float:
     return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(restart - 1, 10))
 
 
-def restart_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job that may be restarted. What the user has set stands."""
-    return {**_OWN_STORE, **environment}
+async def _at_once() -> None:
+    """Nothing has to be ready before the command is run again."""
 
 
 @dataclass
 class Supervisor:
     """Runs ``command`` in ``environment``; ``known`` are its ranks as they were seen last, ``say`` prints a line.
 
-    ``max_restarts``: how often the command is run again after ``restart``. Implements ``JobControl``: the command counts as one
-    job, whatever it has started.
+    ``max_restarts``: how often the command is run again after ``restart``, each time once ``ready`` returns. Implements
+    ``JobControl``: the command counts as one job, whatever it has started.
     """
 
     command: Sequence[str]
@@ -66,6 +60,7 @@ class Supervisor:
     max_restarts: int
     known: Callable[[], Sequence[RankIdentity]]
     say: Callable[[str], None]
+    ready: Callable[[], Awaitable[None]] = _at_once
     restarts: int = 0
     process: subprocess.Popen[bytes] | None = None
     _stopped: bool = False
@@ -111,11 +106,21 @@ class Supervisor:
             self.say(
                 f"running {self.command[0]} again in {pause_s:g} s (restart {self.restarts} of {self.max_restarts})"
             )
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._interrupted.wait(), pause_s)
+            await self._pause(pause_s)
             if self._stopped or self._signalled is not None:
                 return EXIT_STOPPED if self._signalled is None else exit_status(-self._signalled)
             self.start()
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait until the command may be run again, or is not to be any more."""
+        reasons = [asyncio.ensure_future(one) for one in (self._interrupted.wait(), self._ready_after(pause_s))]
+        await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+        for reason in reasons:
+            reason.cancel()
+
+    async def _ready_after(self, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        await self.ready()
 
     async def stop(self, incident: Incident) -> str:
         """End the command and all its descendants, including ranks that have left its process tree."""
@@ -127,11 +132,11 @@ class Supervisor:
         command = [self.pid] if not self._exited.is_set() else []
         return (await end_tree([*command, *(one.pid for one in find_living(self.known()))])).in_words()
 
-    async def restart(self, incident: Incident) -> Restart:
+    async def restart(self, incident: Incident) -> str:
         """End the ranks; where their launcher does not restart them, let the command end, so that it is run again."""
         ranks = ranks_of(incident, self.known())
         if not ranks or self.pid is None:
-            return Restart(False, "not done: the ranks were gone before")
+            return "not done: the ranks were gone before"
         left = count_restarts_left(ranks, is_supervised)
         self._job = incident.job.id
         self._ended, self._self_restarting = frozenset(one.pid for one in self.known()), left > 0
@@ -140,13 +145,13 @@ class Supervisor:
             self._following.cancel()
         self._following = asyncio.create_task(self._see_replaced(), name="hangwatch restart")
         if left:
-            return Restart(True, f"{ended.in_words()}; {name_restarter(ranks, left)}")
+            return f"{ended.in_words()}; {name_restarter(ranks, left)}"
         await asyncio.wait({self._following}, timeout=LAUNCHER_GRACE_S)
         if not self._following.done():
             await end_tree([self.pid])
         elif self._following.result():
-            return Restart(True, f"{ended.in_words()}; the command has started them again itself")
-        return Restart(True, f"{ended.in_words()}; hangwatch runs the command again")
+            return f"{ended.in_words()}; the command has started them again itself"
+        return f"{ended.in_words()}; hangwatch runs the command again"
 
     async def _see_replaced(self) -> bool:
         """Wait until other ranks have taken the place of those that were ended, or the command has ended; whether they have."""

@@ -68,8 +68,11 @@ def why_stop_instead(incident: Incident, control: JobControl) -> str:
     return certain or control.why_no_restart(incident)
 
 
-def hook_environment(incident: Incident, path: Path | None) -> dict[str, str]:
-    """What the user's command gets: ``HANGWATCH_INCIDENT`` is the bundle's directory, the rest the verdict's fields."""
+def hook_environment(incident: Incident, path: Path | None, action: str = "exec") -> dict[str, str]:
+    """What the user's command gets: ``HANGWATCH_INCIDENT`` is the bundle's directory, the rest the verdict's fields.
+
+    ``action``: what is done beside it, ``exec`` where it is all that is done.
+    """
     verdict, history = incident.verdict, incident.history
     return {
         "HANGWATCH_INCIDENT": str(path) if path is not None else "",
@@ -81,18 +84,19 @@ def hook_environment(incident: Incident, path: Path | None) -> dict[str, str]:
         "HANGWATCH_CAUSE": verdict.cause.id if verdict.cause else "unknown",
         "HANGWATCH_CULPRITS": ",".join(verdict.names.get(rank, str(rank)) for rank in verdict.culprit_ranks),
         "HANGWATCH_SUMMARY": verdict.summary.replace("\0", ""),
-        "HANGWATCH_HANGS": str(len(history.before) + 1) if history is not None else "",
+        "HANGWATCH_ACTION": action,
+        "HANGWATCH_HANGS": str(history.number) if history is not None else "",
         "HANGWATCH_RESTARTS": str(history.restarts) if history is not None else "",
         "HANGWATCH_EXCLUDE_NODES": ",".join(history.exclude_nodes) if history is not None else "",
     }
 
 
-async def run_hook(command: str, incident: Incident, path: Path | None) -> int:
-    """Run the user's command by the shell, without our standard input; returns its exit status."""
+async def run_hook(command: str, incident: Incident, path: Path | None, action: str) -> str:
+    """Run the user's command by the shell, without our standard input; returns how it ended."""
     process = await asyncio.create_subprocess_shell(
-        command, stdin=asyncio.subprocess.DEVNULL, env={**os.environ, **hook_environment(incident, path)}
+        command, stdin=asyncio.subprocess.DEVNULL, env={**os.environ, **hook_environment(incident, path, action)}
     )
-    return await process.wait()
+    return f"the command ended with status {await process.wait()}"
 
 
 def _note_nothing(incident: Incident) -> None:
@@ -123,6 +127,7 @@ class Actor:
     _acted: set[str] = field(default_factory=set)
     _over: set[str] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _commands: set[asyncio.Task[str]] = field(default_factory=set)
 
     def recall(self, bundle: Path) -> None:
         """Take in what an agent before this one has done about an incident."""
@@ -131,8 +136,11 @@ class Actor:
         if actions:
             self._acted.add(bundle.name)
 
-    def consider(self, incident: Incident, path: Path | None) -> None:
-        """Act on an incident that is confirmed, in a task of its own; an incident that is over is no longer acted on."""
+    def consider(self, incident: Incident, path: Path | None, *, owned: bool = True) -> None:
+        """Act on an incident that is confirmed, in a task of its own; an incident that is over is no longer acted on.
+
+        ``owned``: no other node runs the command that is to be run beside the action.
+        """
         if incident.ended_at is not None:
             self._over.add(incident.id)
             self._acted.discard(incident.id)
@@ -147,9 +155,16 @@ class Actor:
             self.say(f"{name} {policy.kind} is not done: {decision.why}")
         if decision.act and not policy.dry_run:
             self.taken_s.append(now_s)
+        if not owned:
+            policy = msgspec.structs.replace(policy, action=policy.kind)
         task = asyncio.create_task(self._act(name, policy, decision.act, incident, path, now_s))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def commands_ended(self) -> None:
+        """Wait for commands of the user's that run, but not for ever."""
+        if self._commands:
+            await asyncio.wait(self._commands, timeout=SETTLE_S)
 
     async def settle(self) -> None:
         """Wait for actions that are under way, but not for ever."""
@@ -172,7 +187,9 @@ class Actor:
             kind = "stop"
         taken = ActionTaken(at_s, kind, policy.dry_run, "begun")
         if policy.dry_run:
-            what = ACTIONS[kind].effect + (f": {policy.command}" if policy.command else "")
+            what = ACTIONS[kind].effect
+            if policy.command:
+                what += f"{'' if ACTIONS[kind].command else ', and run'}: {policy.command}"
             outcome = f"would {what} (dry run)"
         elif over:
             outcome = "not done: the incident was over before"
@@ -182,29 +199,36 @@ class Actor:
             if not ACTIONS[kind].command:
                 kept = "the bundle is complete" if path is not None else "its bundle could not be written"
                 self.say(f"{name} {kind}: about to {ACTIONS[kind].effect}; {kept}")
-            outcome = await self._take(kind, policy, incident, path)
+            outcome = await self._take_with_command(kind, policy, incident, path)
         fields = {"incident": incident.id, "job": incident.job.id, "action": kind, "outcome": outcome}
         self.say(f"{name} {kind}: {outcome}", event="action_taken", **fields, dry_run=policy.dry_run)
         if path is not None:
             reason = f"instead of a restart ({why}): " if why else ""
             record_action(path, msgspec.structs.replace(taken, outcome=reason + outcome))
 
-    async def _take(self, kind: str, policy: Policy, incident: Incident, path: Path | None) -> str:
-        """Do it; returns how that went."""
+    async def _take_with_command(self, kind: str, policy: Policy, incident: Incident, path: Path | None) -> str:
+        """Do it, and run the command meanwhile: other nodes do not wait for one. Returns how both went."""
+        if not policy.command:
+            return await self._take(kind, incident)
+        command = asyncio.create_task(run_hook(policy.command, incident, path, kind))
+        self._commands.add(command)
+        command.add_done_callback(self._commands.discard)
+        if ACTIONS[kind].command:
+            return await command
+        return f"{await self._take(kind, incident)}; {await command}"
+
+    async def _take(self, kind: str, incident: Incident) -> str:
+        """Do it to the job; returns how that went."""
         if kind == "stop":
             return await self.control.stop(incident)
         if kind == "restart":
-            restart = await self.control.restart(incident)
-            if restart.done:
-                self.restarted(incident)
-            return restart.says
-        if kind == "raise":
-            raised = await self.raise_in(incident)
-            return raised.in_words() if not raised.left else await self._fall_back(policy, incident, path, raised)
-        status = await run_hook(policy.command, incident, path)
-        return f"the command ended with status {status}"
+            # Ranks that are gone already were ended with those of other nodes.
+            self.restarted(incident)
+            return await self.control.restart(incident)
+        raised = await self.raise_in(incident)
+        return raised.in_words() if not raised.left else await self._fall_back(incident, raised)
 
-    async def _fall_back(self, policy: Policy, incident: Incident, path: Path | None, raised: Raised) -> str:
+    async def _fall_back(self, incident: Incident, raised: Raised) -> str:
         """Some rank could not be woken: the ranks that remain are ended, for their launcher to restart them, or the job is."""
         # Where some were woken the others wait in vain, whatever has become of the incident.
         if incident.id in self._over and not raised.ranks:
@@ -213,4 +237,4 @@ class Actor:
         restarts = self.control.launcher_restarts(incident) and not why_stop_instead(incident, self.control)
         kind = "restart" if restarts else "stop"
         self.say(f"on-hang raise: {raised.in_words()}; about to {ACTIONS[kind].effect} instead")
-        return f"{raised.in_words()}; {await self._take(kind, policy, incident, path)}"
+        return f"{raised.in_words()}; {await self._take(kind, incident)}"

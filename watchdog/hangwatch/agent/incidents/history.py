@@ -1,18 +1,24 @@
 """The hangs of one job, one after the other: what is kept of each, which nodes come again, and whether a hang is certain to.
 
-Pure but for ``HangHistory`` and ``Histories``, which keep them. May import the model.
+Pure but for ``HangHistory`` and ``Histories``, which keep them, and begin with what bundles of the same job have. May import the
+model, the bundles' readers and the names of jobs.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
-from hangwatch.model.incident import HANG_KINDS, Incident, JobHistory, PastHang
+from hangwatch.model.incident import DUMP_SUFFIX, HANG_KINDS, Incident, JobHistory, PastHang
 from hangwatch.model.text import short_path
+from hangwatch.outputs.archive import Archive
+from hangwatch.outputs.bundle.bundle import BundleError, read_document
+from hangwatch.sources.discovery.rank_environment import names_later_runs
 
 #: Earlier hangs that an incident lists: a job that hangs more often has been looked at by then.
 _KEPT = 10
@@ -28,6 +34,7 @@ def make_past_hang(incident: Incident, step: int | None) -> PastHang:
     """What is kept of a hang. ``step``: the training step that all ranks had reached."""
     verdict = incident.verdict
     nodes = {entry.rank: entry.node for entry in incident.ranks}
+    culprits = {nodes[rank] for rank in verdict.culprit_ranks if nodes.get(rank)}
     line = verdict.divergence.culprit if verdict.divergence is not None else None
     return PastHang(
         id=incident.id,
@@ -35,24 +42,28 @@ def make_past_hang(incident: Incident, step: int | None) -> PastHang:
         proven=verdict.proven,
         step=step,
         culprit_ranks=verdict.culprit_ranks,
-        nodes=tuple(sorted({nodes[rank] for rank in verdict.culprit_ranks if nodes.get(rank)})),
+        nodes=tuple(sorted(culprits)),
+        spared=culprits < set(incident.job.nodes),
         place=f"{short_path(line.file)}:{line.line}" if line is not None else "",
         names={rank: verdict.names[rank] for rank in verdict.culprit_ranks if rank in verdict.names},
     )
 
 
-def find_repeated_nodes(hangs: Sequence[PastHang], job_nodes: Collection[str]) -> tuple[str, ...]:
-    """The nodes that had the culprits again and again; never all nodes of the job, and none for a fault of the program."""
+def find_repeated_nodes(hangs: Sequence[PastHang]) -> tuple[str, ...]:
+    """The nodes that had the culprits again and again; never all nodes of a job, and none for a fault of the program."""
     counts: Counter[str] = Counter()
     for hang in hangs[-_OF_LAST:]:
-        if hang.kind in _MAY_BE_THE_NODE and set(hang.nodes) < set(job_nodes):
+        if hang.kind in _MAY_BE_THE_NODE and hang.spared:
             counts.update(hang.nodes)
     return tuple(sorted(node for node, count in counts.items() if count >= _REPEATED))
 
 
 def why_certain_to_recur(history: JobHistory) -> str:
-    """Why another restart would hang again: a proven deadlock at the same line and step, twice in a row. Empty if it may not."""
-    if not history.before:
+    """Why another restart would hang again: a proven deadlock at the same line and step, before a restart and after it.
+
+    Empty if it may not. Of a hang before this agent it is not known what was changed since.
+    """
+    if not history.before or not history.restarts:
         return ""
     now, before = history.now, history.before[-1]
     proven = all(hang.kind == "deadlock" and hang.proven for hang in (now, before))
@@ -62,16 +73,46 @@ def why_certain_to_recur(history: JobHistory) -> str:
     return ""
 
 
+def read_history(state_dir: Path, job_id: str) -> JobHistory | None:
+    """The hangs of a job up to the last one in a state directory, whichever agent reported it; None where there is none."""
+    if not names_later_runs(job_id):
+        return None
+    for found in Archive(state_dir).list():
+        if found.job != job_id or found.kind not in HANG_KINDS or found.id.endswith(DUMP_SUFFIX):
+            continue
+        try:
+            incident = read_document(state_dir / "incidents" / found.id)
+        except BundleError:
+            continue
+        if incident.history is not None:
+            return incident.history
+    return None
+
+
 @dataclass
 class HangHistory:
-    """The hangs of a job, also of one that is run again under another id. ``restarts``: how often it was restarted."""
+    """The hangs of a job, also of one that is run again under another id: the last ones, and how many there were (``count``).
+
+    ``restarts``: how often it was restarted by this agent. ``read``: what is known of a job, by its id, from before this agent.
+    """
 
     restarts: int = 0
+    count: int = 0
     hangs: list[PastHang] = field(default_factory=list)
+    read: Callable[[str], JobHistory | None] = lambda _: None
+    _recalled: bool = False
 
     def note_restart(self) -> None:
         """Hangwatch restarts the job now."""
         self.restarts += 1
+
+    async def recall(self, job_id: str) -> None:
+        """Begin with the hangs before this agent, once: it may be another run of the job, on other nodes."""
+        if self._recalled or self.hangs:
+            return
+        self._recalled = True
+        if (known := await asyncio.to_thread(self.read, job_id)) is not None:
+            self.hangs, self.count = [*known.before, known.now], known.number
 
     def note(self, incident: Incident, step: int | None) -> Incident:
         """The incident with the history of its job, which it is a part of from now on. What is no hang is left as it is.
@@ -82,30 +123,37 @@ class HangHistory:
             return incident
         if (known := incident.history) is not None:
             self.restarts = max(self.restarts, known.restarts)
-            self.hangs = [*known.before, known.now]
+            self.hangs, self.count = [*known.before, known.now], known.number
             return incident
-        before = [hang for hang in self.hangs if hang.id != incident.id][-_KEPT:]
+        before = [hang for hang in self.hangs if hang.id != incident.id]
+        self.count += len(before) == len(self.hangs)  # else it was reported before
+        before = before[-_KEPT:]
         self.hangs = [*before, make_past_hang(incident, step)]
         history = JobHistory(
             now=self.hangs[-1],
             before=tuple(before),
             restarts=self.restarts,
-            exclude_nodes=find_repeated_nodes(self.hangs, incident.job.nodes),
+            exclude_nodes=find_repeated_nodes(self.hangs),
+            hangs=self.count,
         )
         return msgspec.structs.replace(incident, history=history)
 
 
 @dataclass
 class Histories:
-    """The hangs of jobs, by their ids. ``one_job``: all are one job, which has another id each time that it is run again."""
+    """The hangs of jobs, by their ids. ``one_job``: all are one job, which has another id each time that it is run again.
+
+    ``read`` is for each of them.
+    """
 
     one_job: bool = False
+    read: Callable[[str], JobHistory | None] = lambda _: None
     _by_job: dict[str, HangHistory] = field(default_factory=dict)
 
     def of(self, job_id: str) -> HangHistory:
-        """The history of a job, empty where it is new."""
+        """The history of a job, which asks for what is known of it once it hangs."""
         key = "" if self.one_job else job_id
-        found = self._by_job[key] = self._by_job.pop(key, HangHistory())  # the newest is the last
+        found = self._by_job[key] = self._by_job.pop(key, HangHistory(read=self.read))  # the newest is the last
         for oldest in list(self._by_job)[:-_JOBS_KEPT]:
             del self._by_job[oldest]
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def _whole(capture: Capture) -> Capture:
     return capture
 
 
-def _as_it_is(incident: Incident) -> Incident:
+async def _as_it_is(incident: Incident) -> Incident:
     return incident
 
 
@@ -52,7 +52,7 @@ class IncidentLifecycle:
     on_peer_incident: Announce = announce_to_nobody
     scope: CaptureScope | None = None
     trim: Callable[[Capture], Capture] = _whole
-    note: Callable[[Incident], Incident] = _as_it_is
+    note: Callable[[Incident], Awaitable[Incident]] = _as_it_is
     sharing: Sharing = field(default_factory=Unshared)
     record: IncidentRecord | None = None
     _completing: asyncio.Task[None] | None = None
@@ -79,7 +79,7 @@ class IncidentLifecycle:
         await self.completed()
         diagnosis = Diagnosis(incident.verdict, case := build_case(capture), None, None)
         known = self.record if self.record is not None and self.record.id == incident.id else None
-        incident = self.note(of_this_node(incident, case, node))
+        incident = await self.note(of_this_node(incident, case, node))
         # Nodes that share a home have the whole bundle there already.
         whole = known.path is None if known is not None else (self.state_dir / "incidents" / incident.id).exists()
         if whole:
@@ -153,7 +153,7 @@ class IncidentLifecycle:
         incident = make_incident(
             diagnosis, detected_ns=detected_ns, confirmed_ns=time.time_ns(), onset_ns=onset_ns, id=known_id
         )
-        incident = self.note(incident)
+        incident = await self.note(incident)
         await self.completed()  # or it would put the document before this one in its place
         record = self.record = await self._store(incident, diagnosis, onset_ns)
         # Before anybody is notified, so that whoever takes over goes on with this one.

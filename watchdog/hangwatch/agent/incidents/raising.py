@@ -2,8 +2,8 @@
 
 A rank that raises closes its connections, and whoever waits at their other ends meets an error of the backend's. So those that
 wait are asked first, which changes nothing for them yet, then the culprits, which may raise at once, and only then waits are
-ended. May import the capturing and the host rooms, the model and the sources. A rank has raised once its beat says so, or its
-process is gone.
+ended. The agents of other nodes are given the time to ask theirs. May import the capturing and the host rooms, the model and
+the sources. A rank has raised once its beat says so, or its process is gone.
 """
 
 from __future__ import annotations
@@ -14,21 +14,25 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.scope import LocalScope
-from hangwatch.agent.host.launch import find_living
 from hangwatch.model.incident import Incident
 from hangwatch.model.text import format_ranks
 from hangwatch.sources.flight.transport import ask_to_break, ask_to_raise
+from hangwatch.sources.proc.samples import find_living
 
 #: How long a rank may take to leave its wait: several times what a broken connection or an abort needs on a busy node.
 GRACE_S = 15.0
 #: For the probe's answer, which needs the rank's interpreter for a moment.
 _ANSWER_S = 2.0
+#: Other nodes hear of an incident within a period of the exchange (1 s); twice that, as nodes may be busy.
+_OTHER_NODES_S = 2.0
+#: Where no rank of this node can be asked: one whose peers on other nodes have raised ends by the error it meets.
+_ENDING_S = 5.0
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Raised:
-    """In which ranks the verdict was raised, which have ended meanwhile without it, and which are left, with the reason."""
+    """In which ranks the verdict was raised, which ended without a word of it, and which are left, with the reason."""
 
     ranks: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
@@ -36,9 +40,10 @@ class Raised:
 
     def in_words(self) -> str:
         """One sentence."""
-        said = [f"raised in rank {format_ranks(self.ranks)}" if self.ranks else "raised in no rank"]
-        if self.ended:
-            said.append(f"rank {format_ranks(self.ended)} has ended without it")
+        said = [f"raised in rank {format_ranks(self.ranks)}"] if self.ranks else []
+        if self.ended:  # a forked rank leaves by os._exit, without a last beat
+            said.append(f"rank {format_ranks(self.ended)} ended before it said whether it raised")
+        said = said or ["raised in no rank"]
         return "; ".join([*said, *(f"not in rank {rank}: {why}" for rank, why in sorted(self.left.items()))])
 
 
@@ -58,18 +63,20 @@ async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float =
     sockets = {rank: path for rank, path in controls.items() if path is not None}
     refused = dict.fromkeys(ranks.keys() - sockets.keys(), "it has no probe that can be asked")
     culprits = sockets.keys() & set(incident.verdict.culprit_ranks)
-    for some in (sockets.keys() - culprits, culprits):
-        refused |= await _ask(sockets, some, lambda path: ask_to_raise(path, text, _ANSWER_S))
+    refused |= await _ask(sockets, sockets.keys() - culprits, lambda path: ask_to_raise(path, text, _ANSWER_S))
+    if len(incident.job.nodes) > 1:
+        await asyncio.sleep(_OTHER_NODES_S)
+    refused |= await _ask(sockets, culprits, lambda path: ask_to_raise(path, text, _ANSWER_S))
     # One that ends at once may not have answered: only what it says of itself counts.
     unbroken = await _ask(sockets, sockets.keys() - refused.keys(), lambda path: ask_to_break(path, _ANSWER_S))
     waiting, raised = set(ranks), set[int]()
-    deadline = time.monotonic() + grace_s
+    # Those who refuse may end with the others.
+    deadline = time.monotonic() + (grace_s if len(refused) < len(ranks) else min(grace_s, _ENDING_S))
     while True:
         beats = local.read_beats() | local.last_beats()
         raised |= {r for r in waiting if (beat := beats.get(ranks[r].pid)) is not None and beat.raised}
         waiting -= {r for r in waiting if r in raised or not find_living([ranks[r]])}
-        # Those who refuse may end with the others: only where no rank was woken is there nothing to wait for.
-        if not waiting or len(refused) == len(ranks) or time.monotonic() >= deadline:
+        if not waiting or time.monotonic() >= deadline:
             break
         await asyncio.sleep(_POLL_S)
     return Raised(

@@ -10,8 +10,9 @@ import asyncio
 from hangwatch.agent.capturing.hardware import OF_THE_LOST
 from hangwatch.agent.capturing.scope import CaptureScope
 from hangwatch.analysis.patience import Patience
+from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.diagnosis.verdict import Diagnosis, diagnose
-from hangwatch.model.capture import Capture
+from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Verdict
 
 #: Operations younger than this when captured are no waits yet.
@@ -44,6 +45,21 @@ async def with_hardware(scope: CaptureScope, diagnosis: Diagnosis, patience: Pat
     return await judge(capture, patience, before=diagnosis)
 
 
+async def with_order(scope: CaptureScope, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
+    """The same diagnosis with call sites, where all have called what they wait in, and no transfer between two of them ends.
+
+    Whether a send holds up what is behind it on a device, its call site tells (``dist.send``, a batch).
+    """
+    case = diagnosis.case
+    if case.blame.shape != "together" or (diagnosis.waited_s or 0.0) < patience.stall_s:
+        return diagnosis
+    views = [case.views[r] for r in case.blame.waiting if r in case.views]
+    transfers = [v.rank for v in views if v.frontier is not None and v.frontier.p2p and not v.frontier.frames]
+    if not transfers:
+        return diagnosis
+    return await judge(await scope.call_sites(case.capture, sorted(transfers)), patience, before=diagnosis)
+
+
 async def with_call_sites(scope: CaptureScope, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
     """The same diagnosis with the call sites of both sides, where ranks diverged: their history tells why.
 
@@ -53,13 +69,20 @@ async def with_call_sites(scope: CaptureScope, diagnosis: Diagnosis, patience: P
     shown = {r for r in diagnosis.case.representatives if r is not None}
     if blame.shape == "cycle" or (blame.diverged_at is not None and blame.diverged_at.mismatch):
         wanted = shown | set(blame.component[:CALL_SITES_LIMIT])
+    elif any(r in diagnosis.case.views and find_awaiting(diagnosis.case.views[r]) for r in blame.culprits):
+        wanted = shown  # whether it was called, what it did last tells
     else:
         wanted = {r for r in shown if diagnosis.case.ran_ahead(r)}
+    wanted -= {r for r in wanted if (v := diagnosis.case.views.get(r)) is not None and _has_call_sites(v.taken)}
     if not wanted:
         return diagnosis
     capture = await scope.call_sites(diagnosis.case.capture, sorted(wanted))
     again = await judge(capture, patience, before=diagnosis)
     return again if again.verdict.kind == diagnosis.verdict.kind else diagnosis
+
+
+def _has_call_sites(rank: RankCapture) -> bool:
+    return rank.flight is not None and rank.flight.source == "pickle"
 
 
 def supersedes(diagnosis: Diagnosis, reported: Verdict) -> bool:

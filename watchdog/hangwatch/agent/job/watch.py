@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,14 @@ from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
 from hangwatch.agent.incidents.reopen import LeftOpen
 from hangwatch.agent.incidents.sharing import Unshared
-from hangwatch.agent.job.diagnose import judge, names_unseen, supersedes, with_call_sites, with_hardware
+from hangwatch.agent.job.diagnose import (
+    judge,
+    names_unseen,
+    supersedes,
+    with_call_sites,
+    with_hardware,
+    with_order,
+)
 from hangwatch.agent.job.other_nodes import Elsewhere, Fleet, NoOtherNodes, OtherNodes
 from hangwatch.agent.job.patience import JobPatience
 from hangwatch.agent.job.silent_failure import SilentFailureWatch
@@ -36,9 +43,11 @@ from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job
+from hangwatch.model.incident import Incident
 from hangwatch.model.progress import RankProgress, read_progress
 from hangwatch.model.serving import EngineState
 from hangwatch.sources.discovery.found_jobs import FoundJob
+from hangwatch.sources.discovery.process_table import KnownProcess
 
 log = logging.getLogger("hangwatch")
 
@@ -80,7 +89,12 @@ class JobWatch:
         """By itself at first: this node is all there is to capture."""
         self.scope = self.local
         self.suspector = Suspector(cadence=self.patience.cadence)
-        self.incidents.note = lambda incident: self.history.note(incident, self.training.step)
+        self.incidents.note = self._note
+
+    async def _note(self, incident: Incident) -> Incident:
+        """The incident with the job's hangs before it."""
+        await self.history.recall(incident.job.id)
+        return self.history.note(incident, self.training.step)
 
     @property
     def records(self) -> tuple[IncidentRecord, ...]:
@@ -224,7 +238,7 @@ class JobWatch:
         self.local.trim_samples(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.blocked_s) * 1e9))
         capture, _ = await asyncio.gather(self.scope.capture(), self.local.begin_hardware())
         capture = msgspec.structs.replace(capture, engine=engine)
-        diagnosis = await judge(capture, patience)
+        diagnosis = await with_order(self.scope, await judge(capture, patience), patience)
         known = self.incidents.open_record
         if known is None or known.incident.verdict.kind == "straggler":
             diagnosis = await with_hardware(self.scope, diagnosis, patience)
@@ -302,11 +316,15 @@ def watch_job(
     reader: Beats | None = None,
     health: SourceHealth | None = None,
     history: HangHistory | None = None,
+    ended: Callable[[], Sequence[KnownProcess]] = tuple,
 ) -> JobWatch:
-    """A watch over a job that was just found, with all that is its own. ``history``: of what was that job before."""
+    """A watch over a job that was just found, with all that is its own. ``history``: of what was that job before.
+
+    ``ended``: the Python programs that have ended on this node.
+    """
     settings = settings if settings is not None else Settings()
     ranks = LocalRanks(job)
-    local = LocalScope(ranks, reader, settings, health if health is not None else SourceHealth())
+    local = LocalScope(ranks, reader, settings, health if health is not None else SourceHealth(), ended=ended)
     patience = JobPatience(settings.patience_s)
     return JobWatch(
         ranks=ranks,

@@ -139,11 +139,17 @@ class EngineWatch:
         self.top = find_top(processes, listener).pid if listener is not None else None
 
     def state(self, now_s: float, ranks: frozenset[int]) -> EngineState | None:
-        """How it is now; None before it has answered. ``ranks``: pids of its processes that are ranks of a job."""
+        """How it is now; None before it has answered, and once it has ended. ``ranks``: pids of its ranks of a job.
+
+        An engine whose server has ended is no hang: who waited for it knows, and whoever started it may start it again.
+        """
+        self._note_gone(now_s)
         demand = self.clock.worst(now_s)
-        if self.kind is None or demand is None or self._answered_s is None:
+        ended = self.front is not None and self.front not in self.pids
+        if self.kind is None or demand is None or self._answered_s is None or ended:
             return None
         beside = self.beside(now_s, ranks)
+        gone = {i.rank: at_s for i in beside if (at_s := self._members[i.pid].gone_s) is not None}
         silent_s = now_s - self._answered_s
         return EngineState(
             kind=self.kind,
@@ -157,7 +163,7 @@ class EngineWatch:
             tokens=demand.part.tokens,
             front=next((i.rank for i in beside if i.pid == self.front), None),
             beside=tuple(i.rank for i in beside),
-            lost=any(i.pid not in self.pids for i in beside),
+            lost=tuple(sorted(n for n, gone_s in gone.items() if gone_s == min(gone.values()))),
         )
 
     def beside(self, now_s: float, ranks: frozenset[int]) -> tuple[RankIdentity, ...]:

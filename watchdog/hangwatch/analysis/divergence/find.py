@@ -64,28 +64,36 @@ def fork_of(case: Situation, one: int, other: int) -> Fork | None:
     if not ours or not theirs:
         return None
     my_tail, their_tail = _part(ours, theirs)
-    mine, them = _decisive(case, one, ours, other, my_tail), _decisive(case, other, theirs, one, their_tail)
+    mine = _decisive(case, one, ours, other, my_tail, their_tail)
+    them = _decisive(case, other, theirs, one, their_tail, my_tail)
     sides = (Side(one, (*mine, *ours[len(mine) :]), mine), Side(other, (*them, *theirs[len(them) :]), them))
     return relate(*sides, tie=not case.blame.waiting)
 
 
 def _decisive(
-    case: Situation, rank: int, path: tuple[Frame, ...], other: int, tail: tuple[Frame, ...]
+    case: Situation, rank: int, path: tuple[Frame, ...], other: int, tail: tuple[Frame, ...], others: tuple[Frame, ...]
 ) -> tuple[Frame, ...]:
     """The tail without the blocks that explain nothing: conditions the other rank was under too in this very visit of them,
-    and loops over the parts of the model."""
+    and loops over the parts of the model. ``others``: its tail; one that is in the other branch now has come to it anew."""
     steps = steps_of(case, rank, path, other)
     model = len(path) - len(above_model(path))
 
     def decides(index: int, frame: Frame, block: Block) -> bool:
         if block.kind in LOOPS:
             return index >= model and not over_modules(path, index, block)
-        return not (block.kind in CONDITIONS and steps.in_same_visit(frame, block))
+        return not (block.kind in CONDITIONS and steps.in_same_visit(frame, block)) or _is_left(frame, block, others)
 
     return tuple(
         msgspec.structs.replace(f, blocks=tuple(b for b in f.blocks if decides(i, f, b))) if is_program(f) else f
         for i, f in enumerate(tail)
     )
+
+
+def _is_left(frame: Frame, block: Block, others: Sequence[Frame]) -> bool:
+    """Whether others are in the other branch of an ``if`` by now."""
+    branch = {"if": "else", "else": "if"}.get(block.kind)
+    there = (b for f in others if function_of(f) == function_of(frame) for b in f.blocks)
+    return any((b.kind, b.line) == (branch, block.line) for b in there)
 
 
 def side_path(case: Situation, rank: int) -> tuple[Frame, ...]:

@@ -151,6 +151,16 @@ def inside(frames: Sequence[Frame], frame: Frame, block: Block) -> Frame | None:
     )
 
 
+def around(path: Sequence[Frame], block: Block) -> Frame | None:
+    """The frame of a path that a block is around."""
+    return next((f for f in path if (block.kind, block.line) in {(b.kind, b.line) for b in f.blocks}), None)
+
+
+def has_called_inside(case: Situation, rank: int, frame: Frame, block: Block) -> bool:
+    """Whether a rank has completed an operation that it called in a block of the function of ``frame``."""
+    return any(o.completed and inside(o.frames or (), frame, block) is not None for o in case.history.of(rank))
+
+
 def batch_loop(tail: Sequence[Frame]) -> tuple[Frame, Block] | None:
     """The innermost loop of a path (deepest first) that may be one over batches: not over the model's parts or parameters."""
     below = len(tail) - len(above_model(tail))

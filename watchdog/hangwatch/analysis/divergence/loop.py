@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
-from hangwatch.analysis.divergence.iterations import LOOPS, Steps, batch_loop, inside, steps_of
+from hangwatch.analysis.divergence.iterations import (
+    LOOPS,
+    Steps,
+    batch_loop,
+    begins_iteration_alone,
+    has_called_inside,
+    inside,
+    steps_of,
+)
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, depends_only_on_loop_variable
 from hangwatch.analysis.places import package_of
 from hangwatch.analysis.situation import Situation
@@ -293,10 +301,15 @@ def held_for_both(case: Situation, fork: Fork) -> bool:
     known = [theirs - ours for ours, theirs in counts if ours is not None and theirs is not None]
     if known:
         return next((ahead > 0 for ahead in known if ahead), False)
-    # Of a recorded call nothing counts the iteration. But they came from one call together, and the other is further down.
-    together = steps_of(case, one.rank, one.path, other.rank).before is not None
     around = {(b.kind, b.line) for b in there.blocks}
-    return together and there.line > at.line and all((b.kind, b.line) in around for b in at.blocks if b.kind in LOOPS)
+    if not all((b.kind, b.line) in around for b in at.blocks if b.kind in LOOPS):
+        return False
+    # Of a recorded call nothing counts the iteration. But they came from one call together, and the other is further down,
+    # or it is to blame, in the next iteration already, and has called what is under the condition before.
+    if there.line < at.line:
+        again = other is fork.mine and begins_iteration_alone(case, other.rank, one.rank, there)
+        return again and has_called_inside(case, other.rank, at, fork.block)
+    return there.line > at.line and steps_of(case, one.rank, one.path, other.rank).before is not None
 
 
 def called_in_addition(case: Situation, fork: Fork) -> bool:

@@ -160,11 +160,28 @@ def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequenc
     own, other = _without_parameters(own, mine), _without_parameters(other, theirs)
     first, second = (own[0] if own else None), (other[0] if other else None)
     my_line, their_line = mine.at.line if mine.at else 0, theirs.at.line if theirs.at else 0
-    if second is not None and second.kind in LOOPS and (first is None or my_line > second.line):
+    comes_back = _comes_back(mine, theirs)
+    if second is not None and second.kind in LOOPS and (my_line > second.line or (first is None and comes_back)):
         return Fork(mine, theirs, "loop", second, theirs.rank, sure=my_line > second.line)
-    if first is not None and first.kind in LOOPS and (second is None or their_line > first.line):
+    if first is not None and first.kind in LOOPS and (their_line > first.line or (second is None and comes_back)):
         return Fork(mine, theirs, "loop", first, mine.rank, sure=their_line > first.line)
     return None
+
+
+def _comes_back(mine: Side, theirs: Side) -> bool:
+    """Whether a side that is before a loop in its function may have been in it: there is a loop around both sides.
+
+    Of frames whose source was not read it is not known.
+    """
+    if mine.at is None or theirs.at is None:
+        return True
+    shared = {(b.kind, b.line) for b in theirs.at.blocks}
+    above = mine.path[len(mine.tail) :]
+    return (
+        any(b.kind in LOOPS and (b.kind, b.line) in shared for b in mine.at.blocks)
+        or any(b.kind in LOOPS for f in above for b in f.blocks)
+        or any(f.source is None for f in above if is_program(f))
+    )
 
 
 def _without_parameters(blocks: Sequence[Block], side: Side) -> tuple[Block, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hangwatch.analysis.divergence.frames import by_rank, function_of
-from hangwatch.analysis.divergence.iterations import LOOPS
+from hangwatch.analysis.divergence.iterations import LOOPS, around
 from hangwatch.analysis.divergence.relate import Fork, Side
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
@@ -79,7 +79,7 @@ class _Opaque:
 def deciding_values(case: Situation, fork: Fork) -> tuple[DecidingValue, ...]:
     """What the variables that a fork's condition names hold where that differs between its two sides, and explains them."""
     block, (inside, outside) = fork.block, fork.sides
-    one = next((f for f in inside.path if block is not None and _has(f, block)), None)
+    one = around(inside.path, block) if block is not None else None
     other = _same_function(outside, one)
     if block is None or one is None or other is None or one.locals is None or other.locals is None:
         return ()
@@ -121,10 +121,6 @@ def _loop_variables(side: Side) -> set[str]:
     loops = [b for f in side.path for b in f.blocks if b.kind in LOOPS]
     headers = " ".join(b.text.partition(" in ")[0] for b in loops if b.kind == "for")
     return set(re.findall(r"\w+", headers)) | {b.iterations.counter for b in loops if b.iterations is not None}
-
-
-def _has(frame: Frame, block: Block) -> bool:
-    return any((b.kind, b.line) == (block.kind, block.line) for b in frame.blocks)
 
 
 def _same_function(side: Side, frame: Frame | None) -> Frame | None:

@@ -163,6 +163,7 @@ class History:
         self._enqueued: dict[GroupKey, dict[int, int]] = defaultdict(dict)
         self._completed: dict[GroupKey, dict[int, int]] = defaultdict(dict)
         self._lossy: set[int] = set()
+        self._listed: dict[int, set[GroupKey]] = defaultdict(set)
         mixed = _mixed_anywhere(captures)
         for capture in captures:
             rank = capture.rank
@@ -178,6 +179,7 @@ class History:
             progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
             for progress in progresses:
                 key = progress.group.key
+                self._listed[rank].add(key)
                 self.groups.setdefault(key, progress.group)
                 if key not in mixed:
                     self._note(rank, key, progress.enqueued)
@@ -207,11 +209,16 @@ class History:
         return Moment(self._lanes.get(key, {}), self._operations, seq)
 
     def enqueued(self, rank: int, key: GroupKey) -> int | None:
-        """The last sequence number the rank has enqueued in the group; 0 for none yet, None where not recorded."""
-        known = self._enqueued[key].get(rank) if key in self._enqueued else None
-        if known is not None:
-            return max(known, 0)
-        return 0 if rank in self.recorded and rank not in self._lossy else None
+        """The last sequence number the rank has enqueued in the group; 0 for none yet, None where not recorded.
+
+        A group that neither a rank's record nor its beat has it may be in all the same: both may be older than the group, or not
+        whole.
+        """
+        number = self._enqueued[key].get(rank) if key in self._enqueued else None
+        if number is not None:
+            return max(number, 0)
+        known = rank in self.recorded and rank not in self._lossy and key in self._listed[rank]
+        return 0 if known else None
 
     def completed(self, key: GroupKey) -> Mapping[int, int]:
         """The last number that each rank has completed in the group, by its status; without those whose numbers are mixed."""

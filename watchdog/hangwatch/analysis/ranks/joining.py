@@ -6,6 +6,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from hangwatch.analysis.ranks.motion import read_motion
+from hangwatch.analysis.ranks.stores import with_outside_stores
 from hangwatch.analysis.ranks.threads import (
     find_joining,
     find_thread,
@@ -54,7 +56,25 @@ def view_ranks(
     views = {c.rank: view(c) for c in sorted(capture.ranks, key=lambda c: c.rank)}
     if any(v.side_threads for v in views.values()):
         views = _from_joining_threads(views, since_ns, aside)
+    views = with_outside_stores(_moving_since_others_wait(views, since_ns))
     return {r: replace(v, silent=True) if r in silent else v for r, v in views.items()}
+
+
+def _moving_since_others_wait(views: Mapping[int, RankView], since_ns: int) -> dict[int, RankView]:
+    """The views, where what a rank did before any other waited is no motion of it: it may still have been in its last step.
+
+    A sample of then may be within the window: on a busy machine they are seconds apart.
+    """
+    began = [v.pending[0].created_ns for v in views.values() if v.pending]
+    if not began:
+        return dict(views)
+
+    def again(view: RankView) -> RankView:
+        if view.motion.state != "busy" or view.pending or view.wait is not None:
+            return view
+        return replace(view, motion=read_motion(view.capture, since_ns, began_ns=min(began)))
+
+    return {r: again(v) for r, v in views.items()}
 
 
 def _from_joining_threads(views: Mapping[int, RankView], since_ns: int, aside: Aside) -> dict[int, RankView]:
@@ -104,8 +124,8 @@ def _joining_view(
     if joining is None or joining.ident in aside:
         return view, None
     thread = None if joining.is_main else joining
-    if _number(thread) == _number(view.thread):
-        return view, None
+    if _number(thread) == _number(view.thread) or (thread is None and view.asks):
+        return view, None  # the main thread waits for that one, which asks another process
     others = {t.ident for t in threads_of(view.taken) if t is not joining and t.ident}
     pending = pending_of(view.taken, others)
     found = view_from(view.taken, thread, pending, since_ns, joining=True)

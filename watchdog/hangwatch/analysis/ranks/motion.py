@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeVar
 
+from hangwatch.analysis.ranks.loops import (
+    asks,
+    children_go_on,
+    counts_on,
+    goes_through_data,
+    main_place,
+    sleeps_between_items,
+)
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import StackSample
+from hangwatch.model.stacks import Frame, StackSample
 
 Sample = TypeVar("Sample", ProcessSample, StackSample)
 State = Literal["lost", "stopped", "stuck", "busy", "unknown"]
@@ -23,9 +31,10 @@ BUSY_IO_BYTES_PER_S = 64 * 1024
 BUSY_IO_BESIDE_A_WAIT_BYTES_PER_S = 256 * 1024
 #: A thread that wakes this often in a wait for data, for these kernel wait channels, is being given some.
 DATA_WAKEUPS_PER_S = 5.0
+_PIPE_CHANNELS = ("pipe_read", "anon_pipe_read")
 _DATA_CHANNELS = (
-    "wait_woken", "sk_wait_data", "unix_stream_", "pipe_read", "anon_pipe_read", "io_schedule", "folio_wait",
-    "nfs", "rpc_wait", "request_wait", "fuse",
+    *_PIPE_CHANNELS, "wait_woken", "sk_wait_data", "unix_stream_", "io_schedule", "folio_wait", "nfs", "rpc_wait",
+    "request_wait", "fuse",
 )  # fmt: skip
 #: Intervals shorter than this say nothing: the kernel counts CPU time in ticks of 10 ms.
 MIN_INTERVAL_NS = 200_000_000
@@ -53,15 +62,10 @@ class Motion:
         return f"{frames}, {self.cpu_share:.0%} CPU over {self.window_s:.1f} s"
 
 
-def _main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
-    main = sample.main
-    return tuple((f.file, f.function, f.line) for f in main.frames) if main else ()
-
-
 def _frames_changed(stacks: Sequence[StackSample]) -> bool | None:
     if len(stacks) < 2:
         return None
-    places = [_main_place(s) for s in stacks]
+    places = [main_place(s) for s in stacks]
     return any(p != places[0] for p in places[1:])
 
 
@@ -79,12 +83,35 @@ def _io_rate(before: ProcessSample, after: ProcessSample) -> float | None:
     return max(0.0, (after.io_bytes - before.io_bytes) / ((after.at_ns - before.at_ns) / 1e9))
 
 
-def _is_fed(before: ProcessSample, after: ProcessSample) -> bool:
-    """Whether it is receiving: a download is little CPU time and, on a socket, no read call that /proc/PID/io counts."""
+def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, communicates: bool) -> bool:
+    """Whether it is receiving: a download is little CPU time and, on a socket, no read call that /proc/PID/io counts.
+
+    In the read of a pipe a thread wakes for data and for nothing else, be it once, and so does one that ``communicates`` with a
+    child; unless it is ``asking`` for them in a loop.
+    """
     if before.switches is None or after.switches is None:
         return False
     rate = (after.switches - before.switches) / ((after.at_ns - before.at_ns) / 1e9)
-    return rate >= DATA_WAKEUPS_PER_S and (after.wait_channel or "").startswith(_DATA_CHANNELS)
+    channels = [sample.wait_channel or "" for sample in (before, after)]
+    reads = communicates or all(channel.startswith(_PIPE_CHANNELS) for channel in channels)
+    if rate > 0 and reads and not asking:
+        return True
+    return rate >= DATA_WAKEUPS_PER_S and channels[1].startswith(_DATA_CHANNELS)
+
+
+def _communicates(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread takes all output of a child, however long that takes: ``subprocess.run``.
+
+    CPython 3.10 to 3.14: ``Popen._communicate`` has its pipes in a selector, whose ``timeout`` is None where it waits for ever.
+    """
+
+    def waits(frames: Sequence[Frame]) -> bool:
+        ends = (
+            len(frames) > 1 and frames[0].file.endswith("/selectors.py") and frames[1].file.endswith("/subprocess.py")
+        )
+        return ends and (frames[0].locals or {}).get("timeout") == "None"
+
+    return bool(stacks) and all(s.main is not None and waits(s.main.frames) for s in stacks)
 
 
 def _since(samples: Sequence[Sample], since_ns: int, began_ns: int) -> Sequence[Sample]:
@@ -103,31 +130,6 @@ def _retries(stacks: Sequence[StackSample]) -> bool:
     return "except" in kinds and any(kind in {"for", "while"} for kind in kinds[: kinds.index("except")])
 
 
-def _gets_on(stacks: Sequence[StackSample]) -> bool:
-    """Whether the main thread is in a later iteration of a loop than before, of one that the number of iterations alone ends.
-
-    Between its iterations it may sleep, as an upload at a server's pace does. A loop that polls counts its attempts too, but
-    something else ends it: those say nothing.
-    """
-    numbers = [_iteration_numbers(s) for s in stacks]
-    return any(
-        after[loop] > number for before, after in pairwise(numbers) for loop, number in before.items() if loop in after
-    )
-
-
-def _iteration_numbers(sample: StackSample) -> dict[tuple[int, str, str, int], int]:
-    """In which iteration the main thread is of each such loop, by the depth and place of the loop."""
-    frames = sample.main.frames if sample.main is not None else ()
-    return {
-        (depth, frame.file, frame.function, block.line): int(described.removeprefix("int="))
-        for depth, frame in enumerate(reversed(frames))
-        for block in frame.blocks
-        if block.iterations is not None
-        and block.iterations.bounded
-        and (described := (frame.locals or {}).get(block.iterations.counter, "")).startswith("int=")
-    }
-
-
 def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     """Since when the main thread has not run at all, by the samples: same frames, and no context switch of its own.
 
@@ -136,14 +138,14 @@ def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     """
     if not capture.processes or not capture.stacks:
         return None
-    last, place = capture.processes[-1], _main_place(capture.stacks[-1])
+    last, place = capture.processes[-1], main_place(capture.stacks[-1])
     since = last.at_ns
     for sample in reversed(capture.processes):
         if not polls and (sample.switches != last.switches or sample.switches is None):
             break
         since = sample.at_ns
     for stack in reversed(capture.stacks):
-        if _main_place(stack) != place:
+        if main_place(stack) != place:
             return max(since, stack.at_ns)
     return since
 
@@ -163,7 +165,7 @@ def read_motion(
     if not samples:
         return Motion("unknown")
     last = samples[-1]
-    if last.state in {"gone", "Z", "X"}:
+    if last.ended:
         return Motion("lost")
     if last.state in {"T", "t"} or last.frozen:
         return Motion("stopped")
@@ -182,6 +184,10 @@ def read_motion(
     computes = not spins and (runnable or cpu >= BUSY_CPU_SHARE)
     enough = BUSY_IO_BESIDE_A_WAIT_BYTES_PER_S if waits else BUSY_IO_BYTES_PER_S
     moves = computes or (io is not None and io >= enough) or changed is True
-    retries = _retries(stacks) and (samples[-1].switches or 0) > (samples[0].switches or 0)
-    busy = moves or family or retries or _gets_on(stacks) or any(_is_fed(a, b) for a, b in pairs)
+    woke = (samples[-1].switches or 0) > (samples[0].switches or 0)
+    retries = woke and (_retries(stacks) or sleeps_between_items(stacks))
+    gets_on = counts_on(stacks) or goes_through_data(stacks) or children_go_on(samples)
+    asking, communicates = asks(stacks), _communicates(stacks)
+    fed = any(_is_fed(a, b, asking=asking, communicates=communicates) for a, b in pairs)
+    busy = moves or family or retries or gets_on or fed
     return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hangwatch.analysis.places import bare
+from hangwatch.analysis.places import bare, calls, user_frame
 from hangwatch.analysis.ranks.awaiting import Awaiting, read_awaiting
 from hangwatch.analysis.ranks.motion import BUSY_CPU_SHARE, MIN_INTERVAL_NS
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame
 
+#: ``ray.get`` and ``ray.wait`` of Ray 2.9 to 2.60, whatever they are given.
+_RAY, _RAY_WAITS = "ray/_private/worker.py", ("get", "get_objects", "wait")
 #: A read so few lines below the head of its loop is at the head, where no call sites tell.
 _AT_HEAD_LINES = 3
 
@@ -28,6 +30,17 @@ def find_awaiting(view: RankView) -> Awaiting | None:
     if found is None or found.place != "commands" or found.loop is None:
         return found
     return found if not _of_its_own(last) and _begins_with_it(view, found.frame, found.loop) else None
+
+
+def awaits_from_afar(view: RankView) -> bool:
+    """Whether a rank awaits an answer of a process that is not seen: of Ray's, or over a connection to another machine."""
+    if view.wait is not None or not view.capture.processes:
+        return False
+    own = user_frame(view.frames)
+    called = view.frames[: view.frames.index(own)] if own is not None else ()
+    if calls(called, _RAY, *_RAY_WAITS) is not None:
+        return True
+    return bool(view.capture.processes[-1].elsewhere)
 
 
 def is_caller_at_work(view: RankView) -> bool:

@@ -16,7 +16,7 @@ from hangwatch.analysis.ranks.awaiting import read_awaiting
 from hangwatch.analysis.ranks.waits import in_torch_distributed, read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Operation, OperationColumns
-from hangwatch.model.processes import ProcessSample
+from hangwatch.model.processes import ProcessSample, ThreadSample
 from hangwatch.model.stacks import PROBE_THREAD, StackSample, ThreadStack
 
 #: Where a worker of a pool waits for something to do (CPython 3.10 to 3.14).
@@ -30,7 +30,9 @@ _LOOPS = ("asyncio/", "selectors.py", "trio/")
 _OUTERMOST = {"<module>", "_bootstrap"}
 #: What calls the program's handler of a request, in a thread: servers of the standard library and of gRPC, Starlette by AnyIO.
 _SERVERS = ("socketserver.py", "http/server.py")
-_HANDLERS = (*_SERVERS, "anyio/", "grpc/_server.py", "concurrent/futures/thread.py")
+_FRONTS = (*_SERVERS, "multiprocessing/managers.py", "anyio/", "grpc/_server.py")
+#: The same, and pools, to which handlers may give parts of their work.
+_HANDLERS = (*_FRONTS, "concurrent/futures/thread.py")
 
 
 def threads_of(capture: RankCapture) -> tuple[ThreadStack, ...]:
@@ -93,7 +95,23 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Con
     if main is not None and not hands_over and not _is_in(main, _LOOPS):
         return None
     inside = [t for t in others if t.ident not in aside and read_wait(t.frames) is not None]
+    if not inside and hands_over:
+        inside = [t for t in others if t.ident not in aside and _asks(capture, t)]
+        inside = inside if len(inside) == 1 else []
     return min(inside, key=lambda t: (t.os_thread_id, t.ident), default=None)
+
+
+def _asks(capture: RankCapture, thread: ThreadStack) -> bool:
+    """Whether a thread runs the program, or a library for it, and is blocked on a connection to another process.
+
+    One that takes the next command from there asks for nothing.
+    """
+    last = capture.sample
+    own = next((t for t in last.threads if t.os_thread_id == thread.os_thread_id), None) if last is not None else None
+    if last is None or own is None or not (own.server is not None or own.servers or own.store is not None):
+        return False
+    asked = read_awaiting(thread.frames, (), _process_of(last, thread)) is None
+    return asked and not all(is_interpreter(f) for f in thread.frames)
 
 
 def find_serving(capture: RankCapture) -> ThreadStack | None:
@@ -111,8 +129,10 @@ def find_serving(capture: RankCapture) -> ThreadStack | None:
     working = [t for t in side_threads(threads) if _answers(t, _process_of(last, t))]
     # A thread that a server's library has called is no thread that the program keeps for itself.
     handling = [t for t in working if any(part in f.file for f in t.frames for part in _HANDLERS)] or working
-    places = {tuple((f.file, f.line) for f in t.frames) for t in handling}
-    return handling[0] if len(places) == 1 else None
+    for chosen in (handling, [t for t in handling if any(part in f.file for f in t.frames for part in _FRONTS)]):
+        if len({tuple((f.file, f.line) for f in t.frames) for t in chosen}) == 1:
+            return chosen[0]
+    return None
 
 
 def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:
@@ -203,11 +223,8 @@ def _same(one: ThreadStack, other: ThreadStack) -> bool:
 def _process_of(sample: ProcessSample, thread: ThreadStack) -> ProcessSample:
     if sample.state not in {"R", "S", "D", "I"}:
         return sample
-    own = next((t for t in sample.threads if t.os_thread_id == thread.os_thread_id), None)
-    if own is None:
-        return replace(
-            sample, state="S", io_bytes=None, switches=None, wait_channel=None, syscall=None, blocked_on=None
-        )
+    asleep = ThreadSample(thread.os_thread_id, "S", sample.cpu_s)
+    own = next((t for t in sample.threads if t.os_thread_id == thread.os_thread_id), asleep)
     return replace(
         sample,
         state=own.state,
@@ -217,4 +234,8 @@ def _process_of(sample: ProcessSample, thread: ThreadStack) -> ProcessSample:
         wait_channel=own.wait_channel,
         syscall=own.syscall,
         blocked_on=own.blocked_on,
+        server=own.server,
+        servers=own.servers,
+        store=own.store,
+        elsewhere=own.elsewhere,
     )

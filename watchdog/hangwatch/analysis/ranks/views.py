@@ -10,18 +10,23 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
+from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.ranks.connecting import among_members
+from hangwatch.analysis.ranks.device import on_nccl, read_device_wait
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
 from hangwatch.analysis.ranks.threads import (
     choose_thread,
+    main_of,
     may_join,
     seen_from,
     side_threads,
     threads_of,
 )
-from hangwatch.analysis.ranks.waits import Wait, read_destructor, read_launch, read_wait
+from hangwatch.analysis.ranks.waits import Wait, read_connection, read_destructor, read_wait
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation, in_flight
+from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation, call_group, in_flight
 from hangwatch.model.numbers import world_of
+from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, ThreadStack
 
 
@@ -83,13 +88,37 @@ class RankView:
             return True
         if self.wait is not None or not self.frames:
             return False
-        channel = self.capture.processes[-1].wait_channel if self.capture.processes else None
+        channel = self.sample.wait_channel if self.sample is not None else None
         return self.motion.state == "busy" or (channel is not None and not channel.startswith("futex"))
 
     @property
+    def sample(self) -> ProcessSample | None:
+        """Its last process sample, None where there is none."""
+        return self.capture.sample
+
+    @property
     def asks(self) -> bool:
-        """Whether it reads from a connection of which another process of the node has the other end."""
-        return self.wait is None and bool(self.capture.processes) and self.capture.processes[-1].server is not None
+        """Whether it is blocked on a connection of which other processes of the node have the other end."""
+        last = self.sample
+        return self.wait is None and last is not None and bool(last.server is not None or last.servers)
+
+    @property
+    def store(self) -> str | None:
+        """The address of the store that it awaits a key of, where that was seen."""
+        last = self.sample
+        found = last.store if last is not None and self.wait is not None and self.wait.kind == "store" else None
+        return found.address if found is not None else None
+
+    @property
+    def unseen_clients(self) -> int:
+        """How many connections to that store are of processes that were not seen."""
+        store = self.sample.store if self.sample is not None else None
+        return store.unseen if store is not None else 0
+
+    @property
+    def ident(self) -> int:
+        """The number of the thread it is seen from (``ThreadStack.ident``), 0 where that is not known."""
+        return _ident(self.capture)
 
     @property
     def alone(self) -> bool:
@@ -104,7 +133,7 @@ class RankView:
     @property
     def who(self) -> str:
         """The thread, for people: ``main thread``, ``thread train_0``."""
-        return "main thread" if self.thread is None else f"thread {self.thread.name or self.thread.os_thread_id}"
+        return "main thread" if self.thread is None else f"thread {self.thread.label}"
 
     @property
     def settled(self) -> bool:
@@ -157,16 +186,13 @@ def _completed_since(operation: Operation, capture: RankCapture, mixed: Containe
     return False
 
 
-#: Calls in which no rank waits for an accelerator: ``print(loss)`` may hang in its write and not in its copy.
-_NOT_DEVICE_CALLS = frozenset(
-    {"read", "readv", "pread64", "write", "writev", "pwrite64", "openat", "fsync", "flock", "fcntl", "recvfrom", "recvmsg",
-     "sendto", "sendmsg", "connect", "accept", "accept4", "wait4", "waitid", "nanosleep", "clock_nanosleep"}
-)  # fmt: skip
-
-
 def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
     """The rank that a wait names by its place in a group, if there is but one group it can be. Stages go by place, too."""
-    groups = {p.group.ranks for p in capture.progress or () if len(p.group.ranks) != 1}
+    groups = {
+        p.group.ranks
+        for p in capture.progress or ()
+        if (call_group(p.group.name, p.group.description) == wait.group if wait.group else len(p.group.ranks) != 1)
+    }
     ranks = next(iter(groups)) if len(groups) == 1 else ()
     if capture.rank not in ranks:
         return ()
@@ -203,24 +229,23 @@ def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[
 
 def _read_own_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
     wait = read_wait(frames) or (read_destructor(frames) if pending else None)
-    if wait is None and _on_nccl(pending) and _stays_without_lock(capture):
-        wait = read_launch(frames, runs=all(p.state == "R" for p in capture.processes[-2:]))
-    call = capture.processes[-1].syscall if capture.processes else None
-    if wait is not None and not wait.peers and (wait.stage is not None or wait.place is not None):
+    last = capture.sample
+    if wait is None and last is not None and last.store is not None and frames:
+        # By whatever name the program has the store. Whoever makes one polls for the others, and is in one wait all along.
+        connecting = read_connection(frames) is not None
+        return Wait("store", "store", user_frame(frames) or frames[0], connecting=connecting)
+    if wait is None or wait.kind == "device":
+        return read_device_wait(capture, frames, pending, wait)
+    if wait.kind == "collective":
+        return among_members(capture, wait, pending, _ident(capture))
+    if not wait.peers and (wait.stage is not None or wait.place is not None):
         return replace(wait, peers=_peer(capture, wait))
-    return None if wait is not None and wait.kind == "device" and call in _NOT_DEVICE_CALLS else wait
+    return wait
 
 
-def _on_nccl(pending: Sequence[Operation]) -> bool:
-    """Whether the oldest operation in flight is NCCL's: it waits on the GPU, and the program for the GPU somewhere later."""
-    return bool(pending) and pending[0].backend == "nccl"
-
-
-def _stays_without_lock(capture: RankCapture) -> bool:
-    """Whether the main thread is in the same place in each of the last samples, and never has the interpreter's lock there."""
-    mains = [s.main for s in capture.stacks[-2:]]
-    places = {tuple((f.file, f.function, f.line) for f in m.frames) for m in mains if m is not None}
-    return len(mains) > 1 and None not in mains and len(places) == 1 and not any(m.owns_gil for m in mains if m)
+def _ident(capture: RankCapture) -> int:
+    main = main_of(threads_of(capture))
+    return main.ident if main is not None else 0
 
 
 def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[ThreadStack]) -> bool:
@@ -228,7 +253,7 @@ def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[Th
 
     The engine of a backward pass has threads of its own: one that runs Python code there may well be at work.
     """
-    if wait is None or not _on_nccl(pending):
+    if wait is None or not on_nccl(pending):
         return False
     at_work = any(t.active for t in side_threads(threads))
     return not (wait.kind == "backward" and at_work)

@@ -13,6 +13,7 @@ from itertools import dropwhile, pairwise, takewhile
 from typing import Literal
 
 from hangwatch.analysis.places import bare
+from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.stacks import Frame
 
 WaitKind = Literal[
@@ -25,13 +26,14 @@ class Wait:
     """A wait for other ranks (``device``: for the accelerator, behind which other ranks may be).
 
     ``op`` is the collective's name as the flight recorder spells it; ``peers`` the global ranks a point-to-point
-    operation waits for, or the members of the group that is being created, with ``group`` its name (both empty where the
-    stack does not tell); ``default_group`` is None where the stack does not tell. ``world_size`` is how many ranks the
-    initialization waits for. ``exact``: it is known that these peers are awaited, or every rank where there are none.
+    operation waits for, or the members of the group that is being created, with ``group`` its name, or that of the group of a
+    send or receive (empty where the stack does not tell); ``default_group`` is None where the stack does not tell.
+    ``world_size`` is how many ranks the initialization waits for. ``exact``: it is known that these peers are awaited, or
+    every rank where there are none.
     ``stage``: the other side of a pipeline's wait, counted from the own stage (1: the next); ``place``: the other side by
     its rank within a group that the stack does not name; ``tag``: of a send or receive, which meets none of another tag.
     ``outside``: it is, or may be, for processes that are no ranks of this job. ``port``: at which the ranks meet, where the stack
-    tells; ``connecting``: it has not reached the store there yet, which another process has.
+    tells; ``connecting``: it has not reached the store there yet, or is still making it.
     """
 
     kind: WaitKind
@@ -68,11 +70,11 @@ COLLECTIVES = {
 _POINT_TO_POINT = {"send", "recv", "isend", "irecv", "batch_isend_irecv"}
 _CREATION = {"new_group", "_new_group_with_tag", "_new_process_group_helper", "split_group", "new_subgroups"}
 _STORE = re.compile(r"\bstore\w*\.(?:get|wait|multi_get|check|barrier)\s*\(|\b_?barrier\(.*store")
+_CONNECT = re.compile(r"\bTCPStore\(")
 _DESTROY = re.compile(r"\bdestroy_process_group\(")
 _WORK = re.compile(r"\.wait\(|\bwait_tensor\(|\.result\(")
-_DEVICE = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize|nonzero)\(|\.to\(|\bprint\(")
-#: A value is asked for without a method: a conversion, or a condition that calls nothing.
-_VALUE = re.compile(r"\b(?:float|int|bool|math\.is\w+)\(|^(?:if|elif|while|assert)\b[^(]*$")
+#: What is asked of a tensor that may be on a device, by words: a weak sign.
+ASKS_DEVICE = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize|nonzero)\(|\.to\(|\bprint\(")
 
 _C10D = "torch/distributed/"
 #: What an operator goes through on its way into C++: above ``wait_tensor`` of functional collectives (DTensor, FSDP2).
@@ -96,8 +98,16 @@ def _integer(frame: Frame, name: str) -> int | None:
 
 
 def _default_group(frame: Frame) -> bool | None:
-    # An object tells nothing: from torch 2.13 on the function itself puts the default group in place of None.
-    return True if (frame.locals or {}).get("group") == "None" else None
+    # From torch 2.13 on the function itself puts the default group in place of None. An object without a name tells nothing.
+    name = _group_name(frame)
+    return name == DEFAULT_GROUP if name else None
+
+
+def _group_name(frame: Frame) -> str:
+    """The name of the group that a call was given, empty where the stack does not tell."""
+    given = (frame.locals or {}).get("group", "")
+    kind, _, name = given.partition("=")
+    return DEFAULT_GROUP if given == "None" else name if kind == "ProcessGroup" else ""
 
 
 def _point_to_point(frames: Sequence[Frame]) -> Wait:
@@ -112,7 +122,9 @@ def _point_to_point(frames: Sequence[Frame]) -> Wait:
         peer = place
     peers = (peer,) if peer is not None else ()
     place = place if peer is None else None
-    return Wait("point_to_point", op, frame, peers, default, place=place, tag=_integer(frame, "tag"))
+    return Wait(
+        "point_to_point", op, frame, peers, default, _group_name(frame), place=place, tag=_integer(frame, "tag")
+    )
 
 
 def _created(frame: Frame) -> tuple[tuple[int, ...], str]:
@@ -256,27 +268,17 @@ def read_destructor(frames: Sequence[Frame]) -> Wait | None:
     return Wait("work", "destroy_process_group", first) if first and _DESTROY.search(first.source or "") else None
 
 
-#: Where torch works on the host, be it inside a call that gives up the interpreter's lock: no wait for a device.
-_HOST_WORK = ("torch/utils/", "torch/serialization.py", "torch/storage.py", "torch/_inductor/", "torch/_dynamo/", "torch/hub.py",
-              "torch/cuda/nvtx.py", "torch/multiprocessing/", "torch/distributed/checkpoint/")  # fmt: skip
+def read_connection(frames: Sequence[Frame]) -> Wait | None:
+    """The wait of a thread that makes a store: for its host, or where that is itself for all others.
 
-
-def read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
-    """The wait of a thread inside any call of torch: for room in the device's queue, or for what is in it.
-
-    Of itself such a frame says nothing. Only of a rank that is known to have NCCL operations in flight, that is found in the
-    same call repeatedly, and that does not hold the interpreter's lock there, this is a wait. The program's own line
-    may be the deepest, where it calls an operator; it is taken for that if it asks for a value (``outs[0].item()``,
-    ``if loss > 3:``: of anything but a tensor that keeps the lock), or if the thread ``runs`` and has tensors at hand. Whether
-    it spins there or sleeps is the device's setting.
+    Only of a rank that has its world already this is known to be for another one.
     """
     first = frames[0] if frames else None
-    if first is None or any(part in first.file for part in _HOST_WORK):
-        return None
-    tensors = any(kind in described for described in (first.locals or {}).values() for kind in ("Tensor", "Parameter"))
-    line = first.source or ""
-    asks = _DEVICE.search(line) is not None or _VALUE.search(line) is not None
-    return Wait("device", "synchronize", first) if "/torch/" in first.file or asks or (runs and tensors) else None
+    return (
+        Wait("store", "store", first, outside=True, connecting=True)
+        if first and _CONNECT.search(first.source or "")
+        else None
+    )
 
 
 def read_wait(frames: Sequence[Frame]) -> Wait | None:
@@ -310,6 +312,6 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
     work = any("Work" in described for described in (first.locals or {}).values())
     if _WORK.search(line) and work:
         return Wait("work", "wait", first)
-    if _DEVICE.search(line) and "Tensor" in " ".join((first.locals or {}).values()):
+    if ASKS_DEVICE.search(line) and "Tensor" in " ".join((first.locals or {}).values()):
         return Wait("device", "copy", first)
     return None

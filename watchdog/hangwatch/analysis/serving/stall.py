@@ -19,10 +19,11 @@ from hangwatch.model.serving import EngineState
 
 _LOCAL_SOCKET = re.compile(r"socket:\[\d+\]$")
 
-#: ``gone``: a process of it has ended since something came out. ``stopped``: one runs no instruction. ``unscheduled``: its ranks
-#: await what to do, and who is to give it to them does not await anything. ``stuck``: a process does not move, and does not await
-#: anything either. ``moves``: one computes. ``awaits``: all of them await something, as an engine without requests does.
-Reason = Literal["gone", "stopped", "unscheduled", "stuck", "moves", "awaits"]
+#: ``ended``: its server is gone, which is no hang. ``gone``: another process has ended since something came out.
+#: ``stopped``: one runs no instruction. ``unscheduled``: its ranks await what to do, and who is to give it to them does not
+#: await anything. ``stuck``: a process does not move, and does not await anything either. ``moves``: one computes.
+#: ``awaits``: all of them await something, as an engine without requests does.
+Reason = Literal["ended", "gone", "stopped", "unscheduled", "stuck", "moves", "awaits"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,12 @@ def find_engine_stall(engine: EngineState, views: Mapping[int, RankView], ranks:
     behind = [v for v in own if v.rank != engine.front]
     workers = [v for n, v in views.items() if n not in engine.beside]
     pids = {v.capture.identity.pid for v in views.values() if not v.gone}
+    if any(v.gone for v in own if v.rank == engine.front):
+        return EngineStall("ended", Blame("nothing"))
     gone = [v for v in own if v.gone]
     if gone:
+        # The others have ended because of the first, or with it.
+        gone = [v for v in gone if v.rank in engine.lost] or gone
         return _stall("gone", gone, views)
     stopped = [v for v in (*own, *workers) if v.motion.state == "stopped"]
     if stopped:

@@ -1,4 +1,4 @@
-"""Which ranks await an answer from another process, outside every collective. Pure.
+"""Which ranks wait for another process, outside every collective: for an answer, for work, for room in a queue. Pure.
 
 Of a connection it is known who has the other end, and not what is expected of whom: two sides that both read may each await the
 other. So such an edge carries no proof, and no circle is based on it.
@@ -6,41 +6,134 @@ other. So such an edge carries no proof, and no circle is based on it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
-from hangwatch.analysis.places import calls
+from hangwatch.analysis.places import bare, calls, user_frames
 from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.analysis.ranks.threads import find_serving
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge
 
+#: Where a process waits for those that it has started: what they do is theirs.
+_CHILDREN_CALLS = frozenset({"wait4", "waitid"})
+_CHILDREN_FILES = ("multiprocessing/popen_", "multiprocessing/spawn.py", "torch/distributed/elastic/")
+_RAY_GET, _RAY_EXECUTES = "ray/_private/worker.py", "ray/_private/function_manager.py"
+_RAY_CALL = re.compile(r"\.(\w+)\.remote\(")
+#: Letting time pass between two looks at what another process writes.
+_SLEEPS = frozenset({"clock_nanosleep", "nanosleep"})
+
 
 def find_answers(views: Mapping[int, RankView]) -> dict[int, int]:
-    """By rank: the process that it awaits an answer from, where that one was captured and is in the middle of something."""
+    """By rank: the process that it waits for, where that one was captured and is in the middle of something.
+
+    Of several that may be meant, one that alone could be: the others wait themselves, for their children or for other ranks.
+    Where nobody who lives could be, it is the process beside the job that has failed, if there is one alone.
+    """
+    departed = find_departed(views)
     numbers = {(v.capture.identity.node, v.capture.identity.pid): rank for rank, v in views.items()}
     found = {}
     for rank, view in views.items():
-        server = view.capture.processes[-1].server if view.capture.processes else None
-        number = numbers.get((view.capture.identity.node, server)) if server is not None else None
-        if number is not None and _asks(view) and _may_answer(views[number]):
-            found[rank] = number
+        last = view.sample
+        if (actor := _find_actor(view, views)) is not None:
+            found[rank] = actor
+        if last is None or not (_asks(view) or (departed is not None and _reads_in_vain(view))):
+            continue
+        pids = last.servers if last.server is None else (last.server,)
+        meant = [numbers.get((view.capture.identity.node, pid)) for pid in pids]
+        able = [
+            n for n in meant if n is not None and n != rank and _may_answer(views[n]) and not _awaits(views[n], view)
+        ]
+        if len(meant) > 1:
+            able = [n for n in able if views[n].wait is None and views[n].frontier is None]
+        if None not in meant and len(able) == 1:
+            found[rank] = able[0]
+        elif None not in meant and not able and departed is not None:
+            found[rank] = departed
     return found
 
 
+def _find_actor(view: RankView, views: Mapping[int, RankView]) -> int | None:
+    """The actor of Ray whose result a process awaits: it alone runs a method that the line of ``ray.get`` calls.
+
+    ``get`` and ``wait`` of Ray 2.60 (``ray/_private/worker.py``); what it executes is called by ``function_manager.py``. A line
+    that has references alone tells nothing.
+    """
+    own = next(iter(user_frames(view.frames)), None)
+    if own is None or view.wait is not None or calls(view.frames, _RAY_GET, "get", "wait") is None:
+        return None
+    names = set(_RAY_CALL.findall(own.source or ""))
+    others = ((rank, other) for rank, other in views.items() if other.wait is None and other.frontier is None)
+    able = [rank for rank, other in others if other is not view and _executed(other) in names]
+    return able[0] if len(able) == 1 else None
+
+
+def _executed(view: RankView) -> str | None:
+    """The method that an actor of Ray runs."""
+    places = [place for place, frame in enumerate(view.frames) if _RAY_EXECUTES in frame.file]
+    own = user_frames(view.frames[: places[0]]) if places else ()
+    return bare(own[-1]) if own else None
+
+
+def find_departed(views: Mapping[int, RankView]) -> int | None:
+    """The process beside the job that has failed; None where there are several, or none."""
+    found = [rank for rank, view in views.items() if view.gone and view.capture.identity.worldless]
+    return found[0] if len(found) == 1 else None
+
+
+def _reads_in_vain(view: RankView) -> bool:
+    """Whether it is stuck in a read of what another process has to put there, be it its next command."""
+    last = view.capture.processes[-1]
+    queued = (last.blocked_on or "").startswith("pipe:[") and not last.writers
+    blocked = queued or view.asks or _polls_shared_memory(view)
+    return view.wait is None and view.motion.state == "stuck" and blocked
+
+
+def _polls_shared_memory(view: RankView) -> bool:
+    """Whether it sleeps in a loop of a function that has memory which another process writes to."""
+    own = next(iter(user_frames(view.frames)), None)
+    asleep = view.capture.processes[-1].syscall in _SLEEPS
+    loops = own is not None and any(b.kind == "while" for b in own.blocks)
+    return asleep and loops and own is not None and "SharedMemory" in (own.locals or {}).values()
+
+
 def _asks(view: RankView) -> bool:
-    """Whether the rank's main thread is in that read for long, and it is not the read of its next command."""
-    reads = view.wait is None and view.thread is None and view.motion.state == "stuck"
-    return reads and find_awaiting(view) is None
+    """Whether the rank's thread is blocked there for long, and it does not read its next command."""
+    return view.asks and view.motion.state == "stuck" and find_awaiting(view) is None
 
 
 def _may_answer(view: RankView) -> bool:
     """Whether what a process does can be what the answer takes; one that awaits requests itself may never have had this one."""
+    if view.motion.state == "stopped":
+        return True
     polls = bool(view.frames) and view.frames[0].file.endswith("selectors.py")
     in_event_loop = polls and calls(view.frames[:2], "asyncio/base_events.py", "_run_once") is not None
     serves = not view.capture.identity.worldless or find_serving(view.taken) is not None
-    return bool(view.frames) and not view.gone and serves and not in_event_loop and find_awaiting(view) is None
+    works = serves and not in_event_loop and not waits_for_children(view)
+    return bool(view.frames) and not view.gone and works and find_awaiting(view) is None
 
 
-def answer_edges(answers: Mapping[int, int]) -> Iterator[Edge]:
+def _awaits(view: RankView, asker: RankView) -> bool:
+    """Whether a process reads a pipe that the asker is to write, or one of several others: what it was to do may be done.
+
+    Where the asker alone may be meant the two are a circle.
+    """
+    last = view.sample
+    if last is None or view.motion.state != "stuck":
+        return False
+    return len(last.writers) > 1 and asker.capture.identity.pid in last.writers
+
+
+def waits_for_children(view: RankView) -> bool:
+    """Whether a process waits for the end of those that it has started."""
+    own = user_frames(view.frames)
+    above = view.frames[: view.frames.index(own[0])] if own else view.frames
+    last = view.sample
+    joins = any(part in f.file for f in above for part in _CHILDREN_FILES)
+    return joins or (last is not None and last.syscall in _CHILDREN_CALLS)
+
+
+def answer_edges(answers: Mapping[int, int], views: Mapping[int, RankView]) -> Iterator[Edge]:
     """The edges of these ranks."""
-    return (Edge((rank,), (server,), "answer", None, weak=True) for rank, server in sorted(answers.items()))
+    for rank, server in sorted(answers.items()):
+        yield Edge((rank,), (server,), "returning" if views[server].gone else "answer", None, weak=True)

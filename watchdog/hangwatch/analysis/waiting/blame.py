@@ -197,6 +197,9 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
         return None
     if any(edge.weak or not edge.proves for edge in graph.within(component)):
         return None
+    if len({views[r].capture.flight is None for r in component}) > 1:
+        # What some of them are in is on record, and of others it is not: who is at odds with whom is not known.
+        return None
     # Where no operations are recorded, the group is known only when the stack shows the default one.
     for rank in component:
         view = views[rank]
@@ -258,6 +261,8 @@ def assign_blame(
     proof = _prove_gone(views, graph.edges, world) or _prove_mismatch(mismatches) or next(iter(circles.values()), None)
     surest = _proven_sinks(views, graph, sinks, circles, mismatches)
     named, diverged_at = _name_culprits(views, graph, surest, divergences)
+    if not any(e.reason == "gone" for e in graph.edges) and any(_is_undecided(d, named) for d in divergences):
+        proof = None
     left = next((e.waiters for e in graph.edges if set(named).issubset(e.awaited) and _left_over(views, e)), ())
     if left:
         return Blame("left_over", left, tuple(r for r in waiting if r not in left), left, diverged_at, proof)
@@ -282,8 +287,22 @@ def _proven_sinks(
     about = [sink for sink in sinks if sink in circles or not (gone | pair).isdisjoint(sink)]
     if not about and not pair:
         return sinks
-    apart = [sink for sink in sinks if sink not in about and all(r in views and views[r].wait is None for r in sink)]
+    apart = [sink for sink in sinks if sink not in about and all(r in views and _is_seen_apart(views[r]) for r in sink)]
     return [*(about or [tuple(sorted(pair))]), *apart]
+
+
+def _is_seen_apart(view: RankView) -> bool:
+    """Whether a rank is seen to be in no wait for others. Of one without a stack, or the text of its lines, it is not known."""
+    read = any(f.source for f in view.frames)
+    return view.wait is None and (read or view.motion.state in {"lost", "stopped"})
+
+
+def _is_undecided(divergence: SequenceDivergence, named: Iterable[int]) -> bool:
+    """Whether members of which nothing is known decide which side is the smaller: the hang is sure, and not who is named."""
+    sizes = sorted((len(side.ranks) for side in divergence.sides), reverse=True)
+    unknown = len(divergence.group.ranks) - sum(sizes)
+    here = {rank for side in divergence.sides for rank in side.ranks}
+    return unknown > 0 and len(sizes) > 1 and sizes[1] + unknown > sizes[0] and not here.isdisjoint(named)
 
 
 def _name_culprits(

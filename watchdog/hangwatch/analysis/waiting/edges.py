@@ -11,9 +11,10 @@ from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
-from hangwatch.analysis.waiting.answers import answer_edges
+from hangwatch.analysis.waiting.answers import answer_edges, find_departed
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
+from hangwatch.analysis.waiting.stores import find_setters, names_one
 from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation
 from hangwatch.model.numbers import is_guest, same_world
 
@@ -76,6 +77,9 @@ def _recorded_edges(
     operation = waiters[0].frontier
     if operation is None:
         return
+    if _is_of_no_list(operation.group, waiters):
+        yield _outside(waiters, operation)
+        return
     apart = any(v.frontier is not None and signature(v.frontier) != signature(operation) for v in waiters)
     found = (
         (m, why)
@@ -92,15 +96,32 @@ def _recorded_edges(
         yield _outside(waiters, operation)
 
 
+def _is_of_no_list(group: Group, waiters: Iterable[RankView]) -> bool:
+    """Whether a group is none of torch's: a library has made it itself, and who is in it nobody says (torchft, for each quorum).
+
+    Not even whether two of its waiters are in the same one. Where torch hides the names of its own groups it may be one of them.
+    """
+    return not group.name and not group.ranks and not any(view.capture.unrecorded for view in waiters)
+
+
 def _knows_nothing_of(group: Group, other: RankView | None) -> bool:
-    """Whether a rank says which groups it is in, and this is none of them: its place may be another process's."""
-    groups = other.capture.progress if other is not None else None
-    return bool(groups) and all(p.group.name != group.name for p in groups or ())
+    """Whether a rank says which groups it is in, and this is none of them: its place may be another process's.
+
+    Or its record and its beat were read before it was in any, or not in full: what it has called there is not known.
+    """
+    if other is None or other.capture.progress is None:
+        return False
+    flight = other.capture.flight
+    # The beat of one that leaves has none.
+    listed = other.capture.progress or (flight.progress if flight is not None else ())
+    return all(p.group.name != group.name for p in listed)
 
 
 def _outside(waiters: Sequence[RankView], operation: Operation | None) -> Edge:
     """The edge of ranks that may be waiting for processes which are no ranks of this job."""
-    return Edge(tuple(sorted(view.rank for view in waiters)), (), "outside", operation)
+    wait = waiters[0].wait
+    reason: Reason = "key" if operation is None and wait is not None and wait.kind == "store" else "outside"
+    return Edge(tuple(sorted(view.rank for view in waiters)), (), reason, operation)
 
 
 def _edges(
@@ -135,7 +156,7 @@ def _companies(views: Iterable[RankView]) -> list[list[RankView]]:
             creates = wait.kind == "group_creation" and view.rank in wait.peers
             shared = (wait.kind, wait.op, wait.exact, wait.peers, wait.group, creates)
             port = view.meets_at if wait.kind == "initialization" else None
-            state = (view.capture.groups_created, view.motion.state == "stuck", port, wait.connecting)
+            state = (view.capture.groups_created, view.motion.state == "stuck", port, wait.connecting, view.store)
             found.setdefault((*shared, *state), {}).setdefault(None, []).append(view)
     return [
         company
@@ -163,8 +184,8 @@ def _p2p_edges(
         # A pipeline's stage may send and receive in one batch, of which it is not known what is still to come.
         meets = theirs is not None and (theirs == opposite or {op, theirs} in _EXCHANGE)
         if meets and view.wait is not None and other.wait is not None and operation is None:
-            tags = {view.wait.tag, other.wait.tag}
-            meets = None in tags or len(tags) == 1
+            tags, groups = {view.wait.tag, other.wait.tag}, {view.wait.group, other.wait.group}
+            meets = (None in tags or len(tags) == 1) and ("" in groups or len(groups) == 1)
         return None if meets else (("gone" if other.gone else "peer"), None)
 
     found = ((peer, finding) for peer in peers if (finding := why(views.get(peer))) is not None)
@@ -286,12 +307,25 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
             return bool(other.capture.progress) or (other.wait is not None and other.wait.kind == "initialization")
         alike = other.wait is not None and other.wait.kind == wait.kind and other.wait.op == wait.op
         alike = alike and other.wait is not None and not other.wait.outside
+        alike = alike and (None in {view.store, other.store} or view.store == other.store)
         return alike and other.motion.state != "stopped" and not _create_apart(view, other)
 
     # A group is created by its members, and by them alone.
-    needed = wait.peers if wait.kind == "group_creation" and view.rank in wait.peers else same_world(view.rank, world)
+    among = wait.kind in {"group_creation", "collective"} and view.rank in wait.peers
+    needed = wait.peers if among else same_world(view.rank, world)
+    if wait.kind == "store":
+        needed = find_setters(view, views, world)
     inside = {v.rank for v in waiters}
-    yield from _edges(waiters, ((m, found) for m in needed if m not in inside and (found := why(m)) is not None), None)
+    missing = [(m, found) for m in needed if m not in inside and (found := why(m)) is not None]
+    if view.store is not None and not names_one([m for m, _ in missing]):
+        yield Edge(tuple(sorted(inside)), (), "key", None)
+    elif view.store is not None and not missing and len(inside) < len(same_world(view.rank, world)):
+        departed = find_departed(views)
+        lost = departed is not None and not view.unseen_clients
+        awaited = (departed,) if departed is not None and lost else ()
+        yield Edge(tuple(sorted(inside)), awaited, "returning" if awaited else "key", None, weak=True)
+    else:
+        yield from _edges(waiters, missing, None)
 
 
 def build_graph(
@@ -305,7 +339,7 @@ def build_graph(
 
     ``waiting``: the ranks whose waits for other ranks count, ``answers``: whom a rank awaits an answer from.
     """
-    edges: list[Edge] = list(answer_edges(answers))
+    edges: list[Edge] = list(answer_edges(answers, views))
     for waiters in _companies(view for rank, view in views.items() if rank in waiting):
         view = waiters[0]
         front, wait = view.frontier, view.wait
@@ -329,8 +363,10 @@ def build_graph(
 
 
 def _is_sure(graph: WaitGraph, sink: Sequence[int]) -> bool:
-    """Whether ranks wait for each other in a circle without likelihoods: others may well be in it by one."""
+    """Whether ranks wait for each other in a circle without likelihoods, or of answers alone: others may be in it by one."""
     within = graph.within(sink)
+    if all(e.reason == "answer" for e in within):
+        return True  # each is in the middle of its program, and blocked on what the next one has
     return not any(e.weak for e in within) or has_circle([(e.waiters, e.awaited) for e in within if not e.weak])
 
 

@@ -16,7 +16,7 @@ from hangwatch.model.text import format_ranks
 
 Reason = Literal[
     "absent", "mismatch", "sizes", "queued", "gone", "returning", "silent", "stopped", "unseen", "peer", "elsewhere",
-    "creation", "possible", "outside", "answer",
+    "creation", "possible", "outside", "answer", "key",
 ]  # fmt: skip
 
 
@@ -28,8 +28,9 @@ class Edge:
 
     ``operation`` is what the (first) waiter is in, where it is recorded; ``other`` what the first of the awaited has instead.
     ``weak``: the awaited have their half enqueued, behind what need not hold it, or the group has members that are not
-    known, or it is an answer that is awaited; no circle is based on such an edge alone. ``proves``: a circle by way of it may be
-    a proof. An edge ``outside`` awaits no process that has a rank in the job, so its waiters are in no sink.
+    known, or it is an answer that is awaited; no circle is based on such an edge alone, but on answers that each awaits of the
+    next. ``proves``: a circle by way of it may be a proof. An edge ``outside`` awaits no process that has a rank in the job, and
+    one of a ``key`` none of which it can be said that it sets the key, so their waiters are in no sink.
     """
 
     waiters: tuple[int, ...]
@@ -41,7 +42,7 @@ class Edge:
     proves: bool = True
 
     def explain(self, many: bool) -> str:
-        """The edge in words, without the ranks; ``many``: of several awaited ranks."""
+        """The edge in words, without the ranks; what is awaited, where that is none. ``many``: of several awaited ranks."""
         has, is_ = ("have", "are") if many else ("has", "is")
         if self.reason == "mismatch" and self.other is not None:
             return f"which {has} {describe(self.other)} at that number"
@@ -59,8 +60,9 @@ class Edge:
             "peer": "the other side, which does not meet it",
             "elsewhere": f"which {is_} somewhere else",
             "creation": f"which {is_} creating another group",
-            "outside": "which no rank of this job says it is",
+            "outside": "a member, which no rank of this job says it is",
             "answer": "which has not answered",
+            "key": "a key, of which it is not known who is to set it",
             "possible": "any of which it may be waiting for" if many else "which it may be waiting for",
         }.get(self.reason, "")
 
@@ -71,6 +73,12 @@ class WaitGraph:
 
     edges: tuple[Edge, ...]
     sinks: tuple[tuple[int, ...], ...]
+
+    @property
+    def leaving(self) -> tuple[Edge, ...]:
+        """The edges that lead to no process: to a group's unknown member, or else for a key of a store."""
+        by_reason = ([e for e in self.edges if e.reason == reason] for reason in ("outside", "key"))
+        return next((tuple(found) for found in by_reason if found), ())
 
     def within(self, ranks: Iterable[int]) -> tuple[Edge, ...]:
         """The edges among these ranks, without any others."""
@@ -112,7 +120,7 @@ def describe_waits(graph: WaitGraph, label: Callable[[int], str]) -> tuple[str, 
             folded.setdefault((edge.awaited, label(waiter), why), []).append(waiter)
     return tuple(
         f"{_name(waiters)} {'wait' if len(waiters) > 1 else 'waits'} in {where} for "
-        f"{_name(awaited) if awaited else 'a member'}, {why}"
+        f"{_name(awaited) + ', ' if awaited else ''}{why}"
         for (awaited, where, why), waiters in folded.items()
     )
 

@@ -18,7 +18,7 @@ from hangwatch.agent.host.launch import wait_for_process
 from hangwatch.agent.host.systemd import ServiceManager, take_service_manager
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.cli.receivers import Alertmanager, Notify, Otlp, Slack, Webhook
+from hangwatch.cli.receivers import Alertmanager, Notify, Otlp, Webhook
 from hangwatch.cli.settings import Config, EngineOption, ExchangeOption, JobOption, StallAfter, combine
 from hangwatch.config.directories import default_state_dir, prepare_state_dir, shared_run_dir
 from hangwatch.config.errors import UserError
@@ -46,7 +46,6 @@ def agent(
     stall_after: StallAfter = None,
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
-    slack: Slack = None,
     notify: Notify = None,
     otlp: Otlp = None,
     exchange: ExchangeOption = None,
@@ -69,7 +68,6 @@ def agent(
             stall_after=stall_after,
             alertmanager=alertmanager,
             webhook=webhook,
-            slack=slack,
             notify=notify,
             otlp=otlp,
             exchange=exchange,

@@ -26,6 +26,8 @@ from hangwatch.outputs.bundle.bundle import list_incidents
 _LIMIT_S = 120.0
 #: One that is restarted imports everything twice, and trains to its end.
 _RESTART_LIMIT_S = 600.0
+#: Its steps: a job that has recovered ends with the last one.
+_STEPS = 24
 #: What a hang costs before anything else ends it: the default timeouts of torch 2.13 (``torch/distributed/constants.py``).
 _DEFAULT_TIMEOUTS = "NCCL's default timeout ends a hung job after 10 min, Gloo's after 30 min"
 
@@ -58,7 +60,7 @@ def _check_needs(scenario: Scenario) -> None:
         except importlib.metadata.PackageNotFoundError:
             missing.append(need)
     if missing:
-        raise UserError(f"the demo {scenario.name} needs {', '.join(missing)}; run: pip install 'hangwatch[demo]'")
+        raise UserError(f"the demo {scenario.name} needs {', '.join(missing)}; run: pip install {' '.join(missing)}")
 
 
 def _show(scenario: Scenario, console: Console) -> int:
@@ -67,7 +69,8 @@ def _show(scenario: Scenario, console: Console) -> int:
         f"hangwatch demo: {scenario.name} - {scenario.description}", markup=False, highlight=False, soft_wrap=True
     )
     action = "restart" if scenario.restarts else "stop"
-    job = (*scenario.command(), *(("--folder", str(state / "training")) if scenario.restarts else ()))
+    training = ("--folder", str(state / "training"), "--steps", str(_STEPS))
+    job = (*scenario.command(), *(training if scenario.restarts else ()))
     command = [
         sys.executable, "-m", "hangwatch", "run", "--on-hang", action, "--state-dir", str(state),
         "--stall-after", f"{scenario.stall_after_s:g}", "--", *job,
@@ -121,10 +124,10 @@ def _judge(scenario: Scenario, state: Path, status: int, took_s: float, console:
     if scenario.restarts:
         steps = read_steps(state / "training" / "steps.jsonl")
         recovery = find_recovery(incidents[-1], steps) if reported == [expected] else None
-        if status == 0 and recovery is not None:
+        if status == 0 and recovery is not None and steps[-1].step == _STEPS:
             say(
                 f"PASS: the job hung after step {recovery.hung_after}, was restarted, resumed with step"
-                f" {recovery.resumed_step} and ended with step {steps[-1].step}."
+                f" {recovery.resumed_step} and ended with step {_STEPS} of {_STEPS}."
             )
             say(
                 f"Time lost from the onset of the hang to the first new step: {recovery.new_step_s:.0f} s (verdict after"
@@ -133,7 +136,8 @@ def _judge(scenario: Scenario, state: Path, status: int, took_s: float, console:
             )
             return 0
         say(
-            f"FAIL: expected {_describe(*expected)} and a recovery; reported {shown}; exit status {status}; see {state}"
+            f"FAIL: expected {_describe(*expected)}, a recovery and {_STEPS} steps; reported {shown};"
+            f" exit status {status}; see {state}"
         )
         return 1
     if status == EXIT_STOPPED and reported[-1:] == [expected]:

@@ -41,7 +41,7 @@ def mcp(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types", "pydantic"}:
             raise
-        raise UserError("hangwatch mcp needs the MCP SDK: pip install 'hangwatch[mcp]'") from None
+        raise UserError("hangwatch mcp needs the MCP SDK: pip install 'mcp>=2.3'") from None
     server = make_server((state_dir or default_state_dir()).absolute(), remote=listen is not None)
     if listen is None:
         server.run("stdio")

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 
 from hangwatch.agent.host.events import SCHEMA, EventFile
-from hangwatch.agent.host.supervisor import Supervisor, restart_environment
+from hangwatch.agent.host.supervisor import Supervisor
 from hangwatch.agent.service import Service
 from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Notify, Otlp, Slack, Webhook
+from hangwatch.cli.receivers import TARGET_VARIABLES, Alertmanager, Notify, Otlp, Webhook
 from hangwatch.cli.settings import (
     EXCHANGE_VARIABLE,
     ConditionValues,
@@ -33,6 +33,7 @@ from hangwatch.config.directories import (
     prepare_state_dir,
     probe_environment,
     remove_run_dir,
+    restart_environment,
 )
 from hangwatch.config.settings import Settings
 from hangwatch.model.capture import RankIdentity
@@ -59,8 +60,8 @@ def run(
         typer.Option(
             "--on-hang",
             metavar="report|stop|restart|raise|exec:CMD",
-            help="Action when a hang is confirmed (default: report). restart: end the ranks and start the job anew; "
-            "raise: an exception in every rank.",
+            help="Action when a hang is confirmed (default: report). stop: end the job, with exit status 75; restart: end the "
+            "ranks and start the job anew; raise: an exception in every rank; restart,exec:CMD: run a command as well.",
         ),
     ] = None,
     max_restarts: Annotated[
@@ -84,7 +85,6 @@ def run(
     condition_values: ConditionValues = True,
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
-    slack: Slack = None,
     notify: Notify = None,
     otlp: Otlp = None,
     exchange: ExchangeOption = None,
@@ -107,7 +107,7 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run a training command and watch it. Exits with the status of CMD, or 75 if hangwatch stopped it."""
+    """Run a training command and watch it. Exits with the status of CMD, or 75 if hangwatch stopped it and did not restart it."""
     settings = combine(
         config,
         state_dir=state_dir,
@@ -115,7 +115,6 @@ def run(
         stall_after=stall_after,
         alertmanager=alertmanager,
         webhook=webhook,
-        slack=slack,
         notify=notify,
         otlp=otlp,
         exchange=exchange,
@@ -165,6 +164,7 @@ class _Run:
             settings.max_restarts,
             self._known_ranks,
             self._say,
+            self._ready,
         )
         self.service = Service(
             settings,
@@ -182,6 +182,9 @@ class _Run:
 
     def _say(self, text: str) -> None:
         self.service.voice.say(text)
+
+    async def _ready(self) -> None:
+        await self.service.actor.commands_ended()
 
     async def run(self) -> int:
         """Start the agent and the command, wait for the command, stop the agent; returns the exit status."""

@@ -34,8 +34,10 @@ from hangwatch.model.collectives import Group
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
+from hangwatch.model.numbers import name_guests
 from hangwatch.model.serving import EngineState
 from hangwatch.model.telemetry import TrainingSeries, to_plain
+from hangwatch.model.transforms.names import names_of
 from hangwatch.model.transforms.packing import (
     Frames,
     PackedGroup,
@@ -142,7 +144,7 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
         if capture.training is not None:
             yield "training.json", [encode(to_plain(_TrainingFile(capture.at_ns, capture.training)))]
         tree = merge_main_stacks(capture)
-        yield "stacks.txt", [_text(render_tree(tree))]
+        yield "stacks.txt", [_text(name_guests(render_tree(tree), names_of(capture)))]
         yield "stacks.speedscope.json", [encode_speedscope(incident, capture)]
         yield "report.html", [_text(render_report(incident, capture, tree))]
     else:

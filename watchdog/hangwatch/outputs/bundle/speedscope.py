@@ -7,7 +7,7 @@ weight 1; the others are single threads over the time they were sampled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -15,7 +15,9 @@ import msgspec
 from hangwatch import __version__
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Incident
+from hangwatch.model.numbers import name_guests
 from hangwatch.model.stacks import Frame
+from hangwatch.model.transforms.names import names_of
 from hangwatch.outputs.sanitize import excerpt
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -48,9 +50,9 @@ def encode_speedscope(incident: Incident, capture: Capture) -> bytes:
     """The file for one capture."""
     frames = _Frames()
     profiles = [_all_ranks(capture, frames)]
-    culprits = set(incident.verdict.culprit_ranks)
+    culprits, names = set(incident.verdict.culprit_ranks), names_of(capture)
     for rank in sorted(capture.ranks, key=lambda one: (one.rank not in culprits, one.rank))[:_MAX_RANKS]:
-        profiles += _threads(rank, frames)
+        profiles += _threads(rank, frames, names)
     return msgspec.json.encode(
         {
             "$schema": _SCHEMA,
@@ -69,7 +71,7 @@ def _all_ranks(capture: Capture, frames: _Frames) -> dict[str, object]:
     return _profile("all ranks, main threads", "none", samples, [1.0] * len(samples))
 
 
-def _threads(rank: RankCapture, frames: _Frames) -> Iterator[dict[str, object]]:
+def _threads(rank: RankCapture, frames: _Frames, names: Mapping[int, str]) -> Iterator[dict[str, object]]:
     """A profile for every thread with Python frames; a sample lasts until the next one, the last as long as the one before."""
     if not rank.stacks:
         return
@@ -86,7 +88,8 @@ def _threads(rank: RankCapture, frames: _Frames) -> Iterator[dict[str, object]]:
             samples.append(frames.stack(thread.frames))
             weights.append(seconds)
     for name, samples, weights in sorted(found.values(), key=lambda one: (one[0] != "main thread", one[0])):
-        yield _profile(f"rank {rank.rank}, {name}", "seconds", samples, weights)
+        whose = name_guests(f"rank {rank.rank}", names)
+        yield _profile(f"{whose}, {name}", "seconds", samples, weights)
 
 
 def _profile(name: str, unit: str, samples: list[list[int]], weights: list[float]) -> dict[str, object]:

@@ -1,1 +1,1 @@
-"""Notifications: Alertmanager, webhooks, Slack, and an audit record of what was sent."""
+"""Notifications: Alertmanager, webhooks, services of apprise and OTLP, and an audit record of what was sent."""

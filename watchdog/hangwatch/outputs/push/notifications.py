@@ -1,17 +1,15 @@
 """Notifications of an incident, in the format of each kind of receiver. Pure.
 
 May import the model, msgspec and ``outputs.sanitize``. Formats: Alertmanager's API v2, ``postableAlerts``
-(api/v2/openapi.yaml, Alertmanager 0.25 to 0.28); Slack's incoming webhooks (``text`` alone, which Mattermost, Rocket.Chat
-and others take as well); for other receivers our own ``hangwatch.notification/1``.
+(api/v2/openapi.yaml, Alertmanager 0.25 to 0.28); for other receivers our own ``hangwatch.notification/1``, and plain text for
+the services that apprise knows (``services.py``): chats, e-mail, pagers.
 
-To add a kind of receiver, add a function here and a line in ``RECEIVERS``. Services that apprise knows need none
-(``services.py``).
+To add a kind of receiver, add a function here and a line in ``RECEIVERS``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
 
@@ -31,7 +29,6 @@ REPEAT_S = 60.0
 #: ``--on-hang stop`` ends a hang within seconds.
 SHORTEST_S = 60.0
 _TEXT_LIMIT_CHARS = 2000
-_SLACK_LIMIT_CHARS = 3500
 _TITLE_LIMIT_CHARS = 200
 #: The alert names of deploy/prometheus/rules, so that one Alertmanager route matches both.
 _ALERT_NAMES = {
@@ -41,7 +38,6 @@ _ALERT_NAMES = {
     "straggler": "HangwatchStraggler",
     "silent_failure": "HangwatchSilentFailure",
 }
-_SIGNS = {"critical": ":red_circle:", "warning": ":large_orange_circle:"}
 
 
 class Notification(msgspec.Struct, frozen=True):
@@ -137,59 +133,34 @@ class Message(msgspec.Struct, frozen=True):
     over: bool
 
 
-@dataclass(frozen=True)
-class _Marks:
-    """How a receiver writes untrusted text, strong words and code."""
-
-    escape: Callable[[str], str]
-    strong: Callable[[str], str]
-    code: Callable[[str], str]
-
-
-def slack_body(notification: Notification, before: Notification | None, now: datetime) -> bytes:
-    """A message of a few lines with untrusted text escaped; one line for the end of an incident that was sent before."""
-    del now
-    marks = _Marks(_escape, lambda text: f"*{text}*", lambda text: f"`{text}`")
-    head, lines = _words(notification, before, marks)
-    sign = (
-        ":large_green_circle:"
-        if notification.over
-        else _SIGNS.get(notification.incident.verdict.severity, ":white_circle:")
-    )
-    return _slack_text([f"{sign} {head}", *lines])
-
-
 def message_of(notification: Notification, before: Notification | None) -> Message:
-    """The same in plain text."""
-    head, lines = _words(notification, before, _Marks(clean, str, str))
+    """What happened, who, why and what to do; one line for the end of an incident that was sent before."""
+    head, lines = _words(notification, before)
     body = "\n".join(lines) or head
     title = head[:_TITLE_LIMIT_CHARS]
     return Message(title, body[:_TEXT_LIMIT_CHARS], notification.incident.verdict.severity, notification.over)
 
 
-def _words(notification: Notification, before: Notification | None, marks: _Marks) -> tuple[str, list[str]]:
+def _words(notification: Notification, before: Notification | None) -> tuple[str, list[str]]:
     """The first line, and those below it: none for the end of an incident that was sent before."""
     incident, verdict = notification.incident, notification.incident.verdict
-    job, strong = marks.escape(incident.job.id), marks.strong
+    job = clean(incident.job.id)
     proven = ", proven" if verdict.proven else ""
-    head = f"{strong(f'{verdict.kind}{proven}: {job}')} on {marks.escape(notification.node)}"
+    head = f"{verdict.kind}{proven}: {job} on {clean(notification.node)}"
     if notification.over:
-        head = f"{strong(f'Resolved: {verdict.kind} in {job}')}, {incident.onset_at} to {incident.ended_at}"
+        head = f"Resolved: {verdict.kind} in {job}, {incident.onset_at} to {incident.ended_at}"
         if before is not None:
             return head, []
     culprits, waiting = name_ranks(verdict, verdict.culprit_ranks), name_ranks(verdict, verdict.waiting_ranks)
-    lines = [
-        marks.escape(verdict.summary),
-        f"{strong('Culprit ranks:')} {culprits}  {strong('waiting ranks:')} {waiting}",
-    ]
+    lines = [clean(verdict.summary), f"Culprit ranks: {culprits}  waiting ranks: {waiting}"]
     if verdict.cause is not None:
-        cause = f"{marks.escape(verdict.cause.title)} ({marks.code(marks.escape(verdict.cause.id))})"
-        lines.append(f"{strong('Cause')} (confidence {verdict.cause.certainty}): {cause}")
-        lines += [f"{number}. {marks.escape(step)}" for number, step in enumerate(verdict.cause.remedy, 1)]
-    lines += [marks.escape(line) for line in describe_history(incident.history)]
-    lines.append(f"{strong('Since')} {incident.onset_at}")
+        cause = f"{verdict.cause.title} ({verdict.cause.id})"
+        lines.append(clean(f"Cause (confidence {verdict.cause.certainty}): {cause}"))
+        lines += [clean(f"{number}. {step}") for number, step in enumerate(verdict.cause.remedy, 1)]
+    lines += [clean(line) for line in describe_history(incident.history)]
+    lines.append(f"Since {incident.onset_at}")
     if notification.bundle is not None:
-        lines.append(f"{strong('Bundle')} {marks.code(marks.escape(notification.bundle))}")
+        lines.append(f"Bundle {clean(notification.bundle)}")
     return head, lines
 
 
@@ -197,7 +168,6 @@ RECEIVERS: Mapping[str, Receiver] = MappingProxyType(
     {
         "alertmanager": Receiver(alertmanager_body, "/api/v2/alerts", REPEAT_S),
         "webhook": Receiver(webhook_body),
-        "slack": Receiver(slack_body),
     }
 )
 
@@ -265,17 +235,6 @@ def name_ranks(verdict: Verdict, ranks: tuple[int, ...]) -> str:
 def runbook_of(notification: Notification) -> str:
     """The path of the cause's page in this repository."""
     return f"docs/causes/{notification.cause_id}.md"
-
-
-def _escape(text: str) -> str:
-    """Escape what Slack interprets as markup: https://docs.slack.dev/messaging/formatting-message-text#escaping."""
-    plain = clean(text).replace("`", "'").replace("*", "∗")
-    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _slack_text(lines: list[str]) -> bytes:
-    text = "\n".join(lines)
-    return msgspec.json.encode({"text": text if len(text) <= _SLACK_LIMIT_CHARS else text[:_SLACK_LIMIT_CHARS] + "…"})
 
 
 def utc_now() -> datetime:

@@ -1,4 +1,4 @@
-"""Sends incidents to Alertmanager, webhooks, Slack, services of apprise and OTLP, for sites without alert rules on our metrics.
+"""Sends incidents to Alertmanager, webhooks, services of apprise and OTLP, for sites without alert rules on our metrics.
 
 May import the other outputs. ``notify`` only adds a notification to the outbox of each receiver; separate tasks
 send them, so no tick ever waits for a network. URLs are secrets (a webhook's path is its password): only scheme and host
@@ -100,7 +100,6 @@ def parse_target(kind: str, url: str) -> Target:
 _EXAMPLES = {
     "alertmanager": "http://127.0.0.1:9093",
     "webhook": "https://alerts.example.org/hangwatch",
-    "slack": "https://hooks.slack.com/services/...",
     "otlp": "http://127.0.0.1:4318",
 }
 

@@ -40,7 +40,7 @@ def open_service(url: str) -> Deliver:
         try:
             import apprise
         except ModuleNotFoundError:
-            raise ServiceError("--notify needs apprise: pip install 'hangwatch[apprise]'") from None
+            raise ServiceError("--notify needs apprise: pip install 'apprise>=2.2'") from None
         # Their messages may hold parts of the address; what has failed is reported by us.
         for name in ("apprise", "requests", "urllib3"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -48,7 +48,7 @@ def open_service(url: str) -> Deliver:
             asset=apprise.AppriseAsset(app_id="hangwatch", app_desc="hangwatch", async_mode=False)
         )
         if not url.isprintable() or not services.add(url):
-            example = "mailto://..., pagerduty://..., msteams://..."
+            example = "mailto://..., pagerduty://..., workflows://... (Teams), slack://..."
             raise ServiceError(f"--notify: not an address of apprise; for example {example}")
 
     def deliver(message: Message) -> bool:

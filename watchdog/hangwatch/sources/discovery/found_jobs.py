@@ -29,6 +29,7 @@ class FoundJob(msgspec.Struct, frozen=True):
 class Candidate(msgspec.Struct, frozen=True):
     """A process that may be a rank, with everything that decides between it and another claimant.
 
+    ``master`` is what its launcher has it meet the others at, ``store`` where its world has met.
     ``host``, ``world`` and ``world_rank`` are of one that is in the job by a group it shares: a process of the job's own world,
     and the name of its own one, with its rank there. ``away``: that job, where it is another node's.
     """
@@ -45,6 +46,7 @@ class Candidate(msgspec.Struct, frozen=True):
     firm: bool
     placed: bool
     master: str = ""
+    store: str = ""
     host: int | None = None
     world: str = ""
     world_rank: int | None = None
@@ -137,7 +139,7 @@ def _identify(members: Iterable[Candidate]) -> tuple[RankIdentity, ...]:
             local_rank=m.local_rank,
             restart=m.restart,
             max_restarts=m.process.claim.max_restarts if m.process.claim is not None else 0,
-            meeting_port=_port(m.master),
+            meeting_port=_port(m.master) or _port(m.store),
             supervisor=_supervisor(m.process),
             world=m.world,
             world_rank=m.world_rank,

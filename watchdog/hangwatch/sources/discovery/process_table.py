@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -19,6 +20,7 @@ from hangwatch.sources.discovery.pods import pod_variables
 from hangwatch.sources.discovery.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
 from hangwatch.sources.discovery.titles import IDLE_WORKER, Title, find_title, is_overwritten, parse_title
 from hangwatch.sources.proc.files import (
+    CLOCK_TICKS,
     Stat,
     inner_pid,
     is_zombie,
@@ -38,6 +40,8 @@ _UNSETTLED_PERIOD_S = 2.0
 _ENVIRON_LIMIT_BYTES = 1 << 20
 _COMMAND_LIMIT_BYTES = 1 << 17
 _MAPS_LIMIT_BYTES = 16 << 20
+#: Of so many Python programs that have ended, the last ones, it is remembered what they were.
+_ENDED_KEPT = 64
 
 
 class ProbedProcess(NamedTuple):
@@ -80,6 +84,8 @@ class KnownProcess:
     origin: tuple[str, str] | None = None
     origin_pid: int | None = None
     probed: ProbedProcess | None = None
+    #: When it was last there, in clock ticks since boot, as the kernel gives the start of a process.
+    seen_ticks: int = 0
     _read_s: float = field(default=-1e9)
     _torch_read_s: float = field(default=-1e9)
 
@@ -153,6 +159,7 @@ class ProcessTable:
 
     def __init__(self) -> None:
         self._known: dict[int, KnownProcess] = {}
+        self._ended: deque[KnownProcess] = deque(maxlen=_ENDED_KEPT)
         self._root: int | None = None
 
     def refresh(self, root: int | None, extra: frozenset[int]) -> dict[int, KnownProcess]:
@@ -160,7 +167,7 @@ class ProcessTable:
 
         Ancestors are all there, so that a launcher above is seen.
         """
-        now_s = time.monotonic()
+        now_s, now_ticks = time.monotonic(), int(time.clock_gettime(time.CLOCK_BOOTTIME) * CLOCK_TICKS)
         living: dict[int, KnownProcess] = {}
         for pid, inode in list_processes():
             known = self._known.get(pid)
@@ -170,6 +177,8 @@ class ProcessTable:
                     continue
                 known = KnownProcess(pid, inode, stat, start_time_s(stat))
             living[pid] = known
+            known.seen_ticks = now_ticks
+        self._ended += [k for pid, k in self._known.items() if k.under_root and k.python and living.get(pid) is not k]
         self._known = living
         if root != self._root:
             self._root = root
@@ -200,6 +209,11 @@ class ProcessTable:
             if known.under_root and known.probed is not None:
                 found.append(known.probed)
         return found
+
+    def ended(self) -> list[KnownProcess]:
+        """The Python programs that have ended, as of the last reading: the last of those that are gone, and zombies."""
+        zombies = [k for k in self._known.values() if k.under_root and k.python and not k.lives()]
+        return [*self._ended, *zombies]
 
     def _is_below(self, process: KnownProcess, root: int) -> bool:
         """Whether an ancestor is the root or was below it."""

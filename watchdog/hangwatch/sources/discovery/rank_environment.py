@@ -130,6 +130,12 @@ def identify_job(environ: Mapping[str, str], host: str = "") -> str | None:
     return pod or meeting
 
 
+def names_later_runs(job_id: str) -> bool:
+    """Whether a later job of this id is this one, run again: not where it is called by a process, or by a place to meet alone."""
+    return _OF_THIS_RUN.fullmatch(job_id) is None
+
+
+_OF_THIS_RUN = re.compile(r"pid-\d+|(?!slurm-\d+/).*:\d+", re.DOTALL)
 #: Ours: where ``pods`` leaves what the labels of a rank's pod say.
 POD_JOB = "HANGWATCH_POD_JOB"
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1|0\.0\.0\.0|::", re.IGNORECASE)

@@ -85,6 +85,10 @@ class RankFinder:
         """The processes at the last reading, by pid: of the node, or of the root and its descendants."""
         return self._processes
 
+    def ended(self) -> list[KnownProcess]:
+        """The Python programs that have ended, as of the last reading."""
+        return self._table.ended()
+
     def probed(self) -> list[ProbedProcess]:
         """The processes at the last reading that were started with the probe's environment."""
         return self._table.probed()
@@ -132,6 +136,7 @@ class RankFinder:
             firm=firm,
             placed=placed,
             master=claim.master if claim is not None else "",
+            store=beat.store if beat is not None else "",
             local_world_size=claim.local_world_size if claim is not None else None,
         )
 
@@ -152,6 +157,7 @@ class RankFinder:
             initialized=True,
             firm=True,
             placed=False,
+            store=beat.store,
             host=beat.host,
             world=self._roles.name(self._role(process), beat.number),
             world_rank=(beat.rank or 0) if beat.initialized else None,

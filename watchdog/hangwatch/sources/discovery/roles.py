@@ -1,6 +1,6 @@
 """What processes of other worlds are called: by the role that they were started with, or by their program.
 
-May import hangwatch.model and its own parts.
+May import hangwatch.model, ``sources.proc`` and its own parts.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import itertools
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from hangwatch.model.numbers import world_of
+from hangwatch.model.capture import RankIdentity
+from hangwatch.model.numbers import guest_number, world_of
 from hangwatch.sources.discovery.launchers import is_python_program
+from hangwatch.sources.proc.files import node_name
 
 _ROLE = "--role"
 
@@ -30,6 +32,13 @@ class Roles:
             free = (role if count == 1 else f"{role}-{count}" for count in itertools.count(1))
             self._names[world] = next(name for name in free if name not in self._names.values())
         return self._names[world]
+
+
+def identify_beside(pid: int, start_time: float, arguments: Sequence[str]) -> RankIdentity:
+    """The identity of a process of this node that is in no world, called by its role. ``start_time``: Unix time in seconds."""
+    node = node_name()
+    number = guest_number(f"process {pid} {start_time} {node}", 0)
+    return RankIdentity(number, pid, start_time, node, world=f"{read_role(arguments)}[{pid}]")
 
 
 def read_role(arguments: Sequence[str]) -> str:

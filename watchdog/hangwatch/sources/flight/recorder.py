@@ -8,6 +8,7 @@ here and nowhere else; see ``flight_entries``, ``flight_coalescing`` and ``fligh
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -22,10 +23,15 @@ from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
 from hangwatch.sources.flight.transport import RawDump, fetch_dump
 from hangwatch.sources.proc.files import read_stat
 
-__all__ = ["FlightFormatError", "fetch_flight", "load_pickle", "merge_flights", "parse_flight", "progress_of"]
+__all__ = [
+    "FlightFormatError", "fetch_flight", "has_unrecorded", "load_pickle", "merge_flights", "parse_flight", "progress_of",
+]  # fmt: skip
 
 _SOURCE = "flight recorder"
 _ENTRIES_LIMIT = 200_000
+#: The first torch that records what Gloo does.
+_GLOO_IS_RECORDED = (2, 10)
+_LIBRARY = re.compile(r"\d{1,4}(?:\.\d{1,5}){1,3}")
 
 
 def parse_flight(
@@ -60,6 +66,7 @@ def parse_flight(
     settled = parsed.settle({one.group.name: one.completed for one in progress if status is not None})
     progress = [_mark(one, one.group.name in parsed.mixed) for one in progress]
     version = dump.get("version")
+    library = dump.get("comm_lib_version", dump.get("nccl_version"))
     return FlightRecord(
         at_ns=at_ns,
         source=source,
@@ -70,6 +77,7 @@ def parse_flight(
         whole=status is not None or not wrapped,
         newest_ns=parsed.newest_ns,
         completions=parsed.completions() if columns else (),
+        library=library if isinstance(library, str) and _LIBRARY.fullmatch(library) else "",
     )
 
 
@@ -83,6 +91,13 @@ def progress_of(beat: Beat) -> tuple[GroupProgress, ...]:
         _mark(GroupProgress(group, one.enqueued, one.started, max(0, one.completed)), group in twice)
         for group, one in known
     )
+
+
+def has_unrecorded(beat: Beat) -> bool:
+    """Whether a group's operations may be in no recorder: its numbers are unknown, or this torch has none for Gloo."""
+    version = re.match(r"(\d+)\.(\d+)", beat.torch)
+    known = version is not None and (int(version.group(1)), int(version.group(2))) >= _GLOO_IS_RECORDED
+    return not known or any(group.enqueued < 0 for group in beat.groups)
 
 
 async def fetch_flight(beat: Beat, *, rank: int, timeout_s: float = 2.5, call_sites: bool = True) -> FlightRecord | Gap:
@@ -132,6 +147,7 @@ def merge_flights(records: Sequence[FlightRecord]) -> FlightRecord:
         progress=tuple(_mark(one, one.group in twice) for one in progress),
         dropped=sum(record.dropped for record in records),
         whole=all(record.whole for record in records),
+        library=next((record.library for record in records if record.library), ""),
     )
 
 

@@ -20,7 +20,7 @@ from hangwatch.sources.discovery.rank_processes import RankProcess
 from hangwatch.sources.hardware.kernel_log import normal_bus_id
 
 NAME = "nvml"
-_INSTALL = "pip install 'hangwatch[gpu]' in the agent's environment"
+_INSTALL = "pip install 'nvidia-ml-py>=12.535' in the agent's environment"
 _DEVICES = Path("/dev")
 #: ``NVML_NVLINK_ERROR_DL_*``: what a link repeats, recovers from, and drops.
 _LINK_COUNTERS = ("REPLAY", "RECOVERY", "CRC_FLIT", "CRC_DATA")

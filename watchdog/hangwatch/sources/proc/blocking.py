@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
-from hangwatch.sources.proc.files import read_link, read_small, read_stat, read_whole
+from hangwatch.sources.proc.files import read_link, read_memory, read_small, read_stat, read_whole
 from hangwatch.sources.proc.sockets import TcpSocket, read_descriptors, read_tcp_sockets
 from hangwatch.sources.proc.syscalls import (
     AT_FDCWD,
@@ -20,6 +19,7 @@ from hangwatch.sources.proc.syscalls import (
     ON_PATH,
     ON_POLL,
     READING,
+    WRITING,
     SystemCall,
     as_descriptor,
     parse_syscall,
@@ -32,9 +32,9 @@ _LOCKS_LIMIT_BYTES = 1 << 20
 _HOLDERS_LIMIT = 4
 
 
-def read_syscall(pid: int) -> SystemCall | None:
-    """The system call the main thread is in; None where it runs or may not be seen."""
-    data = read_small(f"/proc/{pid}/syscall", 512)
+def read_syscall(pid: int, thread: int | None = None) -> SystemCall | None:
+    """The system call that a thread is in, the main one unless another is named; None where it runs or may not be seen."""
+    data = read_small(f"/proc/{pid}/task/{pid if thread is None else thread}/syscall", 512)
     return None if data is None else parse_syscall(data)
 
 
@@ -74,6 +74,12 @@ def descriptors_read(pid: int, call: SystemCall | None) -> tuple[int, ...]:
     return watched_descriptors(pid, as_descriptor(call.arguments[0])) if call.name in ON_EPOLL else ()
 
 
+def descriptors_written(call: SystemCall | None) -> tuple[int, ...]:
+    """The descriptor that the call writes to; none of any other call."""
+    writes = call is not None and call.name in WRITING and bool(call.arguments)
+    return (as_descriptor(call.arguments[0]),) if call is not None and writes else ()
+
+
 def watched_descriptors(pid: int, descriptor: int) -> tuple[int, ...]:
     """What an epoll descriptor of the process watches (``tfd`` lines of its fdinfo, proc_pid_fdinfo(5))."""
     lines = (read_small(f"/proc/{pid}/fdinfo/{descriptor}", _WATCHED_LIMIT_BYTES) or b"").splitlines()
@@ -83,7 +89,7 @@ def watched_descriptors(pid: int, descriptor: int) -> tuple[int, ...]:
 def _path_argument(pid: int, call: SystemCall) -> str | None:
     """The path a call was given, made absolute as the process sees it; None where its memory cannot be read."""
     index = ON_PATH[call.name]
-    raw = _read_memory(pid, call.arguments[index], _PATH_LIMIT_BYTES)
+    raw = read_memory(pid, call.arguments[index], _PATH_LIMIT_BYTES)
     if not raw:
         return None
     path = raw.split(b"\0", 1)[0].decode(errors="replace")
@@ -96,7 +102,7 @@ def _path_argument(pid: int, call: SystemCall) -> str | None:
 
 def _polled_descriptors(pid: int, address: int, count: int) -> list[int]:
     """The first descriptors of an array of ``struct pollfd`` (8 bytes each: int fd, short events, short revents)."""
-    raw = _read_memory(pid, address, 8 * min(count, _POLLED_LIMIT)) if 0 < count <= 4096 else None
+    raw = read_memory(pid, address, 8 * min(count, _POLLED_LIMIT)) if 0 < count <= 4096 else None
     return [int.from_bytes((raw or b"")[at : at + 4], "little", signed=True) for at in range(0, len(raw or b""), 8)]
 
 
@@ -112,20 +118,6 @@ def _describe_watched(pid: int, descriptor: int, relatives: Iterable[int]) -> st
             if found is not None and not (found.startswith("socket:") and found.endswith("]")):
                 watched.append(found)
     return ", ".join(watched) or read_link(f"/proc/{pid}/fd/{descriptor}")
-
-
-def _read_memory(pid: int, address: int, length: int) -> bytes | None:
-    """Bytes of the process's memory; fewer where a page ends the mapping; None where not permitted."""
-    try:
-        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-            # A path may end just before an unmapped page, and a read across one fails: stop at the page's end first.
-            within_page = min(length, 4096 - address % 4096)
-            head = os.pread(memory.fileno(), within_page, address)
-            if len(head) < length and b"\0" not in head:
-                head += os.pread(memory.fileno(), length - len(head), address + len(head))
-            return head
-    except (OSError, OverflowError):
-        return None
 
 
 def _describe_descriptor(pid: int, descriptor: int, relatives: Iterable[int]) -> str | None:

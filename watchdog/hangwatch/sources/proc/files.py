@@ -75,9 +75,31 @@ def read_whole(path: str, limit_bytes: int) -> bytes | None:
         return None
 
 
+def read_memory(pid: int, address: int, length: int) -> bytes | None:
+    """Bytes of the process's memory, which is not paused; None where they cannot be read.
+
+    A read ends early where a byte 0 in the first page ends what is wanted, as it does a path.
+    """
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            # What is wanted may end just before an unmapped page, and a read across one fails: stop at the page's end first.
+            within_page = min(length, 4096 - address % 4096)
+            head = os.pread(memory.fileno(), within_page, address)
+            if len(head) < length and b"\0" not in head:
+                head += os.pread(memory.fileno(), length - len(head), address + len(head))
+            return head
+    except (OSError, OverflowError):
+        return None
+
+
 def inner_pid(pid: int) -> int:
     """The pid that a process has in its own PID namespace (``NSpid``, Linux 4.1 on); ours of it where that cannot be read."""
     return parse_inner_pid(read_small(f"/proc/{pid}/status", 8192) or b"") or pid
+
+
+def inner_thread(pid: int, thread: int) -> int:
+    """The number of a thread in its own PID namespace; ours of it where that cannot be read."""
+    return parse_inner_pid(read_small(f"/proc/{pid}/task/{thread}/status", 8192) or b"") or thread
 
 
 def parse_inner_pid(data: bytes) -> int | None:

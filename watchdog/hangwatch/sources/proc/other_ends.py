@@ -1,153 +1,182 @@
-"""Which process has the other end of a socket or pipe that another one reads from, without touching either.
+"""Who has the other end of the sockets, pipes and semaphores that threads are blocked on, without touching either side.
 
 May import ``sources.proc`` and the standard library. A TCP connection within one network namespace is in its table twice,
 with its ends swapped; of UNIX sockets the kernel's ``sock_diag`` tells the peer (sock_diag(7), Linux 3.3 on); a pipe is held
-for writing. A process has the end if it alone holds it: forked processes inherit descriptors, and any of them may answer.
+for writing by those that a reader waits for, and for reading by those that a writer waits for. Forked processes inherit
+descriptors: where several have an end, any of them may be the one that is awaited.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from hangwatch.sources.proc.blocking import access_mode, descriptors_read
+from hangwatch.sources.proc.blocking import access_mode, descriptors_read, descriptors_written, read_syscall
 from hangwatch.sources.proc.files import list_folder, read_link, read_small
-from hangwatch.sources.proc.sockets import read_descriptors, read_tcp_sockets
-from hangwatch.sources.proc.syscalls import SystemCall, parse_syscall
+from hangwatch.sources.proc.semaphores import find_semaphore, find_sharing
+from hangwatch.sources.proc.sockets import TcpSocket, read_descriptors, read_tcp_sockets
+from hangwatch.sources.proc.stores import Store, serves_store
+from hangwatch.sources.proc.syscalls import SystemCall
+from hangwatch.sources.proc.unix_sockets import read_bound_sockets, read_unix_peers
 
-#: ``linux/netlink.h``, ``linux/sock_diag.h``, ``linux/unix_diag.h``.
-_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
-_DUMP_REQUEST = 0x301
-_DONE, _FAILED = 3, 2
-_SHOW_PEER, _PEER = 0x4, 2
-_ESTABLISHED_STATE = 1 << 1
-_HEADER, _MESSAGE_BYTES = struct.Struct("=IHHII"), 16
-_REPLY_BYTES, _REPLY_TIMEOUT_S = 1 << 16, 0.2
 #: A node with more processes than this is not searched: whose end it is remains unknown.
 _MOST_PROCESSES = 1 << 14
+#: Pid and thread, the main one by its pid.
+Thread = tuple[int, int]
+
+
+class Ends(NamedTuple):
+    """What is at the other end of what one thread is blocked on.
+
+    ``holders``: the other processes that have it; ``accepted``: those of them that have accepted the connection, as servers do.
+    ``store``: it is the client's side of a ``TCPStore``, which no process answers before somebody has set the key.
+    ``elsewhere``: ``HOST:PORT`` of a TCP connection of which this network namespace has no other end.
+    """
+
+    holders: frozenset[int] = frozenset()
+    accepted: frozenset[int] = frozenset()
+    store: Store | None = None
+    elsewhere: str = ""
 
 
 class _End(NamedTuple):
     """The other end of a connection: what a descriptor of it points at, and whether it is one open for writing (of a pipe)."""
 
     link: str
-    writes: bool
+    writes: bool = False
 
 
-def find_other_ends(calls: Mapping[int, SystemCall | None]) -> dict[int, int]:
-    """By pid: the one process that has the other ends of what a process reads from, by the system call it is in.
+class _Wanted(NamedTuple):
+    """What is looked for on behalf of one thread. ``address`` and ``clients`` are of a TCP connection: where its other end
+    listens, and the inodes of all that are connected there."""
 
-    Without those that read from nothing, from a file, from another machine, or from what no process or several have.
+    end: _End
+    accepted: bool = False
+    address: str = ""
+    clients: tuple[int, ...] = ()
+
+
+def find_ends(calls: Mapping[Thread, SystemCall | None]) -> dict[Thread, Ends]:
+    """By thread: the other ends of what it reads from, writes to or wants to have, by the system call it is in.
+
+    Without those that are blocked on no connection, or on one whose other end nobody has.
     """
-    wanted = {pid: ends for pid, call in calls.items() if (ends := _ends_read(pid, call))}
-    holders = _find_holders({end for ends in wanted.values() for end in ends}) if wanted else {}
-    found = {}
-    for pid, ends in wanted.items():
-        having = {other for end in ends for other in holders.get(end, ())} - {pid}
-        if len(having) == 1:
-            found[pid] = next(iter(having))
-    return found
+    semaphores = {
+        thread: name for thread, call in calls.items() if (name := find_semaphore(thread[0], call)) is not None
+    }
+    sharing = find_sharing(set(semaphores.values()))
+    search = _Search()
+    wanted = {thread: found for thread, call in calls.items() if (found := search.wanted_of(thread, call))}
+    links = {one.end for found in wanted.values() for one in found if one.end.link}
+    clients = {inode for found in wanted.values() for one in found for inode in one.clients}
+    holders = _find_holders({*links, *(_End(f"socket:[{inode}]") for inode in clients)}) if links else {}
+    ends = {thread: _join(thread[0], found, holders) for thread, found in wanted.items()}
+    ends |= {thread: Ends(frozenset(sharing[name]) - {thread[0]}) for thread, name in semaphores.items()}
+    return {thread: found for thread, found in ends.items() if found != Ends()}
 
 
-def _ends_read(pid: int, call: SystemCall | None) -> set[_End]:
-    """The other ends of what a process reads from."""
-    ends: set[_End] = set()
-    peers: Mapping[int, int] | None = None
-    for descriptor in _descriptors(pid, call):
-        link = read_link(f"/proc/{pid}/fd/{descriptor}") or ""
-        kind, _, inode = link.rstrip("]").partition(":[")
-        if kind == "pipe":
-            ends.add(_End(link, writes=True))
-        elif kind == "socket" and inode.isdigit():
-            other = _tcp_peer(pid, int(inode))
-            if other is None and _shares_our_network(pid):
-                peers = read_unix_peers() if peers is None else peers
-                other = peers.get(int(inode))
-            ends |= {_End(f"socket:[{other}]", writes=False)} if other is not None else set()
-    return ends
+class _Search:
+    """Reads each table of the kernel once."""
 
+    def __init__(self) -> None:
+        self._tables: dict[str, tuple[TcpSocket, ...]] = {}
+        self._peers: Mapping[int, int] | None = None
+        self._bound: Collection[int] | None = None
+        self._network = read_link("/proc/self/ns/net")
 
-def _descriptors(pid: int, call: SystemCall | None) -> tuple[int, ...]:
-    """What a process reads from. ZeroMQ reads in a thread of its own (``ZMQbg/IO/0``, libzmq 4.2 on), which wakes the others."""
-    read = descriptors_read(pid, call)
-    if [read_link(f"/proc/{pid}/fd/{number}") for number in read] != ["anon_inode:[eventfd]"]:
-        return read
-    found: tuple[int, ...] = ()
-    for thread in list_folder(f"/proc/{pid}/task"):
-        if (read_small(f"/proc/{pid}/task/{thread}/comm", 32) or b"").startswith(b"ZMQbg/IO"):
-            found += descriptors_read(pid, parse_syscall(read_small(f"/proc/{pid}/task/{thread}/syscall", 512) or b""))
-    return found
-
-
-def _tcp_peer(pid: int, inode: int) -> int | None:
-    """The inode of the other end of a TCP connection, where that is in the same network namespace."""
-    table = [entry for entry in read_tcp_sockets(pid) if entry.established]
-    own = next((entry for entry in table if entry.inode == inode), None)
-    if own is None:
-        return None
-    swapped = (own.remote_address, own.remote_port, own.local_address, own.local_port)
-    ends = ((e.inode, (e.local_address, e.local_port, e.remote_address, e.remote_port)) for e in table)
-    return next((other for other, end in ends if end == swapped and other), None)
-
-
-def _shares_our_network(pid: int) -> bool:
-    ours = read_link("/proc/self/ns/net")
-    return ours is not None and read_link(f"/proc/{pid}/ns/net") == ours
-
-
-def _find_holders(ends: Collection[_End]) -> dict[_End, set[int]]:
-    """The processes that hold these ends."""
-    pids = [int(name) for name in list_folder("/proc") if name.isdigit()]
-    found: dict[_End, set[int]] = {end: set() for end in ends}
-    for pid in pids if len(pids) <= _MOST_PROCESSES else ():
-        for descriptor, link in read_descriptors(pid):
-            read, written = _End(link, writes=False), _End(link, writes=True)
-            if read in found or (written in found and access_mode(pid, descriptor) is True):
-                found[read if read in found else written].add(pid)
-    return found
-
-
-def read_unix_peers() -> dict[int, int]:
-    """The inode of the other end of each connected UNIX socket of our network namespace; empty where the kernel does not tell."""
-    request = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, _ESTABLISHED_STATE, 0, _SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
-    head = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _DUMP_REQUEST, 1, 0)
-    found: dict[int, int] = {}
-    try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as netlink:
-            netlink.settimeout(_REPLY_TIMEOUT_S)
-            netlink.send(head + request)
-            while True:
-                for kind, body in _messages(netlink.recv(_REPLY_BYTES)):
-                    if kind in {_DONE, _FAILED}:
-                        return found
-                    found.update(parse_unix_diag(body))
-    except (OSError, AttributeError):
+    def wanted_of(self, thread: Thread, call: SystemCall | None) -> list[_Wanted]:
+        """The other ends of what a thread is blocked on."""
+        pid, _ = thread
+        found: list[_Wanted] = []
+        for descriptor in _descriptors(thread, call):
+            link = read_link(f"/proc/{pid}/fd/{descriptor}") or ""
+            kind, _, inode = link.rstrip("]").partition(":[")
+            if kind == "pipe":
+                found.append(_Wanted(_End(link, writes=access_mode(pid, descriptor) is False)))
+            elif kind == "socket" and inode.isdigit():
+                found += self._tcp(pid, int(inode)) or self._unix(pid, int(inode))
         return found
 
+    def _tcp(self, pid: int, inode: int) -> list[_Wanted]:
+        """The other end of a TCP connection. One that nobody has accepted yet is that of who listens there."""
+        network = read_link(f"/proc/{pid}/ns/net") or ""
+        if network not in self._tables:
+            self._tables[network] = read_tcp_sockets(pid)
+        table = self._tables[network]
+        own = next((entry for entry in table if entry.inode == inode and entry.established), None)
+        if own is None:
+            return []
+        address = f"{own.remote_address}:{own.remote_port}"
+        listening = [e for e in table if e.listening and e.local_port == own.remote_port]
+        there = (own.remote_address, own.remote_port)
+        clients = tuple(e.inode for e in table if e.established and (e.remote_address, e.remote_port) == there)
+        swapped = (own.remote_address, own.remote_port, own.local_address, own.local_port)
+        for entry in table:
+            if (entry.local_address, entry.local_port, entry.remote_address, entry.remote_port) != swapped:
+                continue
+            if entry.inode:
+                return [
+                    _Wanted(_End(f"socket:[{entry.inode}]"), bool(listening), address, clients if listening else ())
+                ]
+            return [_Wanted(_End(f"socket:[{e.inode}]"), accepted=True, address=address) for e in listening[:1]]
+        return [_Wanted(_End(""), address=address)]
 
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + _HEADER.size <= len(data):
-        length, kind = _HEADER.unpack_from(data, at)[:2]
-        if length < _HEADER.size:
-            return
-        yield kind, data[at + _HEADER.size : at + length]
-        at += (length + 3) & ~3
+    def _unix(self, pid: int, inode: int) -> list[_Wanted]:
+        if self._network is None or read_link(f"/proc/{pid}/ns/net") != self._network:
+            return []
+        if self._peers is None:
+            self._peers, self._bound = read_unix_peers(), read_bound_sockets()
+        other = self._peers.get(inode)
+        return [_Wanted(_End(f"socket:[{other}]"), accepted=other in (self._bound or ()))] if other is not None else []
 
 
-def parse_unix_diag(body: bytes) -> dict[int, int]:
-    """The inode of a socket and its peer's, of one ``struct unix_diag_msg`` with its attributes; empty where it has none."""
-    if len(body) < _MESSAGE_BYTES:
-        return {}
-    inode = struct.unpack_from("=I", body, 4)[0]
-    at = _MESSAGE_BYTES
-    while at + 4 <= len(body):
-        length, kind = struct.unpack_from("=HH", body, at)
-        if length < 4:
-            return {}
-        if kind == _PEER and length >= 8 and at + 8 <= len(body):
-            return {inode: struct.unpack_from("=I", body, at + 4)[0]}
-        at += (length + 3) & ~3
-    return {}
+def _descriptors(thread: Thread, call: SystemCall | None) -> tuple[int, ...]:
+    """What a thread is blocked on. ZeroMQ has a thread of its own for it (``ZMQbg/IO/0``, libzmq 4.2 on), which wakes others."""
+    pid, _ = thread
+    found = descriptors_read(pid, call) + descriptors_written(call)
+    if [read_link(f"/proc/{pid}/fd/{number}") for number in found] != ["anon_inode:[eventfd]"]:
+        return found
+    read: tuple[int, ...] = ()
+    for other in list_folder(f"/proc/{pid}/task"):
+        if (read_small(f"/proc/{pid}/task/{other}/comm", 32) or b"").startswith(b"ZMQbg/IO"):
+            read += descriptors_read(pid, read_syscall(pid, int(other)))
+    return read
+
+
+def _join(pid: int, wanted: Iterable[_Wanted], holders: Mapping[_End, Mapping[int, int]]) -> Ends:
+    """What was found for one thread."""
+    having: set[int] = set()
+    accepted: set[int] = set()
+    store, elsewhere = None, ""
+    for one in wanted:
+        found = holders.get(one.end, {})
+        host = next((other for other, number in found.items() if one.clients and serves_store(other, number)), None)
+        if host is not None:
+            links = [holders.get(_End(f"socket:[{inode}]"), {}) for inode in one.clients]
+            clients = frozenset(other for link in links for other in link) - {pid}
+            store = Store(one.address, host, clients, sum(not link for link in links))
+            continue
+        if not one.end.link:
+            elsewhere = elsewhere or one.address
+        having |= found.keys() - {pid}
+        accepted |= found.keys() - {pid} if one.accepted else set()
+    return Ends(frozenset(having), frozenset(accepted), store, elsewhere if not having else "")
+
+
+def _find_holders(ends: Collection[_End]) -> dict[_End, dict[int, int]]:
+    """The processes that hold these ends, each with its descriptor."""
+    pids = [int(name) for name in list_folder("/proc") if name.isdigit()]
+    found: dict[_End, dict[int, int]] = {end: {} for end in ends}
+    for pid in pids if len(pids) <= _MOST_PROCESSES else ():
+        for descriptor, link in read_descriptors(pid):
+            if not link.startswith(("pipe:[", "socket:[")):
+                continue
+            read, written = _End(link, writes=False), _End(link, writes=True)
+            if link.startswith("socket:["):
+                if read in found:
+                    found[read][pid] = descriptor
+            elif read in found or written in found:
+                end = written if access_mode(pid, descriptor) is True else read
+                if end in found:
+                    found[end][pid] = descriptor
+    return found

@@ -7,7 +7,7 @@ of every rank every second. The deep one walks the descendants and resolves what
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import ChildProcess, ExitStatus, ProcessSample
@@ -23,6 +23,7 @@ from hangwatch.sources.proc.files import (
     read_stat,
     start_time_s,
 )
+from hangwatch.sources.proc.mutexes import find_mutex_waits
 
 GONE = "gone"
 _CHILDREN_LIMIT = 512
@@ -64,7 +65,16 @@ def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSamp
         blocked_on=find_blocked_on(pid, call, (stat.parent, *(child.pid for child in children))) if deep else None,
         frozen=may_be_frozen and is_frozen(pid),
         children=children,
+        mutexes=find_mutex_waits(pid) if deep else (),
     )
+
+
+def find_living(ranks: Sequence[RankIdentity]) -> list[RankIdentity]:
+    """Those of the ranks whose processes are there still."""
+    stats = ((one, read_stat(one.pid)) for one in ranks)
+    return [
+        one for one, stat in stats if stat is not None and not is_zombie(stat) and is_same_start(stat, one.start_time)
+    ]
 
 
 def is_supervised(identity: RankIdentity) -> bool:

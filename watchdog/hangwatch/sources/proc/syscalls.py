@@ -54,6 +54,8 @@ ON_DESCRIPTOR = frozenset(
 )  # fmt: skip
 #: Of these, the ones that wait until the other end has sent something.
 READING = frozenset({"read", "readv", "recvfrom", "recvmsg", "recvmmsg"})
+#: And the ones that wait until the other end has made room.
+WRITING = frozenset({"write", "writev", "sendto", "sendmsg"})
 #: And the ones that wait for a lock on the file.
 LOCKING = frozenset({"flock", "fcntl"})
 #: The first argument is a descriptor that watches others.

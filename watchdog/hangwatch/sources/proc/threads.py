@@ -9,13 +9,36 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from hangwatch.model.processes import ThreadSample
-from hangwatch.sources.proc.blocking import find_blocked_on
+from hangwatch.sources.proc.blocking import find_blocked_on, read_syscall
 from hangwatch.sources.proc.files import list_folder, parse_inner_pid, parse_stat, read_small
 from hangwatch.sources.proc.samples import parse_io, parse_switches
-from hangwatch.sources.proc.syscalls import parse_syscall
+from hangwatch.sources.proc.semaphores import on_shared_futex
+from hangwatch.sources.proc.syscalls import ON_EPOLL, ON_POLL, READING, WRITING, SystemCall
 
 #: A program with more Python threads than this has them for something else than collectives.
 THREADS_LIMIT = 32
+
+#: Of a process with more threads than this the others are not asked.
+_CALLS_LIMIT = 128
+#: What a thread is in that waits for another process. An event loop's wait is not among them: beside the main thread it is mostly
+#: a transport's, which watches the connections to all ranks.
+_BLOCKING = READING | WRITING | ON_POLL
+#: What a main thread is in that has left the work to others.
+_AWAITS_OTHERS = ON_POLL | ON_EPOLL | {"futex", "accept", "accept4", "select", "pselect6"}
+
+
+def read_calls(pid: int) -> dict[int, SystemCall | None]:
+    """The system call of the main thread, by its number; where that waits for another one, or for clients, also those of others
+    that read, write, poll or want to have what processes share."""
+    found: dict[int, SystemCall | None] = {pid: read_syscall(pid)}
+    main = found[pid]
+    if main is None or main.name not in _AWAITS_OTHERS:
+        return found
+    for name in list_folder(f"/proc/{pid}/task")[:_CALLS_LIMIT]:
+        call = read_syscall(pid, int(name))
+        if call is not None and (call.name in _BLOCKING or on_shared_futex(call)):
+            found[int(name)] = call
+    return found
 
 
 def sample_threads(pid: int, wanted: Collection[int], relatives: Iterable[int] = ()) -> tuple[ThreadSample, ...]:
@@ -47,7 +70,7 @@ def _sample(pid: int, thread: int, number: int, relatives: Collection[int]) -> T
     if stat is None:
         return None
     channel = (read_small(f"{folder}/wchan", 256) or b"").decode(errors="replace").strip()
-    call = parse_syscall(read_small(f"{folder}/syscall", 512) or b"")
+    call = read_syscall(pid, number)
     return ThreadSample(
         os_thread_id=thread,
         state=stat.state,

@@ -1,6 +1,6 @@
 """NCCL's RAS subsystem, asked over TCP: which ranks each communicator has, and what NCCL itself calls wrong.
 
-May import hangwatch.model, its own parts and the standard library. Protocol: ``src/ras/client.cc`` and
+May import hangwatch.model, its own parts, msgspec, psutil and the standard library. Protocol: ``src/ras/client.cc`` and
 ``client_support.cc`` of NCCL 2.30.7 (protocol 2, from 2.24 on; ``SET FORMAT`` from 2.28.7): lines, each answered by one,
 and after ``STATUS`` the report until EOF. The thread that answers is NCCL's own: no rank is touched, and none waited for.
 
@@ -14,10 +14,11 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
+import msgspec
 import psutil
 
 from hangwatch.model.capture import Gap
-from hangwatch.model.devices import Absence, Communicator, CommunicatorRank, NodeFacts, RasProblem, RasReport
+from hangwatch.model.devices import Absence, CommunicatorRank, NodeFacts, RasProblem, RasReport
 from hangwatch.sources.discovery.rank_processes import RankProcess
 from hangwatch.sources.ras.ras_json import RasFormatError, parse_status_json
 from hangwatch.sources.ras.ras_text import parse_status_text
@@ -29,6 +30,10 @@ PEERS_TIMEOUT_S = 2
 #: A process that runs answers the greeting at once.
 GREETING_TIMEOUT_S = 1.0
 _ATTEMPTS = 8
+#: Two reports, so far apart, show which counts grow.
+WINDOW_S = 1.0
+#: A report that took this long was waiting for peers: a second one would not fit into the time there is.
+_PROMPT_S = 1.0
 _REPORT_TIMEOUT_S = PEERS_TIMEOUT_S + 5.0 + 1.0
 _LIMIT_BYTES = 64 << 20
 
@@ -57,13 +62,43 @@ class Ras:
         reports, failures = [], []
         for address, members in asked.items():
             try:
-                reports.append(map_ranks(ask(address, members), members, local_hosts()))
+                reports.append(map_ranks(ask_twice(address, members), members, local_hosts()))
             except RasError as error:
                 failures.append(str(error))
         if not reports:
             hint = "RAS needs NCCL 2.24 or newer, listens in the job's own network namespace, and answers its own user's jobs"
             return Gap(NAME, "; ".join(failures), hint=hint)
         return NodeFacts("", 0, ras=tuple(reports), looked=(NAME,))
+
+
+def ask_twice(address: str, members: Sequence[RankProcess]) -> RasReport:
+    """A report, with which ranks have launched anything since one just before it. Raises ``RasError``."""
+    began_s = time.monotonic()
+    first = ask(address, members)
+    if not first.communicators or time.monotonic() - began_s > _PROMPT_S:
+        return first
+    read_s = time.monotonic()
+    time.sleep(WINDOW_S)
+    try:
+        return compare(first, ask(address, members), time.monotonic() - read_s)
+    except RasError:
+        return first  # the job may have ended meanwhile
+
+
+def compare(first: RasReport, second: RasReport, window_s: float) -> RasReport:
+    """The second report, with whose counts have changed since the first, ``window_s`` before."""
+    before = {(c.id, r.place): r.counts for c in first.communicators for r in c.ranks}
+    return msgspec.structs.replace(
+        second,
+        communicators=tuple(
+            msgspec.structs.replace(
+                c,
+                launching=tuple(r.place for r in c.ranks if r.counts != before.get((c.id, r.place), r.counts)),
+                window_s=window_s,
+            )
+            for c in second.communicators
+        ),
+    )
 
 
 def ask(address: str, members: Sequence[RankProcess]) -> RasReport:
@@ -158,7 +193,7 @@ def map_ranks(report: RasReport, members: Sequence[RankProcess], hosts: frozense
         return tuple(sorted({r for host, pid in pairs if (r := find(host, pid)) is not None}))
 
     communicators = tuple(
-        Communicator(c.id, c.size, tuple(_with_rank(r, find) for r in c.ranks)) for c in report.communicators
+        msgspec.structs.replace(c, ranks=tuple(_with_rank(r, find) for r in c.ranks)) for c in report.communicators
     )
     problems = tuple(
         RasProblem(p.kind, p.says, p.communicator, p.processes, known(p.processes)) for p in report.problems

@@ -14,7 +14,8 @@ import msgspec
 
 from hangwatch.model.stacks import Block, Iterations
 from hangwatch.sources.stacks.conditions import find_deciders
-from hangwatch.sources.stacks.iterations import find_counters
+from hangwatch.sources.stacks.iterations import find_counters, has_no_end
+from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
 
 _TEXT_LIMIT_CHARS = 200
 _GOES_ON = (ast.Return, ast.Continue, ast.Break)
@@ -53,6 +54,13 @@ class SourceTree:
         counters = self._counters(line)
         return tuple(_with_counter(b, counters) for b in self._descend(self._tree.body, line))
 
+    def holders_at(self, line: int) -> tuple[Holder, ...]:
+        """The variables that tell how far the loops around a line are in their data."""
+        if self._tree is None:
+            return ()
+        function = _function_at(self._tree, line)
+        return find_holders(function.body if function is not None else self._tree.body, line)
+
     def counters_at(self, line: int) -> frozenset[str]:
         """The variables that count iterations of loops in the function around a line; none outside of any."""
         return frozenset(counted.counter for counted in self._counters(line).values())
@@ -87,7 +95,9 @@ class SourceTree:
                 return self._descend(statement.body, line) if _within(statement.body, line) else found
             for kind, header, text, suite in self._suites(statement):
                 if _within(suite, line):
-                    return [*found, Block(kind, header, _one_line(text)), *self._descend(suite, line)]
+                    exhausts = kind in {"for", "while"} and ends_with_its_data(statement)
+                    block = Block(kind, header, _one_line(text), exhausts=exhausts)
+                    return [*found, block, *self._descend(suite, line)]
             return [*found, *self._comprehensions(statement, line)]
         return []
 
@@ -110,19 +120,23 @@ class SourceTree:
             first = node.generators[0]
             spanned = any(one.lineno <= line <= (one.end_lineno or one.lineno) for one in repeated)
             if spanned and any(map(_calls, repeated)) and not _calls(first.iter):
-                yield Block(
-                    "for", node.lineno, _one_line(f"for {self._text(first.target)} in {self._text(first.iter)}:")
-                )
+                text = _one_line(f"for {self._text(first.target)} in {self._text(first.iter)}:")
+                yield Block("for", node.lineno, text, exhausts=not has_no_end(first.iter))
 
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
         """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught."""
         if isinstance(statement, _TRIES):
             for handler in statement.handlers:
-                if isinstance(handler.body[-1], _GOES_ON):
-                    leaves = type(handler.body[-1]).__name__.lower()
+                last = _last(handler.body)
+                if isinstance(last, _GOES_ON):
+                    leaves = type(last).__name__.lower()
                     yield Block("guard", handler.lineno, f"{_one_line(self._except(handler))} {leaves}")
-        if isinstance(statement, ast.If) and not statement.orelse and isinstance(statement.body[-1], _LEAVES):
-            leaves = type(statement.body[-1]).__name__.lower()  # return, continue, break or raise
+        if (
+            isinstance(statement, ast.If)
+            and not statement.orelse
+            and isinstance(last := _last(statement.body), _LEAVES)
+        ):
+            leaves = type(last).__name__.lower()  # return, continue, break or raise
             text = _one_line(f"{self._word(statement)} {self._text(statement.test)}:")
             yield Block("guard", statement.lineno, f"{text} {leaves}")
 
@@ -198,6 +212,16 @@ def _with_counter(block: Block, counters: Mapping[int, Iterations]) -> Block:
     if block.kind not in {"for", "while"} or block.line not in counters:
         return block
     return msgspec.structs.replace(block, iterations=counters[block.line])
+
+
+def _last(body: Sequence[ast.stmt]) -> ast.stmt:
+    """The last statement of a suite; of a ``with`` at its end that lets exceptions through, the last one in that."""
+    last = body[-1]
+    if not isinstance(last, (ast.With, ast.AsyncWith)):
+        return last
+    managers = (item.context_expr for item in last.items)
+    swallows = any(isinstance(one, ast.Call) and _is_plain(one, frozenset({"suppress"})) for one in managers)
+    return last if swallows else _last(last.body)
 
 
 def _spans(statement: ast.stmt, line: int) -> bool:

@@ -33,7 +33,7 @@ def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
     """
     loops: list[_Loop] = []
     bound: dict[str, list[int]] = {}
-    for node in _walk(body):
+    for node in walk(body):
         if isinstance(node, _LOOPS):
             loops.append(node)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
@@ -53,37 +53,47 @@ def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
 
 
 def _iterations(loop: _Loop, counter: str, line: int) -> Iterations:
-    breaks = _breaks(loop, counter)
-    return Iterations(counter, line, breaks, bounded=not breaks and _ends_by_number(loop, counter) and _acts(loop.body))
+    breaks = ends_early(loop, counter)
+    return Iterations(counter, line, breaks, bounded=not breaks and _ends_by_number(loop, counter) and acts(loop.body))
 
 
 def _ends_by_number(loop: _Loop, counter: str) -> bool:
     """Whether a loop goes over a known number of things, or as long as its counter is below or above something that stays."""
     if not isinstance(loop, ast.While):
-        functions = (n.func for n in ast.walk(loop.iter) if isinstance(n, ast.Call))
-        return all((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _ENDLESS for f in functions)
+        return not has_no_end(loop.iter)
     match loop.test:
         case ast.Compare(left=left, comparators=[right]):
-            calls = any(isinstance(n, ast.Call) and not _is_named(n, {"len"}) for n in ast.walk(loop.test))
+            calls = any(isinstance(n, ast.Call) and not is_named(n, {"len"}) for n in ast.walk(loop.test))
             return not calls and any(isinstance(n, ast.Name) and n.id == counter for n in (left, right))
     return False
 
 
-def _acts(body: Sequence[ast.stmt]) -> bool:
+def has_no_end(iterable: ast.expr) -> bool:
+    """Whether what a loop goes over goes on for ever."""
+    return any(is_named(n, _ENDLESS) for n in ast.walk(iterable) if isinstance(n, ast.Call))
+
+
+def acts(body: Sequence[ast.stmt]) -> bool:
     """Whether an iteration calls something in any case, besides a sleep, a look at the clock or a line for people."""
     for statement in body:
         if isinstance(statement, (ast.Try, ast.With, ast.AsyncWith)):
-            if _acts(statement.body):
+            if acts(statement.body):
                 return True
         elif isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
             calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
-            if any(not _is_named(call, _PASTIMES) for call in calls):
+            if any(not is_named(call, _PASTIMES) for call in calls):
                 return True
     return False
 
 
-def _is_named(call: ast.Call, names: Container[str]) -> bool:
-    return (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")) in names
+def called(call: ast.Call) -> str:
+    """The name of the function or method that is called, empty where it has none."""
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def is_named(call: ast.Call, names: Container[str]) -> bool:
+    """Whether a function or method of one of these names is called."""
+    return called(call) in names
 
 
 def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
@@ -126,7 +136,7 @@ def _goes_on(statement: ast.stmt) -> bool:
     return any(_goes_on(s) for suite in _suites(statement) for s in suite)
 
 
-def _breaks(loop: _Loop, counter: str) -> bool:
+def ends_early(loop: _Loop, counter: str = "") -> bool:
     """Whether something in a loop may end it by anything but the number of the iteration."""
 
     def ends(body: Sequence[ast.stmt], own: bool) -> bool:
@@ -159,11 +169,12 @@ def _suites(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
                 yield suite
 
 
-def _walk(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    """All nodes of a function, without those of functions in it."""
+def walk(body: Sequence[ast.stmt], *, inner_loops: bool = True) -> Iterator[ast.AST]:
+    """All nodes of a function, without those of functions in it; without ``inner_loops`` those of loops neither."""
+    closed = _SCOPES if inner_loops else (*_SCOPES, *_LOOPS)
     rest: list[ast.AST] = list(body)
     while rest:
         node = rest.pop()
         yield node
-        if not isinstance(node, _SCOPES):
+        if not isinstance(node, closed):
             rest.extend(ast.iter_child_nodes(node))

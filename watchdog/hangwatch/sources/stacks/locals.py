@@ -1,15 +1,20 @@
 """Local variables of a frame, from py-spy's ``repr`` of them to what may leave the machine: types and shapes.
 
-Pure; may import ``sources.redaction`` and the standard library. Read from py-spy 0.4.3 (``--locals``): strings in double
-quotes with quotes inside *not* escaped, containers cut with ``...``, objects ``<module.Type at 0x7f..>``, unreadable values
-``?``, integers beyond 64 bits ``+bigint``.
+Pure; may import hangwatch.model, ``sources.redaction``, msgspec and the standard library. Read from py-spy 0.4.3
+(``--locals``): strings in double quotes with quotes inside *not* escaped, containers cut with ``...``, objects
+``<module.Type at 0x7f..>``, unreadable values ``?``, integers beyond 64 bits ``+bigint``.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Container, Mapping
+from hashlib import blake2b
 
+import msgspec
+
+from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.sources.redaction import hide_named, redact_code
 
 MAX_DESCRIPTION_CHARS = 200
@@ -37,12 +42,15 @@ _PLAIN_KEYS = frozenset(
 )  # fmt: skip
 
 
+#: Made anew by each process and never kept: digests of values cannot be traced back by trying values.
+_KEY_OF_PROCESS = os.urandom(32)
 #: A value of which it is not known yet whether it may be kept. No description looks so otherwise.
 _UNSETTLED = re.compile(r"(?P<type>int|bool)~(?P<value>.+)")
 #: Of what a condition names, integers with more digits are dropped: they may be anything, and decide little.
 _MAX_DIGITS = 6
 #: Variables of ``distributed_c10d`` that list the global ranks of a group.
 _RANK_LISTS = frozenset({"ranks", "global_ranks_in_group"})
+_GROUP_OBJECT = re.compile(r"<(?:[\w.]+\.)?ProcessGroup at (?P<address>0x[0-9a-f]{1,16})>")
 
 
 class _UnreadableError(ValueError):
@@ -101,17 +109,50 @@ def _settle(name: str, text: str, counters: Container[str], deciders: Container[
     return f"{kind}={value}" if counts or (name in deciders and small) else kind
 
 
+def digest_value(text: str) -> str:
+    """What is equal for equal values, and says nothing else of them: without the key of this process nobody can even guess."""
+    return blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8, key=_KEY_OF_PROCESS).hexdigest()
+
+
+def may_tell(description: str, *, numbers: bool, objects: bool) -> bool:
+    """Whether a variable's other value may say that a loop has got on, by what it is (``Holder``)."""
+    kind = re.split(r"[=(\[]", description, maxsplit=1)[0]
+    if kind in {"", "None", "?", "bool"}:
+        return False
+    if kind in {"int", "float"}:
+        return numbers
+    return objects or kind in {"str", "tuple", "list", "dict"}
+
+
 def describe_group(name: str, text: str) -> str | None:
     """A variable of torch's own that says which process group is meant, with its value: ``list[int]=[0,1]``, ``str=3``.
 
-    Ranks of a group, and a group's name where that is a number or a digest. None for anything else.
+    Ranks of a group, a group's name where that is a number or a digest, and the address of its object (``ProcessGroup@0x7f10``),
+    which is no name and the same in no other process: ``name_groups`` puts one there. None for anything else.
     """
     text = text.strip()
     if name in _RANK_LISTS and len(text) <= MAX_DESCRIPTION_CHARS - 16 and re.fullmatch(r"\[\d+(?:, \d+)*\]", text):
         return "list[int]=" + text.replace(" ", "")
     if name == "group_name" and re.fullmatch(r'"(?:\d{1,9}|[0-9a-f]{32,64})"', text):
         return "str=" + text.strip('"')
+    if name == "group" and (found := _GROUP_OBJECT.fullmatch(text)) is not None:
+        return f"ProcessGroup@{found['address']}"
     return None
+
+
+def name_groups(stack: StackSample, names: Mapping[int, str]) -> StackSample:
+    """A stack with the names of process groups in place of their addresses; of others nothing is left but the type."""
+
+    def named(frame: Frame) -> Frame:
+        kind, _, address = (frame.locals or {}).get("group", "").partition("@")
+        if kind != "ProcessGroup" or not address:
+            return frame
+        name = names.get(int(address, 16), "")
+        group = f"{kind}={name}" if name else kind
+        return msgspec.structs.replace(frame, locals={**(frame.locals or {}), "group": group})
+
+    threads = (msgspec.structs.replace(t, frames=tuple(map(named, t.frames))) for t in stack.threads)
+    return msgspec.structs.replace(stack, threads=tuple(threads))
 
 
 def _shorten(description: str) -> str:

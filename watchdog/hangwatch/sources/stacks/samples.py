@@ -20,11 +20,11 @@ from typing import TypeVar
 import msgspec
 
 from hangwatch.model.capture import Gap
-from hangwatch.model.stacks import Frame, StackSample, ThreadStack
+from hangwatch.model.stacks import Frame, Position, StackSample, ThreadStack
 from hangwatch.sources.proc.files import inner_pid, read_small
 from hangwatch.sources.redaction import hide_named
 from hangwatch.sources.stacks import source_lines
-from hangwatch.sources.stacks.locals import describe_group, describe_local, mark_value
+from hangwatch.sources.stacks.locals import describe_group, describe_local, digest_value, mark_value
 
 T = TypeVar("T")
 
@@ -219,6 +219,7 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: b
                 max(frame.line, 0),
                 locals=_describe(frame, unsettled),
                 values=_keep_values(frame) if with_values else None,
+                positions=_digest(frame) if unsettled else (),
             )
             for frame in cut_stack(thread.frames)
         ),
@@ -237,6 +238,12 @@ def _describe(frame: _Frame, unsettled: bool) -> dict[str, str] | None:
         return None
     named = [(one.name, one.repr) for one in frame.locals if one.repr is not None]
     return describe_locals(frame.filename, named, unsettled=unsettled)
+
+
+def _digest(frame: _Frame) -> tuple[Position, ...]:
+    """The digests of all its locals, for whoever reads the source to choose from."""
+    named = ((one.name[:64], one.repr) for one in (frame.locals or ())[:_LOCALS_LIMIT] if one.repr is not None)
+    return tuple(Position(name, 0, digest_value(shown)) for name, shown in named)
 
 
 def _keep_values(frame: _Frame) -> dict[str, str] | None:

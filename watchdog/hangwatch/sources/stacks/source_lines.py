@@ -17,11 +17,12 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.model.collectives import FlightRecord, Operation
-from hangwatch.model.stacks import Block, Frame, StackSample, TaskStack, ThreadStack
+from hangwatch.model.stacks import Block, Frame, Position, StackSample, TaskStack, ThreadStack
 from hangwatch.sources.proc.files import read_link
 from hangwatch.sources.redaction import redact_code
 from hangwatch.sources.stacks.blocks import SourceTree
-from hangwatch.sources.stacks.locals import settle_values
+from hangwatch.sources.stacks.locals import may_tell, settle_values
+from hangwatch.sources.stacks.positions import Holder
 
 _FILE_LIMIT_BYTES = 4 << 20
 _TREE_LIMIT_BYTES = 512 << 10
@@ -37,13 +38,14 @@ Place = tuple[str, int]
 class Line(msgspec.Struct, frozen=True):
     """A line of source, stripped, the blocks around it (none in torch itself), and what counts iterations in its function.
 
-    ``deciders``: the variables that the conditions of the function name.
+    ``deciders``: the variables that the conditions of the function name. ``holders``: those that hold what its loops go through.
     """
 
     text: str
     blocks: tuple[Block, ...] = ()
     counters: frozenset[str] = frozenset()
     deciders: frozenset[str] = frozenset()
+    holders: tuple[Holder, ...] = ()
 
 
 class SourceLines:
@@ -156,7 +158,7 @@ def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
     if tree is None:
         return Line(short)
     hidden = (msgspec.structs.replace(one, text=redact_code(one.text)) for one in tree.blocks_at(number))
-    return Line(short, tuple(hidden), tree.counters_at(number), tree.deciders_at(number))
+    return Line(short, tuple(hidden), tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
 
 
 #: The lines read by this process, remembered for all who ask.
@@ -236,5 +238,16 @@ def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool
         counters = line.counters if line is not None else frozenset()
         deciders = line.deciders if line is not None and condition_values else frozenset()
         settled = settle_values(frame.locals, counters, deciders)
-        frame = msgspec.structs.replace(frame, locals=settled)
+        positions = _settle_positions(frame, settled, line.holders if line is not None else ())
+        frame = msgspec.structs.replace(frame, locals=settled, positions=positions)
     return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks) if line is not None else frame
+
+
+def _settle_positions(frame: Frame, described: Mapping[str, str], holders: Sequence[Holder]) -> tuple[Position, ...]:
+    """Of the digests of all variables those that tell how far a loop is."""
+    digests = {one.variable: one.digest for one in frame.positions}
+    return tuple(
+        Position(one.name, one.loop, digests[one.name])
+        for one in holders
+        if one.name in digests and may_tell(described.get(one.name, ""), numbers=one.numbers, objects=one.objects)
+    )

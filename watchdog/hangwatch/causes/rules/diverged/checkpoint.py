@@ -9,7 +9,9 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.relate import Fork, Side
 from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.ranks.threads import find_thread, side_threads
 from hangwatch.causes.evidence import at_fork
+from hangwatch.causes.rules.rank.threads import waits_for_thread
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
@@ -60,6 +62,7 @@ IN_A_LOOP = Signature("checkpoint-on-some-ranks", "in-a-loop", "possible")
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
 )
+_STATE = re.compile(r" in .*\bstate_dict\(")
 _CHECKPOINTS = "torch/distributed/checkpoint/"
 _NOT_SAVES = ("torch/utils/checkpoint.py", "activation_checkpointing", "checkpoint_wrapper.py")
 
@@ -78,7 +81,7 @@ def checkpoint(case: Case) -> Match | None:
         # The fork's own frame is in a function that both are in, unless the two diverged between functions.
         tail = side.tail[:-1] if fork.one_function else side.tail
         others = other.tail[:-1] if fork.one_function else other.tail
-        frame = _saving(tail)
+        frame = _saving(tail) or _saving(_handed_over(case, side.rank))
         if frame is None or _saving(others) is not None:
             continue
         inside = fork.relation == "branch" and fork.only == side.rank
@@ -98,11 +101,19 @@ def checkpoint(case: Case) -> Match | None:
     return None
 
 
+def _handed_over(case: Case, rank: int) -> Sequence[Frame]:
+    """The call path of what a rank is in by another of its threads, for which its main thread waits: a save in the background."""
+    view = case.views.get(rank)
+    front = view.frontier if view is not None and waits_for_thread(view) is not None else None
+    caller = find_thread(side_threads(view.threads), front.thread) if view is not None and front is not None else None
+    return caller.frames if caller is not None else ()
+
+
 def _saving(tail: Sequence[Frame]) -> Frame | None:
-    """The outermost frame of a path that saves."""
+    """The outermost frame of a path that saves, or goes through a state dict."""
     for frame in reversed(tail):
         name = bare(frame).lower()
-        if _CHECKPOINTS in frame.file:
+        if _CHECKPOINTS in frame.file or any(b.kind == "for" and _STATE.search(b.text) for b in frame.blocks):
             return frame
         if _SAVES.search(name) and "eval" not in name and not any(part in frame.file for part in _NOT_SAVES):
             return frame

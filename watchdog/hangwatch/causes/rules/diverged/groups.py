@@ -281,7 +281,9 @@ def point_to_point(case: Case) -> Match | None:
         evidence += at_stack(case, rank, _wait_frame(case, rank))
     both = len(waits) > 1
     ops = {op for op, _ in waits.values()}
-    blocked = next((e for e in own if e.reason == "peer"), None)
+    # Between two that wait in a chain nothing is wrong: the one who awaits a culprit tells what is.
+    facing = [e for e in own if e.reason == "peer"]
+    blocked = next((e for e in facing if not set(case.blame.culprits).isdisjoint(e.awaited)), next(iter(facing), None))
     if both and len(ops) == 1:
         said = f"Ranks {format_ranks(waits)} all wait in {ops.pop()}: none of them is on the other end."
     elif blocked is not None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
-from hangwatch.analysis.divergence.iterations import LOOPS, steps_of
-from hangwatch.analysis.divergence.iterations import inside as visit
+from hangwatch.analysis.divergence.iterations import LOOPS, around, has_called_inside, steps_of
 from hangwatch.analysis.divergence.loop import held_for_both, holds_on_later_iterations
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
@@ -130,12 +129,6 @@ def skipped(case: Case) -> Match | None:
     mine = case.views.get(fork.mine.rank)
     if mine is not None and in_point_to_point(mine):
         return None  # it is no operation of all that it has reached
-    if fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank and _usual(case, fork):
-        said = (
-            f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
-            f"iterations before, and is ahead of them."
-        )
-        return Match(USUAL_BLOCK, said + tell_values(case, fork), at_fork(case, fork))
     inside, outside = fork.sides
     if fork.block is not None and holds_on_later_iterations(case, fork):
         said = (
@@ -152,6 +145,12 @@ def skipped(case: Case) -> Match | None:
             f"rank {inside.rank} is in{how}."
         )
         return Match(LEFT_IN_AN_EARLIER_ITERATION, said, at_fork(case, fork))
+    if fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank and _usual(case, fork):
+        said = (
+            f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
+            f"iterations before, and is ahead of them."
+        )
+        return Match(USUAL_BLOCK, said + tell_values(case, fork), at_fork(case, fork))
     for side, other in orientations(case, fork):
         early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
         if early is None:
@@ -168,6 +167,8 @@ def skipped(case: Case) -> Match | None:
             row = EARLY_ONCE  # once before is no habit, and it came by a condition of its own
         if _took_another_way(fork, side):
             row = EARLY_ANOTHER_WAY
+        if not early.by and _is_new_behind_a_guard(case, fork):
+            row = EARLY_ONCE  # so far all have left by that guard, and now one side has not
         return Match(row, said, at_fork(case, fork))
     passed = _caught_on_the_way(case, fork)
     if passed is not None:
@@ -200,6 +201,16 @@ def _took_another_way(fork: Fork, side: Side) -> bool:
     if not called or fork.block is None or fork.block.kind not in CONDITIONS:
         return False
     return not depends_only_on_loop_variable(fork.block, side.path)
+
+
+def _is_new_behind_a_guard(case: Case, fork: Fork) -> bool:
+    """Whether one side is past a guard of the fork behind which neither has called anything before."""
+    one, other = fork.sides
+    block = fork.block
+    if fork.relation != "branch" or block is None or block.kind != "guard":
+        return False
+    frame = around(one.path, block)
+    return frame is not None and not any(has_called_inside(case, s.rank, frame, block) for s in (one, other))
 
 
 def _own_loop(side: Side, other: Side) -> bool:
@@ -281,13 +292,6 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
     guards = [b for b in loop.around if b.kind == "guard" and not b.text.endswith((" raise", " break"))]
     below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
     inner = [*loop.around, *(b for f in below if f != loop.frame for b in f.blocks)]
-    unsynced = next((b for b in inner if b.kind == "with" and "no_sync" in b.text), None)
-    if not guards and unsynced is not None:
-        said = (
-            f"Rank {past} is an operation ahead at the end of the loop: it may have had fewer batches, or one more of them "
-            f"under `{unsynced.text}` (line {unsynced.line}), without the collective."
-        )
-        return Match(UNSYNCED, said, at_fork(case, fork))
     caught = next((b for b in inner if b.kind == "try"), None)
     if not guards and caught is not None and package_of(loop.frame) is None:
         said = (
@@ -295,6 +299,13 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
             f"{caught.line} caught, or it had fewer batches."
         )
         return Match(CAUGHT, said, at_fork(case, fork))
+    unsynced = next((b for b in inner if b.kind == "with" and "no_sync" in b.text), None)
+    if not guards and unsynced is not None:
+        said = (
+            f"Rank {past} is an operation ahead at the end of the loop: it may have had fewer batches, or one more of them "
+            f"under `{unsynced.text}` (line {unsynced.line}), without the collective."
+        )
+        return Match(UNSYNCED, said, at_fork(case, fork))
     under = [b for f in below if f != loop.frame for b in f.blocks if b.kind in CONDITIONS or returns(b)]
     under = [b for b in under if not by_rank(b.text)]
     if not guards and under and package_of(loop.frame) is not None:
@@ -322,7 +333,8 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
 def _usual(case: Case, fork: Fork) -> bool:
     """Whether the side that is not under the condition was so in earlier iterations, and called what is under it."""
     inside, outside = fork.sides
-    if inside.at is None or fork.block is None:
-        return False
-    done = case.history.of(outside.rank)
-    return any(visit(o.frames or (), inside.at, fork.block) is not None for o in done if o.completed)
+    return (
+        inside.at is not None
+        and fork.block is not None
+        and has_called_inside(case, outside.rank, inside.at, fork.block)
+    )

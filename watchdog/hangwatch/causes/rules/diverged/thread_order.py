@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe, signature
 from hangwatch.analysis.ranks.threads import find_thread, is_engines, threads_of
 from hangwatch.causes.evidence import at_frame, at_recorder
@@ -28,6 +32,8 @@ ONE_CROSSED = Signature(
         "thread-stall",
     ),
 )
+#: Neither rank has come to the other's yet, which each of them has called before, by another thread.
+USUAL = Signature("thread-order", "by-other-threads-before", "likely")
 #: So many numbers on, a thread that was passed has its operation: each thread of a few has one in flight.
 _NEAR = 8
 
@@ -49,7 +55,34 @@ def thread_order(case: Case) -> Match | None:
             if passed is not None:
                 row = CROSSED if _passed_by(case, two, theirs, ours) is not None else ONE_CROSSED
                 return _match(case, row, (one, ours), (two, theirs), passed)
+    return _by_threads(case, sides, here)
+
+
+def _by_threads(case: Case, sides: Sequence[SequenceSide], here: Mapping[int, Operation]) -> Match | None:
+    """Two sides whose operations come from different threads on either rank, by all that it has called so far."""
+    for side, other in permutations(sides, 2):
+        one, two = side.ranks[0], other.ranks[0]
+        ours, theirs = here.get(one), here.get(two)
+        if (
+            ours is None
+            or theirs is None
+            or not (_is_of_program(case, one, ours) and _is_of_program(case, two, theirs))
+        ):
+            continue
+        before = _called_by_another(case, one, ours, theirs)
+        if before is not None and _called_by_another(case, two, theirs, ours) is not None:
+            return _match(case, USUAL, (one, ours), (two, theirs), before)
     return None
+
+
+def _called_by_another(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
+    """What a rank called last that is alike to ``theirs``, if another thread of it called it than calls ``ours``."""
+    if signature(ours) == signature(theirs):
+        return None
+    done = (o for o in reversed(case.history.of(rank)) if o.seq < ours.seq and o.group.key == ours.group.key)
+    alike = next((o for o in done if signature(o) == signature(theirs)), None)
+    apart = alike is not None and alike.thread != ours.thread and _is_of_program(case, rank, alike)
+    return alike if apart else None
 
 
 def _passed_by(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
@@ -81,7 +114,10 @@ def _match(
         f"{describe(ours)}, on rank {other} {_thread(case, other, theirs)} with {describe(theirs)}, and number {ours.seq} of "
         f"one met that of the other."
     )
-    passed_says = f"number {passed.seq} of {passed.group.label} is {describe(passed)}, by {_thread(case, rank, passed)}"
+    verb = "is" if passed.seq > ours.seq else "was"
+    passed_says = (
+        f"number {passed.seq} of {passed.group.label} {verb} {describe(passed)}, by {_thread(case, rank, passed)}"
+    )
     evidence = (*at_recorder(case, (rank, other)), Evidence(rank, "flight recorder", passed_says))
     for where, operation in ((rank, ours), (rank, passed), (other, theirs)):
         found = find_thread(threads_of(case.views[where].taken), operation.thread) if where in case.views else None
@@ -93,4 +129,4 @@ def _thread(case: Case, rank: int, operation: Operation) -> str:
     found = find_thread(threads_of(case.views[rank].taken), operation.thread) if rank in case.views else None
     if found is None:
         return "one thread"
-    return "the main thread" if found.is_main else f"thread {found.name or found.os_thread_id}"
+    return "the main thread" if found.is_main else f"thread {found.label}"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.hardware import Finding, find_faults
 from hangwatch.analysis.operations.signatures import describe
+from hangwatch.analysis.ranks.mutexes import find_cycles
+from hangwatch.causes.advisories import advisories
+from hangwatch.causes.rules.rank.mutexes import at_mutexes
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
-from hangwatch.model.devices import HARDWARE
+from hangwatch.model.devices import HARDWARE, Communicator
 from hangwatch.model.incident import Evidence
 from hangwatch.model.text import format_ranks
 
@@ -33,6 +36,15 @@ ON_GLOO = Signature("fabric-or-device", "on-gloo", "possible")
 _BY_WEIGHT = {"proof": FAILED, "strong": ERRORS, "hint": HINT}
 
 _SHOWN = 6
+#: What says more, by the source that would have said it; what none of ours does comes last.
+_COMMANDS = (
+    ("kernel log", "dmesg -T | grep -iE 'xid|nvlink'"),
+    ("nvml", "nvidia-smi nvlink -e"),
+    ("nccl ras", "ncclras -v"),
+    ("", "nvidia-smi topo -m"),
+    ("", "all_reduce_perf -b 8 -e 1G -f 2"),
+)
+_ASKED_FOR = 3
 
 
 def fabric(case: Case) -> Match | None:
@@ -64,6 +76,7 @@ def fabric(case: Case) -> Match | None:
     else:
         said += f" {_not_found(case)}"
         row = CLEAN if case.capture.nodes else UNSEEN
+        said += f" {_would_tell(case, here)}"
     if behind:
         said += (
             f" On the GPU of rank {format_ranks(behind)} it has not begun: something before it is still running there."
@@ -72,7 +85,17 @@ def fabric(case: Case) -> Match | None:
     if unequal and not faults:
         row = CONTRADICTED
         evidence += tuple(Evidence(None, "nccl ras", p.says) for p in unequal[:_SHOWN])
-    return Match(row, said, at_hardware(faults) + evidence + _seen(case))
+    locked = _locked(case, members)
+    if locked:
+        whose = format_ranks({e.rank for e in locked if e.rank is not None})
+        said += f" Threads of rank {whose} wait for each other in native code."
+    return Match(row, said, at_hardware(faults) + locked[:_SHOWN] + evidence + _seen(case) + _advised(case))
+
+
+def _locked(case: Case, members: Collection[int]) -> tuple[Evidence, ...]:
+    """Threads of these ranks that wait for each other's mutexes: one of them may be what should have moved the data."""
+    views = (case.views[rank] for rank in sorted(members) if rank in case.views)
+    return tuple(e for view in views for cycle in find_cycles(view.capture) for e in at_mutexes(view, cycle))
 
 
 def failed_device(case: Case) -> Match | None:
@@ -114,6 +137,44 @@ def _not_found(case: Case) -> str:
     return said + (f"Not seen: {', '.join(unseen)}." if unseen else "")
 
 
+def _launching(communicator: Communicator) -> str:
+    """Whether hosts still give operations to their devices: those that do run ahead of a device, and do not wait for it."""
+    within = f"within {communicator.window_s:.1f} s"
+    if not communicator.launching:
+        return (
+            f"communicator {communicator.id}: none of its {communicator.size} ranks has launched an operation {within}"
+        )
+    places = format_ranks(communicator.launching)
+    return (
+        f"communicator {communicator.id}: of its {communicator.size} ranks {places} have launched operations {within}"
+    )
+
+
+def _would_tell(case: Case, here: Mapping[int, Operation]) -> str:
+    """Three commands that would say more, and on which nodes; what was looked at already is not asked for again."""
+    rank = next(iter(_behind(here)), min(here))
+    own = case.views[rank].capture.identity
+    nodes = {case.views[r].capture.identity.node for r in here}
+    looked = {source for node in case.capture.nodes for source in node.looked}
+    commands = [command for source, command in _COMMANDS if source not in looked]
+    where = f"on {own.node}" if len(nodes) == 1 else "on every node of the group"
+    first = f"`py-spy dump --native --pid {own.pid}` on {own.node} (it pauses rank {rank} for a moment)"
+    rest = " and ".join(f"`{command}`" for command in commands[: _ASKED_FOR - 1])
+    return f"To learn more: {first}; {where} {rest}."
+
+
+def _advised(case: Case) -> tuple[Evidence, ...]:
+    """Public reports of hangs of the versions of NCCL that the ranks use."""
+    flights = (rank.flight for rank in case.capture.ranks)
+    versions = {flight.library: "flight recorder" for flight in flights if flight is not None and flight.library}
+    versions |= {r.nccl_version: "nccl ras" for node in case.capture.nodes for r in node.ras if r.nccl_version}
+    return tuple(
+        Evidence(None, source, f"NCCL {version}, of which hangs are known: {one.says} ({one.url})")
+        for version, source in sorted(versions.items())
+        for one in advisories(version)
+    )
+
+
 def _seen(case: Case) -> tuple[Evidence, ...]:
     """What the nodes have and have not, in a few lines."""
     found: list[Evidence] = []
@@ -124,4 +185,5 @@ def _seen(case: Case) -> tuple[Evidence, ...]:
             if sizes and not report.problems:
                 says = f"{node.node}: NCCL {report.nccl_version} finds nothing wrong; all ranks have launched alike in {sizes}"
                 found.append(Evidence(None, "nccl ras", says))
+            found += [Evidence(None, "nccl ras", _launching(c)) for c in report.communicators if c.window_s]
     return tuple(found[:_SHOWN])

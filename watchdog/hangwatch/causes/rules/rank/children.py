@@ -74,6 +74,8 @@ def _forked_into_lock(view: RankView, child: ChildProcess) -> Signature | None:
         return None
     if _moved(view, child) or _SHARED.search(child.stack[0]):
         return None
+    if any(not wait.owner_name for wait in child.mutexes):
+        return TAKES_LOCK  # the mutex itself says that the thread which has it is not here
     takes = bool(_TAKES_LOCK.search(child.stack[0]))
     if child.threads == 1:
         return TAKES_LOCK if takes else ON_FUTEX
@@ -123,7 +125,7 @@ def waits_for_child(view: RankView) -> Frame | None:
         frame = calls(above, part, *functions)
         if frame is not None:
             return frame
-    last = view.capture.processes[-1] if view.capture.processes else None
+    last = view.sample
     if last is not None and (last.syscall in {"wait4", "waitid", "waitpid"} or last.wait_channel == "do_wait"):
         return frames[0]
     managed = any(calls(t.frames, part) is not None for t in view.threads if not t.is_main for part in POOLS)
@@ -138,7 +140,7 @@ def _from_children(frame: Frame) -> bool:
 
 def _children(view: RankView) -> tuple[ChildProcess, ...]:
     """The descendants of a rank but for multiprocessing's own helpers, which are idle all the time."""
-    children = view.capture.processes[-1].children if view.capture.processes else ()
+    children = view.sample.children if view.sample is not None else ()
     return tuple(c for c in children if not any(_HELPERS.search(line) for line in c.stack))
 
 

@@ -9,6 +9,7 @@ from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.shutdown import exit_of, shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.ranks.waits import Wait
 from hangwatch.causes.evidence import at_call, at_kernel, at_process, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
@@ -25,6 +26,10 @@ RAISED = Signature("rank-raised", "traceback", "certain", beats=("rank-raised", 
 EXITED = Signature("early-exit", "exited-with-status-0", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
 #: The same, where the status was gone before it could be read: what it left the program with may have been an error.
 LEFT = Signature("early-exit", "left-without-exception", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
+#: Why it is not there: the program was over before it came to the first meeting.
+EXITED_BEFORE_MEETING = Signature("early-exit", "exited-before-initialization", "certain", beats=("init-missing-rank",))
+#: The same, where the status was gone before it could be read.
+LEFT_BEFORE_MEETING = Signature("early-exit", "left-before-initialization", "certain", beats=("init-missing-rank",))
 #: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
 IN_SHUTDOWN = Signature("early-exit", "in-shutdown", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
 IN_SHUTDOWN_WITH_TRACEBACK = Signature("early-exit", "in-shutdown-with-traceback", "likely")
@@ -109,19 +114,23 @@ def early_exit(case: Case) -> Match | None:
             continue
         end = exit_of(view)
         last = shutdown_frame(view.frames)
+        meeting = bool(_initializing(case))
+        others_do = (
+            "before it came to init_process_group, where the others wait" if meeting else "while the others still train"
+        )
         if view.gone and end is not None and end.signal is None and end.code == 0:
-            said = f"Rank {rank} has exited with status 0 while the others still train."
-            return Match(EXITED, said, at_process(case, rank))
+            said = f"Rank {rank} has exited with status 0 {others_do}."
+            return Match(EXITED_BEFORE_MEETING if meeting else EXITED, said, at_process(case, rank))
         if view.gone and end is None and view.capture.ended and _traceback(view) is None:
-            said = f"Rank {rank} has left its program by itself, without an exception, while the others still train."
+            said = f"Rank {rank} has left its program by itself, without an exception, {others_do}."
             left = Evidence(rank, "process", "ran its exit handlers: no exception and no signal has ended it")
-            return Match(LEFT, said, (*at_process(case, rank), left))
+            row = LEFT_BEFORE_MEETING if meeting else LEFT
+            return Match(row, said, (*at_process(case, rank), left))
         if last is not None:
             others = [t for t in view.side_threads if t.frames]
             evidence: tuple[Evidence, ...] = (Evidence(rank, "stack", where(last)),)
             evidence += tuple(
-                Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} keeps it alive, in {where(t.frames[0])}")
-                for t in others[:3]
+                Evidence(rank, "stack", f"thread {t.label} keeps it alive, in {where(t.frames[0])}") for t in others[:3]
             )
             said = f"Rank {rank}'s main thread has left the program and is in the interpreter's shutdown."
             return Match(IN_SHUTDOWN if _traceback(view) is None else IN_SHUTDOWN_WITH_TRACEBACK, said, evidence)
@@ -159,10 +168,16 @@ def stopped(case: Case) -> Match | None:
     return Match(STOPPED, f"Rank {format_ranks(ranks)} {how}.", evidence)
 
 
+def _initializing(case: Case) -> dict[int, Wait]:
+    """The waits of those who wait, where all of them do so in initialization; else none."""
+    waits = {r: w for r in case.blame.waiting if (w := case.views[r].wait) is not None and w.kind == "initialization"}
+    return waits if len(waits) == len(case.blame.waiting) else {}
+
+
 def init_missing(case: Case) -> Match | None:
     """Those who wait do so in initialization, and the culprits are not in it."""
-    waits = {r: w for r in case.blame.waiting if (w := case.views[r].wait) is not None and w.kind == "initialization"}
-    if not waits or len(waits) < len(case.blame.waiting) or not case.blame.culprits:
+    waits = _initializing(case)
+    if not waits or not case.blame.culprits:
         return None
     evidence: tuple[Evidence, ...] = ()
     for number, rank in enumerate(case.blame.culprits[:_SHOWN]):

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import calls, user_frame
 from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
+from hangwatch.analysis.ranks.mutexes import follow, steady_waits
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack, looked_at, standing
+from hangwatch.causes.rules.rank.mutexes import at_mutexes, explain
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
@@ -94,7 +96,7 @@ def debugger(case: Case) -> Match | None:
                 evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
                 return Match(DEBUGGER, said, evidence)
         asking = next((f for f in view.frames[:3] if f.source and _INPUT.search(f.source)), None)
-        last = view.capture.processes[-1] if view.capture.processes else None
+        last = view.sample
         if asking is not None and view.motion.state != "busy":
             reading = last is not None and last.syscall in {"read", "readv", "select", "pselect6", "poll", "ppoll"}
             said = f"Rank {rank} asks for input and waits for the answer."
@@ -116,7 +118,7 @@ def dataloader(case: Case) -> Match | None:
         if frame is None:
             continue
         evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
-        last = view.capture.processes[-1] if view.capture.processes else None
+        last = view.sample
         for child in last.children if last else ():
             idle = any("multiprocessing/queues.py" in line for line in child.stack[:4])
             if child.stack and not idle:
@@ -204,7 +206,7 @@ def gil_held(case: Case) -> Match | None:
             Evidence(
                 rank,
                 "stack",
-                f"thread {holder.name or holder.os_thread_id} owns the GIL in {len(held)} of {len(stacks)} samples",
+                f"thread {holder.label} owns the GIL in {len(held)} of {len(stacks)} samples",
             ),
         )
         evidence += at_stack(case, rank, holder.frames[0] if holder.frames else None)
@@ -212,8 +214,12 @@ def gil_held(case: Case) -> Match | None:
             evidence += (
                 Evidence(rank, "beat", f"the probe's thread, which needs the lock, has been silent for {age:.1f} s"),
             )
-        evidence += at_process(case, rank)
         said = f"Rank {rank} is in native code that keeps the interpreter's lock; no other thread of it can run."
+        chain = follow(steady_waits(view.capture), holder.os_thread_id)
+        if chain is not None:
+            said += f" Thread {holder.label} {explain(view, chain)}"
+            evidence += at_mutexes(view, chain.waits)
+        evidence += at_process(case, rank)
         return Match(row, said, evidence)
     return None
 

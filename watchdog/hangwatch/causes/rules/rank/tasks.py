@@ -21,7 +21,7 @@ def task_stall(case: Case) -> Match | None:
     """The event loop of the main thread waits for events, and watches no connection from which one could come."""
     for rank, view in standing(case):
         frame = calls(view.frames, _EVENT_LOOP, "_run_once")
-        last = view.capture.processes[-1] if view.capture.processes else None
+        last = view.sample
         if frame is None or last is None or last.syscall not in _POLL_CALLS:
             continue
         if "socket:" in (last.blocked_on or "") or "pipe:" in (last.blocked_on or ""):

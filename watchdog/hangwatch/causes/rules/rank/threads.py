@@ -12,7 +12,7 @@ from hangwatch.analysis.places import bare, calls, is_interpreter, package_of
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.ranks.waits import in_torch_distributed
-from hangwatch.causes.evidence import at_process, at_stack, standing
+from hangwatch.causes.evidence import at_handling, at_process, at_stack, standing
 from hangwatch.causes.rules.rank.children import POOLS, waits_for_child
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
@@ -69,13 +69,12 @@ def lock_deadlock(case: Case) -> Match | None:
         shown = [holder] if holder is not None else (taking or resting)
         evidence = at_stack(case, rank, main.frames[0])
         evidence += tuple(
-            Evidence(rank, "stack", f"thread {t.name or t.os_thread_id} is blocked in {where(t.frames[0])}")
-            for t in shown[:2]
+            Evidence(rank, "stack", f"thread {t.label} is blocked in {where(t.frames[0])}") for t in shown[:2]
         )
         if holder is not None:
             inside = {_IMPORT_LOCK: "and inside such an import", _HANDLER_LOCK: "and in writing a line"}
             held = inside.get(wanted, "inside whose `with`")
-            said = f"Rank {rank}'s {view.who} waits for {wanted}, {held} its thread {_name(holder)} is blocked."
+            said = f"Rank {rank}'s {view.who} waits for {wanted}, {held} its thread {holder.label} is blocked."
         elif own:
             said = f"Rank {rank}'s {view.who} takes {wanted}, which it holds already further up, and waits for itself."
         elif shown:
@@ -87,7 +86,7 @@ def lock_deadlock(case: Case) -> Match | None:
             said = f"Rank {rank}'s {view.who} takes {wanted}, and none of its threads is seen inside a `with` of it."
         # Where the source of the others was not read, they may be blocked anywhere.
         row = HELD_BY_THREAD if holder is not None else TAKEN_TWICE if own else SEVERAL_TAKE if taking else TAKES_A_LOCK
-        return Match(row, said, (*evidence, *at_process(case, rank)))
+        return Match(row, said, (*evidence, *at_handling(case, rank), *at_process(case, rank)))
     return None
 
 
@@ -103,12 +102,13 @@ def _crossed(view: RankView, main: ThreadStack) -> tuple[Frame, ThreadStack, str
 
 def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, lock: str) -> Match:
     said = (
-        f"Rank {rank}'s {case.views[rank].who} waits in {bare(frame)} for its thread {_name(thread)}, inside a "
+        f"Rank {rank}'s {case.views[rank].who} waits in {bare(frame)} for its thread {thread.label}, inside a "
         f"`with` of {lock}, for which that thread waits."
     )
     evidence = (
         *at_stack(case, rank, frame),
-        Evidence(rank, "stack", f"thread {_name(thread)} is blocked in {where(thread.frames[0])}"),
+        Evidence(rank, "stack", f"thread {thread.label} is blocked in {where(thread.frames[0])}"),
+        *at_handling(case, rank),
         *at_process(case, rank),
     )
     return Match(WAITS_WITH_LOCK, said, evidence)
@@ -131,11 +131,11 @@ def thread_stall(case: Case) -> Match | None:
         shown = working or resting
         for thread in shown[:3]:
             places = [where(f) for f in (thread.frames[0], _own(thread.frames)) if f is not None]
-            evidence += tuple(Evidence(rank, "stack", f"thread {_name(thread)} is in {place}") for place in places)
+            evidence += tuple(Evidence(rank, "stack", f"thread {thread.label} is in {place}") for place in places)
         if shown:
             at = _own(shown[0].frames) or shown[0].frames[0]
             said = (
-                f"Rank {rank}'s {view.who} waits in {bare(frame)} for another thread of its own; thread {_name(shown[0])} "
+                f"Rank {rank}'s {view.who} waits in {bare(frame)} for another thread of its own; thread {shown[0].label} "
                 f"is stuck in {where(at)}."
             )
         else:
@@ -144,7 +144,7 @@ def thread_stall(case: Case) -> Match | None:
                 f"work: it has ended, by an exception perhaps, and nothing will wake the main thread."
             )
         row = WAITS_FOR_THREAD if working or not shown else WAITS_FOR_IDLE_THREAD
-        return Match(row, said, (*evidence, *at_process(case, rank)))
+        return Match(row, said, (*evidence, *at_handling(case, rank), *at_process(case, rank)))
     return None
 
 
@@ -158,12 +158,8 @@ def _others(view: RankView) -> list[ThreadStack]:
     return [t for t in others if calls(t.frames, "tqdm/_monitor.py") is None]
 
 
-def _name(thread: ThreadStack) -> str:
-    return thread.name or str(thread.os_thread_id)
-
-
 def _on_futex(view: RankView) -> bool:
-    last = view.capture.processes[-1] if view.capture.processes else None
+    last = view.sample
     return last is not None and "futex" in (last.wait_channel or last.syscall or "")
 
 

@@ -23,6 +23,7 @@ from hangwatch.outputs.push.transports import ACCEPTED, TIMEOUT_S, Attempt, judg
 
 #: One process of the agent, for all it sends.
 _INSTANCE = str(uuid.uuid4())
+_INSTALL = "pip install 'opentelemetry-sdk>=1.45' 'opentelemetry-exporter-otlp-proto-http>=1.45'"
 
 
 class OtlpError(PlainError):
@@ -34,7 +35,7 @@ def check_installed() -> None:
     try:
         import opentelemetry.exporter.otlp.proto.http._log_exporter  # noqa: F401
     except ImportError:
-        raise OtlpError("--otlp needs OpenTelemetry: pip install 'hangwatch[otel]'") from None
+        raise OtlpError(f"--otlp needs OpenTelemetry: {_INSTALL}") from None
 
 
 class OtlpEndpoint:

@@ -1,0 +1,28 @@
+"""A rank that awaits its next command: nobody called it, or it was called and left an operation of that call out."""
+
+from __future__ import annotations
+
+import pytest
+
+from scenarios.catalogue import load_catalogue
+from scenarios.recording import verdict_of
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "beside"),
+    [
+        ("shard-that-ties-its-head", "skipped-collective", "waits-for-request"),
+        ("server-worker-lacks-a-tensor", "waits-for-request", "skipped-collective"),  # a call for each tensor
+        ("trainer-keeps-a-frozen-tensor", "thread-stall", "skipped-collective"),
+        ("controller-forgets-a-worker", "waits-for-request", "skipped-collective"),
+        ("prompt-posted-to-one-worker", "waits-for-request", "skipped-collective"),
+        ("worker-taken-for-asleep", "waits-for-request", "skipped-collective"),
+    ],
+)
+def test_whether_a_worker_was_called_is_told_by_what_it_did_last(name: str, first: str, beside: str) -> None:
+    """It was, where its last operation is of the call in which the others wait; where that cannot be told, both are shown."""
+    (entry,) = load_catalogue([name])
+    found = verdict_of(entry)
+    assert found.cause is not None
+    assert (found.cause.id, beside in {cause.id for cause in found.alternatives}) == (first, True)
+    assert ("was called" in found.cause.explanation) is (first == "skipped-collective")

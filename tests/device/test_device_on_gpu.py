@@ -1,0 +1,30 @@
+"""The one command for a machine with a GPU, over the simulated device: what fails here would fail there for nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from scenarios.on_gpu import HANG
+from support import JobRunner
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.usefixtures("nccl")
+def test_results_captures_and_raw_sources_are_kept(jobs: JobRunner, tmp_path: Path) -> None:
+    """One of its scenarios is judged right, and the recorder's dumps of a run without hangwatch name the same rank."""
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-m", "scenarios.on_gpu", "--simulated", kept, HANG]
+    job = jobs.start(command, {"PYTHONPATH": str(TESTS)})
+    assert job.wait(300.0) == 0, job.stdout() + job.stderr()
+    (row,) = json.loads((kept / "results.json").read_text())
+    assert (row["name"], row["wrong"]) == (HANG, [])
+    assert (kept / "captures" / f"{HANG}.json.gz").exists()
+    assert {path.name for path in kept.glob("dump_*")} == {"dump_0", "dump_1"}
+    diagnosed = jobs.hangwatch("diagnose", kept, "--format", "json")
+    assert diagnosed.wait() == 1, diagnosed.stderr()
+    assert json.loads(diagnosed.stdout())["verdict"]["culprit_ranks"] == [1]

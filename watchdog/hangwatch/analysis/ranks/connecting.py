@@ -1,0 +1,46 @@
+"""A rank in the first collective of a communicator, which has no record yet: NCCL connects first, until all have come. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangwatch.analysis.ranks.waits import Wait
+from hangwatch.model.capture import RankCapture
+from hangwatch.model.collectives import DEFAULT_GROUP, Operation
+
+#: Calls that no recorder shows, however often they are made.
+_NEVER_RECORDED = frozenset({"monitored_barrier", "destroy_process_group"})
+
+
+def connects_since_ns(capture: RankCapture, wait: Wait | None, pending: Sequence[Operation], thread: int) -> int | None:
+    """Since when, at the earliest, a rank may be in a collective that is not on record; None where it is in none such.
+
+    Nothing is in flight, and what its ``thread`` called last, or any thread where that is not recorded, was called then: one that
+    goes from a collective to the next calls another one meanwhile. With communicators that do not block there is a record of
+    the collective itself; it says completed, as events do that have not been recorded (torch 2.12).
+    """
+    flight = capture.flight
+    if wait is None or wait.kind != "collective" or wait.op in _NEVER_RECORDED or wait.outside:
+        return None
+    if flight is None or capture.progress is None or capture.unrecorded or pending:
+        return None
+    own = (o for o in reversed(flight.operations) if not (o.thread and thread and o.thread != thread))
+    last = next(own, None)
+    if last is None:
+        return 0 if not any(p.enqueued for p in capture.progress) else None
+    return last.created_ns
+
+
+def among_members(capture: RankCapture, wait: Wait, pending: Sequence[Operation], thread: int) -> Wait:
+    """The wait with those whom it may be for, where it is the first one of a communicator: a stack does not say of which.
+
+    It is one in which the rank has called nothing yet. Where all groups have been used, by Gloo perhaps, nothing
+    tells; and if it may be for all ranks, that is what the wait says already.
+    """
+    if wait.default_group or connects_since_ns(capture, wait, pending, thread) is None:
+        return wait
+    unused = {p.group.ranks for p in capture.progress or () if p.enqueued <= 0 and len(p.group.ranks) != 1}
+    members = tuple(sorted({rank for ranks in unused for rank in ranks}))
+    everyone = any(p.group.description == DEFAULT_GROUP and p.group.ranks == members for p in capture.progress or ())
+    return replace(wait, peers=members, exact=len(unused) == 1) if members and not everyone else wait

@@ -1,0 +1,116 @@
+"""Whether a thread's host code waits for the device, and for the ranks behind what is in flight there. Pure.
+
+Such a wait has no Python frame of its own: it is inside whatever operator of the program asks for a value first, by CUDA's
+default at the full speed of a core. What the thread runs in decides, where the kernel was asked (``sources.proc.running_code``):
+one that is in the driver alone waits, one that is in any other code works. Words of the line are a weak sign beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from hangwatch.analysis.ranks.loops import main_place
+from hangwatch.analysis.ranks.waits import ASKS_DEVICE, Wait
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import Operation, in_flight
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import Frame, StackSample
+
+#: The runtimes and drivers of devices, by how the names of their files begin: CUDA, ROCm.
+_DRIVERS = ("libcuda.so", "libcudart", "libnccl", "libamdhip64", "libhsa-runtime64", "librccl")
+#: What code of any kind calls on its way: the C and C++ libraries, their loader, the kernel's clock.
+_COMMON = ("libc.so", "libc-", "libpthread", "libstdc++", "libgcc_s", "ld-", "[vdso]", "[vsyscall]")
+#: Calls in which no rank waits for an accelerator: ``print(loss)`` may hang in its write and not in its copy.
+_NOT_DEVICE_CALLS = frozenset(
+    {"read", "readv", "pread64", "write", "writev", "pwrite64", "openat", "fsync", "flock", "fcntl", "recvfrom", "recvmsg",
+     "sendto", "sendmsg", "connect", "accept", "accept4", "wait4", "waitid", "nanosleep", "clock_nanosleep"}
+)  # fmt: skip
+#: Where torch works on the host, be it inside a call that gives up the interpreter's lock: no wait for a device.
+_HOST_WORK = ("torch/utils/", "torch/serialization.py", "torch/storage.py", "torch/_inductor/", "torch/_dynamo/", "torch/hub.py",
+              "torch/cuda/nvtx.py", "torch/multiprocessing/", "torch/distributed/checkpoint/")  # fmt: skip
+#: A value is asked for without a method: a conversion, or a condition that calls nothing.
+_VALUE = re.compile(r"\b(?:float|int|bool|math\.is\w+)\(|^(?:if|elif|while|assert)\b[^(]*$")
+
+
+def on_nccl(pending: Sequence[Operation]) -> bool:
+    """Whether the oldest operation in flight is NCCL's: it waits on the GPU, and the program for the GPU somewhere later."""
+    return bool(pending) and pending[0].backend == "nccl"
+
+
+def read_device_wait(
+    capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation], read: Wait | None
+) -> Wait | None:
+    """The wait of the main thread, with these frames, for the device. ``read``: what its stack alone gives for one."""
+    last = capture.sample
+    if last is not None and last.syscall in _NOT_DEVICE_CALLS:
+        return None
+    stays = on_nccl(pending) and _stays_without_lock(capture.stacks[-2:])
+    runs_in_driver = _runs_in_driver(last) if stays and last is not None else None
+    if runs_in_driver is not None:
+        return (read or _make_wait(frames)) if runs_in_driver else None
+    if read is not None or not stays:
+        return read
+    return _read_launch(frames, runs=all(p.state == "R" for p in capture.processes[-2:]))
+
+
+def assume_device_waits(capture: Capture) -> Capture:
+    """The same capture where every rank that may well spin for its device does; itself, where there is none such.
+
+    It may as well be in one long call that computes, where the kernel does not say in which code it runs: nothing else tells.
+    """
+    ranks = tuple(_assumed(rank) if _may_spin(rank) else rank for rank in capture.ranks)
+    return capture if all(a is b for a, b in zip(ranks, capture.ranks, strict=True)) else replace(capture, ranks=ranks)
+
+
+def _may_spin(rank: RankCapture) -> bool:
+    """Whether the main thread has run, in one place and without the interpreter's lock, since its operation was called."""
+    recorded = in_flight(rank.flight.operations) if rank.flight is not None else ()
+    if not on_nccl(recorded):
+        return False
+    began_ns = recorded[0].created_ns
+    stacks = [s for s in rank.stacks if s.at_ns > began_ns]
+    samples = [p for p in rank.processes if p.at_ns > began_ns]
+    runs = all(p.state == "R" and p.switches == samples[0].switches for p in samples)
+    return len(samples) > 1 and runs and not samples[-1].runs_in and _stays_without_lock(stacks)
+
+
+def _assumed(rank: RankCapture) -> RankCapture:
+    return replace(rank, processes=(*rank.processes[:-1], replace(rank.processes[-1], runs_in=_DRIVERS[:1])))
+
+
+def _make_wait(frames: Sequence[Frame]) -> Wait | None:
+    return Wait("device", "synchronize", frames[0]) if frames else None
+
+
+def _runs_in_driver(last: ProcessSample) -> bool | None:
+    """Whether the thread was found in a device's driver and in no code that works; None where that does not tell."""
+    telling = [file for file in last.runs_in if not file.startswith(_COMMON)]
+    return all(file.startswith(_DRIVERS) for file in telling) if telling else None
+
+
+def _stays_without_lock(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread is in the same place in each of these samples, and never has the interpreter's lock there."""
+    mains = [s.main for s in stacks]
+    alike = len(set(map(main_place, stacks))) == 1
+    return len(mains) > 1 and None not in mains and alike and not any(m.owns_gil for m in mains if m)
+
+
+def _read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
+    """The wait of a thread inside any call of torch: for room in the device's queue, or for what is in it.
+
+    Of itself such a frame says nothing. Only of a rank that is known to have NCCL operations in flight, that is found in the
+    same call repeatedly, and that does not hold the interpreter's lock there, this is a wait. The program's own line
+    may be the deepest, where it calls an operator; it is taken for that if it asks for a value (``outs[0].item()``,
+    ``if loss > 3:``: of anything but a tensor that keeps the lock), or if the thread ``runs`` and has tensors at hand. Whether
+    it spins there or sleeps is the device's setting.
+    """
+    first = frames[0] if frames else None
+    if first is None or any(part in first.file for part in _HOST_WORK):
+        return None
+    tensors = any(kind in described for described in (first.locals or {}).values() for kind in ("Tensor", "Parameter"))
+    line = first.source or ""
+    asks = ASKS_DEVICE.search(line) is not None or _VALUE.search(line) is not None
+    return _make_wait(frames) if "/torch/" in first.file or asks or (runs and tensors) else None

@@ -1,0 +1,162 @@
+"""Whether a rank is at another item or iteration of a loop than before: that is motion, however little it costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, takewhile
+
+from msgspec.structs import replace
+
+from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import Block, Frame, Position, StackSample, ThreadStack
+
+#: A loop by its thread, the depth and place of its frame, its line and the variable that holds its items.
+_Loop = tuple[int, int, str, str, int, str]
+#: Where a main thread is that waits for another one of its process.
+_HANDOVERS = ("/threading.py", "/queue.py", "/concurrent/futures/")
+
+
+def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
+    """The calls of the main thread, none where it was not seen."""
+    main = sample.main
+    return tuple((f.file, f.function, f.line) for f in main.frames) if main else ()
+
+
+def counts_on(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread is in a later iteration of a loop than before, of one that the number of iterations alone ends.
+
+    Between its iterations it may sleep, as an upload at a server's pace does. A loop that polls counts its attempts too, but
+    something else ends it: those say nothing.
+    """
+    numbers = [_iteration_numbers(s) for s in stacks]
+    return any(
+        after[loop] > number for before, after in pairwise(numbers) for loop, number in before.items() if loop in after
+    )
+
+
+def _iteration_numbers(sample: StackSample) -> dict[tuple[int, str, str, int], int]:
+    """In which iteration the main thread is of each such loop, by the depth and place of the loop."""
+    frames = sample.main.frames if sample.main is not None else ()
+    return {
+        (depth, frame.file, frame.function, block.line): int(described.removeprefix("int="))
+        for depth, frame in enumerate(reversed(frames))
+        for block in frame.blocks
+        if block.iterations is not None
+        and block.iterations.bounded
+        and (described := (frame.locals or {}).get(block.iterations.counter, "")).startswith("int=")
+    }
+
+
+def goes_through_data(stacks: Sequence[StackSample]) -> bool:
+    """Whether a loop over data is at another item than in a sample before.
+
+    Items that come again say nothing in a ``while`` that may go on for ever: so does a poll of several things, one after another.
+    The main thread is looked at, and where that waits for another thread of its process, all of them.
+    """
+    seen: dict[_Loop, set[str]] = {}
+    for sample in stacks:
+        for loop, one, any_other in _positions(sample):
+            items = seen.setdefault(loop, set())
+            if items and one.digest not in items and (any_other or not one.known):
+                return True
+            items.add(one.digest)
+    return False
+
+
+def mark_known(sample: StackSample, earlier: Iterable[StackSample]) -> StackSample:
+    """The sample, with what is known of its items by samples before it, which need not be kept for that."""
+    seen = {(loop, one.digest) for before in earlier for loop, one in _all_positions(before)}
+    if not any((loop, one.digest) in seen for loop, one in _all_positions(sample)):
+        return sample
+
+    def mark(thread: ThreadStack, depth: int, frame: Frame) -> Frame:
+        known = (replace(p, known=(_key(thread, depth, frame, p), p.digest) in seen) for p in frame.positions)
+        return replace(frame, positions=tuple(known)) if frame.positions else frame
+
+    return replace(
+        sample,
+        threads=tuple(
+            replace(t, frames=tuple(mark(t, len(t.frames) - n, f) for n, f in enumerate(t.frames)))
+            for t in sample.threads
+        ),
+    )
+
+
+def _all_positions(sample: StackSample) -> Iterator[tuple[_Loop, Position]]:
+    for thread in sample.threads:
+        for number, frame in enumerate(thread.frames):
+            for one in frame.positions:
+                yield _key(thread, len(thread.frames) - number, frame, one), one
+
+
+def _key(thread: ThreadStack, depth: int, frame: Frame, one: Position) -> _Loop:
+    return thread.ident, depth, frame.file, frame.function, one.loop, one.variable
+
+
+def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
+    """The loops that a process is in and where, and whether any other item than the ones before is progress."""
+    main = sample.main
+    hands_over = main is not None and bool(main.frames) and any(part in main.frames[0].file for part in _HANDOVERS)
+    for thread in sample.threads if hands_over else (main,) if main is not None else ():
+        polls = False
+        for depth, frame in enumerate(reversed(thread.frames), 1):
+            whole = {b.line for b in takewhile(lambda b: not _may_go_round(b), frame.blocks) if b.exhausts}
+            for one in frame.positions:
+                yield _key(thread, depth, frame, one), one, not polls and one.loop in whole
+            polls |= _is_in_while(frame)
+
+
+def children_go_on(samples: Sequence[ProcessSample]) -> bool:
+    """Whether a child's loop over data is at an item that it was not at before."""
+    seen: dict[tuple[int, int, str], set[str]] = {}
+    for sample in samples:
+        for child in sample.children:
+            for one in child.positions:
+                known = seen.setdefault((child.pid, one.loop, one.variable), set())
+                if known and one.digest not in known:
+                    return True
+                known.add(one.digest)
+    return False
+
+
+def sleeps_between_items(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread sleeps, as it did before, in a loop that ends with its data: when it woke, it was at the next item.
+
+    That is so if the sleep is in no other loop, and no ``while`` is around this one.
+    """
+    if len(stacks) < 2 or main_place(stacks[-1]) != main_place(stacks[0]):
+        return False
+    main = stacks[-1].main
+    if main is None or not main.frames or "sleep(" not in (main.frames[0].source or ""):
+        return False
+    inner = list(takewhile(lambda f: f.source is not None and not _loops(f) and not _is_condition(f), main.frames))
+    rest = main.frames[len(inner) :]
+    if not rest or not _loops(rest[0]):
+        return False
+    return _loops(rest[0])[-1].exhausts and not any(map(_is_in_while, rest))
+
+
+def asks(stacks: Sequence[StackSample]) -> bool:
+    """Whether the innermost loop that the main thread is in is a ``while``: it may go on until the answer is another."""
+    main = stacks[-1].main if stacks else None
+    frames = main.frames if main is not None else ()
+    looping = next((frame for frame in frames if _loops(frame) or _is_condition(frame)), None)
+    return looping is not None and (_is_condition(looping) or _may_go_round(_loops(looping)[-1]))
+
+
+def _is_in_while(frame: Frame) -> bool:
+    return _is_condition(frame) or any(map(_may_go_round, frame.blocks))
+
+
+def _may_go_round(block: Block) -> bool:
+    """Whether it is a loop that may go on for ever."""
+    return block.kind == "while" and not block.exhausts
+
+
+def _is_condition(frame: Frame) -> bool:
+    """Whether a frame is in the condition of a ``while``, around whose own line there is no block of it."""
+    return (frame.source or "").startswith("while ")
+
+
+def _loops(frame: Frame) -> list[Block]:
+    return [b for b in frame.blocks if b.kind in {"for", "while"}]

@@ -1,0 +1,58 @@
+"""Which processes share the semaphore that a thread waits for: a lock, a bounded queue, a condition of multiprocessing.
+
+May import ``sources.proc`` and the standard library. POSIX semaphores that have a name are files in ``/dev/shm`` that every
+process which uses one maps. ``sem_open`` of glibc makes them under another name first, which the map of the process that made
+it shows, and multiprocessing removes the name at once (CPython 3.10 to 3.14). Who has one is written nowhere: a semaphore
+counts, and has no owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import PurePosixPath
+
+from hangwatch.sources.proc.files import list_folder, read_link, read_whole
+from hangwatch.sources.proc.syscalls import SystemCall
+
+_PREFIX = b"/dev/shm/"
+_MAPS_LIMIT_BYTES = 16 << 20
+#: ``FUTEX_PRIVATE_FLAG`` of ``linux/futex.h``: a futex within one process, as those of Python's own locks are.
+_PRIVATE = 128
+#: Reading a memory map costs a millisecond: of a node with more Python programs than this nothing is asked.
+_MOST_PROGRAMS = 128
+
+
+def on_shared_futex(call: SystemCall) -> bool:
+    """Whether a thread waits for what other processes may release."""
+    return call.name == "futex" and len(call.arguments) > 1 and not call.arguments[1] & _PRIVATE
+
+
+def find_semaphore(pid: int, call: SystemCall | None) -> bytes | None:
+    """What identifies the shared semaphore that a thread of the process waits for; None where it waits for none."""
+    if call is None or not on_shared_futex(call):
+        return None
+    return next((name for first, last, name in _shared(pid) if first <= call.arguments[0] < last), None)
+
+
+def find_sharing(semaphores: Collection[bytes]) -> dict[bytes, set[int]]:
+    """The Python programs that map each of these semaphores."""
+    found: dict[bytes, set[int]] = {name: set() for name in semaphores}
+    programs = [int(pid) for pid in list_folder("/proc") if pid.isdigit() and _runs_python(int(pid))] if found else []
+    for pid in programs if len(programs) <= _MOST_PROGRAMS else ():
+        for _, _, name in _shared(pid):
+            if name in found:
+                found[name].add(pid)
+    return found
+
+
+def _runs_python(pid: int) -> bool:
+    return PurePosixPath(read_link(f"/proc/{pid}/exe") or "").name.startswith("python")
+
+
+def _shared(pid: int) -> Iterable[tuple[int, int, bytes]]:
+    """First and last address, and device and inode, of the shared memory that a process maps (proc_pid_maps(5))."""
+    for line in (read_whole(f"/proc/{pid}/maps", _MAPS_LIMIT_BYTES) or b"").splitlines():
+        if _PREFIX in line:
+            place, _, _, device, inode, _ = line.split(maxsplit=5)
+            first, _, last = place.partition(b"-")
+            yield int(first, 16), int(last, 16), b" ".join((device, inode))

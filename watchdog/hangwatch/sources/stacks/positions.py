@@ -1,0 +1,188 @@
+"""Which variables of a function tell how far it is in the data that its loops go through. Pure.
+
+A loop over data and a loop that polls both sleep between their iterations. What tells them apart is what an iteration is about:
+an item of a sequence, or what was taken out of a container or was received. A poll's variables are attempts, delays and times.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from hangwatch.sources.stacks.iterations import acts, called, ends_early, has_no_end, is_named, walk
+
+_Loop = ast.For | ast.AsyncFor | ast.While
+_FOR = (ast.For, ast.AsyncFor)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_PARTS = (ast.expr, ast.withitem, ast.keyword)
+#: What takes the next item out of a container or a stream.
+_TAKES = frozenset(
+    {"pop", "popleft", "popitem", "heappop", "get", "get_nowait", "next", "anext", "recv", "recv_bytes", "receive", "read",
+     "readline", "read1", "readuntil", "readexactly"}
+)  # fmt: skip
+#: What only passes the time, or tells people of it.
+_PASTIMES = frozenset(
+    {"sleep", "print", "debug", "info", "warning", "error", "exception", "log", "wait", "write_line", "set_description"}
+)
+
+
+class Holder(NamedTuple):
+    """A variable that holds what an iteration of a loop is about.
+
+    ``loop``: the line of its header. ``numbers``: whether a number in it says so too; where something else may end the loop, it
+    may as well be an attempt or a delay. ``objects``: whether it does by being another object: whoever polls gets a new one
+    with each answer.
+    """
+
+    name: str
+    loop: int
+    numbers: bool
+    objects: bool
+
+
+def find_holders(body: Sequence[ast.stmt], line: int) -> tuple[Holder, ...]:
+    """They of the loops around a line in the body of a function, and of the one whose header it is in."""
+    found: list[Holder] = []
+    for node in walk(body):
+        if isinstance(node, (*_FOR, ast.While)) and node.lineno <= line <= (node.body[-1].end_lineno or 0):
+            found.extend(_of_for(node) if isinstance(node, _FOR) else _of_while(node))
+        elif isinstance(node, _COMPREHENSIONS) and node.lineno <= line <= (node.end_lineno or 0):
+            found.extend(_of_comprehension(node))
+    return tuple(found)
+
+
+def ends_with_its_data(loop: ast.stmt) -> bool:
+    """Whether a loop goes over data to their end, or empties a container, and each iteration calls something besides a sleep."""
+    if not isinstance(loop, (*_FOR, ast.While)) or ends_early(loop) or not acts(loop.body):
+        return False
+    return _empties(loop) if isinstance(loop, ast.While) else not has_no_end(loop.iter)
+
+
+def _empties(loop: ast.While) -> bool:
+    """Whether each iteration takes something out of the container that its condition asks, and does not put it back."""
+    stores = {ast.dump(one) for one in _stores(loop.test)}
+    for statement in loop.body:
+        match statement:
+            case ast.Assign(targets=[target], value=value) if _takes(value) and _mentions(value, stores):
+                calls = (n for n in walk(loop.body) if isinstance(n, ast.Call) and not _takes(n))
+                names = set(_targets(target))
+                return not any(_mentions(call, stores) and _hands_over(call, names) for call in calls)
+    return False
+
+
+def _takes(value: ast.expr) -> bool:
+    return any(is_named(call, _TAKES) for call in ast.walk(value) if isinstance(call, ast.Call))
+
+
+def _mentions(value: ast.expr, stores: Collection[str]) -> bool:
+    return any(ast.dump(part) in stores for part in ast.walk(value))
+
+
+def _hands_over(call: ast.Call, names: Collection[str]) -> bool:
+    """Whether a call is given one of these variables itself, and not only what another call makes of it."""
+    rest: list[ast.AST] = list(call.args)
+    while rest:
+        node = rest.pop()
+        if isinstance(node, ast.Name) and node.id in names:
+            return True
+        if not isinstance(node, ast.Call):
+            rest.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def _of_for(loop: ast.For | ast.AsyncFor) -> Iterator[Holder]:
+    if has_no_end(loop.iter):
+        return
+    whole = ends_with_its_data(loop)
+    for name in _targets(loop.target):
+        if whole or _works_on(loop.body, name):
+            yield Holder(name, loop.lineno, numbers=whole, objects=True)
+
+
+def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Iterator[Holder]:
+    """Whoever goes through a generator may end before its data do."""
+    whole = not isinstance(node, ast.GeneratorExp)
+    for part in node.generators:
+        if not has_no_end(part.iter):
+            for name in _targets(part.target):
+                yield Holder(name, node.lineno, numbers=whole, objects=whole)
+
+
+def _of_while(loop: ast.While) -> Iterator[Holder]:
+    """What it takes from the container that its condition asks, as long as there is something; else what it receives."""
+    stores = {ast.dump(one) for one in _stores(loop.test)}
+    for name, value in _bound(loop):
+        if _takes(value) and _works_on(loop.body, name):
+            own = _mentions(value, stores)
+            yield Holder(name, loop.lineno, numbers=own, objects=own)
+
+
+def _stores(test: ast.expr) -> Iterator[ast.expr]:
+    """The containers of which a condition asks whether something is in them: ``pending``, ``len(pending)``, ``not q.empty()``."""
+    match test:
+        case ast.Name() | ast.Attribute():
+            yield test
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=ast.Attribute(value=held, attr="empty"))):
+            yield held
+        case ast.Call(func=ast.Name(id="len"), args=[held]):
+            yield held
+        case ast.Compare(left=left):
+            yield from _stores(left) if isinstance(left, ast.Call) else ()
+        case ast.BoolOp(values=values):
+            for one in values:
+                yield from _stores(one)
+
+
+def _bound(loop: ast.While) -> Iterator[tuple[str, ast.expr]]:
+    """The variables that an iteration binds, and to what: in the condition, or in its body outside of inner loops."""
+    for node in ast.walk(loop.test):
+        if isinstance(node, ast.NamedExpr):
+            yield node.target.id, node.value
+    for node in walk(loop.body, inner_loops=False):
+        match node:
+            case ast.Assign(targets=[target], value=value):
+                yield from ((name, value) for name in _targets(target))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, value
+            case ast.NamedExpr(target=ast.Name(id=name), value=value):
+                yield name, value
+
+
+def _targets(target: ast.expr) -> Iterator[str]:
+    match target:
+        case ast.Name(id=name):
+            yield name
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            for part in parts:
+                yield from _targets(part)
+        case ast.Starred(value=inner):
+            yield from _targets(inner)
+
+
+def _works_on(body: Sequence[ast.stmt], name: str) -> bool:
+    """Whether something is called with a variable or by it, other than to decide, to sleep or to tell people."""
+    for node in walk(body):
+        tests = (node.test,) if isinstance(node, (ast.If, ast.While)) else ()
+        if isinstance(node, ast.stmt) and any(_is_given(call, name) for call in _calls_of(node, tests)):
+            return True
+    return False
+
+
+def _calls_of(statement: ast.stmt, without: Collection[ast.expr]) -> Iterator[ast.Call]:
+    """The calls in a statement's own expressions; what a pastime is given is passed with it."""
+    rest = [n for n in ast.iter_child_nodes(statement) if isinstance(n, _PARTS) and n not in without]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, ast.Call):
+            if called(node) in _PASTIMES:
+                continue
+            yield node
+        rest.extend(n for n in ast.iter_child_nodes(node) if isinstance(n, _PARTS))
+
+
+def _is_given(call: ast.Call, name: str) -> bool:
+    receiver = (call.func.value,) if isinstance(call.func, ast.Attribute) else ()
+    parts = (*receiver, *call.args, *(k.value for k in call.keywords if k.arg != "timeout"))
+    return any(isinstance(n, ast.Name) and n.id == name for part in parts for n in ast.walk(part))
