@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from hangwatch.agent.capturing.capture import capture_job
 from hangwatch.agent.capturing.trail import Trail
-from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.capture import Gap, Job, RankIdentity
 from support import JobRunner, wait_for
 
 _PROGRAM = "import os, sys; print('ready', flush=True); sys.stdin.readline(); os.execvp('sleep', ['sleep', '600'])"
@@ -34,3 +37,34 @@ def test_an_old_stack_does_not_pass_for_the_current_one(jobs: JobRunner) -> None
     assert after.ranks[0].stacks == ()
     assert len(after.ranks[0].processes) == 4
     assert [gap.rank for gap in after.gaps if gap.source == "stacks"] == [0]
+
+
+class _JoiningWhileCaptured:
+    """Beats of a process that has no group yet when they are read for the first ``reads`` times."""
+
+    def __init__(self, pid: int, reads: int) -> None:
+        self._pid = pid
+        self._left = reads
+
+    def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
+        self._left -= 1
+        joined = self._left < 0
+        groups = (BeatGroup("0", (0, 1), 1, "default_pg"),) if joined else ()
+        beat = Beat(1, self._pid, 0, 1, 0, rank=0, initialized=joined, groups=groups, problems=("not to be asked",))
+        return {self._pid: beat}, ()
+
+    def last_of(self, _ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("reads", "reason"),
+    [(1, "not to be asked"), (2, "the first group was made after the recorders were read")],
+)
+def test_a_group_made_during_the_capture_has_a_record_or_a_reason(jobs: JobRunner, reads: int, reason: str) -> None:
+    """A rank that joins its first group while it is captured is asked for its record, or it is said that it was not."""
+    job = jobs.start([sys.executable, "-c", "print('ready', flush=True); import time; time.sleep(600)"])
+    job.wait_for_output("ready")
+    rank = RankIdentity(0, job.pid, psutil.Process(job.pid).create_time())
+    capture = asyncio.run(capture_job(Job("job"), [rank], reader=_JoiningWhileCaptured(job.pid, reads), trail=Trail()))
+    assert [gap.reason for gap in capture.gaps if gap.source == "flight recorder"] == [reason]

@@ -142,6 +142,8 @@ async def capture_job(
             await sample_ranks(everyone, trail, health, settings)
             code.watch(r for r in ranks if _may_spin(beats.get(r.pid), trail.processes.get(r.pid, ())))
             await asyncio.sleep(interval_s)
+        # Read again: a rank that was before its first group then may have one, and hang in it, by now.
+        beats = reader.read()[0] if reader is not None else {}
         # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
         found, records = await asyncio.gather(
             sample_ranks(everyone, trail, health, settings),
@@ -172,6 +174,8 @@ async def capture_job(
         record, beat = records.get(pid), after.get(pid, beats.get(pid))
         if isinstance(record, Gap):
             seen.append(record)
+        elif pid not in records and beat is not None and beat.groups and not _may_record(beats.get(pid, beat)):
+            seen.append(Gap("flight recorder", "the first group was made after the recorders were read", identity.rank))
         ended = not trail.processes.get(pid) or trail.processes[pid][-1].ended
         # A process of another world without a beat is a server or the scheduler of an engine: it has no group to record.
         if beat is None and not ended and not is_guest(identity.rank):
