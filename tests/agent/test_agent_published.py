@@ -80,7 +80,7 @@ def test_a_process_that_may_not_be_read_is_found_before_a_hang() -> None:
     code = (
         "import os, sys\n"
         "from hangwatch.sources.stacks import permission\n"
-        "permission.find_pyspy = lambda: 'py-spy'  # where it is installed this user may not be able to look\n"
+        "permission.find_program = lambda name: name  # where it is installed this user may not be able to look\n"
         "os.setgid(65534); os.setuid(65534)\n"
         "(gap,) = permission.check_stacks([int(sys.argv[1])]).values()\n"
         "print(gap.source, '|', gap.reason, '|', gap.hint)"
@@ -97,5 +97,5 @@ def test_a_process_that_may_not_be_read_is_found_before_a_hang() -> None:
 
 def test_a_missing_pyspy_is_said_of_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without py-spy no stack can be read, and that too is known before a hang."""
-    monkeypatch.setattr(permission, "find_pyspy", lambda: None)
+    monkeypatch.setattr(permission, "find_program", lambda _name: None)
     assert {gap.hint for gap in check_stacks([1, 2]).values()} == {"pip install py-spy"}

@@ -199,10 +199,13 @@ def test_where_nothing_decides_three_commands_are_named() -> None:
     assert looked.cause is not None
     assert unseen.cause.explanation.count("`") == looked.cause.explanation.count("`") == 6
     pid = joined(ago_ns=LONG_AGO_NS).ranks[0].identity.pid
-    assert f"`py-spy dump --native --pid {pid}` on node-0" in looked.cause.explanation
+    assert f"`hangwatch dump --native-stacks --pid {pid}` on node-0" in looked.cause.explanation
     assert "nvidia-smi nvlink -e" in unseen.cause.explanation
     assert "nvidia-smi nvlink -e" not in looked.cause.explanation
-    assert "py-spy" not in (judged(joined(ago_ns=LONG_AGO_NS), facts(gpus=(LOST,))).cause or unseen.cause).explanation
+    assert (
+        "--native-stacks"
+        not in (judged(joined(ago_ns=LONG_AGO_NS), facts(gpus=(LOST,))).cause or unseen.cause).explanation
+    )
 
 
 def test_version_that_has_hung_elsewhere_is_told_with_its_reports() -> None:

@@ -164,3 +164,22 @@ def test_the_verdict_comes_before_torchs_own_time_limit(
     later = msgspec.json.decode(diagnosed.stdout(), type=Incident).verdict
     assert (later.kind, later.culprit_ranks, later.waiting_ranks) == ("stall", (1,), (0,))
     assert later.collective == incident.verdict.collective
+
+
+def test_native_stacks_of_a_device_that_stops(nccl: Path, jobs: JobRunner, state: Path) -> None:
+    """All have joined, and nothing moves: the threads of torch and of the device are shown, of both ranks as one."""
+    launcher = [nccl, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None, **BLOCK, "SIMULATED_STOPS": "1:3"}
+    job = jobs.start([*launcher, PROGRAMS / "waiting.py", "steady", "600"], environment)
+    job.wait_for_output("rank 0: has launched it")
+    job.wait_for_output("rank 1: has launched it")
+    dump = jobs.hangwatch("dump", "--native-stacks", "--pid", str(job.pid), "--json", "--state-dir", state)
+    assert dump.wait() in {0, 1}, dump.stderr()
+    incident = msgspec.json.decode(dump.stdout(), type=Incident)
+    assert incident.captured["native_stacks"], incident.missing
+    (shown,) = (path.read_text() for path in state.glob("incidents/*/native_stacks.txt"))
+    assert "cudaStreamSynchronize (libcudart.so.13)" in shown
+    threads = shown.split("\n[")
+    (watchdog,) = [one for one in threads if "thread pt_nccl_watchdg" in one]
+    assert watchdog.startswith("0-1] 2 ranks\n")
+    assert "c10d::ProcessGroupNCCL::Watchdog::runLoop() (libtorch_cuda.so)" in watchdog

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from watched_runs import find_bundles, read_incident
+from watched_runs import STALL_AFTER_S, find_bundles, read_incident
 
 from hangwatch.demos import find_scenario
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.bundle.bundle import read_bundle
 from scenarios.catalogue import PROGRAMS
 from support import JOBS, Job, JobRunner, wait_for
 
@@ -62,6 +63,27 @@ def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: 
     assert read_incident(bundle) == incident
     assert job.process.poll() is None
     assert {rank: process.pid for rank, process in job.ranks().items()} == ranks
+
+
+def test_native_stacks_are_read_where_the_user_asks_for_them(jobs: JobRunner, tmp_path: Path) -> None:
+    """Of all threads, before the job is ended; they are in the bundle, merged, and in the report."""
+    scenario = find_scenario("blocked-io")
+    assert scenario is not None
+    state = tmp_path / "state"
+    options = ["--native-stacks", "--on-hang", "stop", "--stall-after", str(STALL_AFTER_S), "--state-dir", state]
+    run = jobs.hangwatch("run", *options, "--", *scenario.command(), env=scenario.full_environment())
+    assert run.wait(120) == 75, run.stderr()
+    (bundle,) = find_bundles(state)
+    incident, capture = read_bundle(bundle)
+    assert incident is not None
+    assert incident.captured["native_stacks"], incident.missing
+    assert incident.verdict.cause is not None
+    assert (incident.verdict.cause.id, incident.verdict.culprit_ranks) == (scenario.cause, scenario.culprits)
+    assert all(rank.native is not None and len(rank.native.threads) > 1 for rank in capture.ranks)
+    shown = (bundle / "native_stacks.txt").read_text()
+    assert "main thread\n" in shown
+    assert "gloo::" in shown
+    assert "Native stacks" in (bundle / "report.html").read_text()
 
 
 def test_workers_without_an_environment_are_found_by_their_titles(jobs: JobRunner, tmp_path: Path) -> None:

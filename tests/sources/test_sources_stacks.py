@@ -119,7 +119,7 @@ def test_slow_pyspy_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     slow = tmp_path / "py-spy"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     slow.chmod(0o755)
-    monkeypatch.setattr(stacks, "find_pyspy", lambda: str(slow))
+    monkeypatch.setattr(stacks, "find_program", lambda _name: str(slow))
     found = sample(os.getpid(), timeout_s=1.0)
     assert isinstance(found, Gap)
     assert "within 1 s" in found.reason
@@ -134,7 +134,7 @@ def test_garbage_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         f"#!/bin/sh\nif [ -e {tmp_path}/again ]; then echo '[]'; else touch {tmp_path}/again; echo '[{{'; fi\n"
     )
     flaky.chmod(0o755)
-    monkeypatch.setattr(stacks, "find_pyspy", lambda: str(flaky))
+    monkeypatch.setattr(stacks, "find_program", lambda _name: str(flaky))
     found = sample(os.getpid())
     assert isinstance(found, StackSample)
     assert found.threads == ()
@@ -149,12 +149,13 @@ def test_garbage_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         ("Error: Failed\nCaused by:\n    0: No such file or directory (os error 2)", "is gone", False),
         ("Error: Failed to find python version from target process", "no Python", False),
         ("Error: something new\nStack backtrace:\n 0: x", "something new", False),
+        ("\U0001f480 Engine error: Operation not permitted \U0001f480", "is not permitted", True),
         ("", "gave no reason", False),
     ],
 )  # fmt: skip
 def test_complaints_become_one_line(message: str, reason: str, hinted: bool) -> None:
     """py-spy's several lines are one, with the repair where there is one."""
-    gap = explain_failure(7, message)
+    gap = explain_failure(7, message, "py-spy")
     assert reason in gap.reason
     assert "\n" not in gap.reason
     assert bool(gap.hint) == hinted

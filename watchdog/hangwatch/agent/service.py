@@ -48,7 +48,9 @@ _SWEEP_PERIOD_S = 300.0
 #: Threads for what may block: pages, bundles. Python's own number grows with the node's cores, and memory with it.
 _THREADS = 4
 #: Settings that are read at the start alone.
-_FIXED = ("state_dir", "listen", "token_file", "logs", "engines", "with_values", "condition_values", "exchange", "job")
+_FIXED = (
+    "state_dir", "listen", "token_file", "logs", "engines", "with_values", "condition_values", "native_stacks", "exchange", "job",
+)  # fmt: skip
 
 
 class Service:

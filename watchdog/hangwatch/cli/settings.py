@@ -51,6 +51,15 @@ ConditionValues = Annotated[
 ]
 
 
+NativeStacks = Annotated[
+    bool,
+    typer.Option(
+        "--native-stacks",
+        help="Read all threads of ranks that hang, also NCCL's, with native frames (pystack); pauses each rank for a moment.",
+    ),
+]
+
+
 #: A variable, because the URL may contain a password.
 EXCHANGE_VARIABLE = "HANGWATCH_EXCHANGE"
 ExchangeOption = Annotated[
@@ -95,6 +104,7 @@ def combine(
     log: list[str] | None = None,
     with_values: bool = False,
     condition_values: bool = True,
+    native_stacks: bool = False,
     exchange: str | None = None,
     job: str | None = None,
     max_restarts: int | None = None,
@@ -115,6 +125,7 @@ def combine(
         "engines": _check_engines(engine or settings.engines),
         "with_values": with_values or None,
         "condition_values": None if condition_values else False,
+        "native_stacks": native_stacks or None,
         "exchange": exchange or None,
         "job": job or None,
         "max_restarts": max_restarts,

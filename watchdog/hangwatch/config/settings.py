@@ -135,7 +135,8 @@ class Settings(_Section, frozen=True):
 
     ``stall_after_s``: seconds before an unproven hang is reported, 0 to learn them from the job. ``with_values``: keep what
     the locals of a rank that hangs hold, which may include sensitive data. ``condition_values``: keep the booleans and small
-    integers that conditions name. ``logs``: globs of files in which jobs log what
+    integers that conditions name. ``native_stacks``: read all threads of a job that hangs with their native frames, which pauses
+    its ranks. ``logs``: globs of files in which jobs log what
     they do not log by themselves. ``engines``: addresses of serving engines on this node, besides those that are found.
     ``exchange``: what agents of several nodes share (``exchange.opening``), empty for auto; ``job``: the name of jobs that
     their environment does not name. ``max_restarts``: how often ``run`` runs its command again for ``on_hang`` ``restart``,
@@ -148,6 +149,7 @@ class Settings(_Section, frozen=True):
     stall_after_s: float = 0.0
     with_values: bool = False
     condition_values: bool = True
+    native_stacks: bool = False
     logs: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
     exchange: str = ""

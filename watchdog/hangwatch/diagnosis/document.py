@@ -73,6 +73,11 @@ def asked_of_nodes(capture: Capture) -> dict[str, bool]:
     return {name.replace(" ", "_"): name in looked for name in HARDWARE if capture.nodes and name in looked | failed}
 
 
+def asked_natively(capture: Capture) -> dict[str, bool]:
+    """Whether there are native stacks; nothing where nobody has asked for them."""
+    return {"native_stacks": True} if any(r.native is not None for r in capture.ranks) else {}
+
+
 def make_incident(
     diagnosis: Diagnosis,
     *,
@@ -108,6 +113,7 @@ def make_incident(
             "processes": any(r.processes for r in capture.ranks),
             "beats": any(r.beat_age_s is not None for r in capture.ranks),
             **({"training": True} if capture.training is not None else {}),
+            **asked_natively(capture),
             **asked_of_nodes(capture),
         },
         missing=missing(capture),

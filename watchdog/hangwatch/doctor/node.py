@@ -17,7 +17,8 @@ from hangwatch.sources.discovery.rank_environment import pick_variables
 from hangwatch.sources.node_view import discover_node
 from hangwatch.sources.proc.files import read_small, read_whole
 from hangwatch.sources.proc.running_code import RunningCode
-from hangwatch.sources.stacks.samples import find_pyspy
+from hangwatch.sources.stacks.readers import find_program
+from hangwatch.sources.stacks.samples import READER
 
 _CAP_SYS_PTRACE = 19
 _OLDEST_PYSPY = (0, 4)
@@ -110,7 +111,7 @@ def judge_seccomp(status: str, allowed: bool) -> Check:
 
 def check_pyspy() -> Check:
     """Whether py-spy is installed and new enough."""
-    program = find_pyspy()
+    program = find_program(READER)
     if program is None:
         return Check("py-spy", "failed", "not installed: stacks cannot be read", "pip install 'py-spy>=0.4.0'")
     try:

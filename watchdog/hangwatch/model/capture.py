@@ -90,6 +90,7 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     ``thread_error``.
     ``unrecorded``: it has groups whose operations no recorder shows.
     ``ended``: its program has ended by itself, by ``log_error`` or without an exception; False where that is not known.
+    ``native``: all its threads with their native frames, where the user has asked for them (``--native-stacks``).
     """
 
     identity: RankIdentity
@@ -107,6 +108,7 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     task_error: tuple[str, ...] = ()
     ended: bool = False
     unrecorded: bool = False
+    native: StackSample | None = None
 
     @property
     def rank(self) -> int:

@@ -60,6 +60,11 @@ def format_members(ranks: Sequence[int], limit_chars: int = 40) -> str:
 
 
 @lru_cache(maxsize=1 << 12)
+def short_place(file: str, line: int) -> str:
+    """``torch/x.py:12``, or the file alone where the line is not known (0), as that of native code."""
+    return f"{short_path(file)}:{line}" if line else short_path(file)
+
+
 def short_path(file: str) -> str:
     """A file as people name it: ``torch/x.py`` inside site-packages or the standard library, else two components.
 

@@ -6,13 +6,13 @@ a thousand ranks in three places are three branches, and the smallest branch is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import Frame
-from hangwatch.model.text import format_ranks, short_path
+from hangwatch.model.text import format_ranks, short_place
 from hangwatch.outputs.sanitize import excerpt
 
 _Key = tuple[str, str, int]
@@ -46,8 +46,12 @@ def merge_stacks(stacks: Mapping[int, Sequence[Frame]]) -> StackNode:
 
     Frames are the same where function, file and line are. A rank without frames ends at the root.
     """
+    return _merge(stacks.items())
+
+
+def _merge(stacks: Iterable[tuple[int, Sequence[Frame]]]) -> StackNode:
     root = _Branch(None)
-    for rank, frames in stacks.items():
+    for rank, frames in stacks:
         branch = root
         for frame in reversed(frames):
             key = (frame.function, frame.file, frame.line)
@@ -66,6 +70,16 @@ def merge_main_stacks(capture: Capture) -> StackNode:
         main = rank.stacks[-1].main if rank.stacks else None
         stacks[rank.rank] = main.frames if main is not None else ()
     return merge_stacks(stacks)
+
+
+def merge_native_stacks(capture: Capture) -> StackNode:
+    """The tree of all threads with their native frames; the outermost frame is the thread's name."""
+    return _merge(
+        (rank.rank, (*thread.frames, Frame("main thread" if thread.is_main else f"thread {thread.label}", "", 0)))
+        for rank in capture.ranks
+        if rank.native is not None
+        for thread in rank.native.threads
+    )
 
 
 def _freeze(root: _Branch) -> StackNode:
@@ -121,7 +135,7 @@ def _frame_lines(node: StackNode, prefix: str) -> Iterator[str]:
     frame = node.frame
     if frame is None:
         return
-    here = f"{excerpt(frame.function)} ({excerpt(short_path(frame.file))}:{frame.line})"
+    here = excerpt(frame.function) + (f" ({excerpt(short_place(frame.file, frame.line))})" if frame.file else "")
     if not node.ends:
         yield f"{prefix}  {here}"
         return

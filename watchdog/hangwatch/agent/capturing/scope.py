@@ -13,6 +13,7 @@ from hangwatch.agent.capturing.capture import Beats, add_call_sites, capture_job
 from hangwatch.agent.capturing.departed import find_departed
 from hangwatch.agent.capturing.hardware import add_hardware
 from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.native_stacks import add_native_stacks
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.config.settings import Settings
@@ -31,7 +32,7 @@ class CaptureScope(Protocol):
         ...
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
-        """The capture with the call sites of ``ranks``, None: of all."""
+        """The capture with the call sites of ``ranks``; None: of all, of a hang that is confirmed."""
         ...
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
@@ -92,9 +93,13 @@ class LocalScope:
         return self.reader.last_of(self.ranks.known.values()) if self.reader is not None else {}
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
-        """The capture with the call sites of those of ``ranks`` (None: all) that are on this node."""
+        """The capture with the call sites of those of ``ranks`` (None: all) that are on this node.
+
+        Of all with their native stacks too, where the settings say so.
+        """
         wanted = [rank for rank in self.ranks.known if ranks is None or rank in ranks]
-        return await add_call_sites(capture, self.reader, wanted)
+        capture = await add_call_sites(capture, self.reader, wanted)
+        return await add_native_stacks(capture, wanted) if ranks is None and self.settings.native_stacks else capture
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
         """The capture with what this node says of its hardware."""

@@ -24,6 +24,7 @@ from hangwatch.agent.fleet.wire import Question
 from hangwatch.model.capture import Capture
 from hangwatch.model.transforms.clocks import shift
 from hangwatch.sources.discovery.roles import Roles
+from hangwatch.sources.stacks.native import SOURCE as NATIVE_STACKS
 
 #: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
 OPERATIONS_IN_ALL = 200_000
@@ -74,13 +75,15 @@ class FleetScope:
             capture = await self.local.call_sites(capture, ranks)
             among = None if ranks is None else {self.elsewhere[r][0].name for r in ranks if r in self.elsewhere}
             answers = await self._collect(question, among)
-        flights = {r.rank: (r.identity.pid, r.flight) for a in answers for r in a.ranks if r.flight is not None}
+        theirs = {(r.rank, r.identity.pid): r for answer in answers for r in answer.ranks}
         found = []
         for rank in capture.ranks:
-            pid, flight = flights.get(rank.rank, (None, None))
-            same = flight is not None and pid == rank.identity.pid
-            found.append(msgspec.structs.replace(rank, flight=flight) if same else rank)
-        return msgspec.structs.replace(capture, ranks=tuple(found))
+            same = theirs.get((rank.rank, rank.identity.pid), rank)
+            found.append(
+                msgspec.structs.replace(rank, flight=same.flight or rank.flight, native=same.native or rank.native)
+            )
+        gaps = [gap for answer in answers for gap in answer.gaps if gap.source == NATIVE_STACKS]
+        return msgspec.structs.replace(capture, ranks=tuple(found), gaps=tuple(dict.fromkeys((*capture.gaps, *gaps))))
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
         """The capture with what all nodes say of their hardware."""

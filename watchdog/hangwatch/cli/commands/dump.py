@@ -11,8 +11,9 @@ import typer
 
 from hangwatch.agent.capturing.capture import add_call_sites, capture_job
 from hangwatch.agent.capturing.hardware import add_hardware
+from hangwatch.agent.capturing.native_stacks import add_native_stacks
 from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr_console, stdout_console
-from hangwatch.cli.settings import ConditionValues, WithValues
+from hangwatch.cli.settings import ConditionValues, NativeStacks, WithValues
 from hangwatch.config.directories import default_state_dir, prepare_state_dir
 from hangwatch.config.errors import UserError
 from hangwatch.config.settings import Settings
@@ -41,6 +42,7 @@ def dump(
     state_dir: StateDir = None,
     with_values: WithValues = False,
     condition_values: ConditionValues = True,
+    native_stacks: NativeStacks = False,
     json: Json = False,
 ) -> None:
     """Capture and diagnose every job on this node now. Exit status 0: no hang found; 1: hang found; 2: no job found."""
@@ -52,7 +54,7 @@ def dump(
             stderr_console().print(f"hangwatch: {gap}", markup=False, highlight=False, soft_wrap=True)
         where = f"for process {', '.join(map(str, pid))}" if pid else "on this node"
         raise UserError(f"no ranks of a distributed job found {where}; is the job running on this node, as this user?")
-    settings = Settings(with_values=with_values, condition_values=condition_values)
+    settings = Settings(with_values=with_values, condition_values=condition_values, native_stacks=native_stacks)
     incidents = []
     for job in jobs:
         incident, capture = asyncio.run(_dump_job(job, reader, found.gaps, settings))
@@ -94,7 +96,10 @@ async def _dump_job(
         gaps=gaps,
         settings=settings,
     )
-    capture = await add_hardware(await add_call_sites(capture, reader, [r.rank for r in job.ranks]), node)
+    ranks = [r.rank for r in job.ranks]
+    capture = await add_hardware(await add_call_sites(capture, reader, ranks), node)
+    if settings.native_stacks:
+        capture = await add_native_stacks(capture, ranks)
     diagnosis = diagnose(capture, min_wait_s=_MIN_WAIT_S)
     incident = make_incident(
         diagnosis,

@@ -23,6 +23,7 @@ from hangwatch.cli.settings import (
     EngineOption,
     ExchangeOption,
     JobOption,
+    NativeStacks,
     StallAfter,
     WithValues,
     combine,
@@ -38,7 +39,8 @@ from hangwatch.config.directories import (
 from hangwatch.config.settings import Settings
 from hangwatch.model.capture import RankIdentity
 from hangwatch.outputs.web.access import TOKEN_VARIABLES
-from hangwatch.sources.stacks.samples import find_pyspy
+from hangwatch.sources.stacks.readers import find_program
+from hangwatch.sources.stacks.samples import READER
 
 _ADDRESS = "127.0.0.1:0"
 
@@ -83,6 +85,7 @@ def run(
     stall_after: StallAfter = None,
     with_values: WithValues = False,
     condition_values: ConditionValues = True,
+    native_stacks: NativeStacks = False,
     alertmanager: Alertmanager = None,
     webhook: Webhook = None,
     notify: Notify = None,
@@ -126,6 +129,7 @@ def run(
         log=log,
         with_values=with_values,
         condition_values=condition_values,
+        native_stacks=native_stacks,
     )
     events = EventFile(json) if json is not None else None
     state = prepare_state_dir(Path(settings.state_dir) if settings.state_dir else default_state_dir())
@@ -199,7 +203,7 @@ class _Run:
                 pid=pid,
                 schema=SCHEMA,
             )
-            if find_pyspy() is None:
+            if find_program(READER) is None:
                 service.voice.say("py-spy is not installed, so stacks cannot be read; run: pip install py-spy")
             watching = asyncio.create_task(service.agent.run(stop))
             status = await self.supervisor.run()

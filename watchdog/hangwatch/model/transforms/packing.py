@@ -43,6 +43,7 @@ class PackedRank(msgspec.Struct, frozen=True, array_like=True):
 
     rank: RankCapture
     stacks: tuple[PackedStack, ...]
+    native: PackedStack | None = None
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -82,7 +83,8 @@ class Packer:
     def pack(self, rank: RankCapture) -> PackedRank:
         """A rank, with places for its groups and stacks."""
         stacks = tuple(map(self._pack_stack, rank.stacks))
-        return PackedRank(_replace(_with_groups(rank, self._refer), stacks=()), stacks)
+        native = self._pack_stack(rank.native) if rank.native is not None else None
+        return PackedRank(_replace(_with_groups(rank, self._refer), stacks=(), native=None), stacks, native)
 
     def _refer(self, group: Group) -> Group:
         met = self._met_groups.get(id(group))
@@ -116,7 +118,9 @@ def unpack_rank(
         return StackSample(stack.sample.at_ns, tuple(_replace(t, frames=frames[place]) for t, place in threads))
 
     try:
-        return _replace(_with_groups(packed.rank, resolve), stacks=tuple(map(unpack_stack, packed.stacks)))
+        native = unpack_stack(packed.native) if packed.native is not None else None
+        stacks = tuple(map(unpack_stack, packed.stacks))
+        return _replace(_with_groups(packed.rank, resolve), stacks=stacks, native=native)
     except LookupError as error:
         raise ValueError("refers to what is not in its tables") from error
 

@@ -8,6 +8,7 @@ May import the model and the other outputs. Layout, JSON of the model's structs 
                                                    its log, stack samples in order of time
                           /stacks.jsonl            one line per stack, deepest frame first, referred to by the ranks
                           /stacks.txt              the merged tree of the last main-thread stacks
+                          /native_stacks.txt       that of all threads with native frames, where they were asked for
                           /stacks.speedscope.json  the same plus each rank's stacks, for speedscope
                           /report.html             the incident as one self-contained page
                           /training.json           what training logged, for silent failures
@@ -50,7 +51,7 @@ from hangwatch.model.transforms.packing import (
 from hangwatch.outputs.bundle.files import encode, encode_line, write_files
 from hangwatch.outputs.bundle.speedscope import encode_speedscope
 from hangwatch.outputs.html.report import render_report
-from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
+from hangwatch.outputs.stack_tree import merge_main_stacks, merge_native_stacks, render_tree
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -82,6 +83,7 @@ class _RankLine(msgspec.Struct, frozen=True):
     capture_at_ns: int
     seen: RankCapture
     stacks: tuple[PackedStack, ...]
+    native: PackedStack | None = None
 
 
 class _StackLine(msgspec.Struct, frozen=True):
@@ -145,6 +147,9 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
             yield "training.json", [encode(to_plain(_TrainingFile(capture.at_ns, capture.training)))]
         tree = merge_main_stacks(capture)
         yield "stacks.txt", [_text(name_guests(render_tree(tree), names_of(capture)))]
+        if any(rank.native is not None for rank in capture.ranks):
+            native = render_tree(merge_native_stacks(capture))
+            yield "native_stacks.txt", [_text(name_guests(native, names_of(capture)))]
         yield "stacks.speedscope.json", [encode_speedscope(incident, capture)]
         yield "report.html", [_text(render_report(incident, capture, tree))]
     else:
@@ -155,7 +160,7 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
 def _rank_lines(capture: Capture, packer: Packer) -> Iterator[bytes]:
     for rank in capture.ranks:
         packed = packer.pack(rank)
-        yield encode_line(_RankLine(rank.rank, capture.at_ns, packed.rank, packed.stacks)) + b"\n"
+        yield encode_line(_RankLine(rank.rank, capture.at_ns, packed.rank, packed.stacks, packed.native)) + b"\n"
 
 
 def _stack_lines(at_ns: int, stacks: Iterable[bytes]) -> Iterator[bytes]:
@@ -256,10 +261,11 @@ def _unpack(
     line: _RankLine, groups: Sequence[Group], stacks: Mapping[int, Frames], gaps: list[Gap]
 ) -> Iterator[RankCapture]:
     kept = tuple(sample for sample in line.stacks if stacks.keys() >= set(sample.frames))
-    if len(kept) < len(line.stacks):
+    native = line.native if line.native is not None and stacks.keys() >= set(line.native.frames) else None
+    if len(kept) < len(line.stacks) or native is not line.native:
         gaps.append(Gap("bundle", "stacks.jsonl lacks stacks of it, or is of another capture", line.rank))
     try:
-        yield unpack_rank(PackedRank(line.seen, kept), groups, stacks)
+        yield unpack_rank(PackedRank(line.seen, kept, native), groups, stacks)
     except ValueError as error:
         gaps.append(Gap("bundle", f"its line in ranks.jsonl {error}", line.rank))
 

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from hangwatch.model.incident import SourceLine
 from hangwatch.model.numbers import name_guests
-from hangwatch.model.text import short_path
+from hangwatch.model.text import short_place
 from hangwatch.outputs.sanitize import MAX_CHARACTERS, clean, excerpt
 
 NOTHING = Markup("")
@@ -52,9 +52,10 @@ def with_names(html: Markup, names: Mapping[int, str]) -> Markup:
 
 def place(file: str, line: int) -> Markup:
     """``dir/file.py:12`` with the full path as tooltip; may be wrapped after each slash."""
-    shown = excerpt(f"{short_path(file)}:{line}")
+    shown = excerpt(short_place(file, line))
     broken = Markup("/<wbr>").join(escape(part) for part in shown.split("/"))
-    return Markup('<bdi class="place" title="{}">{}</bdi>').format(plain(f"{file}:{line}", MAX_CHARACTERS), broken)
+    whole = f"{file}:{line}" if line else file
+    return Markup('<bdi class="place" title="{}">{}</bdi>').format(plain(whole, MAX_CHARACTERS), broken)
 
 
 def short_command(command: str) -> str:

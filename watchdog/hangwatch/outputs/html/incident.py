@@ -8,10 +8,10 @@ from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.html.cells import render_cells
 from hangwatch.outputs.html.elements import NOTHING, code, join, moment, section, text, with_names
-from hangwatch.outputs.html.stacks import render_stacks
+from hangwatch.outputs.html.stacks import render_native_stacks, render_stacks
 from hangwatch.outputs.html.tables import render_groups, render_places
 from hangwatch.outputs.html.verdict import describe_job, render_heading, render_missing, render_reasons, render_verdict
-from hangwatch.outputs.stack_tree import StackNode, merge_main_stacks
+from hangwatch.outputs.stack_tree import StackNode, merge_main_stacks, merge_native_stacks
 
 
 def render_incident(incident: Incident, capture: Capture | None, tree: StackNode | None = None) -> Markup:
@@ -30,6 +30,7 @@ def render_incident(incident: Incident, capture: Capture | None, tree: StackNode
             render_reasons(incident.verdict),
             render_groups(incident),
             render_stacks(tree, culprits) if tree is not None else NOTHING,
+            render_native_stacks(merge_native_stacks(capture), culprits) if capture is not None else NOTHING,
             render_missing(incident),
             section("Incident", _details(incident), css="details"),
         ]

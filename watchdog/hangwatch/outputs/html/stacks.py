@@ -36,15 +36,23 @@ def render_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
     return section("Merged stacks", _flame(root, named) + _tree(root, named), id="stacks")
 
 
-def _tree(root: StackNode, culprits: frozenset[int]) -> Markup:
+def render_native_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
+    """The tree of all threads with their native frames; empty markup if nobody has asked for them."""
+    if not root.children:
+        return NOTHING
+    tree = _tree(root, frozenset(culprits), file="native_stacks.txt", opened=False)
+    return section("Native stacks", tree, id="native-stacks")
+
+
+def _tree(root: StackNode, culprits: frozenset[int], *, file: str = "stacks.txt", opened: bool = True) -> Markup:
     left = [_MAX_NODES]
-    blocks = join(_block(node, culprits, left, 0) for node in root.children)
+    blocks = join(_block(node, culprits, left, 0, opened) for node in root.children)
     without = Markup("<p>{}: no Python frames</p>").format(number_ranks(root.ends)) if root.ends else NOTHING
-    cut = Markup('<p class="quiet">truncated; see stacks.txt for the rest</p>') if left[0] <= 0 else NOTHING
+    cut = Markup('<p class="quiet">truncated; see {} for the rest</p>').format(file) if left[0] <= 0 else NOTHING
     return Markup('<div class="tree">{}{}{}</div>').format(without, blocks, cut)
 
 
-def _block(node: StackNode, culprits: frozenset[int], left: list[int], forks: int) -> Markup:
+def _block(node: StackNode, culprits: frozenset[int], left: list[int], forks: int, opened: bool) -> Markup:
     """The frames that a set of ranks has in common, followed by its branches."""
     if left[0] <= 0 or forks > _MAX_FORKS:
         left[0] = 0
@@ -55,16 +63,18 @@ def _block(node: StackNode, culprits: frozenset[int], left: list[int], forks: in
     left[0] -= len(chain)
     shown = chain if len(chain) <= _MAX_DEPTH else chain[: _MAX_DEPTH // 2] + chain[-_MAX_DEPTH // 2 :]
     frames = Markup('<ol class="frames">{}</ol>').format(join(_frame(one) for one in shown))
-    below = join(_block(child, culprits, left, forks + 1) for child in chain[-1].children)
+    below = join(_block(child, culprits, left, forks + 1, True) for child in chain[-1].children)
     last = chain[-1].frame
-    head = Markup('<b{}>{}</b> <span class="quiet">{} frame{} down to</span> {}').format(
+    thread = chain[0].frame.function + ": " if chain[0].frame is not None and not chain[0].frame.file else ""
+    head = Markup('<b{}>{}</b> {}<span class="quiet">{} frame{} down to</span> {}').format(
         Markup(' class="named"') if node.ranks <= culprits else NOTHING,
         number_ranks(node.ranks),
+        excerpt(thread),
         len(chain),
         "s" if len(chain) != 1 else "",
         code(last.function) if last is not None else NOTHING,
     )
-    return fold(head, frames + below, opened=True)
+    return fold(head, frames + below, opened=opened)
 
 
 def _frame(node: StackNode) -> Markup:

@@ -33,6 +33,7 @@ _FILES = {
     "report.html": "text/html",
     "incident.json": "application/json",
     "stacks.txt": "text/plain",
+    "native_stacks.txt": "text/plain",
     "stacks.speedscope.json": "application/json",
 }
 #: A bundle is untrusted: its report must not run scripts or act with the origin of this server.

@@ -11,12 +11,13 @@ import os
 from collections.abc import Iterable
 
 from hangwatch.model.capture import Gap
-from hangwatch.sources.stacks.samples import explain_failure, find_pyspy
+from hangwatch.sources.stacks.readers import explain_failure, find_program
+from hangwatch.sources.stacks.samples import READER
 
 
 def check_stacks(pids: Iterable[int]) -> dict[int, Gap]:
     """Those of the processes whose stacks could not be read, each with the reason; processes that are gone are none."""
-    if find_pyspy() is None:
+    if find_program(READER) is None:
         return dict.fromkeys(pids, Gap("stacks", "py-spy is not installed", hint="pip install py-spy"))
     return {pid: gap for pid in pids if (gap := _check_memory(pid)) is not None}
 
@@ -25,7 +26,7 @@ def _check_memory(pid: int) -> Gap | None:
     try:
         os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
     except PermissionError:
-        return explain_failure(pid, "permission denied")
+        return explain_failure(pid, "permission denied", READER)
     except OSError:
         return None
     return None

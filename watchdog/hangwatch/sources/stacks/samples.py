@@ -8,29 +8,25 @@ tried once more. Format: ``py-spy dump --json``, py-spy 0.4.3.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import shutil
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.stacks import Frame, Position, StackSample, ThreadStack
-from hangwatch.sources.proc.files import inner_pid, read_small
+from hangwatch.sources.proc.files import inner_pid
 from hangwatch.sources.redaction import hide_named
 from hangwatch.sources.stacks import source_lines
 from hangwatch.sources.stacks.locals import describe_group, describe_local, digest_value, mark_value
+from hangwatch.sources.stacks.readers import explain_failure, find_program, run_reader
 
 T = TypeVar("T")
 
 SOURCE = "stacks"
+READER = "py-spy"
 _AT_ONCE = 4
-_OUTPUT_LIMIT_BYTES = 64 << 20
 _FRAMES_LIMIT, _OUTERMOST = 400, 100
 _LOCALS_LIMIT = 64
 _VALUE_LIMIT_CHARS = 200
@@ -66,12 +62,6 @@ class _Thread(msgspec.Struct):
     owns_gil: bool = False
 
 
-def find_pyspy() -> str | None:
-    """Path of py-spy: beside this interpreter, else on PATH; None where it is not installed."""
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
-
-
 async def sample_stacks(
     pids: Sequence[int],
     *,
@@ -87,7 +77,7 @@ async def sample_stacks(
 
     The main thread's frames outside the standard library carry the text of their lines, of other threads the deepest do.
     """
-    program = find_pyspy()
+    program = find_program(READER)
     if program is None:
         gap = Gap(SOURCE, "py-spy is not installed", hint="pip install py-spy")
         return dict.fromkeys(pids, gap)
@@ -123,20 +113,6 @@ def parse_pyspy(
     return StackSample(at_ns, tuple(_make_thread(thread, thread is main, with_values, unsettled) for thread in ordered))
 
 
-def explain_failure(pid: int, message: str) -> Gap:
-    """py-spy's complaint (0.4.3, several lines) as one line with a repair."""
-    lower = message.lower()
-    if "permission denied" in lower or "operation not permitted" in lower:
-        return Gap(SOURCE, f"reading process {pid} is not permitted", hint=_permission_hint())
-    if "no such process" in lower or "no such file" in lower or "os error 3)" in lower:
-        return Gap(SOURCE, f"process {pid} is gone")
-    if "failed to find python version" in lower or "failed to find a python" in lower:
-        return Gap(SOURCE, f"process {pid} runs no Python that py-spy knows")
-    lines = [line.strip() for line in message.split("Stack backtrace", maxsplit=1)[0].splitlines() if line.strip()]
-    reasons = [line.removeprefix("Error: ") for line in lines if not line.startswith(("Caused by", "Reason"))]
-    return Gap(SOURCE, f"py-spy could not read process {pid}: {'; '.join(reasons)[:300] or 'it gave no reason'}")
-
-
 async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool, with_values: bool) -> StackSample | Gap:
     """One process, tried twice within the time."""
     arguments = ["dump", "--json", "--nonblocking", *(["--locals"] if with_locals else []), "--pid", str(pid)]
@@ -146,7 +122,7 @@ async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool, w
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             break
-        result = await _dump(program, arguments, left_s)
+        result = await run_reader(program, arguments, left_s)
         if result is None:
             break
         code, output, message, at_ns = result
@@ -156,38 +132,10 @@ async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool, w
             except StackFormatError as error:
                 gap = Gap(SOURCE, f"process {pid}: {error}", hint="use py-spy 0.4 or newer: pip install -U py-spy")
         else:
-            gap = explain_failure(pid, message)
+            gap = explain_failure(pid, message, READER)
             if gap.hint or "gone" in gap.reason:
                 break
     return gap
-
-
-async def _dump(program: str, arguments: list[str], timeout_s: float) -> tuple[int, bytes, str, int] | None:
-    """Run py-spy once: exit status, output, complaint, and when; None when it took too long and was killed."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=_OUTPUT_LIMIT_BYTES,
-            env={"PATH": os.environ.get("PATH", os.defpath), "RUST_BACKTRACE": "0"},
-        )
-    except OSError as error:
-        return 1, b"", f"{program} cannot be run: {error.strerror}", time.time_ns()
-    try:
-        output, complaint = await asyncio.wait_for(process.communicate(), timeout_s)
-    except asyncio.TimeoutError:
-        return None
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            # It may be caught in the kernel, behind the very process that hangs.
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.wait(), 1.0)
-    return process.returncode or 0, output, complaint.decode(errors="replace"), time.time_ns()
 
 
 def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:
@@ -273,13 +221,3 @@ def describe_locals(file: str, named: Sequence[tuple[str, str]], *, unsettled: b
         )
 
     return {name[:64]: describe(name, shown) for name, shown in named[:_LOCALS_LIMIT]}
-
-
-def _permission_hint() -> str:
-    """How to be allowed to read other processes on this machine."""
-    scope = (read_small("/proc/sys/kernel/yama/ptrace_scope", 16) or b"").strip()
-    if scope not in {b"", b"0"} and os.geteuid() != 0:
-        return "sudo sysctl kernel.yama.ptrace_scope=0, or run the agent as root"
-    if os.geteuid() != 0:
-        return "run the agent as the job's user or as root"
-    return "give the agent's container SYS_PTRACE: --cap-add=SYS_PTRACE"

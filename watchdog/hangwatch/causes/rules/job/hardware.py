@@ -158,7 +158,10 @@ def _would_tell(case: Case, here: Mapping[int, Operation]) -> str:
     looked = {source for node in case.capture.nodes for source in node.looked}
     commands = [command for source, command in _COMMANDS if source not in looked]
     where = f"on {own.node}" if len(nodes) == 1 else "on every node of the group"
-    first = f"`py-spy dump --native --pid {own.pid}` on {own.node} (it pauses rank {rank} for a moment)"
+    if any(case.views[r].capture.native is not None for r in here):
+        rest = " and ".join(f"`{command}`" for command in commands[:_ASKED_FOR])
+        return f"To learn more: {where} {rest}."
+    first = f"`hangwatch dump --native-stacks --pid {own.pid}` on {own.node} (it pauses its ranks for a moment)"
     rest = " and ".join(f"`{command}`" for command in commands[: _ASKED_FOR - 1])
     return f"To learn more: {first}; {where} {rest}."
 
