@@ -86,7 +86,7 @@ class Situation:
             return f"{view.frontier.op} in {view.frontier.group.label}{kind}"
         if view.wait is not None:
             return view.wait.op
-        return "a request" if view.asks else view.state
+        return "a request" if view.in_request else view.state
 
     def waits(self) -> tuple[str, ...]:
         """Who waits for whom, a line a kind."""

@@ -78,6 +78,6 @@ def _where(case: Case) -> str:
             names.append(f"{view.frontier.op} of {view.frontier.group.label}")
         elif view.wait is not None:
             names.append(view.wait.op)
-        elif view.asks:
+        elif view.in_request:
             names.append("a request")
     return " and ".join(list(dict.fromkeys(names))[:2]) or "a wait for other ranks"

@@ -23,9 +23,19 @@ _SHUTDOWN = {
     "weakref.py": ("_exitfunc",),
     "logging/__init__.py": ("shutdown",),
 }
-#: The outermost frames of a main thread that still runs its program: a script, ``-m``, or a started child's beginning.
+#: The outermost frames of a thread that still runs its program: a script, ``-m``, a started child's beginning, or a call of
+#: ``torch.distributed.rpc`` (``rpc/internal.py``, torch 2.13).
 _BEGINNINGS = frozenset(
-    {"<module>", "_run_module_as_main", "_run_code", "_bootstrap", "_bootstrap_inner", "spawn_main", "_main"}
+    {
+        "<module>",
+        "_run_module_as_main",
+        "_run_code",
+        "_bootstrap",
+        "_bootstrap_inner",
+        "spawn_main",
+        "_main",
+        "_run_function",
+    }
 )
 
 

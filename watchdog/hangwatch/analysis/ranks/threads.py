@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hangwatch.analysis.places import bare, is_interpreter, user_frames
 from hangwatch.analysis.ranks.awaiting import read_awaiting
+from hangwatch.analysis.ranks.remote_calls import serving_thread
 from hangwatch.analysis.ranks.waits import in_torch_distributed, read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Operation, OperationColumns
@@ -78,7 +79,8 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Con
 
     The one that called the oldest operation in flight; where that is not recorded, one that is inside torch.distributed while
     the main thread is in an event loop. A main thread that waits for another one is where the rank is, if anything is in flight:
-    it goes on when that one does. ``aside``: threads that are not looked at.
+    it goes on when that one does; and so is one that runs what another process has called, while the main one awaits the end of
+    all calls. ``aside``: threads that are not looked at.
     """
     threads = threads_of(capture)
     others = side_threads(threads)
@@ -86,6 +88,9 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Con
     if capture.identity.worldless and not capture.progress:
         serving = find_serving(capture)
         return serving if serving is not main else None
+    serving = serving_thread(threads)
+    if serving is not None and not pending:
+        return serving
     hands_over = main is not None and _is_in(main, _HANDOVERS)
     if not others or (pending and hands_over):
         return None

@@ -14,6 +14,7 @@ from hangwatch.analysis.places import user_frame
 from hangwatch.analysis.ranks.connecting import among_members
 from hangwatch.analysis.ranks.device import on_nccl, read_device_wait
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
+from hangwatch.analysis.ranks.remote_calls import names_awaited
 from hangwatch.analysis.ranks.threads import (
     choose_thread,
     main_of,
@@ -101,6 +102,11 @@ class RankView:
         """Whether it is blocked on a connection of which other processes of the node have the other end."""
         last = self.sample
         return self.wait is None and last is not None and bool(last.server is not None or last.servers)
+
+    @property
+    def in_request(self) -> bool:
+        """Whether it awaits an answer of another process: over a connection, or of a function that it has called there."""
+        return self.asks or (self.wait is None and names_awaited(self.frames) is not None)
 
     @property
     def store(self) -> str | None:

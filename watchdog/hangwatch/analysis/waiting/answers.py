@@ -6,10 +6,10 @@ other. So such an edge carries no proof, and no circle is based on it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
-from hangwatch.analysis.places import bare, calls, user_frames
+from hangwatch.analysis.places import calls, user_frames
+from hangwatch.analysis.ranks.remote_calls import names_awaited, runs_remote_call
 from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.analysis.ranks.threads import find_serving
 from hangwatch.analysis.ranks.views import RankView
@@ -18,8 +18,6 @@ from hangwatch.analysis.waiting.graph import Edge
 #: Where a process waits for those that it has started: what they do is theirs.
 _CHILDREN_CALLS = frozenset({"wait4", "waitid"})
 _CHILDREN_FILES = ("multiprocessing/popen_", "multiprocessing/spawn.py", "torch/distributed/elastic/")
-_RAY_GET, _RAY_EXECUTES = "ray/_private/worker.py", "ray/_private/function_manager.py"
-_RAY_CALL = re.compile(r"\.(\w+)\.remote\(")
 #: Letting time pass between two looks at what another process writes.
 _SLEEPS = frozenset({"clock_nanosleep", "nanosleep"})
 
@@ -35,8 +33,8 @@ def find_answers(views: Mapping[int, RankView]) -> dict[int, int]:
     found = {}
     for rank, view in views.items():
         last = view.sample
-        if (actor := _find_actor(view, views)) is not None:
-            found[rank] = actor
+        if (callee := _find_callee(view, views)) is not None:
+            found[rank] = callee
         if last is None or not (_asks(view) or (departed is not None and _reads_in_vain(view))):
             continue
         pids = last.servers if last.server is None else (last.server,)
@@ -53,26 +51,24 @@ def find_answers(views: Mapping[int, RankView]) -> dict[int, int]:
     return found
 
 
-def _find_actor(view: RankView, views: Mapping[int, RankView]) -> int | None:
-    """The actor of Ray whose result a process awaits: it alone runs a method that the line of ``ray.get`` calls.
+def _find_callee(view: RankView, views: Mapping[int, RankView]) -> int | None:
+    """The process that runs the function whose result is awaited: the only one in a function of that name.
 
-    ``get`` and ``wait`` of Ray 2.60 (``ray/_private/worker.py``); what it executes is called by ``function_manager.py``. A line
-    that has references alone tells nothing.
+    Where the line does not say its name, the only one in any function that another process has called.
     """
-    own = next(iter(user_frames(view.frames)), None)
-    if own is None or view.wait is not None or calls(view.frames, _RAY_GET, "get", "wait") is None:
+    names = names_awaited(view.frames) if view.wait is None else None
+    if names is None:
         return None
-    names = set(_RAY_CALL.findall(own.source or ""))
-    others = ((rank, other) for rank, other in views.items() if other.wait is None and other.frontier is None)
-    able = [rank for rank, other in others if other is not view and _executed(other) in names]
+    running = {rank: _running(other) for rank, other in views.items() if other is not view}
+    able = [rank for rank, found in running.items() if (found & names if names else found)]
     return able[0] if len(able) == 1 else None
 
 
-def _executed(view: RankView) -> str | None:
-    """The method that an actor of Ray runs."""
-    places = [place for place, frame in enumerate(view.frames) if _RAY_EXECUTES in frame.file]
-    own = user_frames(view.frames[: places[0]]) if places else ()
-    return bare(own[-1]) if own else None
+def _running(view: RankView) -> set[str]:
+    """The functions that a process runs for others: in a thread beside the one that matters too, whatever that one does."""
+    works = view.wait is None and view.frontier is None
+    threads = [*([view.frames] if works else []), *(thread.frames for thread in view.side_threads)]
+    return {name for frames in threads if (name := runs_remote_call(frames)) is not None}
 
 
 def find_departed(views: Mapping[int, RankView]) -> int | None:
