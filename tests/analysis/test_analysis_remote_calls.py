@@ -86,16 +86,24 @@ def test_the_rank_that_runs_the_function_is_named(asks: tuple[Frame, ...]) -> No
         ((SYNC, line(ASKS)), [callee(2, runs("keep"))]),
         ((SYNC, line(ASKS)), [callee(2)]),
         ((line("value = reward.wait()"),), [callee(2, runs("score")), callee(3, runs("keep"))]),
-        ((SYNC, line(ASKS)), [callee(2, runs("score"), runs("keep"))]),
         ((line("value = reward.wait()", "Reward"),), [callee(2, runs("score"))]),
     ],
-    ids=["another-function", "nobody", "two-of-them", "two-places", "no-remote-result"],
+    ids=["another-function", "nobody", "two-of-them", "no-remote-result"],
 )
 def test_where_it_cannot_be_told_the_asker_is_what_is_known(
     asks: tuple[Frame, ...], callees: list[RankCapture]
 ) -> None:
     """No process is named on a guess."""
     assert verdict(asks, *callees).culprit_ranks == (0,)
+
+
+def test_a_rank_that_runs_several_functions_is_named_without_a_line_of_one() -> None:
+    """It is known that it runs the one that is asked for, and not which of its threads to look at."""
+    found = verdict((SYNC, line(ASKS)), callee(2, runs("score"), runs("keep")))
+    assert found.culprit_ranks == (2,)
+    assert found.divergence is not None
+    assert found.divergence.culprit is not None
+    assert found.divergence.culprit.function == "main"
 
 
 def test_names_are_those_of_the_line() -> None:
