@@ -10,10 +10,10 @@ from causes_rows import first_row
 
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
-from hangwatch.model.capture import Capture, Gap
+from hangwatch.model.capture import Capture, Gap, RankCapture
 from hangwatch.model.devices import Absence, Communicator, Gpu, KernelEvent, NodeFacts, Port, RasProblem, RasReport
 from hangwatch.model.incident import Verdict
-from hangwatch.model.processes import ExitStatus, MutexWait, ProcessSample
+from hangwatch.model.processes import ExitStatus, MutexWait, ProcessSample, WatchdogSample
 from hangwatch.model.stacks import Frame
 from hangwatch.sources.flight.recorder import parse_flight
 from nccl_dumps import nccl_dump, nccl_entry
@@ -23,6 +23,17 @@ ITEM = (
     Frame("log", "/srv/train/train.py", 40, "total += loss.item()", {"loss": "Tensor"}),
     Frame("<module>", "/srv/train/train.py", 90),
 )
+BACKWARD = (
+    Frame("_engine_run_backward", "/opt/venv/lib/python3.11/site-packages/torch/autograd/graph.py", 882),
+    Frame("step", "/srv/train/train.py", 31, "loss.backward()"),
+    Frame("<module>", "/srv/train/train.py", 90),
+)
+SPLITS = (
+    Frame("split_group", "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 5400),
+    Frame("build", "/srv/train/train.py", 12, "group = dist.split_group(split_ranks=halves)"),
+    Frame("<module>", "/srv/train/train.py", 90),
+)
+ROW = "device-hangs/watchdog-asleep"
 AGO_NS = 40 * SECOND_NS
 #: More than ten times the patience.
 LONG_AGO_NS = 400 * SECOND_NS
@@ -249,3 +260,78 @@ def test_threads_that_wait_for_each_other_in_native_code_are_shown() -> None:
     waits = [e.says for e in verdict.cause.evidence if e.rank == 1 and "mutex" in e.says]
     assert len(waits) == 2
     assert "thread 1101 (pt_nccl_watchdg)" in waits[0]
+
+
+def with_watchdog(one: RankCapture, *switches: int, mutexes: tuple[MutexWait, ...] = ()) -> RankCapture:
+    """The rank with so many context switches of its watchdog in its last samples."""
+    last = one.processes[-len(switches) :]
+    told = tuple(
+        msgspec.structs.replace(p, watchdogs=(WatchdogSample(77, n),), mutexes=mutexes)
+        for p, n in zip(last, switches, strict=True)
+    )
+    return msgspec.structs.replace(one, processes=told)
+
+
+def left_behind(*switches: int, mutexes: tuple[MutexWait, ...] = (), where: tuple[Frame, ...] = BACKWARD) -> Capture:
+    """Rank 1 has not come to the others' operation, and its watchdog has switched so often in its last samples."""
+    ranks = [with_watchdog(r, 50, 53) for r in joined(ago_ns=LONG_AGO_NS).ranks]
+    record = parse_flight(nccl_dump(nccl_entry(seq=7)), at_ns=NOW_NS, source="json")
+    behind = msgspec.structs.replace(rank(1, (), where), flight=record, progress=record.progress)
+    ranks[1] = with_watchdog(behind, *switches, mutexes=mutexes)
+    return world(*ranks)
+
+
+def test_a_rank_whose_calls_to_the_device_do_not_come_back_waits_for_nobody() -> None:
+    """Its line says that it waits in backward; that its watchdog does not run either says for whom: for its driver."""
+    capture = on(left_behind(40, 40), facts())
+    verdict = judged(capture, facts())
+    assert (verdict.culprit_ranks, verdict.waiting_ranks, verdict.proven) == ((1,), (0, 2, 3), False)
+    assert verdict.cause is not None
+    assert first_row(capture).id == ROW
+    assert "No call of rank 1 to its device comes back" in verdict.cause.explanation
+    assert [e.says for e in verdict.cause.evidence if e.rank == 1] == [
+        "torch's NCCL watchdog, which looks at the device ten times a second, has not run in 0.5 s"
+    ]
+
+
+@pytest.mark.parametrize(
+    "capture",
+    [
+        left_behind(40, 43),
+        left_behind(40),
+        left_behind(40, 40, mutexes=(MutexWait(77, 1001, "pt_nccl_watchdg", "python"),)),
+        left_behind(40, 40, where=SPLITS),
+    ],
+    ids=["runs", "seen-once", "locked-out", "creates-a-group"],
+)
+def test_a_watchdog_that_runs_or_may_be_locked_out_says_nothing(capture: Capture) -> None:
+    """The main thread keeps NCCL's communicator locked while it waits for other ranks to split it."""
+    assert first_row(on(capture, facts())).id != ROW
+
+
+def test_where_all_have_joined_the_device_that_hangs_is_named() -> None:
+    """As a cause, and its rank as evidence: it has done what it had to do."""
+    ranks = list(joined(ago_ns=LONG_AGO_NS).ranks)
+    ranks[2] = with_watchdog(msgspec.structs.replace(rank(2, (), ITEM), flight=ranks[2].flight), 40, 40)
+    capture = on(world(*ranks), facts())
+    verdict = judged(capture, facts())
+    assert verdict.cause is not None
+    assert first_row(capture).id == ROW
+    assert verdict.cause.explanation.endswith(
+        "No call of rank 2 to its device comes back: its driver or the device hangs."
+    )
+
+
+@pytest.mark.parametrize(
+    ("backend", "row"), [("nccl", "device-hangs/in-backward-with-nothing-in-flight"), ("gloo", "")]
+)
+def test_a_backward_pass_with_nothing_in_flight_waits_for_its_own_device(backend: str, row: str) -> None:
+    """On NCCL the host waits for its device alone, and what other ranks have to do with that is on record."""
+    ranks = list(joined(ago_ns=LONG_AGO_NS, backend=backend).ranks)
+    record = parse_flight(nccl_dump(nccl_entry(seq=7, op=f"{backend}:all_reduce")), at_ns=NOW_NS, source="json")
+    ranks[1] = msgspec.structs.replace(rank(1, (), BACKWARD), flight=record, progress=record.progress)
+    capture = on(world(*ranks), facts())
+    assert first_row(capture).id.startswith("device-hangs") == bool(row)
+    if row:
+        assert first_row(capture).id == row
+        assert judged(capture, facts()).culprit_ranks == (1,)

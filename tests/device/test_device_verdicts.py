@@ -21,6 +21,8 @@ LIMIT_S = 180.0
 TORCH_LIMIT_S = "45"
 #: What torch's watchdog says then.
 HANGS = "Watchdog caught collective operation timeout"
+#: What its heartbeat monitor says where the watchdog does not get on.
+STUCK = "watchdog got stuck for"
 #: Exit status of ``hangwatch run`` where it has ended the job.
 STOPPED = 75
 SPIN, BLOCK = ({"SIMULATED_SYNC": how} for how in ("spin", "block"))
@@ -164,6 +166,18 @@ def test_the_verdict_comes_before_torchs_own_time_limit(
     later = msgspec.json.decode(diagnosed.stdout(), type=Incident).verdict
     assert (later.kind, later.culprit_ranks, later.waiting_ranks) == ("stall", (1,), (0,))
     assert later.collective == incident.verdict.collective
+
+
+def test_a_driver_that_hangs_is_told_before_torchs_heartbeat_ends_the_rank(watch: Watch, state: Path) -> None:
+    """Torch's watchdog hangs in the same driver, which its heartbeat monitor reports at last."""
+    limits = {"SIMULATED_BLOCKS": "1:40", "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": TORCH_LIMIT_S}
+    job = watch("trains", env={**BLOCK, **limits}, on_hang="report")
+    written = job.wait_for_output(STUCK, LIMIT_S)
+    assert written.index("STALL, not proven") < written.index(STUCK)
+    (incident,) = incidents(state)
+    verdict = incident.verdict
+    assert verdict.cause is not None
+    assert (verdict.culprit_ranks, verdict.waiting_ranks, verdict.cause.id) == ((1,), (0,), "device-hangs")
 
 
 def test_native_stacks_of_a_device_that_stops(nccl: Path, jobs: JobRunner, state: Path) -> None:

@@ -45,9 +45,10 @@ API void simulated_submit(Stream* stream, Task* task);
 API Bell* simulated_bell(int* descriptor);
 // Try all tasks again: something outside the device has changed.
 API void simulated_advance();
-// The faults: nothing on this device ends any more; every call fails.
+// The faults: nothing on this device ends any more; every call fails; every call blocks.
 API void simulated_stop();
 API void simulated_lose();
+API void simulated_block();
 API bool simulated_is_lost();
 
 // Put a function into a stream.
@@ -57,7 +58,8 @@ Error wait_for_stream(Stream* stream);
 
 // Remember an error for cudaGetLastError, and return it.
 Error fail(Error error);
-inline Error enter() { return simulated_is_lost() ? fail(kUnknown) : kSuccess; }
+// What each call to the device begins with.
+Error enter();
 int current_device();
 // What a kernel does, for the few whose results matter; empty for all others. Its arguments are read at once.
 std::function<void()> plan_kernel(const char* name, void** arguments, Size3 grid);

@@ -41,6 +41,7 @@ struct Device {
   Stream null_stream;
   std::set<Stream*> streams{&null_stream};
   std::atomic<bool> stopped{false}, lost{false};
+  std::atomic<uint32_t> blocked{0};
   Bell* bell = nullptr;
   int bell_descriptor = -1;
 };
@@ -197,7 +198,15 @@ API void simulated_lose() {
   device().progressed.notify_all();
 }
 
+API void simulated_block() { device().blocked = 1; }
+
 API bool simulated_is_lost() { return device().lost; }
+
+Error enter() {
+  auto& blocked = device().blocked;
+  while (blocked) syscall(SYS_futex, &blocked, FUTEX_WAIT, 1, nullptr, nullptr, 0);
+  return simulated_is_lost() ? fail(kUnknown) : kSuccess;
+}
 
 void submit(Stream* stream, std::function<void()> run) { simulated_submit(stream, new FunctionTask(std::move(run), false)); }
 

@@ -52,6 +52,7 @@ Switches read() {
   if (const char* rank = getenv("RANK")) found.rank = atoi(rank);
   found.stops = read_fault("SIMULATED_STOPS", found.rank);
   found.lost = read_fault("SIMULATED_LOST", found.rank);
+  found.blocks = read_fault("SIMULATED_BLOCKS", found.rank);
   found.slow = read_link("SIMULATED_SLOW_LINK");
   return found;
 }

@@ -20,7 +20,7 @@ struct Switches {
   bool reports_death = false;        // SIMULATED_PEER_DEATH=hang|error
   bool traces = false;               // SIMULATED_TRACE=kernels
   int devices = 8;                   // SIMULATED_DEVICES=N
-  Fault stops, lost;                 // SIMULATED_STOPS=RANK:N, SIMULATED_LOST=RANK:N
+  Fault stops, lost, blocks;         // SIMULATED_STOPS=RANK:N, SIMULATED_LOST=RANK:N, SIMULATED_BLOCKS=RANK:N
   SlowLink slow;                     // SIMULATED_SLOW_LINK=RANK-RANK:BYTES_PER_S
   int rank = 0;                      // RANK, as launchers set it
 };

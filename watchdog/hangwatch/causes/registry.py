@@ -75,6 +75,7 @@ RULES: tuple[Rule, ...] = (
     groups.point_to_point,
     hardware.fabric,
     hardware.failed_device,
+    hardware.hanging_device,
     lost.died,
     lost.early_exit,
     lost.init_missing,

@@ -102,6 +102,17 @@ class ThreadSample(msgspec.Struct, frozen=True, omit_defaults=True):
     elsewhere: str = ""
 
 
+class WatchdogSample(msgspec.Struct, frozen=True):
+    """One of torch's watchdogs of NCCL while it is asleep.
+
+    ``thread``: its number in the process's own PID namespace. ``switches`` counts its voluntary context switches: it looks at the
+    device ten times a second, so that they grow as long as its calls come back.
+    """
+
+    thread: int
+    switches: int
+
+
 class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     """One process at one instant (``at_ns``: wall clock).
 
@@ -117,7 +128,8 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     ``elsewhere``: ``HOST:PORT`` of the other end, where that is not on this node.
     ``runs_in``: the names of the mapped files (libraries) in which the main thread was found running since the sample before, the
     most frequent first, an empty name for code of no file; looked for only where it may spin for its device.
-    ``mutexes``: which of its threads, Python's or not, wait for a mutex of the C library.
+    ``mutexes``: which of its threads, Python's or not, wait for a mutex of the C library. ``watchdogs``: torch's of NCCL, those
+    that were asleep.
     """
 
     at_ns: int
@@ -141,6 +153,7 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     elsewhere: str = ""
     runs_in: tuple[str, ...] = ()
     mutexes: tuple[MutexWait, ...] = ()
+    watchdogs: tuple[WatchdogSample, ...] = ()
 
     @property
     def ended(self) -> bool:

@@ -226,6 +226,7 @@ void have_faults() {
   int64_t number = launched++;
   if (number == switches().stops.after) simulated_stop();
   if (number == switches().lost.after) simulated_lose();
+  if (number == switches().blocks.after) simulated_block();
 }
 
 int launch_collected() {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -54,6 +55,45 @@ def read_device_wait(
     if read is not None or not stays:
         return read
     return _read_launch(frames, runs=all(p.state == "R" for p in capture.processes[-2:]))
+
+
+#: Waits in which a rank waits for others on its host, whatever its device does: they are in the way of a watchdog, too.
+_ON_HOST = frozenset({"group_creation", "initialization", "store"})
+
+
+#: How it is known that a rank waits for its own device alone: by torch's watchdog, or by a backward pass with nothing in flight.
+OwnDevice = Literal["", "watchdog", "backward"]
+
+
+def awaits_own_device(capture: RankCapture, wait: Wait | None, pending: Sequence[Operation]) -> OwnDevice:
+    """Whether a thread that does not move waits for its device, behind which there is no other rank."""
+    if _watchdog_sleeps(capture, wait):
+        return "watchdog"
+    return (
+        "backward" if wait is not None and wait.kind == "backward" and _has_nothing_in_flight(capture, pending) else ""
+    )
+
+
+def _has_nothing_in_flight(capture: RankCapture, pending: Sequence[Operation]) -> bool:
+    """Whether the recorder shows that no operation of NCCL is, nor one that connects first and has no record yet."""
+    flight = capture.flight
+    if flight is None or not flight.operations or capture.progress is None or capture.unrecorded or pending:
+        return False
+    unused = any(p.enqueued <= 0 and len(p.group.ranks) != 1 for p in capture.progress)
+    return flight.operations[-1].backend == "nccl" and not unused
+
+
+def _watchdog_sleeps(capture: RankCapture, wait: Wait | None) -> bool:
+    """Whether calls to the device do not come back: a watchdog of torch has slept through the last two samples.
+
+    A healthy one looks at the device ten times a second. One that waits for a mutex may wait for what the main thread does.
+    """
+    samples = capture.processes[-2:]
+    if len(samples) < 2 or (wait is not None and wait.kind in _ON_HOST) or samples[-1].syscall in _NOT_DEVICE_CALLS:
+        return False
+    locked = {mutex.thread for mutex in samples[-1].mutexes}
+    slept = set(samples[0].watchdogs) & set(samples[-1].watchdogs)
+    return any(one.thread not in locked for one in slept)
 
 
 def assume_device_waits(capture: Capture) -> Capture:

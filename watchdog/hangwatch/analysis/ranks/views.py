@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.places import user_frame
 from hangwatch.analysis.ranks.connecting import among_members
-from hangwatch.analysis.ranks.device import on_nccl, read_device_wait
+from hangwatch.analysis.ranks.device import OwnDevice, awaits_own_device, on_nccl, read_device_wait
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
 from hangwatch.analysis.ranks.remote_calls import names_awaited
 from hangwatch.analysis.ranks.threads import (
@@ -37,7 +37,8 @@ class RankView:
 
     ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait`` is what
     the thread waits for by its stack; ``frames`` is the thread, deepest first, empty where unseen. ``silent``: its
-    node is lost, and the rank with it as far as can be seen. ``thread``: which of its threads, None for the main one; in
+    node is lost, and the rank with it as far as can be seen. ``own_device``: it waits for its device alone, and for no
+    rank behind it. ``thread``: which of its threads, None for the main one; in
     ``capture`` and ``threads`` that one has the place of the main thread then. ``taken`` is the rank as it was captured.
     ``joining``: the thread was chosen as the one that the others wait for.
     """
@@ -52,6 +53,7 @@ class RankView:
     thread: ThreadStack | None = None
     joining: bool = False
     silent: bool = False
+    own_device: OwnDevice = ""
 
     @property
     def meets_at(self) -> int | None:
@@ -302,14 +304,16 @@ def view_from(
     motion = read_motion(
         capture, since_ns, began_ns=began_ns or 0, spins=_spins(pending, wait, threads), waits=wait is not None
     )
+    own_device = awaits_own_device(capture, wait, pending) if motion.state == "stuck" else ""
     return RankView(
         capture=capture,
         pending=pending,
-        wait=None if motion.state == "lost" else wait,
+        wait=None if motion.state == "lost" or own_device else wait,
         motion=motion,
         frames=() if motion.state == "lost" else frames,
         threads=threads,
         taken=taken,
         thread=thread,
         joining=joining,
+        own_device=own_device,
     )

@@ -108,6 +108,15 @@ def parse_inner_pid(data: bytes) -> int | None:
     return int(numbers[0]) if numbers else None
 
 
+def parse_switches(data: bytes) -> int | None:
+    """Voluntary context switches of a thread by its ``status``, of a process's main thread by that of the process; or None.
+
+    The involuntary ones are left out: a thread that spins for its GPU is switched out all the time, and waits still.
+    """
+    counts = [int(line.split()[1]) for line in data.splitlines() if line.startswith(b"voluntary_ctxt_switches:")]
+    return counts[0] if counts else None
+
+
 def list_folder(folder: str) -> list[str]:
     """Names in a folder of ``/proc``; none where the process is gone."""
     try:

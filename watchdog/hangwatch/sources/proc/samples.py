@@ -19,11 +19,13 @@ from hangwatch.sources.proc.files import (
     is_same_start,
     is_zombie,
     list_folder,
+    parse_switches,
     read_small,
     read_stat,
     start_time_s,
 )
 from hangwatch.sources.proc.mutexes import find_mutex_waits
+from hangwatch.sources.proc.watchdogs import find_watchdogs
 
 GONE = "gone"
 _CHILDREN_LIMIT = 512
@@ -66,6 +68,7 @@ def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSamp
         frozen=may_be_frozen and is_frozen(pid),
         children=children,
         mutexes=find_mutex_waits(pid) if deep else (),
+        watchdogs=find_watchdogs(pid) if deep else (),
     )
 
 
@@ -104,15 +107,6 @@ def parse_io(data: bytes) -> int | None:
         return sum(int(fields[name]) for name in (b"rchar", b"wchar", b"read_bytes", b"write_bytes"))
     except (KeyError, ValueError):
         return None
-
-
-def parse_switches(data: bytes) -> int | None:
-    """Voluntary context switches of a thread by its ``status``, of a process's main thread by that of the process; or None.
-
-    The involuntary ones are left out: a thread that spins for its GPU is switched out all the time, and waits still.
-    """
-    counts = [int(line.split()[1]) for line in data.splitlines() if line.startswith(b"voluntary_ctxt_switches:")]
-    return counts[0] if counts else None
 
 
 def read_wait_channel(pid: int) -> str | None:

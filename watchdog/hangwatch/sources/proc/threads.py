@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from hangwatch.model.processes import ThreadSample
 from hangwatch.sources.proc.blocking import find_blocked_on, read_syscall
-from hangwatch.sources.proc.files import list_folder, parse_inner_pid, parse_stat, read_small
-from hangwatch.sources.proc.samples import parse_io, parse_switches
+from hangwatch.sources.proc.files import list_folder, parse_inner_pid, parse_stat, parse_switches, read_small
+from hangwatch.sources.proc.samples import parse_io
 from hangwatch.sources.proc.semaphores import on_shared_futex
 from hangwatch.sources.proc.syscalls import ON_EPOLL, ON_POLL, READING, WRITING, SystemCall
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.hardware import Finding, find_faults
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.ranks.mutexes import find_cycles
+from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.advisories import advisories
+from hangwatch.causes.evidence import at_stack
 from hangwatch.causes.rules.rank.mutexes import at_mutexes
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
@@ -24,6 +26,15 @@ DEVICE_FAILED = Signature(
     "certain",
     beats=("init-missing-rank", "blocked-io", "rank-raised", "child-stall", "gil-held"),
 )
+#: The rank itself is in no call that says what it waits for: where its line stands is chance.
+DEVICE_HANGS = Signature(
+    "device-hangs",
+    "watchdog-asleep",
+    "strong",
+    beats=("skipped-collective", "uneven-inputs", "rank-conditional-collective", "sharded-forward-divergence"),
+)
+#: Its own kernels do not end, or the driver hangs: a pass that waits for other ranks has something in flight.
+OWN_BACKWARD = Signature("device-hangs", "in-backward-with-nothing-in-flight", "strong", beats=DEVICE_HANGS.beats)
 ERRORS = Signature("fabric-or-device", "errors-seen", "strong")
 HINT = Signature("fabric-or-device", "hint-seen", "likely")
 #: By exclusion: all of the hardware was looked at and is clean, or it was not looked at.
@@ -69,10 +80,14 @@ def fabric(case: Case) -> Match | None:
     if operation.backend != "nccl":
         return Match(ON_GLOO, said, evidence)
     faults = find_faults(case.capture, members, operation.created_ns)
+    hanging = _hanging(case, members)
     behind = _behind(here)
     if faults:
         said += f" {_named(faults[0])}"
         row = _BY_WEIGHT[faults[0].weight]
+    elif hanging:
+        said += f" {_do_not_come_back(hanging)}"
+        row = DEVICE_HANGS
     else:
         said += f" {_not_found(case)}"
         row = CLEAN if case.capture.nodes else UNSEEN
@@ -82,14 +97,15 @@ def fabric(case: Case) -> Match | None:
             f" On the GPU of rank {format_ranks(behind)} it has not begun: something before it is still running there."
         )
     unequal = [p for n in case.capture.nodes for r in n.ras for p in r.problems if p.kind == "mismatch"]
-    if unequal and not faults:
+    if unequal and not faults and not hanging:
         row = CONTRADICTED
         evidence += tuple(Evidence(None, "nccl ras", p.says) for p in unequal[:_SHOWN])
     locked = _locked(case, members)
     if locked:
         whose = format_ranks({e.rank for e in locked if e.rank is not None})
         said += f" Threads of rank {whose} wait for each other in native code."
-    return Match(row, said, at_hardware(faults) + locked[:_SHOWN] + evidence + _seen(case) + _advised(case))
+    found = at_hardware(faults) + _at_watchdogs(case, hanging) + locked[:_SHOWN]
+    return Match(row, said, found + evidence + _seen(case) + _advised(case))
 
 
 def _locked(case: Case, members: Collection[int]) -> tuple[Evidence, ...]:
@@ -107,6 +123,36 @@ def failed_device(case: Case) -> Match | None:
         return None
     said = f"Rank {format_ranks(faults[0].ranks)} holds the others up. {_named(faults[0])}"
     return Match(DEVICE_FAILED, said, at_hardware(faults))
+
+
+def hanging_device(case: Case) -> Match | None:
+    """A rank that holds the others up, whose calls to its device do not come back: those of torch's watchdog neither."""
+    if hanging := _hanging(case, case.blame.culprits):
+        return Match(DEVICE_HANGS, _do_not_come_back(hanging), _at_watchdogs(case, hanging))
+    alone = [r for r in case.blame.culprits if r in case.views and case.views[r].own_device == "backward"]
+    said = (
+        f"Rank {format_ranks(alone)} waits in backward for its own device: no operation with other ranks is in flight."
+    )
+    evidence = tuple(Evidence(r, "flight recorder", "no operation of NCCL is in flight") for r in alone)
+    return Match(OWN_BACKWARD, said, evidence + at_stack(case, alone[0])) if alone else None
+
+
+def _hanging(case: Case, ranks: Iterable[int]) -> list[int]:
+    return [r for r in sorted(ranks) if r in case.views and case.views[r].own_device == "watchdog"]
+
+
+def _do_not_come_back(ranks: Sequence[int]) -> str:
+    return f"No call of rank {format_ranks(ranks)} to its device comes back: its driver or the device hangs."
+
+
+def _at_watchdogs(case: Case, ranks: Iterable[int]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(r, "process", _asleep(case.views[r])) for r in ranks)
+
+
+def _asleep(view: RankView) -> str:
+    before, after = view.capture.processes[-2:]
+    slept_s = (after.at_ns - before.at_ns) / 1e9
+    return f"torch's NCCL watchdog, which looks at the device ten times a second, has not run in {slept_s:.1f} s"
 
 
 def at_hardware(faults: Sequence[Finding]) -> tuple[Evidence, ...]:
