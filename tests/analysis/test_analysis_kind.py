@@ -26,3 +26,29 @@ def test_who_has_called_a_collective_lately_is_late_and_not_stuck(called_s: int,
     found = diagnose(world(*ranks), patience=fixed_patience(6.0))
     assert found.verdict.culprit_ranks == (0,)
     assert found.verdict.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("left_s", "slept_s", "kind"),
+    [(4.0, 9, "straggler"), (7.0, 9, "stall"), (4.0, 3, "stall"), (None, 9, "stall")],
+    ids=["wakes-within-the-patience", "wakes-later", "one-sleep-of-several", "not-known"],
+)
+def test_who_wakes_soon_is_late_and_not_stuck(left_s: float | None, slept_s: int, kind: str) -> None:
+    """It has slept for most of the wait, and named a time to end it: a poll has slept for less, and comes to nothing."""
+    group = Group("0", (0, 1), "default_pg")
+    asleep = rank(0, (operation(1, group, 1),), PACKING, channel="hrtimer_nanosleep")
+    before = [
+        msgspec.structs.replace(asleep.processes[0], at_ns=NOW_NS - s * SECOND_NS, switches=7 if s <= slept_s else 6)
+        for s in range(9, 1, -1)
+    ]
+    last = msgspec.structs.replace(asleep.processes[-1], syscall="clock_nanosleep", sleep_left_s=left_s)
+    stacks = tuple(msgspec.structs.replace(asleep.stacks[0], at_ns=p.at_ns) for p in (*before, *asleep.processes))
+    ranks = (
+        msgspec.structs.replace(asleep, processes=(*before, *asleep.processes[:-1], last), stacks=stacks),
+        rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
+    )
+    found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == (kind, (0,))
+    assert found.cause is not None
+    says = [e.says for e in found.cause.evidence if e.says.startswith("its sleep ends")]
+    assert says == ([f"its sleep ends in {left_s:.0f} s"] if left_s is not None else [])

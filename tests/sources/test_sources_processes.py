@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch.model.capture import RankIdentity
-from hangwatch.sources.proc.blocking import find_blocked_on
+from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall
 from hangwatch.sources.proc.cgroups import is_frozen, parse_cgroups
 from hangwatch.sources.proc.files import parse_stat, parse_switches
 from hangwatch.sources.proc.samples import parse_io, parse_wait_status, sample_process
@@ -60,6 +60,18 @@ def test_stopped_process(jobs: JobRunner) -> None:
     identity = identify(job.pid)
     job.send(signal.SIGSTOP)
     wait_for_sample(identity, state="T")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="time.sleep names no time to wake up at before Python 3.11")
+def test_a_sleep_is_known_by_its_end(jobs: JobRunner) -> None:
+    """Of time.sleep; a thread of the C library's sleep names how long, and not until when."""
+    job = jobs.start([sys.executable, "-c", "import time; time.sleep(600)"])
+    left = wait_for(lambda: read_sleep_left(job.pid, read_syscall(job.pid)))
+    assert 0 < left <= 600
+    other = jobs.start([sys.executable, "-c", "import ctypes; ctypes.CDLL(None).sleep(600)"])
+    wait_for(lambda: (call := read_syscall(other.pid)) is not None and call.name == "clock_nanosleep")
+    assert read_sleep_left(other.pid, read_syscall(other.pid)) is None
+    assert read_sleep_left(other.pid, None) is None
 
 
 def test_fifo_read_names_its_path(jobs: JobRunner, tmp_path: Path) -> None:

@@ -53,6 +53,13 @@ def at_stack(case: Case, rank: int, frame: Frame | None = None) -> tuple[Evidenc
     return tuple(Evidence(rank, "stack", where(f)) for f in distinct)
 
 
+def at_sleep(case: Case, rank: int) -> tuple[Evidence, ...]:
+    """For how much longer its thread sleeps, where the kernel was told."""
+    last = case.views[rank].sample if rank in case.views else None
+    left_s = last.sleep_left_s if last is not None else None
+    return (Evidence(rank, "process", f"its sleep ends in {max(0.0, left_s):.0f} s"),) if left_s is not None else ()
+
+
 def at_tasks(case: Case, rank: int) -> tuple[Evidence, ...]:
     """Where the coroutines of its event loops wait, those first that have waited since the program began."""
     tasks = case.views[rank].capture.tasks if rank in case.views else ()

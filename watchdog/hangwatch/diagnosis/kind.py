@@ -6,6 +6,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.going_on import goes_on
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
+from hangwatch.analysis.ranks.motion import still_since_ns
 from hangwatch.analysis.ranks.requests import awaits_from_afar, find_awaiting, is_caller_at_work
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.incident import Kind
@@ -59,6 +60,7 @@ def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) ->
     if waited_s is None or waited_s < patience.stall_s:
         return "healthy"
     stuck = stuck and not _has_called(case, int(case.capture.at_ns - patience.stall_s * 1e9))
+    stuck = stuck and not _wakes_soon(case, patience, waited_s)
     if stuck or waited_s >= (patience.outside_s if afar else patience.busy_s):
         return "stall"
     return "straggler" if blame.culprits else "healthy"
@@ -145,6 +147,23 @@ def _has_called(case: Case, since_ns: int) -> bool:
     seen = [v for r in case.blame.culprits if (v := case.views.get(r)) is not None and v.frontier is None]
     called = [v.capture.flight.operations for v in seen if v.capture.flight is not None]
     return any(len(recorded) and recorded[-1].created_ns > since_ns for recorded in called)
+
+
+def _wakes_soon(case: Case, patience: Patience, waited_s: float) -> bool:
+    """Whether all culprits are in one sleep each, for most of the wait, and named a time within another patience to end it.
+
+    Of a poll each sleep is shorter than the wait, and by its end nothing has changed.
+    """
+    views = [case.views.get(r) for r in case.blame.culprits]
+    since_ns = case.capture.at_ns - int(waited_s / 2 * 1e9)
+    return bool(views) and all(
+        view is not None
+        and view.sample is not None
+        and view.sample.sleep_left_s is not None
+        and view.sample.sleep_left_s <= patience.stall_s
+        and (still_since_ns(view.capture) or case.capture.at_ns) <= since_ns
+        for view in views
+    )
 
 
 def _long(waited_s: float | None, patience: Patience | None) -> bool:

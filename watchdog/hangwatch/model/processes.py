@@ -100,6 +100,7 @@ class ThreadSample(msgspec.Struct, frozen=True, omit_defaults=True):
     servers: tuple[int, ...] = ()
     store: StoreSample | None = None
     elsewhere: str = ""
+    sleep_left_s: float | None = None
 
 
 class WatchdogSample(msgspec.Struct, frozen=True):
@@ -129,7 +130,8 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     ``runs_in``: the names of the mapped files (libraries) in which the main thread was found running since the sample before, the
     most frequent first, an empty name for code of no file; looked for only where it may spin for its device.
     ``mutexes``: which of its threads, Python's or not, wait for a mutex of the C library. ``watchdogs``: torch's of NCCL, those
-    that were asleep.
+    that were asleep. ``sleep_left_s``: how long the main thread is still to sleep, where it has named the time at which to wake
+    (``time.sleep`` of Python 3.11 and later).
     """
 
     at_ns: int
@@ -154,6 +156,7 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     runs_in: tuple[str, ...] = ()
     mutexes: tuple[MutexWait, ...] = ()
     watchdogs: tuple[WatchdogSample, ...] = ()
+    sleep_left_s: float | None = None
 
     @property
     def ended(self) -> bool:

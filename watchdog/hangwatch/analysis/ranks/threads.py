@@ -243,4 +243,5 @@ def _process_of(sample: ProcessSample, thread: ThreadStack) -> ProcessSample:
         servers=own.servers,
         store=own.store,
         elsewhere=own.elsewhere,
+        sleep_left_s=own.sleep_left_s,
     )

@@ -7,6 +7,8 @@ memory (at most one path) only for calls that take a path.
 from __future__ import annotations
 
 import os
+import struct
+import time
 from collections.abc import Iterable
 
 from hangwatch.sources.proc.files import read_link, read_memory, read_small, read_stat, read_whole
@@ -25,6 +27,10 @@ from hangwatch.sources.proc.syscalls import (
     parse_syscall,
 )
 
+#: ``struct timespec`` on 64 bits, and TIMER_ABSTIME (``linux/time.h``).
+_TIME, _ABSOLUTE = struct.Struct("=qq"), 1
+#: A sleep whose end is longer ago is one by another clock.
+_CLOCKS_APART_S = 5.0
 _PATH_LIMIT_BYTES = 4096
 _POLLED_LIMIT = 4
 _WATCHED_LIMIT_BYTES = 1 << 16
@@ -36,6 +42,23 @@ def read_syscall(pid: int, thread: int | None = None) -> SystemCall | None:
     """The system call that a thread is in, the main one unless another is named; None where it runs or may not be seen."""
     data = read_small(f"/proc/{pid}/task/{pid if thread is None else thread}/syscall", 512)
     return None if data is None else parse_syscall(data)
+
+
+def read_sleep_left(pid: int, call: SystemCall | None) -> float | None:
+    """For how many more seconds a thread sleeps; None where it does not, or did not name the time at which to wake it.
+
+    ``clock_nanosleep(2)`` with TIMER_ABSTIME has the address of that time: seconds and nanoseconds of a clock that all processes
+    share, but for those in a time namespace of their own (time_namespaces(7)).
+    """
+    if call is None or call.name != "clock_nanosleep" or len(call.arguments) < 3:
+        return None
+    clock, flags, address = call.arguments[:3]
+    until = read_memory(pid, address, _TIME.size) or b""
+    if clock != time.CLOCK_MONOTONIC or flags != _ABSOLUTE or len(until) < _TIME.size:
+        return None
+    seconds, nanoseconds = _TIME.unpack(until)
+    left_s = seconds + nanoseconds / 1e9 - time.clock_gettime(clock)
+    return left_s if left_s > -_CLOCKS_APART_S else None
 
 
 def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] = ()) -> str | None:

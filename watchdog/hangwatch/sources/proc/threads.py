@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from hangwatch.model.processes import ThreadSample
-from hangwatch.sources.proc.blocking import find_blocked_on, read_syscall
+from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall
 from hangwatch.sources.proc.files import list_folder, parse_inner_pid, parse_stat, parse_switches, read_small
 from hangwatch.sources.proc.samples import parse_io
 from hangwatch.sources.proc.semaphores import on_shared_futex
@@ -80,4 +80,5 @@ def _sample(pid: int, thread: int, number: int, relatives: Collection[int]) -> T
         wait_channel=None if channel in {"", "0"} else channel,
         syscall=call.name if call else None,
         blocked_on=find_blocked_on(pid, call, (stat.parent, *relatives)),
+        sleep_left_s=read_sleep_left(pid, call),
     )

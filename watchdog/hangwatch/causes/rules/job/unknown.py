@@ -10,7 +10,7 @@ from hangwatch.analysis.divergence.iterations import LOOPS
 from hangwatch.analysis.divergence.relate import is_decisive
 from hangwatch.analysis.places import user_frame, user_frames
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import at_front, at_handling, at_ras, at_stack, at_store, named
+from hangwatch.causes.evidence import at_front, at_handling, at_ras, at_sleep, at_stack, at_store, named
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.capture import Gap
 from hangwatch.model.incident import Evidence
@@ -157,7 +157,8 @@ def _seen(case: Case, rank: int) -> tuple[Evidence, ...]:
     view = case.views.get(rank)
     if view is None or not (view.frames or view.capture.processes):
         return at_front(case, rank)
-    return (Evidence(rank, "stack", f"{view.state}: {view.motion.describe()}"), *at_handling(case, rank))
+    moves = Evidence(rank, "stack", f"{view.state}: {view.motion.describe()}")
+    return (moves, *at_sleep(case, rank), *at_handling(case, rank))
 
 
 def _telling(case: Case) -> list[Gap]:
