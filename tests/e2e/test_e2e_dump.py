@@ -102,7 +102,7 @@ def test_workers_without_an_environment_are_found_by_their_titles(jobs: JobRunne
     assert verdict.cause is not None
     assert verdict.cause.id == "waits-for-request"
     assert "Rank 1 (VLLM::Worker_TP1)" in verdict.cause.explanation
-    assert any("in the order of their titles" in line for line in incident.missing)
+    assert any("in the order of their titles" in line for line in incident.missing), incident.missing
 
 
 @pytest.mark.usefixtures("long")
