@@ -95,6 +95,8 @@ def inversion(case: Case) -> Match | None:
         row = PAST_A_CONDITION  # the culprits have come past something, in whatever order
     elif any(is_new_place(case, r, _place(case, r, fronts[r])) for r in (one, other)):
         row = NEW_PLACE  # a place that no collective was ever called from has had no order
+    elif _has_passed(case, fork):
+        row = ANOTHER_WAY  # what the others wait in is behind the culprit, which has not called it there
     elif fork.relation in {"order", "same"} or _both_usual(case, one, other, fronts):
         row = OPPOSITE_ORDER
     else:
@@ -124,6 +126,16 @@ def _is_past_guard(fork: Fork) -> bool:
     under, past = fork.sides
     guarded = fork.block is not None and fork.block.kind == "guard" and fork.one_function
     return guarded and under.at is not None and past.at is not None and past.at.line > under.at.line
+
+
+def _has_passed(case: Case, fork: Fork) -> bool:
+    """Whether the culprit's line is further down a straight piece of code than the one that the others wait in."""
+    culprits = [side for side in (fork.mine, fork.theirs) if side.rank in case.blame.culprits]
+    if fork.relation != "order" or len(culprits) != 1:
+        return False
+    other = fork.theirs if culprits[0] is fork.mine else fork.mine
+    here, there = culprits[0].at, other.at
+    return here is not None and there is not None and here.line > there.line
 
 
 def _place(case: Case, rank: int, front: Operation) -> tuple[str, int] | None:
