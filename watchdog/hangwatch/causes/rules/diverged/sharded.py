@@ -131,7 +131,12 @@ def sharded_forward(case: Case) -> Match | None:
         said = f"The ranks part inside the model's forward, and {where(sharding)} needs the parameters' shards of every rank."
         return Match(INSIDE_FORWARD, said, at_fork(case, fork))
     both = all(_computing(side.path) is not None or _in_engine(side.path) for side in (fork.mine, fork.theirs))
-    if fork.relation == "same" and both and (sharding := sharding or _under_sharding(fork.mine.path)) is not None:
+    if (
+        fork.relation == "same"
+        and both
+        and not _of_one_module(case)
+        and (sharding := sharding or _under_sharding(fork.mine.path)) is not None
+    ):
         said = (
             f"The ranks are in one and the same step of the program, at different operations of the model; {where(sharding)} "
             f"needs every rank, and not all of them run the same modules."
@@ -160,6 +165,17 @@ def sharded_forward(case: Case) -> Match | None:
         f"modules than the other."
     )
     return Match(BEHIND_A_FORWARD if _computing(ahead.path) else BEHIND_ELSEWHERE, said, at_fork(case, fork))
+
+
+def _of_one_module(case: Case) -> bool:
+    """Whether the operations that differ are a module's own, of batches of different length: shards of parameters have one
+    dimension, and the outputs of two modules another last one."""
+    diverged_at = case.blame.diverged_at
+    met = [o for side in diverged_at.sides if (o := side.operation) is not None] if diverged_at is not None else []
+    if len({(o.op, o.input_dtypes) for o in met}) != 1 or not all(o.input_sizes for o in met):
+        return False
+    shapes = {o.input_sizes[0] for o in met}
+    return len(shapes) > 1 and min(map(len, shapes)) > 1 and len({(len(s), s[-1]) for s in shapes}) == 1
 
 
 def chosen_modules(path: Sequence[Frame]) -> tuple[Frame, Block] | None:

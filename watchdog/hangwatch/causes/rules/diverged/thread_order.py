@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.iterations import in_backward
 from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe, signature
-from hangwatch.analysis.ranks.threads import find_thread, is_engines, threads_of
+from hangwatch.analysis.ranks.threads import find_thread, is_engines, program_part, threads_of
 from hangwatch.causes.evidence import at_frame, at_recorder
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
@@ -32,7 +33,7 @@ ONE_CROSSED = Signature(
         "thread-stall",
     ),
 )
-#: Neither rank has come to the other's yet, which each of them has called before, by another thread.
+#: Neither rank has come to the other's yet, which each of them has called before by another thread, or has such a thread for.
 USUAL = Signature("thread-order", "by-other-threads-before", "likely")
 #: So many numbers on, a thread that was passed has its operation: each thread of a few has one in flight.
 _NEAR = 8
@@ -63,14 +64,14 @@ def _by_threads(case: Case, sides: Sequence[SequenceSide], here: Mapping[int, Op
     for side, other in permutations(sides, 2):
         one, two = side.ranks[0], other.ranks[0]
         ours, theirs = here.get(one), here.get(two)
-        if (
-            ours is None
-            or theirs is None
-            or not (_is_of_program(case, one, ours) and _is_of_program(case, two, theirs))
-        ):
+        if ours is None or theirs is None or not (_caller(case, one, ours) and _caller(case, two, theirs)):
             continue
         before = _called_by_another(case, one, ours, theirs)
-        if before is not None and _called_by_another(case, two, theirs, ours) is not None:
+        if before is None:
+            continue
+        if _called_by_another(case, two, theirs, ours) is not None or _has_such_a_thread(
+            case, (one, ours), (two, theirs)
+        ):
             return _match(case, USUAL, (one, ours), (two, theirs), before)
     return None
 
@@ -81,28 +82,52 @@ def _called_by_another(case: Case, rank: int, ours: Operation, theirs: Operation
         return None
     done = (o for o in reversed(case.history.of(rank)) if o.seq < ours.seq and o.group.key == ours.group.key)
     alike = next((o for o in done if signature(o) == signature(theirs)), None)
-    apart = alike is not None and alike.thread != ours.thread and _is_of_program(case, rank, alike)
+    apart = alike is not None and _apart(case, rank, alike, ours)
     return alike if apart else None
+
+
+def _has_such_a_thread(case: Case, caller: tuple[int, Operation], rank: tuple[int, Operation]) -> bool:
+    """Whether a rank has a side thread in the part of the program in which one of another rank has called its operation."""
+    (one, ours), (two, theirs) = caller, rank
+    called = find_thread(threads_of(case.views[one].taken), _caller(case, one, ours))
+    if called is None or called.is_main or (part := program_part(called)) is None:
+        return False
+    own = _caller(case, two, theirs)
+    return any(program_part(t) == part and t.ident != own for t in threads_of(case.views[two].taken) if not t.is_main)
+
+
+def _apart(case: Case, rank: int, one: Operation, other: Operation) -> bool:
+    """Whether two Python threads of a rank called these."""
+    callers = {_caller(case, rank, one), _caller(case, rank, other)}
+    return len(callers) == 2 and 0 not in callers
 
 
 def _passed_by(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
     """What a rank called soon after ``ours``, by another thread, and which is alike to ``theirs``."""
-    if not _is_of_program(case, rank, ours) or signature(ours) == signature(theirs):
+    if signature(ours) == signature(theirs):
         return None
     for seq in range(ours.seq + 1, ours.seq + 1 + _NEAR):
         later = case.history.at(ours.group.key, seq).get(rank)
         if later is None:
             return None
-        if later.thread != ours.thread and signature(later) == signature(theirs) and _is_of_program(case, rank, later):
+        if signature(later) == signature(theirs) and _apart(case, rank, later, ours):
             return later
     return None
 
 
-def _is_of_program(case: Case, rank: int, operation: Operation) -> bool:
-    """Whether a Python thread called it. Those of a backward pass are torch's own, and run while the one that began it waits."""
+def _caller(case: Case, rank: int, operation: Operation) -> int:
+    """The number of the Python thread that called an operation, be it by a backward pass that it began; 0 where that is not known.
+
+    The engine has threads of its own, which run while the one that began it waits: the main one, if no other is in backward.
+    """
     if not operation.thread or rank not in case.views:
-        return False
-    return not is_engines(case.views[rank].taken, operation)
+        return 0
+    taken = case.views[rank].taken
+    if not is_engines(taken, operation):
+        return operation.thread
+    main = next((t for t in threads_of(taken) if t.is_main), None)
+    others = (t for t in threads_of(taken) if not t.is_main)
+    return main.ident if main is not None and not any(in_backward(t.frames) for t in others) else 0
 
 
 def _match(
@@ -120,13 +145,16 @@ def _match(
     )
     evidence = (*at_recorder(case, (rank, other)), Evidence(rank, "flight recorder", passed_says))
     for where, operation in ((rank, ours), (rank, passed), (other, theirs)):
-        found = find_thread(threads_of(case.views[where].taken), operation.thread) if where in case.views else None
+        caller = _caller(case, where, operation)
+        found = find_thread(threads_of(case.views[where].taken), caller) if caller else None
         evidence += at_frame(where, found.frames[0], found.name or "") if found is not None else ()
     return Match(row, said, evidence)
 
 
 def _thread(case: Case, rank: int, operation: Operation) -> str:
-    found = find_thread(threads_of(case.views[rank].taken), operation.thread) if rank in case.views else None
+    found = (
+        find_thread(threads_of(case.views[rank].taken), _caller(case, rank, operation)) if rank in case.views else None
+    )
     if found is None:
         return "one thread"
     return "the main thread" if found.is_main else f"thread {found.label}"
