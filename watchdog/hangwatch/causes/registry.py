@@ -72,6 +72,7 @@ RULES: tuple[Rule, ...] = (
     failing.thrown_out,
     groups.creation,
     groups.inversion,
+    groups.left_out,
     groups.point_to_point,
     hardware.fabric,
     hardware.failed_device,

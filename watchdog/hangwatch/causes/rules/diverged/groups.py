@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
 from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import call_site
 from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import at_call, at_fork, at_stack
+from hangwatch.causes.evidence import at_call, at_fork, at_recorder, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
@@ -26,6 +27,8 @@ TWO_BRANCHES = Signature("group-order-inversion", "two-branches", "strong", beat
 OPPOSITE_ORDER = Signature(
     "group-order-inversion", "opposite-order", "strong", beats=("rank-conditional-collective/expression",)
 )
+#: The record has it: no order of the two gives this.
+LEFT_OUT = Signature("skipped-collective", "left-out-by-the-record", "strong", beats=("group-order-inversion",))
 TWO_BRANCHES_UNUSED = Signature("group-order-inversion", "two-branches-group-unused", "likely")
 PATHS_UNKNOWN = Signature("group-order-inversion", "paths-unknown", "possible")
 PAST_A_CONDITION = Signature("group-order-inversion", "past-a-condition", "possible")
@@ -119,6 +122,35 @@ def inversion(case: Case) -> Match | None:
         "each waits in its own for a rank that waits in another."
     )
     return Match(row, said, evidence)
+
+
+def left_out(case: Case) -> Match | None:
+    """Hosts that run ahead are at one place: one has called what the others wait in and what it waits in, the other one alone."""
+    fronts = _fronts(case, case.blame.component) if case.blame.shape == "cycle" else {}
+    pair = _first_crossed(case, fronts)
+    for one, other in (pair, pair[::-1]) if pair is not None else ():
+        if _has_left_out(case, one, other, fronts):
+            front, own = fronts[other], fronts[one]
+            said = (
+                f"Rank {one} has come to the same place as rank {other} without {front.op} number {front.seq} of "
+                f"{front.group.label}, which rank {other} called before its {own.op} of {own.group.label}."
+            )
+            return Match(LEFT_OUT, said, at_recorder(case, (one, other)) + at_stack(case, one))
+    return None
+
+
+def _has_left_out(case: Case, one: int, other: int, fronts: Mapping[int, Operation]) -> bool:
+    """Whether ``one`` has not called what ``other`` waits in, though that has called both and is no further."""
+    ahead = case.ran_ahead(one) and case.ran_ahead(other)
+    places = {call_site(case.views[rank].frames) for rank in (one, other)}
+    own = fronts[one]
+    called = any(
+        o.group.key == own.group.key and o.seq == own.seq and signature(o) == signature(own)
+        for o in case.views[other].pending
+    )
+    key = fronts[other].group.key
+    absent = one not in case.history.at(key, fronts[other].seq) and case.history.enqueued(one, key) is not None
+    return ahead and len(places) == 1 and None not in places and called and absent
 
 
 def _is_past_guard(fork: Fork) -> bool:
