@@ -8,6 +8,7 @@ import pytest
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.collectives import Group
+from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame
 from worlds import NOW_NS, SECOND_NS, collective_frames, operation, rank, world
 
@@ -28,27 +29,36 @@ def test_who_has_called_a_collective_lately_is_late_and_not_stuck(called_s: int,
     assert found.verdict.kind == kind
 
 
+def asleep(left_s: float | None, slept_s: int, *, child: bool = False) -> tuple[ProcessSample, ...]:
+    """Samples of ten seconds, a second apart: the process or its child has slept for ``slept_s``, in another one before."""
+    samples = []
+    for ago in range(10, -1, -1):
+        left = None if left_s is None else left_s + ago if ago <= slept_s else ago - slept_s
+        one = ProcessSample(NOW_NS - ago * SECOND_NS, 1000, "S", 1.0, switches=7, syscall="clock_nanosleep")
+        if child:
+            worker = ChildProcess(1001, "pt_data_worker", "S", 0.5, sleep_left_s=left)
+            samples.append(msgspec.structs.replace(one, syscall="poll", children=(worker,)))
+        else:
+            samples.append(msgspec.structs.replace(one, sleep_left_s=left))
+    return tuple(samples)
+
+
+@pytest.mark.parametrize("child", [False, True], ids=["itself", "its-child"])
 @pytest.mark.parametrize(
     ("left_s", "slept_s", "kind"),
     [(4.0, 9, "straggler"), (7.0, 9, "stall"), (4.0, 3, "stall"), (None, 9, "stall")],
     ids=["wakes-within-the-patience", "wakes-later", "one-sleep-of-several", "not-known"],
 )
-def test_who_wakes_soon_is_late_and_not_stuck(left_s: float | None, slept_s: int, kind: str) -> None:
+def test_who_wakes_soon_is_late_and_not_stuck(left_s: float | None, slept_s: int, kind: str, *, child: bool) -> None:
     """It has slept for most of the wait, and named a time to end it: a poll has slept for less, and comes to nothing."""
     group = Group("0", (0, 1), "default_pg")
-    asleep = rank(0, (operation(1, group, 1),), PACKING, channel="hrtimer_nanosleep")
-    before = [
-        msgspec.structs.replace(asleep.processes[0], at_ns=NOW_NS - s * SECOND_NS, switches=7 if s <= slept_s else 6)
-        for s in range(9, 1, -1)
-    ]
-    last = msgspec.structs.replace(asleep.processes[-1], syscall="clock_nanosleep", sleep_left_s=left_s)
-    stacks = tuple(msgspec.structs.replace(asleep.stacks[0], at_ns=p.at_ns) for p in (*before, *asleep.processes))
+    late = rank(0, (operation(1, group, 1),), PACKING, channel="hrtimer_nanosleep")
     ranks = (
-        msgspec.structs.replace(asleep, processes=(*before, *asleep.processes[:-1], last), stacks=stacks),
+        msgspec.structs.replace(late, processes=asleep(left_s, slept_s, child=child)),
         rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
     )
     found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
     assert (found.kind, found.culprit_ranks) == (kind, (0,))
     assert found.cause is not None
     says = [e.says for e in found.cause.evidence if e.says.startswith("its sleep ends")]
-    assert says == ([f"its sleep ends in {left_s:.0f} s"] if left_s is not None else [])
+    assert says == ([f"its sleep ends in {left_s:.0f} s"] if left_s is not None and not child else [])

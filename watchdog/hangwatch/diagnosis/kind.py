@@ -6,8 +6,8 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.going_on import goes_on
 from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
-from hangwatch.analysis.ranks.motion import still_since_ns
 from hangwatch.analysis.ranks.requests import awaits_from_afar, find_awaiting, is_caller_at_work
+from hangwatch.analysis.ranks.sleeping import wakes_in_s
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.incident import Kind
 from hangwatch.model.numbers import is_guest, world_of
@@ -150,20 +150,12 @@ def _has_called(case: Case, since_ns: int) -> bool:
 
 
 def _wakes_soon(case: Case, patience: Patience, waited_s: float) -> bool:
-    """Whether all culprits are in one sleep each, for most of the wait, and named a time within another patience to end it.
-
-    Of a poll each sleep is shorter than the wait, and by its end nothing has changed.
-    """
-    views = [case.views.get(r) for r in case.blame.culprits]
+    """Whether all culprits are in one sleep each, or have a child that is, for most of the wait, which ends within another
+    patience."""
     since_ns = case.capture.at_ns - int(waited_s / 2 * 1e9)
-    return bool(views) and all(
-        view is not None
-        and view.sample is not None
-        and view.sample.sleep_left_s is not None
-        and view.sample.sleep_left_s <= patience.stall_s
-        and (still_since_ns(view.capture) or case.capture.at_ns) <= since_ns
-        for view in views
-    )
+    views = [case.views.get(r) for r in case.blame.culprits]
+    ends = [wakes_in_s(view.capture, since_ns) if view is not None else None for view in views]
+    return bool(ends) and all(end is not None and end <= patience.stall_s for end in ends)
 
 
 def _long(waited_s: float | None, patience: Patience | None) -> bool:

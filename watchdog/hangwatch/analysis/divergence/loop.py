@@ -18,6 +18,7 @@ from hangwatch.analysis.divergence.iterations import (
     steps_of,
 )
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, depends_only_on_loop_variable
+from hangwatch.analysis.divergence.values import starts
 from hangwatch.analysis.places import package_of
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
@@ -189,9 +190,12 @@ class Loop:
         if self.block.iterations is None or theirs is None or self.rounds_ahead:
             return None
         mine, last = count_iterations(self.frame, self.block), count_iterations(theirs, self.block)
-        if mine is None or last is None:
+        first, theirs_first = starts(self.block, self.frame, theirs)
+        if mine is None or last is None or first is None or theirs_first is None:
             return None
-        return IterationCount(self.block.iterations.counter, mine - last, self.block.iterations.breaks)
+        # To one and the same end: who has begun later has fewer of them, and has not had fewer so far.
+        fewer = theirs_first - first or mine - last
+        return IterationCount(self.block.iterations.counter, fewer, self.block.iterations.breaks)
 
     @property
     def rounds_ahead(self) -> int | None:

@@ -150,7 +150,28 @@ def _parse(text: str) -> ast.expr | None:
 def _explains_rounds(expression: ast.expr, inside: Frame, past: Frame) -> bool:
     """Whether the side in the loop has more iterations of it."""
     more, fewer = _iterations(expression, inside), _iterations(expression, past)
-    return more is not None and fewer is not None and more > fewer
+    if more is not None and fewer is not None:
+        return more > fewer
+    first, later = (_start(expression, frame) for frame in (inside, past))
+    return first is not None and later is not None and first < later
+
+
+def starts(block: Block, *frames: Frame) -> tuple[int | None, ...]:
+    """At which number a loop over ``range(FIRST, END)`` begins, by what FIRST holds in each of these frames; 0 in any other loop.
+
+    None where it is not known.
+    """
+    expression = _header(block)
+    return tuple(_start(expression, frame) if expression is not None else 0 for frame in frames)
+
+
+def _start(expression: ast.expr, frame: Frame) -> int | None:
+    if not isinstance(expression, ast.Call) or len(expression.args) < 2:
+        return 0
+    try:
+        return int(_evaluate(expression.args[0], frame.locals or {}))
+    except (_UnknownError, TypeError, ValueError, ArithmeticError):
+        return None
 
 
 def _iterations(expression: ast.expr, frame: Frame) -> int | None:

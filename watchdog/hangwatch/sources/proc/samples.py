@@ -147,7 +147,17 @@ def _sample_children(pid: int) -> Iterator[ChildProcess]:
             commands[child] = read_small(f"/proc/{child}/cmdline")
             forked = bool(commands[child]) and commands[child] == commands.get(stat.parent)
             channel = read_wait_channel(child)
-            yield ChildProcess(child, stat.name, stat.state, stat.cpu_s, channel, forked=forked, threads=stat.threads)
+            left_s = read_sleep_left(child, read_syscall(child)) if "nanosleep" in (channel or "") else None
+            yield ChildProcess(
+                child,
+                stat.name,
+                stat.state,
+                stat.cpu_s,
+                channel,
+                forked=forked,
+                threads=stat.threads,
+                sleep_left_s=left_s,
+            )
 
 
 def _children_of(pid: int) -> Iterator[int]:

@@ -116,7 +116,7 @@ def _passed_by(case: Case, rank: int, ours: Operation, theirs: Operation) -> Ope
 
 
 def _caller(case: Case, rank: int, operation: Operation) -> int:
-    """The number of the Python thread that called an operation, be it by a backward pass that it began; 0 where that is not known.
+    """The Python thread that called an operation, be it by a backward pass that it began; 0 where that is not known.
 
     The engine has threads of its own, which run while the one that began it waits: the main one, if no other is in backward.
     """
