@@ -174,6 +174,17 @@ def batch_loop(tail: Sequence[Frame]) -> tuple[Frame, Block] | None:
     return None
 
 
+def count_iterations(frame: Frame, loop: Block) -> int | None:
+    """The iteration of a loop that a rank is in, or was last in."""
+    described = (frame.locals or {}).get(loop.iterations.counter, "") if loop.iterations is not None else ""
+    if loop.iterations is None or not described.startswith("int="):
+        return None
+    # An iteration that is counted further down than the line in it is not counted yet.
+    within = inside((frame,), frame, loop) is not None
+    uncounted = within and loop.line < loop.iterations.line and frame.line < loop.iterations.line
+    return int(described.removeprefix("int=")) + uncounted
+
+
 def in_backward(path: Sequence[Frame]) -> bool:
     """Whether a path is in a backward: a loop around that is one of steps, and not over the parts of a model."""
     return any(bare(f) in {"backward", "_engine_run_backward"} for f in path)

@@ -13,6 +13,7 @@ from hangwatch.analysis.divergence.iterations import (
     Steps,
     batch_loop,
     begins_iteration_alone,
+    count_iterations,
     has_called_inside,
     inside,
     steps_of,
@@ -256,17 +257,6 @@ def _on_data(frame: Frame, way: Block) -> bool:
 
 def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
     return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
-
-
-def count_iterations(frame: Frame, loop: Block) -> int | None:
-    """The iteration of a loop that a rank is in, or was last in."""
-    described = (frame.locals or {}).get(loop.iterations.counter, "") if loop.iterations is not None else ""
-    if loop.iterations is None or not described.startswith("int="):
-        return None
-    # An iteration that is counted further down than the line in it is not counted yet.
-    within = inside((frame,), frame, loop) is not None
-    uncounted = within and loop.line < loop.iterations.line and frame.line < loop.iterations.line
-    return int(described.removeprefix("int=")) + uncounted
 
 
 def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 from hangwatch.analysis.divergence.frames import by_rank, function_of, is_parameter_loop, is_program
-from hangwatch.analysis.divergence.iterations import LOOPS, in_backward
+from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward
 from hangwatch.analysis.places import package_of
 from hangwatch.model.stacks import Block, Frame
 
@@ -171,12 +171,17 @@ def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequenc
 def _comes_back(mine: Side, theirs: Side) -> bool:
     """Whether a side that is before a loop in its function may have been in it: there is a loop around both sides.
 
-    Of frames whose source was not read it is not known.
+    Not where they are in one and the same iteration of that. Of frames whose source was not read it is not known.
     """
     if mine.at is None or theirs.at is None:
         return True
     shared = {(b.kind, b.line) for b in theirs.at.blocks}
     above = mine.path[len(mine.tail) :]
+    around = next((b for b in reversed(mine.at.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared), None)
+    if around is not None:
+        rounds = {count_iterations(at, around) for at in (mine.at, theirs.at)}
+        if len(rounds) == 1 and None not in rounds:
+            return False
     return (
         any(b.kind in LOOPS and (b.kind, b.line) in shared for b in mine.at.blocks)
         or any(b.kind in LOOPS for f in above for b in f.blocks)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.divergence.loop import count_iterations
+from hangwatch.analysis.divergence.iterations import count_iterations
 from hangwatch.analysis.divergence.relate import only_by_iteration
 from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
