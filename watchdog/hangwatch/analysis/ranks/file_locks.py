@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hangwatch.analysis.places import bare
+from hangwatch.analysis.ranks.loops import sleeps_for_file
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.stacks import Frame
 
@@ -32,7 +33,10 @@ _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 def find_lock_file(frames: Sequence[Frame]) -> Frame | None:
-    """The frame in which a thread waits for a lock file, by the libraries that make such locks."""
+    """The frame in which a thread waits for a lock file: of a library that makes such locks, or of the program's own."""
+    own = next((f for f in frames[:1] if sleeps_for_file(f)), None)
+    if own is not None:
+        return own
     for part, names in _LOCK_FILES.items():
         found = next((f for f in frames if part in f.file and bare(f) in names), None)
         if found is not None:

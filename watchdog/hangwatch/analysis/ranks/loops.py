@@ -136,6 +136,13 @@ def sleeps_between_items(stacks: Sequence[StackSample]) -> bool:
     return _loops(rest[0])[-1].exhausts and not any(map(_is_in_while, rest))
 
 
+def sleeps_for_file(frame: Frame) -> bool:
+    """Whether a line sleeps because a file is there that another process has made and is to remove, in a loop: a lock file."""
+    kinds = [b.kind for b in frame.blocks]
+    caught = "except" in kinds and "FileExistsError" in frame.blocks[kinds.index("except")].text
+    return caught and "sleep(" in (frame.source or "") and bool(_loops(frame))
+
+
 def asks(stacks: Sequence[StackSample]) -> bool:
     """Whether the innermost loop that the main thread is in is a ``while``: it may go on until the answer is another."""
     main = stacks[-1].main if stacks else None

@@ -14,6 +14,7 @@ from hangwatch.analysis.ranks.loops import (
     goes_through_data,
     main_place,
     sleeps_between_items,
+    sleeps_for_file,
 )
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ProcessSample
@@ -126,6 +127,8 @@ def _retries(stacks: Sequence[StackSample]) -> bool:
     main = stacks[-1].main if stacks else None
     if main is None or not main.frames or "sleep(" not in (main.frames[0].source or ""):
         return False
+    if sleeps_for_file(main.frames[0]):
+        return False  # it looks again whether somebody else has removed it
     kinds = [b.kind for b in main.frames[0].blocks]
     return "except" in kinds and any(kind in {"for", "while"} for kind in kinds[: kinds.index("except")])
 
