@@ -91,7 +91,10 @@ def test_a_proof_does_not_wait_for_what_came_before() -> None:
 
 
 def test_who_will_try_again_is_not_stuck() -> None:
-    """It sleeps in a handler, inside a loop, and wakes: each round is an attempt. One that never wakes has given up moving."""
+    """It sleeps in a handler, inside a loop, and wakes: each round is an attempt. One that never wakes has given up moving.
+
+    One that looks whether a lock file has been removed attempts nothing.
+    """
     sleep = Frame(
         "fetch", "/srv/train/data.py", 20, "time.sleep(wait)",
         blocks=(Block("while", 15, "while True:"), Block("try", 16, "try:"), Block("except", 18, "except OSError:")),
@@ -100,6 +103,9 @@ def test_who_will_try_again_is_not_stuck() -> None:
     waking = tuple(msgspec.structs.replace(p, switches=i) for i, p in enumerate(capture.processes))
     assert read_motion(msgspec.structs.replace(capture, processes=waking)).state == "busy"
     assert read_motion(capture).state == "stuck"
+    locked = (*sleep.blocks[:2], Block("except", 18, "except FileExistsError:"))
+    polling = rank(0, (), (msgspec.structs.replace(sleep, blocks=locked), Frame("<module>", "/srv/train/train.py", 90)))
+    assert read_motion(msgspec.structs.replace(polling, processes=waking)).state == "stuck"
     once = msgspec.structs.replace(sleep, blocks=sleep.blocks[1:])
     ended = rank(0, (), (once, Frame("<module>", "/srv/train/train.py", 90)))
     assert read_motion(msgspec.structs.replace(ended, processes=waking)).state == "stuck"

@@ -9,8 +9,9 @@ import pytest
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.divergence.loop import held_for_both
 from hangwatch.analysis.divergence.relate import Side, caught_around, condition_of, own_blocks, relate
+from hangwatch.analysis.divergence.values import starts
 from hangwatch.causes.rules.diverged.operations import in_each_branch
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Block, Frame
 from hangwatch.sources.stacks.blocks import SourceTree
 from worlds import world
 
@@ -255,3 +256,42 @@ def test_a_call_under_a_further_condition_is_none_of_the_branch(first: str, each
     """What ``if rank == 0:`` is around in one branch, the others leave out."""
     one, other = (_tail(_side(UNDER_MORE.format(first=first), n, mark)) for n, mark in enumerate(("one", "other")))
     assert in_each_branch(relate(one, other)) is each
+
+
+SHARED_LOOP = """
+def main():
+    for step in range(first, STEPS):
+        loss.backward()  # behind
+        for p in shared:
+            reduce(p)  # ahead
+"""
+
+
+@pytest.mark.parametrize(("behind", "relation"), [({"step": 4}, "order"), ({"step": 5}, "loop"), ({}, "loop")])
+def test_a_side_before_a_loop_has_not_been_in_it(behind: dict[str, int], relation: str) -> None:
+    """Where both are in one iteration of the loop around; in the next one it is past it, and without a count it may be."""
+    found = relate(_side(SHARED_LOOP, 1, "ahead", step=4), _side(SHARED_LOOP, 0, "behind", **behind))
+    assert found.relation == relation
+
+
+RESUMED = """
+def main():
+    for step in range(first, STEPS):
+        reduce(gradient)  # inside
+    dist.barrier()  # past
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "past", "found"),
+    [({"first": 20}, {"first": 30}, (20, 30)), ({"first": 20}, {}, (20, None)), ({"first": 2}, {"first": 2}, (2, 2))],
+)
+def test_where_a_loop_began_is_known_by_its_range(
+    inside: dict[str, int], past: dict[str, int], found: tuple[int | None, int | None]
+) -> None:
+    """By what the variable holds on either side. Other loops begin at 0."""
+    one, other = _side(RESUMED, 0, "inside", **inside), _side(RESUMED, 1, "past", **past)
+    assert one.at is not None
+    assert other.at is not None
+    assert starts(one.at.blocks[-1], one.at, other.at) == found
+    assert starts(Block("for", 3, "for step, batch in enumerate(loader):"), one.at, other.at) == (0, 0)
