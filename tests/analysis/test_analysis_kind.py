@@ -8,8 +8,8 @@ import pytest
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.collectives import Group
-from hangwatch.model.processes import ChildProcess, ProcessSample
-from hangwatch.model.stacks import Frame
+from hangwatch.model.processes import ChildProcess, ProcessSample, ThreadSample
+from hangwatch.model.stacks import Block, Frame, ThreadStack
 from worlds import NOW_NS, SECOND_NS, collective_frames, operation, rank, world
 
 PACKING = (Frame("push", "/srv/train/push.py", 40, "time.sleep(4)"), Frame("<module>", "/srv/train/push.py", 90))
@@ -62,3 +62,36 @@ def test_who_wakes_soon_is_late_and_not_stuck(left_s: float | None, slept_s: int
     assert found.cause is not None
     says = [e.says for e in found.cause.evidence if e.says.startswith("its sleep ends")]
     assert says == ([f"its sleep ends in {left_s:.0f} s"] if left_s is not None and not child else [])
+
+
+JOINS = (
+    Frame("join", "/usr/lib/python3.11/threading.py", 1119, "self._wait_for_tstate_lock()"),
+    Frame("close", "/srv/train/push.py", 52, "self.thread.join()"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "exhausts", "kind"),
+    [
+        ("while (name := self.files.get()) is not None:", True, "straggler"),
+        ("while not self.ready:", False, "stall"),
+    ],
+)
+def test_a_thread_that_is_waited_for_may_sleep_between_its_items(text: str, exhausts: bool, kind: str) -> None:
+    """Each sleep is shorter than the wait, and behind it comes the next one."""
+    group = Group("0", (0, 1), "default_pg")
+    loop = Block("while", 30, text, exhausts=exhausts)
+    uploads = Frame("run", "/srv/train/push.py", 31, "time.sleep(self.seconds)", blocks=(loop,))
+    late = rank(0, (operation(1, group, 1),), JOINS)
+    other = ThreadStack(77, "uploader", False, False, False, (uploads,), ident=77)
+    stacks = tuple(msgspec.structs.replace(s, threads=(*s.threads, other)) for s in late.stacks)
+    samples = tuple(
+        msgspec.structs.replace(p, threads=(ThreadSample(77, "S", switches=5, sleep_left_s=5.0 - n),))
+        for n, p in enumerate(late.processes)
+    )
+    ranks = (
+        msgspec.structs.replace(late, processes=samples, stacks=stacks),
+        rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
+    )
+    found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == (kind, (0,))

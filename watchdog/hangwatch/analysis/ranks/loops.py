@@ -96,14 +96,20 @@ def _key(thread: ThreadStack, depth: int, frame: Frame, one: Position) -> _Loop:
 def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
     """The loops that a process is in and where, and whether any other item than the ones before is progress."""
     main = sample.main
-    hands_over = main is not None and bool(main.frames) and any(part in main.frames[0].file for part in _HANDOVERS)
-    for thread in sample.threads if hands_over else (main,) if main is not None else ():
+    for thread in (
+        sample.threads if main is not None and hands_over(main.frames) else (main,) if main is not None else ()
+    ):
         polls = False
         for depth, frame in enumerate(reversed(thread.frames), 1):
             whole = {b.line for b in takewhile(lambda b: not _may_go_round(b), frame.blocks) if b.exhausts}
             for one in frame.positions:
                 yield _key(thread, depth, frame, one), one, not polls and one.loop in whole
             polls |= _is_in_while(frame)
+
+
+def hands_over(frames: Sequence[Frame]) -> bool:
+    """Whether a main thread waits for another one of its process."""
+    return bool(frames) and any(part in frames[0].file for part in _HANDOVERS)
 
 
 def children_go_on(samples: Sequence[ProcessSample]) -> bool:
@@ -127,10 +133,15 @@ def sleeps_between_items(stacks: Sequence[StackSample]) -> bool:
     if len(stacks) < 2 or main_place(stacks[-1]) != main_place(stacks[0]):
         return False
     main = stacks[-1].main
-    if main is None or not main.frames or "sleep(" not in (main.frames[0].source or ""):
+    return main is not None and is_between_items(main.frames)
+
+
+def is_between_items(frames: Sequence[Frame]) -> bool:
+    """Whether these frames are in a sleep behind which is the next item of a loop that ends with its data."""
+    if not frames or "sleep(" not in (frames[0].source or ""):
         return False
-    inner = list(takewhile(lambda f: f.source is not None and not _loops(f) and not _is_condition(f), main.frames))
-    rest = main.frames[len(inner) :]
+    inner = list(takewhile(lambda f: f.source is not None and not _loops(f) and not _is_condition(f), frames))
+    rest = frames[len(inner) :]
     if not rest or not _loops(rest[0]):
         return False
     return _loops(rest[0])[-1].exhausts and not any(map(_is_in_while, rest))

@@ -1,38 +1,60 @@
-"""Whether a rank, or a child of it, lets time pass until a time that it has named: such a wait ends by itself. Pure."""
+"""Whether a rank, or whom it waits for in its own process, lets time pass until a time that it has named. Pure.
+
+Such a wait ends by itself. A poll sleeps as well, for less than it waits, and by the end of a sleep nothing has changed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from hangwatch.analysis.ranks.loops import hands_over, is_between_items
 from hangwatch.model.capture import RankCapture
+from hangwatch.model.processes import ProcessSample
 
 #: Two samples of one sleep agree in when it ends, but for the moment between reading the clock and the process.
 _SAME_END_NS = 200_000_000
+#: The rank's own thread, among those that sleep.
+_OWN = 0
 
 
 def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
-    """In how many seconds a sleep ends in which the rank's thread has been since ``since_ns`` at the least, or else one of its
-    children; None where there is no such sleep.
+    """In how many seconds the rank's sleep ends; None where it is in none, or in one that may lead to the next.
 
-    A poll sleeps as well, for less than it waits: its sleeps since then are several.
+    Where its thread waits for another one of its process, or does not sleep, that one's or a child's. It is the one sleep that it
+    has been in since ``since_ns`` at the least, or it is in a loop over data, whose next item comes then.
     """
-    ends = [_ends(capture, at) for at in range(len(capture.processes))]
-    before = {
-        (who, end)
-        for sample, found in zip(capture.processes, ends, strict=True)
-        if sample.at_ns <= since_ns
-        for who, end in found.items()
-    }
-    last = ends[-1] if ends else {}
-    whole = {
+    if not capture.processes:
+        return None
+    last = dict(_ends(capture.processes[-1]))
+    before = [found for sample in capture.processes if sample.at_ns <= since_ns for found in _ends(sample)]
+    paced = _between_items(capture)
+    sure = {
         who: end
         for who, end in last.items()
-        if any(who == other and abs(end - then) < _SAME_END_NS for other, then in before)
+        if who in paced or any(who == other and abs(end - then) < _SAME_END_NS for other, then in before)
     }
-    own = min(whole.items(), key=lambda item: (item[0] != 0, item[1]), default=None)
-    return max(0.0, (own[1] - capture.processes[-1].at_ns) / 1e9) if own is not None else None
+    end = sure.get(_OWN, min(sure.values(), default=None)) if _OWN in sure or _OWN not in last else None
+    return max(0.0, (end - capture.processes[-1].at_ns) / 1e9) if end is not None else None
 
 
-def _ends(capture: RankCapture, at: int) -> dict[int, int]:
-    """When the sleeps end that a sample shows (wall clock, ns), by the child's pid, 0 for the rank's own."""
-    sample = capture.processes[at]
-    left = {child.pid: child.sleep_left_s for child in sample.children} | {0: sample.sleep_left_s}
-    return {who: sample.at_ns + int(s * 1e9) for who, s in left.items() if s is not None}
+def _ends(sample: ProcessSample) -> Iterator[tuple[int, int]]:
+    """When the sleeps end that a sample shows (wall clock, ns), by the number of the child or other thread."""
+    if sample.sleep_left_s is not None:
+        yield _OWN, sample.at_ns + int(sample.sleep_left_s * 1e9)
+    for child in sample.children:
+        if child.sleep_left_s is not None:
+            yield child.pid, sample.at_ns + int(child.sleep_left_s * 1e9)
+    for thread in sample.threads:
+        if thread.sleep_left_s is not None:
+            yield thread.os_thread_id, sample.at_ns + int(thread.sleep_left_s * 1e9)
+
+
+def _between_items(capture: RankCapture) -> set[int]:
+    """Which of the threads sleep between two items of their data: the main one, or where that waits for another, the others."""
+    stack = capture.stacks[-1] if capture.stacks else None
+    main = stack.main if stack is not None else None
+    if stack is None or main is None:
+        return set()
+    if not hands_over(main.frames):
+        return {_OWN} if is_between_items(main.frames) else set()
+    return {t.os_thread_id for t in stack.threads if not t.is_main and is_between_items(t.frames)}

@@ -76,7 +76,7 @@ def has_no_end(iterable: ast.expr) -> bool:
 def acts(body: Sequence[ast.stmt]) -> bool:
     """Whether an iteration calls something in any case, besides a sleep, a look at the clock or a line for people."""
     for statement in body:
-        if isinstance(statement, (ast.Try, ast.With, ast.AsyncWith)):
+        if isinstance(statement, (ast.Try, ast.With, ast.AsyncWith, *_LOOPS)):
             if acts(statement.body):
                 return True
         elif isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):

@@ -55,9 +55,24 @@ def find_holders(body: Sequence[ast.stmt], line: int) -> tuple[Holder, ...]:
 
 def ends_with_its_data(loop: ast.stmt) -> bool:
     """Whether a loop goes over data to their end, or empties a container, and each iteration calls something besides a sleep."""
-    if not isinstance(loop, (*_FOR, ast.While)) or ends_early(loop) or not acts(loop.body):
+    if not isinstance(loop, (*_FOR, ast.While)) or ends_early(loop):
+        return False
+    if isinstance(loop, ast.While) and _takes_by_header(loop.test):
+        return True
+    if not acts(loop.body):
         return False
     return _empties(loop) if isinstance(loop, ast.While) else not has_no_end(loop.iter)
+
+
+def _takes_by_header(test: ast.expr) -> bool:
+    """Whether a loop goes on as long as its condition takes an item: ``while (item := queue.get()) is not None:``.
+
+    One that goes on while there is none (``is None``) polls.
+    """
+    match test:
+        case ast.Compare(left=ast.NamedExpr(value=value), ops=[ast.IsNot() | ast.NotEq()]) | ast.NamedExpr(value=value):
+            return isinstance(value, ast.Call) and _takes(value)
+    return False
 
 
 def _empties(loop: ast.While) -> bool:
