@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.divergence.relate import Fork, Side
 from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.threads import find_thread, side_threads
@@ -56,12 +56,18 @@ NEXT_ROUND = Signature(
     beats=("rank-conditional-collective", "uneven-inputs"),
 )
 ELSEWHERE = Signature("checkpoint-on-some-ranks", "elsewhere", "likely")
+#: Saving is what the gathering is for, and the condition what it is under.
+GATHERS_TO_SAVE = Signature(
+    "checkpoint-on-some-ranks", "gathers-parameters-to-save", "strong", beats=("rank-conditional-collective",)
+)
 GATHERS_PARAMETERS = Signature("checkpoint-on-some-ranks", "gathers-parameters", "possible")
 IN_A_LOOP = Signature("checkpoint-on-some-ranks", "in-a-loop", "possible")
 
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
 )
+#: Of what gathers whole parameters, these save them too.
+_EXPORTS = re.compile(r"(?:^|_)(?:save|export|dump|snapshot|persist|write|publish|upload|push)")
 _STATE = re.compile(r" in .*\bstate_dict\(")
 _CHECKPOINTS = "torch/distributed/checkpoint/"
 _NOT_SAVES = ("torch/utils/checkpoint.py", "activation_checkpointing", "checkpoint_wrapper.py")
@@ -96,6 +102,10 @@ def checkpoint(case: Case) -> Match | None:
     for side, other in sides:
         frame = _gathers_state(side.tail)
         if frame is not None and _gathers_state(other.tail) is None:
+            exports = next((f for f in side.tail if is_program(f) and _EXPORTS.search(bare(f).lower())), None)
+            if exports is not None:
+                said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}, to save them in {bare(exports)}."
+                return Match(GATHERS_TO_SAVE, said, at_fork(case, fork))
             said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}: to save them, it may be."
             return Match(GATHERS_PARAMETERS, said, at_fork(case, fork))
     return None

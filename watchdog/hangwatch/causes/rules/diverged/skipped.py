@@ -331,10 +331,14 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
 
 
 def _usual(case: Case, fork: Fork) -> bool:
-    """Whether the side that is not under the condition was so in earlier iterations, and called what is under it."""
+    """Whether the side that is not under the condition was so in earlier iterations, and called what is under it.
+
+    What returns from a function that does an iteration skips it as well.
+    """
     inside, outside = fork.sides
-    return (
-        inside.at is not None
-        and fork.block is not None
-        and has_called_inside(case, outside.rank, inside.at, fork.block)
-    )
+    block = fork.block
+    if block is None or inside.at is None:
+        return False
+    at = around(inside.path, block) if block.kind == "guard" and returns(block) else inside.at
+    own = at is not None and (at == inside.at or package_of(at) is None)
+    return at is not None and own and has_called_inside(case, outside.rank, at, block)
