@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
@@ -70,6 +71,10 @@ _SHARDING = (
 )
 
 
+#: What ends a loop that takes its batches by ``next``.
+_OUT_OF_DATA = re.compile(r"if (?:not \w+|\w+ is None): break")
+
+
 def _under_sharding(path: Sequence[Frame]) -> Frame | None:
     return next((f for part in _SHARDING if (f := calls(path, part)) is not None), None)
 
@@ -84,13 +89,16 @@ def _generation(path: Sequence[Frame]) -> Frame | None:
 def _decoding(path: Sequence[Frame]) -> Frame | None:
     """The program's frame with a ``while`` loop around a forward without gradients: a decoding loop of its own.
 
-    Batches of an evaluation come from a ``for``; how long a ``while`` goes on, its outcome decides.
+    Batches of an evaluation come from a ``for``, or end a ``while`` where there is none any more; how long another one goes on,
+    its outcome decides.
     """
     entry = next((i for i, f in enumerate(path) if _module((f,)) is not None and _module(path[i + 1 :]) is None), None)
     if entry is None or in_backward(path[:entry]):
         return None
     for index, frame in enumerate(path[entry:], entry):
         if is_program(frame) and any(b.kind == "while" for b in frame.blocks):
+            if any(b.kind == "guard" and _OUT_OF_DATA.fullmatch(b.text) for b in frame.blocks):
+                return None
             blocks = [b.text for f in path[index:] for b in f.blocks if b.kind == "with"]
             context = any("no_grad" in text or "inference_mode" in text for text in blocks)
             decorated = calls(path[index + 1 : index + 3], "torch/utils/_contextlib.py", "decorate_context")
