@@ -144,6 +144,12 @@ def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
     return Fork(mine, theirs, "order" if one_function else "unknown", sure=bool(a.blocks or b.blocks))
 
 
+def tests_guard(fork: Fork) -> bool:
+    """Whether one side is in the test of the guard that the other is past, and not beyond what that leaves out."""
+    at = fork.mine.at
+    return fork.relation == "skip" and fork.block is not None and at is not None and at.line == fork.block.line
+
+
 def _relate_ranked(
     mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block], *, sure: bool
 ) -> Fork | None:

@@ -19,6 +19,7 @@ from hangwatch.analysis.divergence.relate import (
     depends_only_on_loop_variable,
     is_decisive,
     own_blocks,
+    tests_guard,
 )
 from hangwatch.analysis.divergence.values import deciding_values
 from hangwatch.analysis.places import bare
@@ -119,8 +120,11 @@ def conditional(case: Case) -> Match | None:
         how = "by what it says of the rank" if ranked else "depending on what comes before it"
         said = f"Rank {side.rank} is in `{frame.source}`, where a collective is called or not {how}; the other side is not."
         return _match(case, EXPRESSION_BY_RANK if ranked else EXPRESSION, said, replace(fork, block=None))
-    if fork.relation == "order" and _alone_in_a_place(case, fork):
+    if (fork.relation == "order" or tests_guard(fork)) and _alone_in_a_place(case, fork):
         said = f"Rank {fork.mine.rank} is in a collective at a place where none was called before, on any rank."
+        below = next((b for b in reversed(own_blocks(fork.mine, fork.theirs)) if b.kind in CONDITIONS), None)
+        if below is not None:
+            said += f" It is under `{below.text}` (line {below.line}) there."
         return _match(case, NEW_PLACE, said, fork)
     if left_schedule(case):
         return _out_of_a_pipeline(case, fork)

@@ -15,6 +15,7 @@ from hangwatch.analysis.divergence.relate import (
     depends_only_on_loop_variable,
     only_by_iteration,
     returns,
+    tests_guard,
 )
 from hangwatch.analysis.places import package_of
 from hangwatch.causes.evidence import at_fork, tell_values
@@ -187,6 +188,8 @@ def skipped(case: Case) -> Match | None:
     if fork.relation != "skip" or fork.block is None:
         return None
     past, jumped = fork.sides
+    if tests_guard(fork) and is_new_place(case, fork.mine.rank, call_site(fork.mine.path)):
+        return None  # it has not jumped it yet: what it is in is called for the test
     said = (
         f"Rank {past.rank} is past `{fork.block.text}` in its iteration of the loop, rank {jumped.rank} is not there: it has "
         f"skipped the rest of an iteration and is ahead."
