@@ -9,7 +9,7 @@ from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.collectives import Group
 from hangwatch.model.processes import ChildProcess, ProcessSample, ThreadSample
-from hangwatch.model.stacks import Block, Frame, ThreadStack
+from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from worlds import NOW_NS, SECOND_NS, collective_frames, operation, rank, world
 
 PACKING = (Frame("push", "/srv/train/push.py", 40, "time.sleep(4)"), Frame("<module>", "/srv/train/push.py", 90))
@@ -91,6 +91,32 @@ def test_a_thread_that_is_waited_for_may_sleep_between_its_items(text: str, exha
     )
     ranks = (
         msgspec.structs.replace(late, processes=samples, stacks=stacks),
+        rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
+    )
+    found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == (kind, (0,))
+
+
+@pytest.mark.parametrize(
+    ("left_s", "around", "kind"),
+    [(4.0, False, "straggler"), (9.0, False, "stall"), (0.3, True, "straggler"), (None, True, "stall")],
+    ids=["ends-within-the-patience", "ends-later", "each-item-ends-soon", "polls"],
+)
+def test_a_loop_that_ends_at_a_time_is_waited_for(left_s: float | None, around: bool, kind: str) -> None:
+    """Of one that is begun for each item, the next begins then. A loop whose end is not known may be a poll."""
+    group = Group("0", (0, 1), "default_pg")
+    loops = (Block("for", 20, "for shard in shards:", exhausts=True),) if around else ()
+    loops += (Block("while", 22, "while time.monotonic() < until:"),)
+    work = Frame("work", "/srv/train/push.py", 24, "time.sleep(0.01)", blocks=loops)
+    late = rank(0, (operation(1, group, 1),), (work,), channel="hrtimer_nanosleep")
+    thread = late.stacks[0].threads[0]
+    stacks = []
+    for ago in (9, 6, 1, 0):
+        before = left_s + ago if left_s is not None and not around else left_s
+        frame = msgspec.structs.replace(work, ends_in_s=before)
+        stacks.append(StackSample(NOW_NS - ago * SECOND_NS, (msgspec.structs.replace(thread, frames=(frame,)),)))
+    ranks = (
+        msgspec.structs.replace(late, stacks=tuple(stacks)),
         rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
     )
     found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict

@@ -140,11 +140,11 @@ def is_between_items(frames: Sequence[Frame]) -> bool:
     """Whether these frames are in a sleep behind which is the next item of a loop that ends with its data."""
     if not frames or "sleep(" not in (frames[0].source or ""):
         return False
-    inner = list(takewhile(lambda f: f.source is not None and not _loops(f) and not _is_condition(f), frames))
+    inner = list(takewhile(lambda f: f.source is not None and not _around(f) and not _is_condition(f), frames))
     rest = frames[len(inner) :]
-    if not rest or not _loops(rest[0]):
+    if not rest or not _around(rest[0]):
         return False
-    return _loops(rest[0])[-1].exhausts and not any(map(_is_in_while, rest))
+    return _around(rest[0])[-1].exhausts and not any(map(_is_in_while, rest))
 
 
 def sleeps_for_file(frame: Frame) -> bool:
@@ -163,7 +163,13 @@ def asks(stacks: Sequence[StackSample]) -> bool:
 
 
 def _is_in_while(frame: Frame) -> bool:
-    return _is_condition(frame) or any(map(_may_go_round, frame.blocks))
+    return _is_condition(frame) or any(map(_may_go_round, _around(frame)))
+
+
+def _around(frame: Frame) -> list[Block]:
+    """The loops around a line, but for the innermost where that ends at a time: behind it comes what is around that."""
+    found = _loops(frame)
+    return found[:-1] if frame.ends_in_s is not None and found and found[-1].kind == "while" else found
 
 
 def _may_go_round(block: Block) -> bool:

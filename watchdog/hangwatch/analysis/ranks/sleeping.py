@@ -1,4 +1,4 @@
-"""Whether a rank, or whom it waits for in its own process, lets time pass until a time that it has named. Pure.
+"""Whether a rank, or whom it waits for in its own process, sleeps or goes round until a time that it has named. Pure.
 
 Such a wait ends by itself. A poll sleeps as well, for less than it waits, and by the end of a sleep nothing has changed.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from hangwatch.analysis.ranks.loops import hands_over, is_between_items
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ProcessSample
+from hangwatch.model.stacks import StackSample
 
 #: Two samples of one sleep agree in when it ends, but for the moment between reading the clock and the process.
 _SAME_END_NS = 200_000_000
@@ -27,6 +28,10 @@ def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
         return None
     last = dict(_ends(capture.processes[-1]))
     before = [found for sample in capture.processes if sample.at_ns <= since_ns for found in _ends(sample)]
+    before += [(_OWN, end) for s in capture.stacks if s.at_ns <= since_ns and (end := _loop_end(s)) is not None]
+    looping = _loop_end(capture.stacks[-1]) if capture.stacks else None
+    if looping is not None:
+        last[_OWN] = looping
     paced = _between_items(capture)
     sure = {
         who: end
@@ -47,6 +52,13 @@ def _ends(sample: ProcessSample) -> Iterator[tuple[int, int]]:
     for thread in sample.threads:
         if thread.sleep_left_s is not None:
             yield thread.os_thread_id, sample.at_ns + int(thread.sleep_left_s * 1e9)
+
+
+def _loop_end(stack: StackSample) -> int | None:
+    """When the first loop ends that the main thread is in and that goes on until a time (wall clock, ns)."""
+    frames = stack.main.frames if stack.main is not None else ()
+    left = [frame.ends_in_s for frame in frames if frame.ends_in_s is not None]
+    return stack.at_ns + int(min(left) * 1e9) if left else None
 
 
 def _between_items(capture: RankCapture) -> set[int]:

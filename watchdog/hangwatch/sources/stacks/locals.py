@@ -45,7 +45,7 @@ _PLAIN_KEYS = frozenset(
 #: Made anew by each process and never kept: digests of values cannot be traced back by trying values.
 _KEY_OF_PROCESS = os.urandom(32)
 #: A value of which it is not known yet whether it may be kept. No description looks so otherwise.
-_UNSETTLED = re.compile(r"(?P<type>int|bool)~(?P<value>.+)")
+_UNSETTLED = re.compile(r"(?P<type>int|bool|float)~(?P<value>.+)")
 #: Of what a condition names, integers with more digits are dropped: they may be anything, and decide little.
 _MAX_DIGITS = 6
 #: Variables of ``distributed_c10d`` that list the global ranks of a group.
@@ -82,9 +82,14 @@ def describe_local(text: str, *, keep_integers: bool = False, keep_booleans: boo
 
 
 def mark_value(text: str) -> str | None:
-    """An integer or boolean of which the source may yet say that it is kept: for ``settle_values``. None for anything else."""
+    """An integer or boolean of which the source may yet say that it is kept: for ``settle_values``. None for anything else.
+
+    A float is for ``marked_numbers`` alone.
+    """
     if text in {"True", "False"}:
         return f"bool~{text}"
+    if re.fullmatch(r"-?\d{1,12}\.\d{1,20}", text):
+        return f"float~{text}"
     return f"int~{text}" if re.fullmatch(r"-?\d{1,12}", text) else None
 
 
@@ -105,8 +110,14 @@ def _settle(name: str, text: str, counters: Container[str], deciders: Container[
         return text
     kind, value = marked["type"], marked["value"]
     counts = kind == "int" and name in counters
-    small = len(value.lstrip("-")) <= _MAX_DIGITS and hide_named(name, value) == value
+    small = kind != "float" and len(value.lstrip("-")) <= _MAX_DIGITS and hide_named(name, value) == value
     return f"{kind}={value}" if counts or (name in deciders and small) else kind
+
+
+def marked_numbers(described: Mapping[str, str]) -> dict[str, str]:
+    """The numbers among variables that are not settled yet."""
+    found = {name: _UNSETTLED.fullmatch(text) for name, text in described.items()}
+    return {name: marked["value"] for name, marked in found.items() if marked is not None and marked["type"] != "bool"}
 
 
 def digest_value(text: str) -> str:

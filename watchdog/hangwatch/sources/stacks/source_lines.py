@@ -21,7 +21,8 @@ from hangwatch.model.stacks import Block, Frame, Position, StackSample, TaskStac
 from hangwatch.sources.proc.files import read_link
 from hangwatch.sources.redaction import redact_code
 from hangwatch.sources.stacks.blocks import SourceTree
-from hangwatch.sources.stacks.locals import may_tell, settle_values
+from hangwatch.sources.stacks.deadlines import Deadline, find_deadlines, left_s
+from hangwatch.sources.stacks.locals import marked_numbers, may_tell, settle_values
 from hangwatch.sources.stacks.positions import Holder
 
 _FILE_LIMIT_BYTES = 4 << 20
@@ -39,6 +40,7 @@ class Line(msgspec.Struct, frozen=True):
     """A line of source, stripped, the blocks around it (none in torch itself), and what counts iterations in its function.
 
     ``deciders``: the variables that the conditions of the function name. ``holders``: those that hold what its loops go through.
+    ``deadlines``: when the loops around it end that go on until a time.
     """
 
     text: str
@@ -46,6 +48,7 @@ class Line(msgspec.Struct, frozen=True):
     counters: frozenset[str] = frozenset()
     deciders: frozenset[str] = frozenset()
     holders: tuple[Holder, ...] = ()
+    deadlines: tuple[Deadline, ...] = ()
 
 
 class SourceLines:
@@ -157,8 +160,10 @@ def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
     short = redact_code(text.strip())[:_LINE_LIMIT_CHARS]
     if tree is None:
         return Line(short)
-    hidden = (msgspec.structs.replace(one, text=redact_code(one.text)) for one in tree.blocks_at(number))
-    return Line(short, tuple(hidden), tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
+    blocks = tree.blocks_at(number)
+    hidden = tuple(msgspec.structs.replace(one, text=redact_code(one.text)) for one in blocks)
+    told = (tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
+    return Line(short, hidden, *told, find_deadlines(blocks))
 
 
 #: The lines read by this process, remembered for all who ask.
@@ -238,8 +243,11 @@ def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool
         counters = line.counters if line is not None else frozenset()
         deciders = line.deciders if line is not None and condition_values else frozenset()
         settled = settle_values(frame.locals, counters, deciders)
+        ends_in_s = (
+            left_s(line.deadlines, marked_numbers(frame.locals)) if line is not None and line.deadlines else None
+        )
         positions = _settle_positions(frame, settled, line.holders if line is not None else ())
-        frame = msgspec.structs.replace(frame, locals=settled, positions=positions)
+        frame = msgspec.structs.replace(frame, locals=settled, positions=positions, ends_in_s=ends_in_s)
     return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks) if line is not None else frame
 
 

@@ -1,0 +1,77 @@
+"""When a loop ends that goes on until a time: from its condition, and of a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hangwatch.model.stacks import Block, StackSample
+from hangwatch.sources.stacks.deadlines import find_deadlines, left_s
+from hangwatch.sources.stacks.samples import sample_stacks
+from support import JobRunner, wait_for
+
+PROGRAM = """
+import time
+
+def work(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(1000))
+        time.sleep(0.05)
+
+print("begins", flush=True)
+work(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "found"),
+    [
+        ("while time.monotonic() < until:", {"until": 30.0}, 30.0),
+        ("while until > time.perf_counter():", {"until": 30.0}, 30.0),
+        ("while monotonic() - began < 45:", {"began": -5.0}, 40.0),
+        ("while time.monotonic() - began <= limit:", {"began": 0.0}, None),
+        ("while time.monotonic() < self.until:", {}, None),
+        ("while not done:", {"done": 30.0}, None),
+        ("while time.monotonic() > until:", {"until": 30.0}, None),
+        ("while time.monotonic( < until:", {"until": 30.0}, None),
+    ],
+)
+def test_its_end_is_in_its_condition(text: str, values: dict[str, float], found: float | None) -> None:
+    """As a time, or as what may have passed since one. Values are told from the clock now."""
+    now = time.monotonic()
+    held = {name: repr(now + value) for name, value in values.items()}
+    left = left_s(find_deadlines([Block("while", 3, text)]), held)
+    assert left == (pytest.approx(found, abs=1.0) if found is not None else None)
+
+
+def test_what_is_no_time_of_the_clock_says_nothing() -> None:
+    """A variable may be called so and hold something else."""
+    loop = find_deadlines([Block("for", 2, "for x in y:"), Block("while", 3, "while time.monotonic() < until:")])
+    assert len(loop) == 1
+    assert left_s(loop, {"until": "1e12"}) is None
+    assert left_s(loop, {"until": "soon"}) is None
+    assert left_s((), {}) is None
+
+
+def test_a_loop_of_a_real_process_is_known_by_its_end(jobs: JobRunner, tmp_path: Path) -> None:
+    """Of the time itself nothing is kept."""
+    program = tmp_path / "worker.py"
+    program.write_text(PROGRAM)
+    job = jobs.start([sys.executable, program])
+    job.wait_for_output("begins")
+
+    def sampled() -> StackSample | None:
+        found = asyncio.run(sample_stacks([job.pid])).get(job.pid)
+        main = found.main if isinstance(found, StackSample) else None
+        return found if main is not None and any(f.ends_in_s is not None for f in main.frames) else None
+
+    sample = wait_for(sampled)
+    assert sample.main is not None
+    (frame,) = (f for f in sample.main.frames if f.ends_in_s is not None)
+    assert 0 < (frame.ends_in_s or 0) <= 600
+    assert (frame.locals or {})["until"] == "float"
