@@ -103,14 +103,13 @@ def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, commun
 def _communicates(stacks: Sequence[StackSample]) -> bool:
     """Whether the main thread takes all output of a child, however long that takes: ``subprocess.run``.
 
-    CPython 3.10 to 3.14: ``Popen._communicate`` has its pipes in a selector, whose ``timeout`` is None where it waits for ever.
+    CPython 3.10 to 3.14: ``Popen._communicate`` has its pipes in a selector, and a time limit of its own ends the wait.
     """
 
     def waits(frames: Sequence[Frame]) -> bool:
-        ends = (
+        return (
             len(frames) > 1 and frames[0].file.endswith("/selectors.py") and frames[1].file.endswith("/subprocess.py")
         )
-        return ends and (frames[0].locals or {}).get("timeout") == "None"
 
     return bool(stacks) and all(s.main is not None and waits(s.main.frames) for s in stacks)
 

@@ -61,6 +61,10 @@ GATHERS_TO_SAVE = Signature(
     "checkpoint-on-some-ranks", "gathers-parameters-to-save", "strong", beats=("rank-conditional-collective",)
 )
 GATHERS_PARAMETERS = Signature("checkpoint-on-some-ranks", "gathers-parameters", "possible")
+#: The condition in the loop is there for the saving.
+IN_A_LOOP_BY_RANK = Signature(
+    "checkpoint-on-some-ranks", "in-a-loop-by-rank", "strong", beats=("rank-conditional-collective",)
+)
 IN_A_LOOP = Signature("checkpoint-on-some-ranks", "in-a-loop", "possible")
 
 _SAVES = re.compile(
@@ -94,6 +98,8 @@ def checkpoint(case: Case) -> Match | None:
         row = {"loop": IN_A_LOOP, "order": ON_ONE_WAY, "unknown": ON_ONE_WAY}.get(fork.relation, ELSEWHERE)
         if begun and loop is not None and loop.inside.rank != side.rank:
             row = NEXT_ROUND_COUNTED if ahead else NEXT_ROUND
+        if row is IN_A_LOOP and loop is not None and loop.inside.rank == side.rank and loop.ranked is not None:
+            row = IN_A_LOOP_BY_RANK
         if inside:
             row = UNDER_RANK if fork.ranked else UNDER_CONDITION
         said = f"Rank {side.rank} is saving, in {where(frame)}, and needs every rank for it; rank {other.rank} is not there."
