@@ -24,6 +24,8 @@ from scenarios.recording import load, path
 TABLE = HERE.parent.parent / "watchdog" / "hangwatch" / "causes" / "calibration.json"
 
 
+#: Of a cause with fewer hangs than these the rates say nothing.
+_FEW = 3
 #: What is left unread of every rank: nothing; the files, the call sites, both; the recorder; all but the recorder.
 UNREAD = (
     frozenset[str](),
@@ -72,17 +74,21 @@ def collect_statements(entries: Iterable[Entry]) -> list[Statement]:
 
 
 def count(statements: Sequence[Statement]) -> Table:
-    """The rates over these statements. A cause is measured once it was right."""
+    """The rates over these statements. A cause is measured once it was right in a few hangs."""
     right: dict[str, int] = defaultdict(int)
     stated: dict[str, int] = defaultdict(int)
     for statement in statements:
         stated[statement.key] += 1
         right[statement.key] += statement.right
+    right_in: dict[str, set[str]] = defaultdict(set)
+    for statement in statements:
+        if statement.right:
+            right_in[statement.cause].add(statement.scenario)
     captures = len({statement.scenario for statement in statements})
     families = len({statement.family for statement in statements})
     return Table(
         made=f"by `make calibrate`, over {captures} hangs of {families} families of tests/scenarios/programs",
-        measured=tuple(sorted({s.cause for s in statements if s.right})),
+        measured=tuple(sorted(cause for cause, hangs in right_in.items() if len(hangs) >= _FEW)),
         rates={key: Rate(right[key], stated[key]) for key in sorted(stated)},
     )
 

@@ -35,6 +35,8 @@ NOT_KEPT = {
     "no-spare-machine-for-the-ranker": "whoever waits for another world has the longest patience, longer than the run",
     "slot-never-given-back": "processes of mp.spawn that meet in a file are no ranks to anybody before they have met",
     "nccl-spectra-device-stopped": "how sure a verdict on hardware is cannot be measured on a simulated device",
+    "field-ema-teacher": "the same",
+    "night-long-docs": "what computes without end is given ten times the patience, longer than the run",
 }
 
 #: Hangs that are stragglers at their patience, and why.

@@ -2,7 +2,7 @@
 
 A key is where a cause stands (first, or an alternative), what its row says (a level, or ``general``), and whether both sides
 were seen ``whole``: what is said of ranks whose source, call sites or stacks were not read is right less often. A first
-cause of which the catalogue has no hang was never measured, and is stated at a half.
+cause of which the catalogue has hardly a hang was not measured, and is stated at a half.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def confidence_of(table: Table, cause: str, key: str) -> float:
-    """How often a cause that is counted under ``key`` was right, 0..1; a half for a first cause that was never measured."""
+    """How often a cause that is counted under ``key`` was right, 0..1; a half for a first cause that was not measured."""
     if key.startswith("first/") and cause not in table.measured:
         return Rate(0, 0).share
     return table.rates.get(key, Rate(0, 0)).share
@@ -70,7 +70,7 @@ def confidence(row: Signature, *, first: bool, whole: bool) -> float:
 
 
 def is_measured(cause: str) -> bool:
-    """Whether the catalogue has a hang of this cause, so that its rates speak of it."""
+    """Whether the catalogue has hangs enough of this cause for its rates to speak of it."""
     return cause in read_table().measured
 
 

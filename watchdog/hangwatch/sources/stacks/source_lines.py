@@ -162,8 +162,8 @@ def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
         return Line(short)
     blocks = tree.blocks_at(number)
     hidden = tuple(msgspec.structs.replace(one, text=redact_code(one.text)) for one in blocks)
-    told = (tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
-    return Line(short, hidden, *told, find_deadlines(blocks))
+    names = (tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
+    return Line(short, hidden, *names, find_deadlines(blocks))
 
 
 #: The lines read by this process, remembered for all who ask.

@@ -28,7 +28,7 @@ OPPOSITE_ORDER = Signature(
     "group-order-inversion", "opposite-order", "strong", beats=("rank-conditional-collective/expression",)
 )
 #: The record has it: no order of the two gives this.
-LEFT_OUT = Signature("skipped-collective", "left-out-by-the-record", "strong", beats=("group-order-inversion",))
+LEFT_OUT = Signature("skipped-collective", "left-out-by-the-record", "strong")
 TWO_BRANCHES_UNUSED = Signature("group-order-inversion", "two-branches-group-unused", "likely")
 PATHS_UNKNOWN = Signature("group-order-inversion", "paths-unknown", "possible")
 PAST_A_CONDITION = Signature("group-order-inversion", "past-a-condition", "possible")
@@ -85,7 +85,9 @@ def inversion(case: Case) -> Match | None:
     fork = fork_of(case, one, other)
     places = {_place(case, r, front) for r, front in fronts.items()}
     branched = fork is not None and (fork.opposite or fork.ranked)
-    if len(places) == 1 and None not in places and not branched:
+    if _has_left_out(case, one, other, fronts) or _has_left_out(case, other, one, fronts):
+        row = ANOTHER_WAY
+    elif len(places) == 1 and None not in places and not branched:
         row = ONE_LINE  # one line of code, in another group on each rank
     elif fork is None:
         row = PATHS_UNKNOWN
