@@ -62,8 +62,10 @@ def test_the_table_of_the_package_is_the_one_that_is_counted_today(statements: l
 
 
 def test_what_was_never_measured_is_stated_at_a_half() -> None:
-    """A first cause of which the catalogue has no hang has no rate, whatever its level."""
-    table = count([Statement("a", "b", "known", "first/strong/whole", True)] * 9)
+    """A first cause of which the catalogue has no hang, or hardly one, has no rate, whatever its level."""
+    hangs = [Statement(name, "b", "known", "first/strong/whole", right=True) for name in "aaabbbccc"]
+    table = count([*hangs, Statement("a", "b", "rare", "first/likely/whole", right=True)])
+    assert confidence_of(table, "rare", "first/likely/whole") == 0.5
     assert confidence_of(table, "other", "first/strong/whole") == 0.5
     assert confidence_of(table, "known", "first/strong/whole") == Rate(9, 9).share > 0.9
 
