@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from hangwatch.analysis.ranks.remote_calls import names_awaited
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 
@@ -14,7 +15,14 @@ Copies = Mapping[int, Sequence[int]]
 
 
 def has_peers(capture: Capture) -> bool:
-    """Whether ranks wait for certain others: a copy of a sender has no receiver, one of a group's member no group of its own."""
+    """Whether ranks wait for certain others: a copy of a sender has no receiver, one of a group's member no group of its own.
+
+    Nor is one a client of the store that others know by its process; and who runs a function that several run is not known.
+    """
+    if any(p.store is not None and p.store.clients for rank in capture.ranks for p in rank.processes[-1:]):
+        return True
+    if any(names_awaited(s.main.frames) is not None for rank in capture.ranks for s in rank.stacks[-1:] if s.main):
+        return True
     frames = (f for rank in capture.ranks for stack in rank.stacks for t in stack.threads for f in t.frames)
     reported = [frame.locals or {} for frame in frames]
     listed = any(value.startswith("list[int]=") for values in reported for value in values.values())
