@@ -1,7 +1,7 @@
 """What a process is blocked on: the file, pipe, socket or path behind the system call its main thread is in.
 
 May import hangwatch.model and the standard library. Nothing here pauses the process: ``/proc`` alone is read, and its
-memory (at most one path) only for calls that take a path.
+memory only for calls that take a path, and for the time at which a sleep ends.
 """
 
 from __future__ import annotations
