@@ -86,6 +86,7 @@ RULES: tuple[Rule, ...] = (
     meeting.store_unreachable,
     nodes.node_lost,
     operations.branches,
+    operations.items,
     operations.mismatch,
     operations.tensors,
     passes.had_fewer_passes,

@@ -73,6 +73,12 @@ def function_of(frame: Frame) -> tuple[str, str]:
     return (frame.file, bare(frame))
 
 
+def same_function(one: Frame, other: Frame) -> bool:
+    """Whether two frames are of one function: where both are qualified by a class, of the same one."""
+    qualified = "." in one.function and "." in other.function
+    return function_of(one) == function_of(other) and (not qualified or one.function == other.function)
+
+
 def call_site(frames: Sequence[Frame]) -> tuple[str, int] | None:
     """The place in the program that issued an operation: its deepest frame outside the carrying libraries."""
     return next(((f.file, f.line) for f in frames if is_program(f)), None)

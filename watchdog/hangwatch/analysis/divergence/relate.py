@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from hangwatch.analysis.divergence.frames import by_rank, function_of, is_parameter_loop, is_program
+from hangwatch.analysis.divergence.frames import by_rank, is_parameter_loop, is_program, same_function
 from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward
 from hangwatch.analysis.places import package_of
 from hangwatch.model.stacks import Block, Frame
@@ -71,7 +71,7 @@ class Fork:
     def one_function(self) -> bool:
         """Whether the paths diverge in one function, at two lines."""
         a, b = self.mine.at, self.theirs.at
-        return a is not None and b is not None and function_of(a) == function_of(b)
+        return a is not None and b is not None and same_function(a, b)
 
     @property
     def opposite(self) -> bool:

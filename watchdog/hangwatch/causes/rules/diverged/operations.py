@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import call_site, is_program
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, own_blocks
@@ -11,6 +13,7 @@ from hangwatch.causes.evidence import at_fork, at_recorder, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 #: The calls are meant to meet, whatever they are under.
 SHAPES = Signature("shape-mismatch", "one-line", "strong", beats=("rank-conditional-collective",))
 #: The same.
@@ -20,6 +23,10 @@ DTYPES_ELSEWHERE = Signature("dtype-mismatch", "two-places", "possible")
 #: Each side has a collective of its own there, so that none is left out.
 ONE_IN_EACH_BRANCH = Signature(
     "collective-mismatch", "one-in-each-branch", "strong", beats=("rank-conditional-collective", "skipped-collective")
+)
+#: A line that all ranks come by with each item leaves none of them out.
+ITEMS_IN_ANOTHER_ORDER = Signature(
+    "collective-mismatch", "items-in-another-order", "strong", beats=("skipped-collective/early-by-count",)
 )
 MISMATCH = Signature("collective-mismatch", "wrong-pair", "possible", general=True, beats=("unknown",))
 MISMATCH_IN_A_CYCLE = Signature("collective-mismatch", "cycle", "possible", general=True, beats=("unknown",))
@@ -67,6 +74,27 @@ def branches(case: Case) -> Match | None:
     at = [f"`{side.at.source}`" for side in (fork.mine, fork.theirs) if side.at is not None]
     said = f"Ranks {fork.mine.rank} and {fork.theirs.rank} are in the two branches of one condition, in {' and '.join(at)}."
     return Match(ONE_IN_EACH_BRANCH, said, at_fork(case, fork))
+
+
+def items(case: Case) -> Match | None:
+    """One line of a loop has called another function on each side, as what it goes through is another there."""
+    diverged_at, fork = case.blame.diverged_at, case.fork
+    if diverged_at is None or not diverged_at.mismatch or fork is None or fork.one_function:
+        return None
+    callers = [side.path[len(side.tail)] for side in (fork.mine, fork.theirs) if len(side.path) > len(side.tail)]
+    if len({(f.file, f.line) for f in callers}) != 1 or len(callers) < 2 or not is_program(callers[0]):
+        return None
+    line = callers[0]
+    loop = next((b for b in reversed(line.blocks) if b.kind == "for"), None)
+    target = loop.text.removeprefix("for ").partition(" in ")[0] if loop is not None else ""
+    called = any(re.search(rf"\b{name}\b(?:\.\w+)*\(", line.source or "") for name in _NAME.findall(target))
+    if loop is None or not called:
+        return None
+    said = (
+        f"Ranks {fork.mine.rank} and {fork.theirs.rank} are in one line, `{line.source}`, which calls what it goes through: "
+        f"`{loop.text}` is in another order, or has other items, on one of them."
+    )
+    return Match(ITEMS_IN_ANOTHER_ORDER, said, at_fork(case, fork))
 
 
 def in_each_branch(fork: Fork) -> bool:
