@@ -23,7 +23,9 @@ from .recorder import Recorder, find_recorders
 from .server import ask_server, block_signals, start_server
 
 THREAD_NAME = "hangwatch-probe"
-_STOP_TIME_S = 1.0
+#: A beat takes milliseconds, and seconds where each core has ten threads to run. A thread that is in torch while the interpreter
+#: ends may crash the process, so it is waited for that long.
+_STOP_TIME_S = 5.0
 _PROBLEM_LIMIT = 8
 #: From how long without a move in any group on the exception that the main thread is handling is read, and who awaits what.
 _STUCK_S = 1.0
