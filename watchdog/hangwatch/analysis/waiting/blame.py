@@ -73,19 +73,33 @@ def _first_fork(views: Mapping[int, RankView], ranks: Sequence[int]) -> list[lis
     return [list(ranks)]
 
 
+def _sides_by_name(views: Mapping[int, RankView], component: Iterable[int]) -> list[list[int]]:
+    """The ranks by the name of the group that they create, the most first; none unless all are creating one."""
+    waits = [(r, views[r].wait) for r in component if r in views]
+    creating = [(r, w) for r, w in waits if w is not None and w.kind == "group_creation" and w.group]
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank, wait in creating:
+        sides[wait.group].append(rank)
+    return sorted(sides.values(), key=len, reverse=True) if len(creating) == len(waits) else []
+
+
+def _is_undecided_by_name(views: Mapping[int, RankView], component: Iterable[int], world: Sequence[int]) -> bool:
+    """Whether ranks that were not seen decide which name is the smaller side's: the hang is sure, and not who is named."""
+    sizes = [len(side) for side in _sides_by_name(views, component)]
+    waits = [w for r in component if r in views and (w := views[r].wait) is not None]
+    unknown = len({m for w in waits for m in (w.peers or world)} - views.keys())
+    return unknown > 0 and len(sizes) > 1 and sizes[1] + unknown > sizes[0]
+
+
 def _name_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
     """The smaller side by name, of ranks that all create the group of the same members: of two names one came too late.
 
     All of them on a tie, none where they do anything else.
     """
-    waits = [(r, views[r].wait) for r in component if r in views]
-    creating = [(r, w) for r, w in waits if w is not None and w.kind == "group_creation" and w.peers and w.group]
-    if len(creating) != len(waits) or len({w.peers for _, w in creating}) != 1:
+    members = {w.peers if (w := views[r].wait) is not None else () for r in component if r in views}
+    if len(members) != 1 or () in members:
         return ()
-    sides: dict[str, list[int]] = defaultdict(list)
-    for rank, wait in creating:
-        sides[wait.group].append(rank)
-    ordered = sorted(sides.values(), key=len, reverse=True)
+    ordered = _sides_by_name(views, component)
     tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
     return tuple(sorted(r for side in (ordered if tie else ordered[1:]) for r in side))
 
@@ -262,6 +276,8 @@ def assign_blame(
     surest = _proven_sinks(views, graph, sinks, circles, mismatches)
     named, diverged_at = _name_culprits(views, graph, surest, divergences)
     if not any(e.reason == "gone" for e in graph.edges) and any(_is_undecided(d, named) for d in divergences):
+        proof = None
+    if any(_is_undecided_by_name(views, cycle, world) for cycle in circles):
         proof = None
     left = next((e.waiters for e in graph.edges if set(named).issubset(e.awaited) and _left_over(views, e)), ())
     if left:
