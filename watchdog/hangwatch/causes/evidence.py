@@ -54,7 +54,7 @@ def at_stack(case: Case, rank: int, frame: Frame | None = None) -> tuple[Evidenc
 
 
 def at_sleep(case: Case, rank: int) -> tuple[Evidence, ...]:
-    """For how much longer its thread sleeps, where the kernel was told."""
+    """For how much longer its thread sleeps, where the kernel knows."""
     last = case.views[rank].sample if rank in case.views else None
     left_s = last.sleep_left_s if last is not None else None
     return (Evidence(rank, "process", f"its sleep ends in {max(0.0, left_s):.0f} s"),) if left_s is not None else ()
