@@ -186,12 +186,9 @@ def _comes_back(mine: Side, theirs: Side) -> bool:
     around = next((b for b in reversed(mine.at.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared), None)
     if around is not None:
         rounds = {count_iterations(at, around) for at in (mine.at, theirs.at)}
-        if len(rounds) == 1 and None not in rounds:
-            return False
-    return (
-        any(b.kind in LOOPS and (b.kind, b.line) in shared for b in mine.at.blocks)
-        or any(b.kind in LOOPS for f in above for b in f.blocks)
-        or any(f.source is None for f in above if is_program(f))
+        return len(rounds) > 1 or None in rounds
+    return any(b.kind in LOOPS for f in above for b in f.blocks) or any(
+        f.source is None for f in above if is_program(f)
     )
 
 

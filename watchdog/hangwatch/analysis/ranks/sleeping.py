@@ -33,25 +33,19 @@ def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
     if looping is not None:
         last[_OWN] = looping
     paced = _between_items(capture)
-    sure = {
-        who: end
-        for who, end in last.items()
-        if who in paced or any(who == other and abs(end - then) < _SAME_END_NS for other, then in before)
-    }
-    end = sure.get(_OWN, min(sure.values(), default=None)) if _OWN in sure or _OWN not in last else None
-    return max(0.0, (end - capture.processes[-1].at_ns) / 1e9) if end is not None else None
+    ends = [
+        last[who]
+        for who in ((_OWN,) if _OWN in last else last)
+        if who in paced or any(who == other and abs(last[who] - then) < _SAME_END_NS for other, then in before)
+    ]
+    return max(0.0, (min(ends) - capture.processes[-1].at_ns) / 1e9) if ends else None
 
 
 def _ends(sample: ProcessSample) -> Iterator[tuple[int, int]]:
     """When the sleeps end that a sample shows (wall clock, ns), by the number of the child or other thread."""
-    if sample.sleep_left_s is not None:
-        yield _OWN, sample.at_ns + int(sample.sleep_left_s * 1e9)
-    for child in sample.children:
-        if child.sleep_left_s is not None:
-            yield child.pid, sample.at_ns + int(child.sleep_left_s * 1e9)
-    for thread in sample.threads:
-        if thread.sleep_left_s is not None:
-            yield thread.os_thread_id, sample.at_ns + int(thread.sleep_left_s * 1e9)
+    left = [(_OWN, sample.sleep_left_s), *((child.pid, child.sleep_left_s) for child in sample.children)]
+    left += [(thread.os_thread_id, thread.sleep_left_s) for thread in sample.threads]
+    yield from ((who, sample.at_ns + int(left_s * 1e9)) for who, left_s in left if left_s is not None)
 
 
 def _loop_end(stack: StackSample) -> int | None:

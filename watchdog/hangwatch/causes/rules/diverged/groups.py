@@ -85,7 +85,7 @@ def inversion(case: Case) -> Match | None:
     fork = fork_of(case, one, other)
     places = {_place(case, r, front) for r, front in fronts.items()}
     branched = fork is not None and (fork.opposite or fork.ranked)
-    if _has_left_out(case, one, other, fronts) or _has_left_out(case, other, one, fronts):
+    if _omission(case, pair, fronts) is not None:
         row = ANOTHER_WAY
     elif len(places) == 1 and None not in places and not branched:
         row = ONE_LINE  # one line of code, in another group on each rank
@@ -130,15 +130,22 @@ def left_out(case: Case) -> Match | None:
     """Hosts that run ahead are at one place: one has called what the others wait in and what it waits in, the other one alone."""
     fronts = _fronts(case, case.blame.component) if case.blame.shape == "cycle" else {}
     pair = _first_crossed(case, fronts)
-    for one, other in (pair, pair[::-1]) if pair is not None else ():
-        if _has_left_out(case, one, other, fronts):
-            front, own = fronts[other], fronts[one]
-            said = (
-                f"Rank {one} has come to the same place as rank {other} without {front.op} number {front.seq} of "
-                f"{front.group.label}, which rank {other} called before its {own.op} of {own.group.label}."
-            )
-            return Match(LEFT_OUT, said, at_recorder(case, (one, other)) + at_stack(case, one))
-    return None
+    omission = _omission(case, pair, fronts) if pair is not None else None
+    if omission is None:
+        return None
+    one, other = omission
+    front, own = fronts[other], fronts[one]
+    said = (
+        f"Rank {one} has come to the same place as rank {other} without {front.op} number {front.seq} of "
+        f"{front.group.label}, which rank {other} called before its {own.op} of {own.group.label}."
+    )
+    return Match(LEFT_OUT, said, at_recorder(case, (one, other)) + at_stack(case, one))
+
+
+def _omission(case: Case, pair: tuple[int, int], fronts: Mapping[int, Operation]) -> tuple[int, int] | None:
+    """Of two ranks the one that has left out what the other waits in, and the other; None where neither has."""
+    one, other = pair
+    return next((p for p in ((one, other), (other, one)) if _has_left_out(case, *p, fronts)), None)
 
 
 def _has_left_out(case: Case, one: int, other: int, fronts: Mapping[int, Operation]) -> bool:

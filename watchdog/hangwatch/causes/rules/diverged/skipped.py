@@ -343,5 +343,6 @@ def _usual(case: Case, fork: Fork) -> bool:
     if block is None or inside.at is None:
         return False
     at = around(inside.path, block) if block.kind == "guard" and returns(block) else inside.at
-    own = at is not None and (at == inside.at or package_of(at) is None)
-    return at is not None and own and has_called_inside(case, outside.rank, at, block)
+    if at is None or (at != inside.at and package_of(at) is not None):
+        return False  # a library's guard
+    return has_called_inside(case, outside.rank, at, block)

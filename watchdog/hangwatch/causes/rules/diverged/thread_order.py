@@ -14,6 +14,7 @@ from hangwatch.causes.evidence import at_frame, at_recorder
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
+from hangwatch.model.stacks import ThreadStack
 
 #: Each rank has called both, by two threads: it has skipped nothing, and no condition kept it from either.
 CROSSED = Signature("thread-order", "both-crossed", "certain", decides=True)
@@ -89,7 +90,7 @@ def _called_by_another(case: Case, rank: int, ours: Operation, theirs: Operation
 def _has_such_a_thread(case: Case, caller: tuple[int, Operation], rank: tuple[int, Operation]) -> bool:
     """Whether a rank has a side thread in the part of the program in which one of another rank has called its operation."""
     (one, ours), (two, theirs) = caller, rank
-    called = find_thread(threads_of(case.views[one].taken), _caller(case, one, ours))
+    called = _calling_thread(case, one, ours)
     if called is None or called.is_main or (part := program_part(called)) is None:
         return False
     own = _caller(case, two, theirs)
@@ -130,6 +131,12 @@ def _caller(case: Case, rank: int, operation: Operation) -> int:
     return main.ident if main is not None and not any(in_backward(t.frames) for t in others) else 0
 
 
+def _calling_thread(case: Case, rank: int, operation: Operation) -> ThreadStack | None:
+    """That thread as it is now; None where it is not known, or was not seen."""
+    caller = _caller(case, rank, operation)
+    return find_thread(threads_of(case.views[rank].taken), caller) if caller else None
+
+
 def _match(
     case: Case, row: Signature, one: tuple[int, Operation], two: tuple[int, Operation], passed: Operation
 ) -> Match:
@@ -145,16 +152,13 @@ def _match(
     )
     evidence = (*at_recorder(case, (rank, other)), Evidence(rank, "flight recorder", passed_says))
     for where, operation in ((rank, ours), (rank, passed), (other, theirs)):
-        caller = _caller(case, where, operation)
-        found = find_thread(threads_of(case.views[where].taken), caller) if caller else None
+        found = _calling_thread(case, where, operation)
         evidence += at_frame(where, found.frames[0], found.name or "") if found is not None else ()
     return Match(row, said, evidence)
 
 
 def _thread(case: Case, rank: int, operation: Operation) -> str:
-    found = (
-        find_thread(threads_of(case.views[rank].taken), _caller(case, rank, operation)) if rank in case.views else None
-    )
+    found = _calling_thread(case, rank, operation)
     if found is None:
         return "one thread"
     return "the main thread" if found.is_main else f"thread {found.label}"

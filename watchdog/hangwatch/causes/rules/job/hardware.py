@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.hardware import Finding, find_faults
 from hangwatch.analysis.operations.signatures import describe
+from hangwatch.analysis.ranks.device import OwnDevice
 from hangwatch.analysis.ranks.mutexes import find_cycles
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.advisories import advisories
@@ -80,7 +81,7 @@ def fabric(case: Case) -> Match | None:
     if operation.backend != "nccl":
         return Match(ON_GLOO, said, evidence)
     faults = find_faults(case.capture, members, operation.created_ns)
-    hanging = _hanging(case, members)
+    hanging = _awaiting(case, members, "watchdog")
     behind = _behind(here)
     if faults:
         said += f" {_named(faults[0])}"
@@ -127,18 +128,21 @@ def failed_device(case: Case) -> Match | None:
 
 def hanging_device(case: Case) -> Match | None:
     """A rank that holds the others up, whose calls to its device do not come back: those of torch's watchdog neither."""
-    if hanging := _hanging(case, case.blame.culprits):
+    if hanging := _awaiting(case, case.blame.culprits, "watchdog"):
         return Match(DEVICE_HANGS, _do_not_come_back(hanging), _at_watchdogs(case, hanging))
-    alone = [r for r in case.blame.culprits if r in case.views and case.views[r].own_device == "backward"]
+    alone = _awaiting(case, case.blame.culprits, "backward")
+    if not alone:
+        return None
     said = (
         f"Rank {format_ranks(alone)} waits in backward for its own device: no operation with other ranks is in flight."
     )
     evidence = tuple(Evidence(r, "flight recorder", "no operation of NCCL is in flight") for r in alone)
-    return Match(OWN_BACKWARD, said, evidence + at_stack(case, alone[0])) if alone else None
+    return Match(OWN_BACKWARD, said, evidence + at_stack(case, alone[0]))
 
 
-def _hanging(case: Case, ranks: Iterable[int]) -> list[int]:
-    return [r for r in sorted(ranks) if r in case.views and case.views[r].own_device == "watchdog"]
+def _awaiting(case: Case, ranks: Iterable[int], known_by: OwnDevice) -> list[int]:
+    """Which of these ranks wait for their own device, as far as that is known in this way."""
+    return [r for r in sorted(ranks) if r in case.views and case.views[r].own_device == known_by]
 
 
 def _do_not_come_back(ranks: Sequence[int]) -> str:
