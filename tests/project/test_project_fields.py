@@ -31,7 +31,7 @@ _OF_A_JOB = "a name of the job, a host or a group, as a capture keeps it"
 _OURS = "our own words and names"
 #: Text that is not part of a capture, by struct: the fields, and why no secret is in them.
 OTHER_TEXT = {
-    "Question": ("id only", _OURS),
+    "Question": ("id only connections", "our own words, and addresses of a capture that has been redacted"),
     "LeaseNotice": ("holder incident", _OURS),
     "Answer": ("question", _OURS),
     "Notification": ("bundle node", _OURS),

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.capturing.servers import Beyond, find_servers
+from hangwatch.agent.capturing.servers import Beyond, find_asked, find_servers
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.numbers import is_guest
-from hangwatch.sources.proc.other_ends import Ends, find_ends
+from hangwatch.sources.proc.other_ends import Ends, find_connected, find_ends
 from hangwatch.sources.proc.threads import read_calls
 from hangwatch.sources.proc.unix_sockets import parse_unix_diag
 from support import Job, JobRunner, wait_for
@@ -132,6 +132,27 @@ def test_servers_are_identified(jobs: JobRunner) -> None:
     assert found[0].name == f"process[{server.pid}]"
     assert found[0].worldless
     assert is_guest(found[0].rank)
+
+
+def test_who_is_asked_from_another_node(jobs: JobRunner) -> None:
+    """By both ends of a connection, as another node tells of it: who has accepted it, and nobody for another connection."""
+    server, port = started(jobs, SERVER)
+    with socket.create_connection(("127.0.0.1", int(port))) as link:
+        own, other = (":".join(map(str, end)) for end in (link.getsockname(), link.getpeername()))
+        wait_for(
+            lambda: find_connected([(own, other)], [server.pid]) == {(own, other): {server.pid}}, what="the server"
+        )
+        assert find_connected([(other, own)], [server.pid]) == {(other, own): {os.getpid()}}
+        assert find_connected([(own, "127.0.0.1:9")], [server.pid]) == {}
+        asked = find_asked([(own, other)], [identify(server)])
+        assert {one.pid: there for one, there in asked.items()} == {server.pid: ((own, other),)}
+
+
+def test_a_connection_that_is_not_accepted_is_of_who_listens(real: None) -> None:
+    """The other end of it is no descriptor of anybody yet."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as link:
+        own, other = (":".join(map(str, end)) for end in (link.getsockname(), link.getpeername()))
+        assert find_connected([(own, other)], [os.getpid()]) == {(own, other): {os.getpid()}}
 
 
 def test_children_are_no_servers(jobs: JobRunner) -> None:

@@ -91,6 +91,8 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     ``unrecorded``: it has groups whose operations no recorder shows.
     ``ended``: its program has ended by itself, by ``log_error`` or without an exception; False where that is not known.
     ``native``: all its threads with their native frames, where the user has asked for them (``--native-stacks``).
+    ``serves``: connections of processes on other nodes of which it has the other end, each as their end and its own
+    (``HOST:PORT HOST:PORT``); only in what one agent answers another.
     """
 
     identity: RankIdentity
@@ -109,6 +111,7 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: bool = False
     unrecorded: bool = False
     native: StackSample | None = None
+    serves: tuple[str, ...] = ()
 
     @property
     def rank(self) -> int:

@@ -101,6 +101,8 @@ class ThreadSample(msgspec.Struct, frozen=True, omit_defaults=True):
     servers: tuple[int, ...] = ()
     store: StoreSample | None = None
     elsewhere: str = ""
+    own_end: str = ""
+    answering: int | None = None
     sleep_left_s: float | None = None
 
 
@@ -127,7 +129,9 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     ``caller`` is who started it, read only of a rank that awaits what to do. ``server``: the pid of the one process that has
     the other end of the connection or pipe that the main thread reads from or writes to; None where there is none, or several
     have it (``servers``), and where that is a child that is no server. ``store``: where that connection is one to a store.
-    ``elsewhere``: ``HOST:PORT`` of the other end, where that is not on this node.
+    ``elsewhere``: ``HOST:PORT`` of the other end, where that is not on this node, and ``own_end`` that of this one.
+    ``answering``: the number of the process that has the other end, where that is on another node of the job; ``elsewhere`` is
+    empty then.
     ``runs_in``: the names of the mapped files (libraries) in which the main thread was found running since the sample before, the
     most frequent first, an empty name for code of no file; looked for only where it may spin for its device.
     ``mutexes``: which of its threads, Python's or not, wait for a mutex of the C library. ``watchdogs``: torch's of NCCL, those
@@ -154,6 +158,8 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     servers: tuple[int, ...] = ()
     store: StoreSample | None = None
     elsewhere: str = ""
+    own_end: str = ""
+    answering: int | None = None
     runs_in: tuple[str, ...] = ()
     mutexes: tuple[MutexWait, ...] = ()
     watchdogs: tuple[WatchdogSample, ...] = ()

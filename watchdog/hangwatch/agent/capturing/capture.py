@@ -119,12 +119,15 @@ async def capture_job(
     health: SourceHealth | None = None,
     settings: Settings | None = None,
     departed: Callable[[], Sequence[RankIdentity]] = tuple,
+    asked: Sequence[RankIdentity] = (),
+    others: Sequence[RankIdentity] = (),
 ) -> Capture:
     """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
 
     With more samples than one, so are processes beside the job that a rank awaits an answer from.
 
-    ``departed``: processes beside the job that have failed, by the time that the others are sampled.
+    ``departed``: processes beside the job that have failed, by the time that the others are sampled. ``asked``: processes beside
+    the job that are captured too; ``others``: ranks that are not.
 
     ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
     ``health`` counts how the sources fared. ``settings``: whether to keep what locals hold.
@@ -135,7 +138,8 @@ async def capture_job(
     began_ns = time.time_ns()
     beats = reader.read()[0] if reader is not None else {}
     seen: list[Gap] = list(gaps)
-    beyond, servers = await asyncio.to_thread(find_servers, ranks) if samples > 1 else ({}, ())
+    beyond, found_servers = await asyncio.to_thread(find_servers, [*ranks, *asked], others) if samples > 1 else ({}, ())
+    servers = (*asked, *found_servers)
     everyone = [*ranks, *servers]
     with RunningCode() as code:
         for _ in range(samples - 1):
@@ -254,7 +258,9 @@ def _add_servers(trail: Trail, beyond: Mapping[Thread, Beyond]) -> None:
 def _put_beyond(sample: Sampled, found: Beyond) -> Sampled:
     server = found.servers[0] if len(found.servers) == 1 else None
     several = found.servers if server is None else ()
-    return msgspec.structs.replace(sample, server=server, servers=several, store=found.store, elsewhere=found.elsewhere)
+    return msgspec.structs.replace(
+        sample, server=server, servers=several, store=found.store, elsewhere=found.elsewhere, own_end=found.own_end
+    )
 
 
 def _may_spin(beat: Beat | None, samples: Sequence[ProcessSample]) -> bool:

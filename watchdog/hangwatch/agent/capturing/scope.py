@@ -5,22 +5,27 @@ May import the model, the sources, the settings and its own room.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from hangwatch.agent.capturing.capture import Beats, add_call_sites, capture_job
 from hangwatch.agent.capturing.departed import find_departed
 from hangwatch.agent.capturing.hardware import add_hardware
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.native_stacks import add_native_stacks
+from hangwatch.agent.capturing.servers import find_asked
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Capture, Gap, RankIdentity
+from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
 from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.hardware.registry import NodeWatch
+from hangwatch.sources.proc.other_ends import Connection
 from hangwatch.sources.proc.samples import find_living
 
 
@@ -37,6 +42,14 @@ class CaptureScope(Protocol):
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
         """The capture with what the nodes say of their hardware; ``only``: these sources, None: all."""
+        ...
+
+
+class NodeScope(CaptureScope, Protocol):
+    """Captures what is on this node."""
+
+    async def asked(self, connections: Collection[Connection]) -> Capture:
+        """Who has the other end of connections that processes of other nodes are blocked on; each ``serves`` some."""
         ...
 
 
@@ -79,6 +92,22 @@ class LocalScope:
                 health=self.health,
                 settings=self.settings,
             )
+
+    async def asked(self, connections: Collection[Connection]) -> Capture:
+        """Who has the other end of other nodes' connections; of ranks, which are in a capture already, the number alone."""
+        found = await asyncio.to_thread(find_asked, connections, self.ranks.living)
+        beside = [one for one in found if one.worldless]
+        capture = await capture_job(
+            self.ranks.job, (), reader=self.reader, trail=self._trail, health=self.health, settings=self.settings,
+            asked=beside, others=self.ranks.living,
+        )  # fmt: skip
+        serves = {one.rank: tuple(" ".join(there) for there in ends) for one, ends in found.items()}
+        ranks = [r.identity for r in capture.ranks]
+        known = (RankCapture(one) for one in found if one not in ranks)
+        shown = (*capture.ranks, *known)
+        return msgspec.structs.replace(
+            capture, ranks=tuple(msgspec.structs.replace(r, serves=serves.get(r.rank, ())) for r in shown)
+        )
 
     async def capture_once(self, gaps: Sequence[Gap]) -> Capture:
         """One sample of every rank, with no value of a local: that is enough where nothing hangs."""

@@ -17,7 +17,7 @@ from hangwatch.model.processes import StoreSample
 from hangwatch.sources.discovery.launchers import name_launcher
 from hangwatch.sources.discovery.roles import identify_beside
 from hangwatch.sources.proc.files import inner_thread, read_stat, start_time_s
-from hangwatch.sources.proc.other_ends import Ends, Thread, find_ends
+from hangwatch.sources.proc.other_ends import Connection, Ends, Thread, find_connected, find_ends
 from hangwatch.sources.proc.samples import find_descendants
 from hangwatch.sources.proc.threads import read_calls
 
@@ -29,23 +29,50 @@ _MOST_SHARING = 6
 
 
 class Beyond(NamedTuple):
-    """What a thread is blocked on, beyond its process: who may be awaited there, a store, or an address that is not here."""
+    """What a thread is blocked on, beyond its process: who may be awaited there, a store, or an address that is not here.
+
+    ``own_end``: this end of the connection to that address.
+    """
 
     servers: tuple[int, ...] = ()
     store: StoreSample | None = None
     elsewhere: str = ""
+    own_end: str = ""
 
 
-def find_servers(ranks: Sequence[RankIdentity]) -> tuple[dict[Thread, Beyond], tuple[RankIdentity, ...]]:
+def find_asked(
+    connections: Collection[Connection], ranks: Sequence[RankIdentity]
+) -> dict[RankIdentity, tuple[Connection, ...]]:
+    """Who of this node has the other end of connections of other nodes' processes: ``ranks`` and others of their user.
+
+    Where several have it, it is not known who is asked, and nobody is taken.
+    """
+    by_pid = {rank.pid: rank for rank in ranks}
+    found: dict[RankIdentity, tuple[Connection, ...]] = {}
+    for there, holders in sorted(find_connected(connections, (os.getpid(), *by_pid)).items()):
+        if len(holders) != 1:
+            continue
+        (pid,) = holders
+        own = any(_same_user(rank.pid, pid) for rank in ranks)
+        one = by_pid.get(pid) or (_identify(pid) if own else None)
+        if one is not None:
+            found[one] = (*found.get(one, ()), there)
+    return found
+
+
+def find_servers(
+    ranks: Sequence[RankIdentity], others: Sequence[RankIdentity] = ()
+) -> tuple[dict[Thread, Beyond], tuple[RankIdentity, ...]]:
     """What is beyond each thread (in the PID namespace of its process), and the identities of those that are no ranks.
 
-    Of Python programs only: whether another one works on the answer cannot be seen. A few system calls a thread; the node's
+    ``others``: those of the job that are not asked. Of Python programs only: whether another one works on the answer cannot be
+    seen. A few system calls a thread; the node's
     descriptors are read where one of them is blocked on a connection.
     """
-    known = {rank.pid for rank in ranks}
+    asking: Iterable[int] = {rank.pid for rank in ranks}
+    known = {*asking, *(rank.pid for rank in others)}
     found: dict[int, RankIdentity] = {}
     beyond: dict[Thread, Beyond] = {}
-    asking: Iterable[int] = known
     for _ in range(_LONGEST_CHAIN):
         ends = find_ends({(pid, thread): call for pid in asking for thread, call in read_calls(pid).items()})
         wanted = {thread: _whom(thread[0], one) for thread, one in ends.items()}
@@ -73,7 +100,7 @@ def _beyond(ends: Ends, wanted: frozenset[int], seen: Collection[int]) -> Beyond
         held = ends.store.host in seen and _is_stopped(ends.store.host)
         return Beyond((ends.store.host,) if held else (), store)
     here = tuple(sorted(pid for pid in wanted if pid in seen))
-    return Beyond(here if len(wanted) <= _MOST_SHARING else (), None, ends.elsewhere)
+    return Beyond(here if len(wanted) <= _MOST_SHARING else (), None, ends.elsewhere, ends.own_end)
 
 
 def _whom(pid: int, ends: Ends) -> frozenset[int]:

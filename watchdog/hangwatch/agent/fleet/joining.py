@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.capture import Beats
 from hangwatch.agent.capturing.local_ranks import LocalRanks
-from hangwatch.agent.capturing.scope import CaptureScope
+from hangwatch.agent.capturing.scope import NodeScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.member import JobFleet, name_channel, name_node
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
@@ -79,7 +79,7 @@ class Fleets:
             return None
         return self._shared or open_exchange(self.choice, meeting)
 
-    def join(self, channel: str, ranks: LocalRanks, local: CaptureScope, incidents: IncidentLifecycle) -> JobFleet:
+    def join(self, channel: str, ranks: LocalRanks, local: NodeScope, incidents: IncidentLifecycle) -> JobFleet:
         """The fleet of one job. Raises ``ExchangeError`` where its exchange cannot be opened, and says so once a job."""
         try:
             exchange = self._shared or open_exchange(self.choice, ranks.link.meeting if ranks.link else ranks.master)

@@ -18,7 +18,7 @@ from hashlib import blake2b
 
 from hangwatch.agent.capturing.capture import Beats
 from hangwatch.agent.capturing.local_ranks import LocalRanks
-from hangwatch.agent.capturing.scope import CaptureScope
+from hangwatch.agent.capturing.scope import NodeScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.digests import Writer, make_digest
 from hangwatch.agent.fleet.link import EXPIRY_S, Link
@@ -69,7 +69,7 @@ class JobFleet:
     """
 
     ranks: LocalRanks
-    local: CaptureScope
+    local: NodeScope
     incidents: IncidentLifecycle
     exchange: Exchange
     channel: str
@@ -224,6 +224,8 @@ class JobFleet:
             return
         if question.kind == "capture":
             capture = await self.scope.capture_here()
+        elif question.kind == "asked":
+            capture = await self.local.asked(question.connections)
         elif question.kind == "call_sites":
             capture = await self.local.call_sites(await self.scope.last_here(), question.ranks)
         else:

@@ -66,7 +66,8 @@ def merge(
         gaps += capture.gaps
         nodes |= {facts.node: facts for facts in capture.nodes}
         for rank in capture.ranks:
-            if rank.rank in elsewhere and elsewhere[rank.rank][0].name == name:
+            # A process beside the job is in no digest.
+            if rank.identity.worldless or (rank.rank in elsewhere and elsewhere[rank.rank][0].name == name):
                 ranks[rank.rank] = rank
     groups = _groups(ranks.values())
     for number, (member, digested) in sorted(elsewhere.items()):

@@ -42,9 +42,10 @@ class Inquiry:
         ranks: tuple[int, ...] | None = None,
         operations: int | None = None,
         only: tuple[str, ...] | None = None,
+        connections: tuple[tuple[str, str], ...] = (),
     ) -> Question:
         """Put a question to all nodes; ``collect`` has the answers."""
-        question = self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only)
+        question = self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only, connections)
         self.link.hurry()
         await self.post()
         return question

@@ -13,7 +13,8 @@ import msgspec
 
 from hangwatch.agent.capturing.hardware import mark_killed
 from hangwatch.agent.capturing.local_ranks import LocalRanks
-from hangwatch.agent.capturing.scope import CaptureScope
+from hangwatch.agent.capturing.scope import NodeScope
+from hangwatch.agent.fleet.connections import add_asked, find_connections
 from hangwatch.agent.fleet.digests import LastCapture, summarize
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.merge import merge
@@ -38,7 +39,7 @@ class FleetScope:
     ``last`` is the last capture of this node, ``last_captures`` what it has shown of each rank.
     """
 
-    local: CaptureScope
+    local: NodeScope
     ranks: LocalRanks
     link: Link
     inquiry: Inquiry
@@ -64,7 +65,17 @@ class FleetScope:
         now_s, called = self.link.clock(), self._called
         theirs = {name: rename_node(a, called[name]) if name in called else a for name, a in answers.items()}
         elsewhere = self.link.members.ranks(now_s, self.ranks.ages_s())
-        return tell_worlds_apart(merge(capture, theirs, elsewhere, now_s, called=called), self._roles)
+        whole = await self._add_asked(merge(capture, theirs, elsewhere, now_s, called=called))
+        return tell_worlds_apart(whole, self._roles)
+
+    async def _add_asked(self, capture: Capture) -> Capture:
+        """The capture with the processes on other nodes that have the other end of what ranks are blocked on."""
+        connections = find_connections(capture)
+        if not connections or not self.elsewhere:
+            return capture
+        async with self._asking:
+            question = await self.inquiry.ask("asked", connections=tuple(connections))
+            return add_asked(capture, await self._collect(question))
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
         """The capture with the call sites of ``ranks`` (None: all), wherever they are."""

@@ -16,7 +16,7 @@ _LIMIT_BYTES = 256 << 20
 _T = TypeVar("_T")
 
 
-QuestionKind = Literal["capture", "call_sites", "hardware"]
+QuestionKind = Literal["capture", "asked", "call_sites", "hardware"]
 
 
 class WireError(ValueError):
@@ -24,7 +24,8 @@ class WireError(ValueError):
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):
-    """What all nodes are asked for at once: a capture, the call sites of ``ranks`` (None: all), or the hardware.
+    """What all nodes are asked for at once: a capture, the call sites of ``ranks`` (None: all), the hardware, or who is asked
+    over ``connections`` (each as the asking process's end, and the other one).
 
     ``operations``: of each rank so many of its last operations, None: all. ``only``: these hardware sources, None: all.
     """
@@ -34,6 +35,7 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     ranks: tuple[int, ...] | None = None
     operations: int | None = None
     only: tuple[str, ...] | None = None
+    connections: tuple[tuple[str, str], ...] = ()
 
 
 class LeaseNotice(msgspec.Struct, frozen=True, array_like=True):

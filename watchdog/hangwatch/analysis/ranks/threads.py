@@ -113,7 +113,9 @@ def _asks(capture: RankCapture, thread: ThreadStack) -> bool:
     """
     last = capture.sample
     own = next((t for t in last.threads if t.os_thread_id == thread.os_thread_id), None) if last is not None else None
-    if last is None or own is None or not (own.server is not None or own.servers or own.store is not None):
+    if last is None or own is None:
+        return False
+    if own.server is None and own.answering is None and not own.servers and own.store is None:
         return False
     asked = read_awaiting(thread.frames, (), _process_of(last, thread)) is None
     return asked and not all(is_interpreter(f) for f in thread.frames)
@@ -243,5 +245,7 @@ def _process_of(sample: ProcessSample, thread: ThreadStack) -> ProcessSample:
         servers=own.servers,
         store=own.store,
         elsewhere=own.elsewhere,
+        own_end=own.own_end,
+        answering=own.answering,
         sleep_left_s=own.sleep_left_s,
     )

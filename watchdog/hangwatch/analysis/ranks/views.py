@@ -101,9 +101,11 @@ class RankView:
 
     @property
     def asks(self) -> bool:
-        """Whether it is blocked on a connection of which other processes of the node have the other end."""
+        """Whether it is blocked on a connection of which other processes that may be seen have the other end."""
         last = self.sample
-        return self.wait is None and last is not None and bool(last.server is not None or last.servers)
+        if self.wait is not None or last is None:
+            return False
+        return last.server is not None or last.answering is not None or bool(last.servers)
 
     @property
     def in_request(self) -> bool:

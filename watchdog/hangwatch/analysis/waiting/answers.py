@@ -39,6 +39,8 @@ def find_answers(views: Mapping[int, RankView]) -> dict[int, int]:
             continue
         pids = last.servers if last.server is None else (last.server,)
         meant = [numbers.get((view.capture.identity.node, pid)) for pid in pids]
+        if last.answering is not None:
+            meant = [last.answering if last.answering in views else None]
         able = [
             n for n in meant if n is not None and n != rank and _may_answer(views[n]) and not _awaits(views[n], view)
         ]

@@ -23,6 +23,8 @@ from hangwatch.sources.proc.unix_sockets import read_bound_sockets, read_unix_pe
 _MOST_PROCESSES = 1 << 14
 #: Pid and thread, the main one by its pid.
 Thread = tuple[int, int]
+#: A TCP connection, as one of its sides has it: its own end and the other one, each as ``HOST:PORT``.
+Connection = tuple[str, str]
 
 
 class Ends(NamedTuple):
@@ -30,13 +32,14 @@ class Ends(NamedTuple):
 
     ``holders``: the other processes that have it; ``accepted``: those of them that have accepted the connection, as servers do.
     ``store``: it is the client's side of a ``TCPStore``, which no process answers before somebody has set the key.
-    ``elsewhere``: ``HOST:PORT`` of a TCP connection of which this network namespace has no other end.
+    ``elsewhere``: ``HOST:PORT`` of a TCP connection of which this network namespace has no other end, ``own_end`` of its own.
     """
 
     holders: frozenset[int] = frozenset()
     accepted: frozenset[int] = frozenset()
     store: Store | None = None
     elsewhere: str = ""
+    own_end: str = ""
 
 
 class _End(NamedTuple):
@@ -47,13 +50,14 @@ class _End(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """What is looked for on behalf of one thread. ``address`` and ``clients`` are of a TCP connection: where its other end
-    listens, and the inodes of all that are connected there."""
+    """What is looked for on behalf of one thread. ``address``, ``own_end`` and ``clients`` are of a TCP connection: where its
+    other end listens, where its own is, and the inodes of all that are connected there."""
 
     end: _End
     accepted: bool = False
     address: str = ""
     clients: tuple[int, ...] = ()
+    own_end: str = ""
 
 
 def find_ends(calls: Mapping[Thread, SystemCall | None]) -> dict[Thread, Ends]:
@@ -73,6 +77,30 @@ def find_ends(calls: Mapping[Thread, SystemCall | None]) -> dict[Thread, Ends]:
     ends = {thread: _join(thread[0], found, holders) for thread, found in wanted.items()}
     ends |= {thread: Ends(frozenset(sharing[name]) - {thread[0]}) for thread, name in semaphores.items()}
     return {thread: found for thread, found in ends.items() if found != Ends()}
+
+
+def find_connected(connections: Collection[Connection], pids: Iterable[int]) -> dict[Connection, frozenset[int]]:
+    """Which processes here have the other end of connections that processes of other nodes have told of.
+
+    Looked for in the network namespaces of ``pids``. One that is not accepted yet is that of who listens there. An end whose
+    address is translated on the way is not found.
+    """
+    networks = {read_link(f"/proc/{pid}/ns/net"): pid for pid in pids}
+    tables = [read_tcp_sockets(pid) for network, pid in networks.items() if network is not None]
+    ends: dict[Connection, list[_End]] = {}
+    for table in tables:
+        for entry in table:
+            there = f"{entry.remote_address}:{entry.remote_port}", f"{entry.local_address}:{entry.local_port}"
+            if there not in connections or not entry.established:
+                continue
+            inodes = (
+                [entry.inode]
+                if entry.inode
+                else [e.inode for e in table if e.listening and e.local_port == entry.local_port]
+            )
+            ends.setdefault(there, []).extend(_End(f"socket:[{inode}]") for inode in inodes)
+    holders = _find_holders({end for found in ends.values() for end in found}) if ends else {}
+    return {there: frozenset(pid for end in found for pid in holders[end]) for there, found in ends.items()}
 
 
 class _Search:
@@ -119,7 +147,7 @@ class _Search:
                     _Wanted(_End(f"socket:[{entry.inode}]"), bool(listening), address, clients if listening else ())
                 ]
             return [_Wanted(_End(f"socket:[{e.inode}]"), accepted=True, address=address) for e in listening[:1]]
-        return [_Wanted(_End(""), address=address)]
+        return [_Wanted(_End(""), address=address, own_end=f"{own.local_address}:{own.local_port}")]
 
     def _unix(self, pid: int, inode: int) -> list[_Wanted]:
         if self._network is None or read_link(f"/proc/{pid}/ns/net") != self._network:
@@ -147,7 +175,7 @@ def _join(pid: int, wanted: Iterable[_Wanted], holders: Mapping[_End, Mapping[in
     """What was found for one thread."""
     having: set[int] = set()
     accepted: set[int] = set()
-    store, elsewhere = None, ""
+    store, elsewhere, own_end = None, "", ""
     for one in wanted:
         found = holders.get(one.end, {})
         host = next((other for other, number in found.items() if one.clients and serves_store(other, number)), None)
@@ -157,10 +185,12 @@ def _join(pid: int, wanted: Iterable[_Wanted], holders: Mapping[_End, Mapping[in
             store = Store(one.address, host, clients, sum(not link for link in links))
             continue
         if not one.end.link:
-            elsewhere = elsewhere or one.address
+            elsewhere, own_end = (elsewhere, own_end) if elsewhere else (one.address, one.own_end)
         having |= found.keys() - {pid}
         accepted |= found.keys() - {pid} if one.accepted else set()
-    return Ends(frozenset(having), frozenset(accepted), store, elsewhere if not having else "")
+    if having:
+        elsewhere = own_end = ""
+    return Ends(frozenset(having), frozenset(accepted), store, elsewhere, own_end)
 
 
 def _find_holders(ends: Collection[_End]) -> dict[_End, dict[int, int]]:
