@@ -191,7 +191,7 @@ def view_still_since_ns(view: RankView) -> int | None:
     # Rank 0 polls every 10 ms whether all have joined its store, as does a rank that wants a lock file. NCCL's host code polls
     # until all have come, where a communicator is made or split.
     wait = view.wait
-    polls = wait is not None and (wait.kind in {"initialization", "group_creation"} or wait.connecting)
+    polls = wait is not None and (wait.kind in {"initialization", "group_creation", "communicator"} or wait.connecting)
     called_ns = connects_since_ns(view.capture, wait, view.pending, view.ident) if view.settled else None
     since_ns = still_since_ns(view.capture, polls=polls or is_blocked_by_file(view) or called_ns is not None)
     return since_ns if since_ns is None or called_ns is None else max(since_ns, called_ns)

@@ -75,6 +75,7 @@ RULES: tuple[Rule, ...] = (
     groups.left_out,
     groups.point_to_point,
     hardware.fabric,
+    hardware.own_communicator,
     hardware.failed_device,
     hardware.hanging_device,
     lost.died,

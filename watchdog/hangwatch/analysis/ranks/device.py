@@ -58,7 +58,7 @@ def read_device_wait(
 
 
 #: Waits in which a rank waits for others on its host, whatever its device does: they are in the way of a watchdog, too.
-_ON_HOST = frozenset({"group_creation", "initialization", "store"})
+_ON_HOST = frozenset({"group_creation", "initialization", "store", "communicator"})
 
 
 #: How it is known that a rank waits for its own device alone: by torch's watchdog, or by a backward pass with nothing in flight.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.ranks.communicators import read_communicator
 from hangwatch.analysis.ranks.connecting import among_members
 from hangwatch.analysis.ranks.device import OwnDevice, awaits_own_device, on_nccl, read_device_wait
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
@@ -210,6 +211,13 @@ def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
     return (ranks[place],) if 0 <= place < len(ranks) else ()
 
 
+def _among_group(capture: RankCapture, wait: Wait) -> Wait:
+    """The wait with the members of the group that it names, where that is known."""
+    found = (p.group for p in capture.progress or () if call_group(p.group.name, p.group.description) == wait.group)
+    group = next(found, None) if wait.group else None
+    return replace(wait, peers=group.ranks, exact=True) if group is not None and group.ranks else wait
+
+
 def _joins_worlds(rank: int, group: Group) -> bool:
     """Whether processes of another world than the rank's are in the group: which group a stack is in, it does not say."""
     own = world_of(rank)
@@ -222,7 +230,8 @@ def _beyond(capture: RankCapture, wait: Wait) -> Wait:
         # The world is there: it is another one that is awaited.
         outside = any(p.group.description == DEFAULT_GROUP for p in capture.progress or ())
     else:
-        anywhere = wait.kind in {"collective", "point_to_point", "work"} and not wait.default_group
+        unnamed = wait.kind == "communicator" and not wait.peers
+        anywhere = unnamed or (wait.kind in {"collective", "point_to_point", "work"} and not wait.default_group)
         outside = anywhere and any(
             p.group.outside or _joins_worlds(capture.rank, p.group) for p in capture.progress or ()
         )
@@ -238,7 +247,7 @@ def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[
 
 
 def _read_own_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
-    wait = read_wait(frames) or (read_destructor(frames) if pending else None)
+    wait = read_communicator(frames) or read_wait(frames) or (read_destructor(frames) if pending else None)
     last = capture.sample
     if wait is None and last is not None and last.store is not None and frames:
         # By whatever name the program has the store. Whoever makes one polls for the others, and is in one wait all along.
@@ -246,6 +255,8 @@ def _read_own_wait(capture: RankCapture, frames: Sequence[Frame], pending: Seque
         return Wait("store", "store", user_frame(frames) or frames[0], connecting=connecting)
     if wait is None or wait.kind == "device":
         return read_device_wait(capture, frames, pending, wait)
+    if wait.kind == "communicator":
+        return _among_group(capture, wait)
     if wait.kind == "collective":
         return among_members(capture, wait, pending, _ident(capture))
     if not wait.peers and (wait.stage is not None or wait.place is not None):
@@ -259,10 +270,12 @@ def _ident(capture: RankCapture) -> int:
 
 
 def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[ThreadStack]) -> bool:
-    """Whether the CPU time of a rank is that of a wait for its GPU.
+    """Whether the CPU time of a rank is that of a wait for its GPU, or in NCCL's host code, which polls.
 
     The engine of a backward pass has threads of its own: one that runs Python code there may well be at work.
     """
+    if wait is not None and wait.kind == "communicator":
+        return True
     if wait is None or not on_nccl(pending):
         return False
     at_work = any(t.active for t in side_threads(threads))

@@ -17,7 +17,15 @@ from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.stacks import Frame
 
 WaitKind = Literal[
-    "collective", "point_to_point", "group_creation", "initialization", "store", "backward", "work", "device"
+    "collective",
+    "point_to_point",
+    "group_creation",
+    "initialization",
+    "store",
+    "backward",
+    "work",
+    "device",
+    "communicator",
 ]
 
 
@@ -99,11 +107,11 @@ def _integer(frame: Frame, name: str) -> int | None:
 
 def _default_group(frame: Frame) -> bool | None:
     # From torch 2.13 on the function itself puts the default group in place of None. An object without a name tells nothing.
-    name = _group_name(frame)
+    name = name_of_group(frame)
     return name == DEFAULT_GROUP if name else None
 
 
-def _group_name(frame: Frame) -> str:
+def name_of_group(frame: Frame) -> str:
     """The name of the group that a call was given, empty where the stack does not tell."""
     given = (frame.locals or {}).get("group", "")
     kind, _, name = given.partition("=")
@@ -123,7 +131,7 @@ def _point_to_point(frames: Sequence[Frame]) -> Wait:
     peers = (peer,) if peer is not None else ()
     place = place if peer is None else None
     return Wait(
-        "point_to_point", op, frame, peers, default, _group_name(frame), place=place, tag=_integer(frame, "tag")
+        "point_to_point", op, frame, peers, default, name_of_group(frame), place=place, tag=_integer(frame, "tag")
     )
 
 

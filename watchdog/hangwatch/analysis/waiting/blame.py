@@ -222,7 +222,7 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
         if (
             unrecorded
             and wait is not None
-            and (wait.kind in {"backward", "work", "store", "initialization"} or not wait.exact)
+            and (wait.kind in {"backward", "work", "store", "initialization", "communicator"} or not wait.exact)
         ):
             return None
         if unrecorded and wait is not None and wait.kind == "collective" and not wait.default_group:

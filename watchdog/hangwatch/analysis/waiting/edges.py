@@ -282,6 +282,15 @@ def _meet_apart(view: RankView, other: RankView) -> bool:
     return connects or differ
 
 
+def _is_of_an_earlier_world(other: RankView) -> bool:
+    """Whether a rank still has the world before the one whose initialization another one is in, as after an error.
+
+    No collective of the new one can have completed before that rank is in it, too.
+    """
+    worlds = (p for p in other.capture.progress or () if p.group.description == DEFAULT_GROUP and not p.mixed)
+    return any(p.completed > 0 for p in worlds)
+
+
 def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], world: Sequence[int]) -> Iterator[Edge]:
     """Edges of ranks that are in one wait which no recorder shows: stores, group creation, initialisation, backward."""
     view = waiters[0]
@@ -302,7 +311,7 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
 
     def joined(other: RankView) -> bool:
         if wait.kind == "initialization":
-            if _meet_apart(view, other):
+            if _meet_apart(view, other) or _is_of_an_earlier_world(other):
                 return False
             return bool(other.capture.progress) or (other.wait is not None and other.wait.kind == "initialization")
         alike = other.wait is not None and other.wait.kind == wait.kind and other.wait.op == wait.op
@@ -311,7 +320,7 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
         return alike and other.motion.state != "stopped" and not _create_apart(view, other)
 
     # A group is created by its members, and by them alone.
-    among = wait.kind in {"group_creation", "collective"} and view.rank in wait.peers
+    among = wait.kind in {"group_creation", "collective", "communicator"} and view.rank in wait.peers
     needed = wait.peers if among else same_world(view.rank, world)
     if wait.kind == "store":
         needed = find_setters(view, views, world)

@@ -213,7 +213,7 @@ def describe_locals(file: str, named: Sequence[tuple[str, str]], *, unsettled: b
     booleans = any(package in file for package in _BOOLEAN_PACKAGES)
 
     def describe(name: str, shown: str) -> str:
-        known = describe_group(name, shown) if integers else None
+        known = describe_group(name, shown) if integers or name == "group" else None
         switch = booleans and shown in {"True", "False"}
         marked = mark_value(shown) if unsettled and not (integers or switch or name == status) else None
         return (

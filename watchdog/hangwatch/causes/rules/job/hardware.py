@@ -43,6 +43,8 @@ CLEAN = Signature("fabric-or-device", "all-clean", "possible")
 UNSEEN = Signature("fabric-or-device", "not-looked-at", "possible")
 CONTRADICTED = Signature("fabric-or-device", "ranks-launched-unequally", "possible")
 ON_GLOO = Signature("fabric-or-device", "on-gloo", "possible")
+#: Of a communicator that the program has made itself no recorder shows whether all have called the same.
+OWN_COMMUNICATOR = Signature("fabric-or-device", "in-a-communicator-of-its-own", "likely")
 
 #: The row by the gravest finding.
 _BY_WEIGHT = {"proof": FAILED, "strong": ERRORS, "hint": HINT}
@@ -92,7 +94,7 @@ def fabric(case: Case) -> Match | None:
     else:
         said += f" {_not_found(case)}"
         row = CLEAN if case.capture.nodes else UNSEEN
-        said += f" {_would_tell(case, here)}"
+        said += f" {_would_tell(case, here, behind)}"
     if behind:
         said += (
             f" On the GPU of rank {format_ranks(behind)} it has not begun: something before it is still running there."
@@ -107,6 +109,20 @@ def fabric(case: Case) -> Match | None:
         said += f" Threads of rank {whose} wait for each other in native code."
     found = at_hardware(faults) + _at_watchdogs(case, hanging) + locked[:_SHOWN]
     return Match(row, said, found + evidence + _seen(case) + _advised(case))
+
+
+def own_communicator(case: Case) -> Match | None:
+    """All ranks wait in a communicator of NCCL that torch has not made, as engines do when they start, and nothing moves."""
+    views = [view for rank, view in sorted(case.views.items()) if rank in case.world]
+    inside = [view for view in views if view.wait is not None and view.wait.kind == "communicator"]
+    if case.blame.culprits or not inside or len(inside) < len(views) or len(views) < len(case.world):
+        return None
+    members = [view.rank for view in inside]
+    faults = find_faults(case.capture, members, case.onset_ns or case.capture.at_ns)
+    said = "All ranks wait in a communicator of NCCL that the program has made itself, and nothing moves."
+    said += f" {_named(faults[0])}" if faults else f" {_not_found(case)} {_would_tell(case, members)}"
+    row = _BY_WEIGHT[faults[0].weight] if faults else OWN_COMMUNICATOR
+    return Match(row, said, at_hardware(faults) + at_stack(case, members[0]) + _seen(case) + _advised(case))
 
 
 def _locked(case: Case, members: Collection[int]) -> tuple[Evidence, ...]:
@@ -200,15 +216,14 @@ def _launching(communicator: Communicator) -> str:
     )
 
 
-def _would_tell(case: Case, here: Mapping[int, Operation]) -> str:
+def _would_tell(case: Case, members: Collection[int], behind: Collection[int] = ()) -> str:
     """Three commands that would say more, and on which nodes; what was looked at already is not asked for again."""
-    rank = next(iter(_behind(here)), min(here))
-    own = case.views[rank].capture.identity
-    nodes = {case.views[r].capture.identity.node for r in here}
+    own = case.views[min(behind or members)].capture.identity
+    nodes = {case.views[r].capture.identity.node for r in members}
     looked = {source for node in case.capture.nodes for source in node.looked}
     commands = [command for source, command in _COMMANDS if source not in looked]
     where = f"on {own.node}" if len(nodes) == 1 else "on every node of the group"
-    if any(case.views[r].capture.native is not None for r in here):
+    if any(case.views[r].capture.native is not None for r in members):
         rest = " and ".join(f"`{command}`" for command in commands[:_ASKED_FOR])
         return f"To learn more: {where} {rest}."
     first = f"`hangwatch dump --native-stacks --pid {own.pid}` on {own.node} (it pauses its ranks for a moment)"
