@@ -54,6 +54,16 @@ print(replies.bind_to_random_port('tcp://127.0.0.1'), flush=True)
 replies.recv()
 time.sleep(600)
 """
+GRPC_READER = "import grpc,sys; grpc.insecure_channel(f'127.0.0.1:{sys.argv[1]}').unary_unary('/s.S/M')(b'')"
+GRPC_SERVER = """
+import concurrent.futures, grpc, time
+method = grpc.unary_unary_rpc_method_handler(lambda request, context: time.sleep(600))
+server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler('s.S', {'M': method}),))
+print(server.add_insecure_port('127.0.0.1:0'), flush=True)
+server.start()
+server.wait_for_termination()
+"""
 
 
 def identify(job: Job) -> RankIdentity:
@@ -98,6 +108,13 @@ def test_zeromq(jobs: JobRunner) -> None:
     """ZeroMQ's own thread has the connections of a process."""
     server, port = started(jobs, ZMQ_SERVER)
     job = jobs.start([sys.executable, "-c", ZMQ_READER, port])
+    wait_for(lambda: other_end(job.pid) == server.pid, what="the other end")
+
+
+def test_grpc(long: None, jobs: JobRunner) -> None:
+    """So has gRPC's, which wakes the thread that has called."""
+    server, port = started(jobs, GRPC_SERVER)
+    job = jobs.start([sys.executable, "-c", GRPC_READER, port])
     wait_for(lambda: other_end(job.pid) == server.pid, what="the other end")
 
 

@@ -22,6 +22,7 @@ FRAMEWORKS = frozenset(
         "ray", "numpy", "torchmetrics", "evaluate", "safetensors", "tqdm", "debugpy", "IPython", "triton", "horovod",
         "colossalai", "nemo", "bitsandbytes", "requests", "urllib3", "filelock", "fsspec", "huggingface_hub", "wandb",
         "multiprocess", "dill", "joblib", "psutil", "six", "packaging", "ipdb", "pudb", "pyarrow", "pandas", "aiohttp",
+        "grpc",
     }
 )  # fmt: skip
 

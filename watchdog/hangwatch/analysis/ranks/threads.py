@@ -32,6 +32,8 @@ _OUTERMOST = {"<module>", "_bootstrap"}
 #: What calls the program's handler of a request, in a thread: servers of the standard library and of gRPC, Starlette by AnyIO.
 _SERVERS = ("socketserver.py", "http/server.py")
 _FRONTS = (*_SERVERS, "multiprocessing/managers.py", "anyio/", "grpc/_server.py")
+#: Where gRPC's server keeps the thread that has started it (``grpc/_server.py``).
+_AWAITS_END = "wait_for_termination"
 #: The same, and pools, to which handlers may give parts of their work.
 _HANDLERS = (*_FRONTS, "concurrent/futures/thread.py")
 
@@ -145,7 +147,8 @@ def find_serving(capture: RankCapture) -> ThreadStack | None:
 def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:
     """Whether a thread runs the program, and not a loop that hands on what comes in, its own or a library's."""
     above = list(takewhile(is_interpreter, thread.frames))
-    called = any(part in f.file for f in thread.frames[len(above) :] for part in _HANDLERS)
+    beyond = [f for f in thread.frames[len(above) :] if bare(f) != _AWAITS_END]
+    called = any(part in f.file for f in beyond for part in _HANDLERS)
     waits = any(part in f.file for f in above for part in (*_HANDOVERS, *_LOOPS, *_SERVERS))
     accepts = bool(above) and bare(above[0]) == "accept"
     hands_on = thread.is_main and not called and (waits or accepts)

@@ -23,6 +23,8 @@ from hangwatch.sources.proc.unix_sockets import read_bound_sockets, read_unix_pe
 _MOST_PROCESSES = 1 << 14
 #: Pid and thread, the main one by its pid.
 Thread = tuple[int, int]
+#: How libraries call threads of their own that read for others: libzmq (4.2 on), gRPC's event engine (seen with grpcio 1.85).
+_READERS = (b"ZMQbg/IO", b"event_engine")
 #: A TCP connection, as one of its sides has it: its own end and the other one, each as ``HOST:PORT``.
 Connection = tuple[str, str]
 
@@ -159,14 +161,14 @@ class _Search:
 
 
 def _descriptors(thread: Thread, call: SystemCall | None) -> tuple[int, ...]:
-    """What a thread is blocked on. ZeroMQ has a thread of its own for it (``ZMQbg/IO/0``, libzmq 4.2 on), which wakes others."""
+    """What a thread is blocked on. Where that is to be woken, it is what the threads of its library read that wake it."""
     pid, _ = thread
     found = descriptors_read(pid, call) + descriptors_written(call)
     if [read_link(f"/proc/{pid}/fd/{number}") for number in found] != ["anon_inode:[eventfd]"]:
         return found
     read: tuple[int, ...] = ()
     for other in list_folder(f"/proc/{pid}/task"):
-        if (read_small(f"/proc/{pid}/task/{other}/comm", 32) or b"").startswith(b"ZMQbg/IO"):
+        if (read_small(f"/proc/{pid}/task/{other}/comm", 32) or b"").startswith(_READERS):
             read += descriptors_read(pid, read_syscall(pid, int(other)))
     return read
 
