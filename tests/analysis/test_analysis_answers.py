@@ -257,3 +257,20 @@ def test_a_rank_that_goes_on() -> None:
         msgspec.structs.replace(capture, job=msgspec.structs.replace(capture.job, world_size=2), at_ns=NOW_NS)
     )
     assert found.kind == "healthy"
+
+
+def test_a_person_is_asked_and_no_process() -> None:
+    """Whoever has the other end of the standard input: the rank itself is named."""
+    prompt = (Frame("create", "/srv/train/store.py", 26, 'answer = input("Replace it? [y/N] ")'), *ASKS[2:])
+    capture = waiting_job(Beside())
+    asks = capture.ranks[0]
+    shown = tuple(
+        msgspec.structs.replace(s, threads=tuple(msgspec.structs.replace(t, frames=prompt) for t in s.threads))
+        for s in asks.stacks
+    )
+    found = verdict(
+        msgspec.structs.replace(capture, ranks=(msgspec.structs.replace(asks, stacks=shown), *capture.ranks[1:]))
+    )
+    assert found.culprit_ranks == (0,)
+    assert found.cause is not None
+    assert found.cause.id == "debugger"

@@ -7,7 +7,7 @@ import pytest
 
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
-from hangwatch.model.collectives import Group
+from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.processes import ChildProcess, ProcessSample, ThreadSample
 from hangwatch.model.stacks import Block, Frame, StackSample, ThreadStack
 from worlds import NOW_NS, SECOND_NS, collective_frames, operation, rank, world
@@ -117,6 +117,34 @@ def test_a_loop_that_ends_at_a_time_is_waited_for(left_s: float | None, around: 
         stacks.append(StackSample(NOW_NS - ago * SECOND_NS, (msgspec.structs.replace(thread, frames=(frame,)),)))
     ranks = (
         msgspec.structs.replace(late, stacks=tuple(stacks)),
+        rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
+    )
+    found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == (kind, (0,))
+
+
+def test_all_have_joined_and_one_has_called_something_just_now() -> None:
+    """Its record is of before, its beat of after: what it called, the next record shows."""
+    group = Group("0", (0, 1), "default_pg")
+    waits = (operation(1, group, 1), operation(2, group, 2, done=False))
+    late = rank(1, (operation(1, group, 1),), collective_frames("all_reduce"))
+    called = msgspec.structs.replace(late, progress=(GroupProgress(group, 2, -1, 1),))
+    ranks = (rank(0, waits, collective_frames("all_reduce")), called)
+    found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) != ("stall", ())
+
+
+@pytest.mark.parametrize(("left_s", "kind"), [(4.0, "straggler"), (7.0, "stall")])
+def test_who_tries_again_soon_is_late_and_not_stuck(left_s: float, kind: str) -> None:
+    """However short its sleep has been: it sleeps for longer after each refusal."""
+    tries = msgspec.structs.replace(
+        PACKING[0],
+        blocks=(Block("for", 36, "for attempt in range(8):"), Block("except", 39, "except Busy as reason:")),
+    )
+    group = Group("0", (0, 1), "default_pg")
+    late = rank(0, (operation(1, group, 1),), (tries, PACKING[1]), channel="hrtimer_nanosleep")
+    ranks = (
+        msgspec.structs.replace(late, processes=asleep(left_s, 3)),
         rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
     )
     found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict

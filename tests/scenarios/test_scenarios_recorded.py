@@ -37,6 +37,7 @@ NOT_KEPT = {
     "nccl-spectra-device-stopped": "how sure a verdict on hardware is cannot be measured on a simulated device",
     "field-ema-teacher": "the same",
     "night-long-docs": "what computes without end is given ten times the patience, longer than the run",
+    "lab-imitation-demos": "the same",
 }
 
 #: Hangs that are stragglers at their patience, and why.

@@ -173,5 +173,7 @@ def _is_stuck(case: Case) -> bool:
         return any(w is not None and w.kind == "initialization" for w in waits)
     if all(find_awaiting(view) is not None and is_caller_at_work(view) for view in seen):
         return False  # who is to call them computes
+    if not blame.culprits and not all(view.settled for view in seen):
+        return False  # one has called something while it was looked at: what it is, the next record shows
     moves = [view.motion.state for view in seen]
     return any(m in {"stuck", "stopped"} for m in moves) or "busy" not in moves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import (
@@ -188,8 +188,10 @@ class Loop:
         """How many iterations the side past the loop has begun, against the other, in the same round of what is
         around it; None where nothing counts them."""
         theirs = self.past_frame
-        if self.block.iterations is None or theirs is None or self.rounds_ahead:
+        if theirs is None or self.rounds_ahead:
             return None
+        if (around := self._count_around(theirs)) is not None or self.block.iterations is None:
+            return around
         mine, last = count_iterations(self.frame, self.block), count_iterations(theirs, self.block)
         first, theirs_first = starts(self.block, self.frame, theirs)
         if mine is None or last is None or first is None or theirs_first is None:
@@ -197,6 +199,16 @@ class Loop:
         # To one and the same end: who has begun later has fewer of them, and has not had fewer so far.
         fewer = theirs_first - first or mine - last
         return IterationCount(self.block.iterations.counter, fewer, self.block.iterations.breaks)
+
+    def _count_around(self, theirs: Frame) -> IterationCount | None:
+        """The count of the outermost loop around this one that the other side has left too, in another iteration of it."""
+        outer = takewhile(lambda block: block != self.block, self.frame.blocks)
+        left = (b for b in outer if b.iterations is not None and inside(self.past.path, self.frame, b) is None)
+        for block in left:
+            mine, last = count_iterations(self.frame, block), count_iterations(theirs, block)
+            if block.iterations is not None and mine is not None and last is not None and mine != last:
+                return IterationCount(block.iterations.counter, mine - last, block.iterations.breaks)
+        return None
 
     @property
     def rounds_ahead(self) -> int | None:

@@ -125,6 +125,20 @@ def children_go_on(samples: Sequence[ProcessSample]) -> bool:
     return False
 
 
+def will_retry(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread sleeps where it has caught an exception, in a loop: it will try again what has failed."""
+    main = stacks[-1].main if stacks else None
+    return main is not None and retries(main.frames)
+
+
+def retries(frames: Sequence[Frame]) -> bool:
+    """The same of one path."""
+    if not frames or "sleep(" not in (frames[0].source or "") or sleeps_for_file(frames[0]):
+        return False  # where it looks for a file, it is for somebody else to remove that
+    kinds = [b.kind for b in frames[0].blocks]
+    return "except" in kinds and any(kind in {"for", "while"} for kind in kinds[: kinds.index("except")])
+
+
 def sleeps_between_items(stacks: Sequence[StackSample]) -> bool:
     """Whether the main thread sleeps, as it did before, in a loop that ends with its data: when it woke, it was at the next item.
 

@@ -14,7 +14,7 @@ from hangwatch.analysis.ranks.loops import (
     goes_through_data,
     main_place,
     sleeps_between_items,
-    sleeps_for_file,
+    will_retry,
 )
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ProcessSample
@@ -121,17 +121,6 @@ def _since(samples: Sequence[Sample], since_ns: int, began_ns: int) -> Sequence[
     return samples[max(0, min(max(before - 1, skipped), len(samples) - 2)) :]
 
 
-def _retries(stacks: Sequence[StackSample]) -> bool:
-    """Whether the main thread sleeps where it has caught an exception, in a loop: it will try again what has failed."""
-    main = stacks[-1].main if stacks else None
-    if main is None or not main.frames or "sleep(" not in (main.frames[0].source or ""):
-        return False
-    if sleeps_for_file(main.frames[0]):
-        return False  # it looks again whether somebody else has removed it
-    kinds = [b.kind for b in main.frames[0].blocks]
-    return "except" in kinds and any(kind in {"for", "while"} for kind in kinds[: kinds.index("except")])
-
-
 def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
     """Since when the main thread has not run at all, by the samples: same frames, and no context switch of its own.
 
@@ -187,7 +176,7 @@ def read_motion(
     enough = BUSY_IO_BESIDE_A_WAIT_BYTES_PER_S if waits else BUSY_IO_BYTES_PER_S
     moves = computes or (io is not None and io >= enough) or changed is True
     woke = (samples[-1].switches or 0) > (samples[0].switches or 0)
-    retries = woke and (_retries(stacks) or sleeps_between_items(stacks))
+    retries = woke and (will_retry(stacks) or sleeps_between_items(stacks))
     gets_on = counts_on(stacks) or goes_through_data(stacks) or children_go_on(samples)
     asking, communicates = asks(stacks), _communicates(stacks)
     fed = any(_is_fed(a, b, asking=asking, communicates=communicates) for a, b in pairs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangwatch.analysis.ranks.loops import hands_over, is_between_items
+from hangwatch.analysis.ranks.loops import hands_over, is_between_items, retries
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
@@ -56,11 +56,12 @@ def _loop_end(stack: StackSample) -> int | None:
 
 
 def _between_items(capture: RankCapture) -> set[int]:
-    """Which of the threads sleep between two items of their data: the main one, or where that waits for another, the others."""
+    """Which of the threads sleep between two items of their data, or two attempts: the main one, or where that waits for
+    another, the others."""
     stack = capture.stacks[-1] if capture.stacks else None
     main = stack.main if stack is not None else None
     if stack is None or main is None:
         return set()
     if not hands_over(main.frames):
-        return {_OWN} if is_between_items(main.frames) else set()
+        return {_OWN} if is_between_items(main.frames) or retries(main.frames) else set()
     return {t.os_thread_id for t in stack.threads if not t.is_main and is_between_items(t.frames)}

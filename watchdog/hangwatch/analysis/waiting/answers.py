@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hangwatch.analysis.places import calls, user_frames
+from hangwatch.analysis.ranks.prompts import asks_person
 from hangwatch.analysis.ranks.remote_calls import names_awaited, runs_remote_call
 from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.analysis.ranks.threads import find_serving
@@ -97,7 +98,8 @@ def _polls_shared_memory(view: RankView) -> bool:
 
 def _asks(view: RankView) -> bool:
     """Whether the rank's thread is blocked there for long, and it does not read its next command."""
-    return view.asks and view.motion.state == "stuck" and find_awaiting(view) is None
+    asks = view.asks and not asks_person(view.frames)
+    return asks and view.motion.state == "stuck" and find_awaiting(view) is None
 
 
 def _may_answer(view: RankView) -> bool:

@@ -70,6 +70,10 @@ IN_A_LOOP = Signature("checkpoint-on-some-ranks", "in-a-loop", "possible")
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
 )
+#: A class that is there for checkpoints, by what its name begins with. Whatever it does beside loading them is a part of saving.
+_KEEPS = re.compile(r"(?:model_|state_|best_|async_)?(?:checkpoint|ckpt|snapshot)(?:s|er|ers|ing)?(?:_|$)")
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NO_SAVING = re.compile(r"forward$|__\w+__$|(?:^|_)(?:load|restore|resume|read|find|last|latest)")
 #: Of what gathers whole parameters, these save them too.
 _EXPORTS = re.compile(r"(?:^|_)(?:save|export|dump|snapshot|persist|write|publish|upload|push)")
 _STATE = re.compile(r" in .*\bstate_dict\(")
@@ -133,7 +137,15 @@ def _saving(tail: Sequence[Frame]) -> Frame | None:
             return frame
         if _SAVES.search(name) and "eval" not in name and not any(part in frame.file for part in _NOT_SAVES):
             return frame
+        if _KEEPS.match(_owner(frame)) and _NO_SAVING.search(name) is None:
+            return frame
     return None
+
+
+def _owner(frame: Frame) -> str:
+    """The class whose method a frame is in, in lower case with underscores; empty where it is in none, or that is not known."""
+    qualified = frame.function.rpartition(".")[0].rpartition(".")[2]
+    return _WORD.sub("_", (frame.locals or {}).get("self", "") or qualified).lower()
 
 
 def _gathers_state(tail: Sequence[Frame]) -> Frame | None:

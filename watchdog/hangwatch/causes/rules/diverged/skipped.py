@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
@@ -120,6 +122,10 @@ EARLY_ANOTHER_WAY = Signature("skipped-collective", "early-by-another-way", "pos
 EARLY_ONCE = Signature("skipped-collective", "early-once", "possible")
 
 
+#: ``if step % log_every == 0:``, with nothing that is called.
+_PERIODIC = re.compile(r"^[^(]*%[^(]*==\s*\w+\s*:$")
+
+
 def skipped(case: Case) -> Match | None:
     """One side skipped part of an iteration of the loop, or reached a place sooner than ever before."""
     fork = case.fork
@@ -138,7 +144,13 @@ def skipped(case: Case) -> Match | None:
             f"one of them has left out an operation before."
         )
         return Match(LATER_ITERATION, said, at_fork(case, fork))
-    if fork.block is not None and held_for_both(case, fork) and only_by_iteration(inside, outside):
+    returns_early = _returns_early(fork)
+    if (
+        fork.block is not None
+        and held_for_both(case, fork)
+        and only_by_iteration(inside, outside)
+        and not returns_early
+    ):
         caught = caught_around(inside, outside)
         how = f"; the `try` in line {caught.line} may have caught an exception" if caught is not None else ""
         said = (
@@ -146,7 +158,8 @@ def skipped(case: Case) -> Match | None:
             f"rank {inside.rank} is in{how}."
         )
         return Match(LEFT_IN_AN_EARLIER_ITERATION, said, at_fork(case, fork))
-    if fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank and _usual(case, fork):
+    usual = fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank
+    if usual and fork.block is not None and not returns_early and _usual(case, fork):
         said = (
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
             f"iterations before, and is ahead of them."
@@ -331,6 +344,19 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
         f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
     )
     return Match(GUARDED, said, at_fork(case, fork))
+
+
+def _returns_early(fork: Fork) -> bool:
+    """Whether a condition that speaks of the iteration alone is around a call of the program that may return before the
+    collective: then it is that one's own condition that did not hold for all."""
+    inside, _ = fork.sides
+    block, at = fork.block, inside.at
+    if block is None or at is None or at not in inside.path:
+        return False
+    if _PERIODIC.search(block.text) is None and not depends_only_on_loop_variable(block, inside.path):
+        return False
+    below = [f for f in inside.path[: inside.path.index(at)] if is_program(f) and package_of(f) is None]
+    return any(b.kind == "guard" and returns(b) and not by_rank(b.text) for f in below for b in f.blocks)
 
 
 def _usual(case: Case, fork: Fork) -> bool:

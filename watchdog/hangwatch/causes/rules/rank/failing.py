@@ -142,6 +142,8 @@ def thrown_out(case: Case) -> Match | None:
     last = int(fixed["end"]) - 1
     if now >= last or (left is not None and left >= last):
         return None
+    if left is None and now <= 0:
+        return None  # it may have left the round before in good order, and the function with it
     said = (
         f"Rank {past.rank} has left the loop `{fork.block.text}`, in whose iteration {now} rank {inside.rank} is: nothing leads "
         f"out of it there but an exception, which was caught further up."

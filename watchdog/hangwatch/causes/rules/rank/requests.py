@@ -44,8 +44,8 @@ def waits_for_request(case: Case) -> Match | None:
     """The main thread is where the program takes its next call."""
     for rank, view in looked_at(case):
         awaiting = find_awaiting(view)
-        if awaiting is None:
-            continue
+        if awaiting is None or view.capture.task_error:
+            continue  # what a failed task was to bring is no command
         called = [r for r in case.blame.waiting if r in case.views and has_gone_on(awaiting, case.views[r])]
         last = view.capture.processes[-1]
         caller = last.caller
@@ -69,7 +69,7 @@ def left_out_of_its_call(case: Case) -> Match | None:
         awaiting = find_awaiting(view)
         found = ((waiter, _of_this_call(case, rank, awaiting, waiter)) for waiter in case.blame.waiting if awaiting)
         waiter, last = next(((w, last) for w, last in found if last is not None), (None, None))
-        if awaiting is None or waiter is None or last is None:
+        if awaiting is None or waiter is None or last is None or view.capture.task_error:
             continue
         site = user_frame(last.frames or ())
         at = f", in {where(site)}" if site is not None else ""

@@ -6,16 +6,17 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.places import calls, user_frame
+from hangwatch.analysis.places import calls
 from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
 from hangwatch.analysis.ranks.mutexes import follow, steady_waits
+from hangwatch.analysis.ranks.prompts import find_debugger, find_input
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack, looked_at, standing
 from hangwatch.causes.rules.rank.mutexes import at_mutexes, explain
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import Frame, ThreadStack
+from hangwatch.model.stacks import ThreadStack
 
 #: A prompt reads from a terminal, and a post-mortem one is under an exception.
 DEBUGGER = Signature("debugger", "prompt", "certain", beats=("blocked-io", "rank-raised", "init-missing-rank"))
@@ -45,12 +46,6 @@ GIL_HELD_ACTIVE = Signature("gil-held", "holder-active", "likely", beats=("busy-
 GIL_HELD_AT_TIMES = Signature("gil-held", "beat-stale-other-holders", "likely")
 GIL_HELD_COMPUTING = Signature("gil-held", "holder-computes", "likely")
 
-_PROMPTS = (
-    ("/pdb.py", ()), ("/bdb.py", ()), ("/cmd.py", ("cmdloop",)), ("/code.py", ("interact", "raw_input")),
-    ("/ipdb/", ()), ("/pudb/", ()), ("/IPython/core/debugger.py", ()), ("/IPython/terminal/", ()), ("/prompt_toolkit/", ()),
-    ("pydevd.py", ("do_wait_suspend", "_do_wait_suspend")), ("/debugpy/", ("wait_for_client", "breakpoint")),
-)  # fmt: skip
-_INPUT = re.compile(r"(?<![\w.])input\(|\bgetpass\(|\bstdin\.(?:read|readline|buffer)")
 #: Wait channels of a file system, a pipe or a device; those of sockets and terminals are apart.
 _FILE_CHANNELS = re.compile(
     r"pipe_read|pipe_write|pipe_wait|fifo|nfs|rpc_|fuse|request_wait|lustre|ceph|cifs|smb|gpfs|folio|io_schedule|wait_on_page|jbd2|xfs_|ext4_|flock|fcntl_setlk|posix_lock"
@@ -79,23 +74,14 @@ def is_outside(channel: str) -> bool:
     return bool(_FILE_CHANNELS.search(channel) or _SOCKET_CHANNELS.search(channel))
 
 
-def _above_program(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """The frames deeper than the user's own: what the user's line called."""
-    own = user_frame(frames)
-    return frames[: frames.index(own)] if own is not None else frames
-
-
 def debugger(case: Case) -> Match | None:
     """Debugger frames above the user's code, or a line that asks for input and waits in a read."""
     for rank, view in looked_at(case):
-        above = _above_program(view.frames)
-        for part, functions in _PROMPTS:
-            frame = calls(above, part, *functions)
-            if frame is not None:
-                said = f"Rank {rank}'s {view.who} is in the debugger, called from the user's line."
-                evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
-                return Match(DEBUGGER, said, evidence)
-        asking = next((f for f in view.frames[:3] if f.source and _INPUT.search(f.source)), None)
+        frame = find_debugger(view.frames)
+        if frame is not None:
+            said = f"Rank {rank}'s {view.who} is in the debugger, called from the user's line."
+            return Match(DEBUGGER, said, (*at_stack(case, rank, frame), *at_process(case, rank)))
+        asking = find_input(view.frames)
         last = view.sample
         if asking is not None and view.motion.state != "busy":
             reading = last is not None and last.syscall in {"read", "readv", "select", "pselect6", "poll", "ppoll"}
