@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.divergence.frames import call_site, where
 from hangwatch.analysis.divergence.iterations import count_iterations
 from hangwatch.analysis.divergence.relate import only_by_iteration
 from hangwatch.analysis.places import bare, calls
@@ -142,8 +142,10 @@ def thrown_out(case: Case) -> Match | None:
     last = int(fixed["end"]) - 1
     if now >= last or (left is not None and left >= last):
         return None
-    if left is None and now <= 0:
-        return None  # it may have left the round before in good order, and the function with it
+    site = call_site(inside.path)
+    done = sum(o.completed and call_site(o.frames or ()) == site for o in case.history.of(past.rank))
+    if now <= 0 and done and done % (last + 1) == 0:
+        return None  # it has been through whole rounds of the loop alone: the other begins a new one
     said = (
         f"Rank {past.rank} has left the loop `{fork.block.text}`, in whose iteration {now} rank {inside.rank} is: nothing leads "
         f"out of it there but an exception, which was caught further up."
