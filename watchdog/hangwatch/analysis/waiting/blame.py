@@ -15,6 +15,7 @@ from hangwatch.analysis.ranks.shutdown import ended_well, failed_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
+from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.text import format_ranks
 
@@ -214,6 +215,9 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
     if len({views[r].capture.flight is None for r in component}) > 1:
         # What some of them are in is on record, and of others it is not: who is at odds with whom is not known.
         return None
+    if len(_numbers(views, component)) > 1:
+        # A wrong pair has gone through for some of them: what they are in now does not say who was at odds with whom.
+        return None
     # Where no operations are recorded, the group is known only when the stack shows the default one.
     for rank in component:
         view = views[rank]
@@ -229,6 +233,13 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
             return None
     chain = ", ".join(f"rank {waiter} for rank {awaited}" for waiter, awaited in _one_cycle(graph.within(component)))
     return f"ranks {format_ranks(component)} wait for each other in a circle ({chain}), and none of them can move"
+
+
+def _numbers(views: Mapping[int, RankView], component: Iterable[int]) -> set[int]:
+    """How many collectives of the default group these ranks have called, by their beats, where no record shows which."""
+    unrecorded = (views[r].capture for r in component if views[r].capture.flight is None)
+    worlds = (p for capture in unrecorded for p in capture.progress or () if p.group.description == DEFAULT_GROUP)
+    return {p.enqueued for p in worlds if not p.mixed}
 
 
 def _one_cycle(edges: Sequence[Edge]) -> list[tuple[int, int]]:
