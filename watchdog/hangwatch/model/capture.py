@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.model.collectives import FlightRecord, GroupProgress
+from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, GroupProgress
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.serving import EngineState
@@ -117,6 +117,11 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     def rank(self) -> int:
         """The global rank."""
         return self.identity.rank
+
+    @property
+    def world_progress(self) -> tuple[GroupProgress, ...]:
+        """How far it is in the default group, for each backend, as far as these are the numbers of collectives alone."""
+        return tuple(p for p in self.progress or () if p.group.description == DEFAULT_GROUP and not p.mixed)
 
     @property
     def sample(self) -> ProcessSample | None:

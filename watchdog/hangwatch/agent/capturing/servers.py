@@ -45,7 +45,7 @@ def find_asked(
 ) -> dict[RankIdentity, tuple[Connection, ...]]:
     """Who of this node has the other end of connections of other nodes' processes: ``ranks`` and others of their user.
 
-    Where several have it, it is not known who is asked, and nobody is taken.
+    Where several have it, it is not known who is asked: such a connection is left out.
     """
     by_pid = {rank.pid: rank for rank in ranks}
     found: dict[RankIdentity, tuple[Connection, ...]] = {}
@@ -66,8 +66,7 @@ def find_servers(
     """What is beyond each thread (in the PID namespace of its process), and the identities of those that are no ranks.
 
     ``others``: those of the job that are not asked. Of Python programs only: whether another one works on the answer cannot be
-    seen. A few system calls a thread; the node's
-    descriptors are read where one of them is blocked on a connection.
+    seen. A few system calls a thread; the node's descriptors are read where one of them is blocked on a connection.
     """
     asking: Iterable[int] = {rank.pid for rank in ranks}
     known = {*asking, *(rank.pid for rank in others)}

@@ -28,7 +28,7 @@ def find_connections(capture: Capture) -> set[tuple[str, str]]:
 
 
 def _waits_for_ranks(rank: RankCapture) -> bool:
-    main = next((t for t in rank.stacks[-1].threads if t.is_main), None) if rank.stacks else None
+    main = rank.stacks[-1].main if rank.stacks else None
     return main is not None and any(_OF_TORCH in frame.file for frame in main.frames)
 
 

@@ -15,7 +15,6 @@ from hangwatch.analysis.ranks.shutdown import ended_well, failed_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.waiting.graph import Edge, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
-from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.text import format_ranks
 
@@ -238,8 +237,7 @@ def _prove_cycle(views: Mapping[int, RankView], component: Sequence[int], graph:
 def _numbers(views: Mapping[int, RankView], component: Iterable[int]) -> set[int]:
     """How many collectives of the default group these ranks have called, by their beats, where no record shows which."""
     unrecorded = (views[r].capture for r in component if views[r].capture.flight is None)
-    worlds = (p for capture in unrecorded for p in capture.progress or () if p.group.description == DEFAULT_GROUP)
-    return {p.enqueued for p in worlds if not p.mixed}
+    return {p.enqueued for capture in unrecorded for p in capture.world_progress}
 
 
 def _one_cycle(edges: Sequence[Edge]) -> list[tuple[int, int]]:

@@ -287,8 +287,7 @@ def _is_of_an_earlier_world(other: RankView) -> bool:
 
     No collective of the new one can have completed before that rank is in it, too.
     """
-    worlds = (p for p in other.capture.progress or () if p.group.description == DEFAULT_GROUP and not p.mixed)
-    return any(p.completed > 0 for p in worlds)
+    return any(p.completed > 0 for p in other.capture.world_progress)
 
 
 def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], world: Sequence[int]) -> Iterator[Edge]:

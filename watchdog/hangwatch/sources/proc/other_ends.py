@@ -82,7 +82,7 @@ def find_ends(calls: Mapping[Thread, SystemCall | None]) -> dict[Thread, Ends]:
 
 
 def find_connected(connections: Collection[Connection], pids: Iterable[int]) -> dict[Connection, frozenset[int]]:
-    """Which processes here have the other end of connections that processes of other nodes have told of.
+    """Which processes here have the other end of connections that processes of other nodes are blocked on.
 
     Looked for in the network namespaces of ``pids``. One that is not accepted yet is that of who listens there. An end whose
     address is translated on the way is not found.

@@ -144,13 +144,8 @@ def skipped(case: Case) -> Match | None:
             f"one of them has left out an operation before."
         )
         return Match(LATER_ITERATION, said, at_fork(case, fork))
-    returns_early = _returns_early(fork)
-    if (
-        fork.block is not None
-        and held_for_both(case, fork)
-        and only_by_iteration(inside, outside)
-        and not returns_early
-    ):
+    later = fork.block is not None and held_for_both(case, fork) and only_by_iteration(inside, outside)
+    if later and fork.block is not None and not _returns_early(fork):
         caught = caught_around(inside, outside)
         how = f"; the `try` in line {caught.line} may have caught an exception" if caught is not None else ""
         said = (
@@ -158,8 +153,8 @@ def skipped(case: Case) -> Match | None:
             f"rank {inside.rank} is in{how}."
         )
         return Match(LEFT_IN_AN_EARLIER_ITERATION, said, at_fork(case, fork))
-    usual = fork.relation == "branch" and fork.block is not None and fork.only == fork.theirs.rank
-    if usual and fork.block is not None and not returns_early and _usual(case, fork):
+    left_out = fork.relation == "branch" and fork.only == fork.theirs.rank and _usual(case, fork)
+    if left_out and fork.block is not None and not _returns_early(fork):
         said = (
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
             f"iterations before, and is ahead of them."

@@ -12,7 +12,7 @@ TASKS = Signature("thread-stall", "event-loop-idle", "likely")
 #: Why the loop has nothing to run.
 TASK_FAILED = Signature("rank-raised", "ended-a-task", "strong", beats=("thread-stall",))
 
-#: What it watches may be clients of its own, or the connection that the task had: nobody has asked for the task yet.
+#: What it watches may be clients of its own, or the connection that the task had.
 TASK_FAILED_AMONG_OTHERS = Signature(
     "rank-raised",
     "ended-a-task-beside-connections",
