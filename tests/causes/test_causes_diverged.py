@@ -43,13 +43,22 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("weights-of-some-claims", "tuple-labels-gather", "gathered nothing in it"),
         ("stages-and-transcripts", "uneven-inputs", "`for audio in recordings(96):`"),
         ("loss-of-the-last-stage", "rank-conditional-collective", "`if is_last:`"),
+        ("forum-resume-offset", "uneven-inputs", "`for number, (x, y) in enumerate("),
+        ("forum-lit-positives", "rank-conditional-collective", "has called fewer collectives in `for k, v in"),
+        ("batch-without-pictures", "rank-conditional-collective", "`for p in model.parameters():`"),
+        ("local-steps-counted-apart", "rank-conditional-collective", "has counted differently"),
+        ("hands-ema-counter", "rank-conditional-collective", "`if guard.observe(loss.item()):`"),
+        ("hands-layer-drop", "sharded-forward-divergence", "still gathers shards"),
+        ("lab-smiles-sampler", "generate-length-divergence", "still generates"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
     ],
 )
 def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> None:
     """Data dealt out by rank, or a list of names, against the keys of a dictionary; a loop around a backward; an iteration left
     by an exception or in the function that does it; a condition never met in the same iteration, or met by both sides; a `try`
-    around a call; a call in each branch; a pipeline that one stage has left."""
+    around a call; a call in each branch; a pipeline that one stage has left; a loop that began at another number; a row of
+    collectives that one side has left sooner; every so many of what the rank counts itself; one collective left out, and not
+    the step; weights that a module gathers by code of its own."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

@@ -9,9 +9,10 @@ import pytest
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.divergence.loop import held_for_both
 from hangwatch.analysis.divergence.relate import Side, caught_around, condition_of, own_blocks, relate
-from hangwatch.analysis.divergence.values import starts
+from hangwatch.analysis.divergence.values import fewer_iterations
 from hangwatch.causes.rules.diverged.operations import in_each_branch
-from hangwatch.model.stacks import Block, Frame
+from hangwatch.causes.rules.diverged.sharded import ends_by_outcome
+from hangwatch.model.stacks import Frame
 from hangwatch.sources.stacks.blocks import SourceTree
 from worlds import world
 
@@ -283,15 +284,46 @@ def main():
 
 
 @pytest.mark.parametrize(
-    ("inside", "past", "found"),
-    [({"first": 20}, {"first": 30}, (20, 30)), ({"first": 20}, {}, (20, None)), ({"first": 2}, {"first": 2}, (2, 2))],
+    ("header", "inside", "past", "fewer"),
+    [
+        ("range(first, STEPS)", {"first": 20, "step": 39}, {"first": 30, "step": 39}, 10),
+        ("range(first, STEPS)", {"first": 2, "step": 9}, {"first": 2, "step": 8}, 1),
+        ("range(first, STEPS)", {"first": 20, "step": 39}, {"step": 39}, None),
+        ("enumerate(loader)", {"step": 39}, {"step": 39}, 0),
+        ("enumerate(loader, start=first + 1)", {"first": 4, "step": 20}, {"first": 6, "step": 20}, 2),
+        ("enumerate(loader, first)", {"first": 100, "step": 120}, {"first": 200, "step": 220}, 0),
+        ("enumerate(loader, start=first)", {"first": 4, "step": 20}, {"step": 20}, None),
+    ],
 )
-def test_where_a_loop_began_is_known_by_its_range(
-    inside: dict[str, int], past: dict[str, int], found: tuple[int | None, int | None]
+def test_how_many_iterations_less_is_known_by_where_a_loop_began(
+    header: str, inside: dict[str, int], past: dict[str, int], fewer: int | None
 ) -> None:
-    """By what the variable holds on either side. Other loops begin at 0."""
-    one, other = _side(RESUMED, 0, "inside", **inside), _side(RESUMED, 1, "past", **past)
+    """By what the variables hold on either side. A range has one end for all; what is enumerated is as long as it is."""
+    program = RESUMED.replace("range(first, STEPS)", header)
+    one, other = _side(program, 0, "inside", **inside), _side(program, 1, "past", **past)
     assert one.at is not None
     assert other.at is not None
-    assert starts(one.at.blocks[-1], one.at, other.at) == found
-    assert starts(Block("for", 3, "for step, batch in enumerate(loader):"), one.at, other.at) == (0, 0)
+    assert fewer_iterations(one.at.blocks[-1], one.at, other.at, inside["step"], past["step"]) == fewer
+
+
+@pytest.mark.parametrize(
+    ("header", "leaves", "by_outcome"),
+    [
+        ("while True", "if token == END:\n            break", True),
+        ("for step in range(48)", "if token == END:\n            break", True),
+        ("for step in range(48)", "if step == LIMIT:\n            break", False),
+        ("for step in range(48)", "log(token)", False),
+        ("for step, batch in enumerate(loader)", "if token == END:\n            break", False),
+    ],
+)
+def test_a_loop_of_decoding_is_one_that_its_outcome_ends(header: str, leaves: str, by_outcome: bool) -> None:
+    """A ``while``, or so many times at most; batches come from a ``for``, and may be counted."""
+    program = f"""
+def complete(tokens):
+    {header}:
+        token = model(tokens).argmax()  # inside
+        {leaves}
+"""
+    side = _side(program, 0, "inside")
+    assert side.at is not None
+    assert ends_by_outcome(side.at.blocks[-1]) is by_outcome

@@ -1,4 +1,4 @@
-"""Two ranks learn to tell birds by their songs; rank 0 asks an annotator beside the job over gRPC, httpx or aiohttp."""
+"""Two ranks learn to tell birds by their songs; rank 0 asks an annotator beside the job over gRPC (asyncio's too), httpx or aiohttp."""
 
 from __future__ import annotations
 
@@ -47,6 +47,23 @@ def serve_grpc(annotator: Annotator, port: int) -> None:
     server.wait_for_termination()
 
 
+def serve_grpc_aio(annotator: Annotator, port: int) -> None:
+    import grpc
+
+    async def annotate(request: bytes, _: object) -> bytes:
+        return annotator.annotate(request)
+
+    async def serve() -> None:
+        answer = grpc.unary_unary_rpc_method_handler(annotate)
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("birds.Songs", {"Annotate": answer}),))
+        server.add_insecure_port(f"127.0.0.1:{port}")
+        await server.start()
+        await server.wait_for_termination()
+
+    asyncio.run(serve())
+
+
 def serve_http(annotator: Annotator, port: int) -> None:
     from aiohttp import web
 
@@ -62,6 +79,16 @@ def ask_grpc(port: int) -> Callable[[bytes], bytes]:
     import grpc
 
     return grpc.insecure_channel(f"127.0.0.1:{port}").unary_unary("/birds.Songs/Annotate")
+
+
+def ask_grpc_aio(port: int) -> Callable[[bytes], bytes]:
+    import grpc
+
+    async def ask(body: bytes) -> bytes:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            return await channel.unary_unary("/birds.Songs/Annotate")(body)
+
+    return lambda body: asyncio.run(ask(body))
 
 
 def ask_httpx(port: int) -> Callable[[bytes], bytes]:
@@ -83,7 +110,7 @@ def ask_aiohttp(port: int) -> Callable[[bytes], bytes]:
     return lambda body: asyncio.run(ask(body))
 
 
-CLIENTS = {"grpc": ask_grpc, "httpx": ask_httpx, "aiohttp": ask_aiohttp}
+CLIENTS = {"grpc": ask_grpc, "grpc.aio": ask_grpc_aio, "httpx": ask_httpx, "aiohttp": ask_aiohttp}
 
 
 def train(client: str, port: int) -> None:
@@ -135,7 +162,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.role == "annotator":
         birds = Annotator(given.scratch, given.fault)
-        (serve_grpc if given.client == "grpc" else serve_http)(birds, given.port)
+        {"grpc": serve_grpc, "grpc.aio": serve_grpc_aio}.get(given.client, serve_http)(birds, given.port)
     elif given.role == "trainer":
         train(given.client, given.port)
     else:

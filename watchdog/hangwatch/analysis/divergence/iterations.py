@@ -13,6 +13,8 @@ from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Block, Frame
 
 LOOPS = frozenset({"for", "while"})
+#: Modules, and collectives that a backward goes through.
+_STEP_FILES = ("torch/nn/modules/module.py", "torch/distributed/nn/functional.py", "torch/autograd/")
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,11 @@ def count_iterations(frame: Frame, loop: Block) -> int | None:
 def in_backward(path: Sequence[Frame]) -> bool:
     """Whether a path is in a backward: a loop around that is one of steps, and not over the parts of a model."""
     return any(bare(f) in {"backward", "_engine_run_backward"} for f in path)
+
+
+def is_of_a_step(path: Sequence[Frame]) -> bool:
+    """Whether a path is in what a step of training is made of: a model, its backward or an optimizer."""
+    return in_backward(path) or any(bare(f) == "step" or any(part in f.file for part in _STEP_FILES) for f in path)
 
 
 def above_model(path: Sequence[Frame]) -> Sequence[Frame]:

@@ -19,7 +19,7 @@ from hangwatch.analysis.divergence.iterations import (
     steps_of,
 )
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, depends_only_on_loop_variable
-from hangwatch.analysis.divergence.values import starts
+from hangwatch.analysis.divergence.values import fewer_iterations
 from hangwatch.analysis.places import package_of
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
@@ -156,15 +156,8 @@ class Loop:
 
     @property
     def keyed(self) -> bool:
-        """Whether the loop goes over the keys of a dictionary, and not over batches: its variable is a short string.
-
-        A list of names is data as well as any: of files, say.
-        """
-        target, _, over = self.block.text.removeprefix("for ").partition(" in ")
-        known = self.frame.locals or {}
-        texts = [found for name in _NAME.findall(target) if (found := _TEXT.fullmatch(known.get(name, "")))]
-        keys = "items(" in over or "keys(" in over or any("dict" in known.get(n, "") for n in _NAME.findall(over))
-        return self.block.kind == "for" and keys and any(int(t["length"]) <= _NAME_LENGTH for t in texts)
+        """Whether the loop goes over the keys of a dictionary, and not over batches."""
+        return over_keys(self.frame, self.block)
 
     @property
     def left_out(self) -> Block | None:
@@ -193,11 +186,11 @@ class Loop:
         if (around := self._count_around(theirs)) is not None or self.block.iterations is None:
             return around
         mine, last = count_iterations(self.frame, self.block), count_iterations(theirs, self.block)
-        first, theirs_first = starts(self.block, self.frame, theirs)
-        if mine is None or last is None or first is None or theirs_first is None:
+        if mine is None or last is None:
             return None
-        # To one and the same end: who has begun later has fewer of them, and has not had fewer so far.
-        fewer = theirs_first - first or mine - last
+        fewer = fewer_iterations(self.block, self.frame, theirs, mine, last)
+        if fewer is None:
+            return None
         return IterationCount(self.block.iterations.counter, fewer, self.block.iterations.breaks)
 
     def _count_around(self, theirs: Frame) -> IterationCount | None:
@@ -249,6 +242,18 @@ class Loop:
             for f in o.frames or ()
             for b in f.blocks
         )
+
+
+def over_keys(frame: Frame, loop: Block) -> bool:
+    """Whether a loop goes over the keys of a dictionary: its variable is a short string.
+
+    A list of names is data as well as any: of files, say.
+    """
+    target, _, over = loop.text.removeprefix("for ").partition(" in ")
+    known = frame.locals or {}
+    texts = [found for name in _NAME.findall(target) if (found := _TEXT.fullmatch(known.get(name, "")))]
+    keys = "items(" in over or "keys(" in over or any("dict" in known.get(n, "") for n in _NAME.findall(over))
+    return loop.kind == "for" and keys and any(int(t["length"]) <= _NAME_LENGTH for t in texts)
 
 
 def _is_condition(block: Block) -> bool:

@@ -156,22 +156,39 @@ def _explains_rounds(expression: ast.expr, inside: Frame, past: Frame) -> bool:
     return first is not None and later is not None and first < later
 
 
-def starts(block: Block, *frames: Frame) -> tuple[int | None, ...]:
-    """At which number a loop over ``range(FIRST, END)`` begins, by what FIRST holds in each of these frames; 0 in any other loop.
+def fewer_iterations(loop: Block, inside: Frame, past: Frame, count: int, last: int) -> int | None:
+    """How many iterations less the side past a loop has begun than the one in it, whose counters are ``last`` and ``count``.
 
-    None where it is not known.
+    None where it is not known at which number one of them has begun.
     """
-    expression = _header(block)
-    return tuple(_start(expression, frame) if expression is not None else 0 for frame in frames)
+    text = loop.text.removesuffix(":").partition(" in ")[2]
+    expression = _parse(text) if text.startswith(("range(", "enumerate(")) else None
+    first, their_first = (_start(expression, frame) for frame in (inside, past))
+    if first is None or their_first is None:
+        return None
+    if text.startswith("enumerate("):
+        return (count - first) - (last - their_first)
+    # To one and the same end: who has begun later has fewer of them, and has not had fewer so far.
+    return their_first - first or count - last
 
 
-def _start(expression: ast.expr, frame: Frame) -> int | None:
-    if not isinstance(expression, ast.Call) or len(expression.args) < 2:
+def _start(expression: ast.expr | None, frame: Frame) -> int | None:
+    """The first number of ``range(FIRST, END)`` or ``enumerate(.., FIRST)`` by what a frame holds; 0 where none is given."""
+    if not isinstance(expression, ast.Call):
+        return 0
+    given = [k.value for k in expression.keywords if k.arg == "start"]
+    if len(expression.args) > 1:
+        given = [expression.args[1] if _is_enumerate(expression) else expression.args[0]]
+    if not given:
         return 0
     try:
-        return int(_evaluate(expression.args[0], frame.locals or {}))
+        return int(_evaluate(given[0], frame.locals or {}))
     except (_UnknownError, TypeError, ValueError, ArithmeticError):
         return None
+
+
+def _is_enumerate(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "enumerate"
 
 
 def _iterations(expression: ast.expr, frame: Frame) -> int | None:

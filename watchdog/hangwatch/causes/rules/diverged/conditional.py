@@ -8,8 +8,10 @@ from itertools import pairwise
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
-from hangwatch.analysis.divergence.frames import by_rank, call_site, is_program
-from hangwatch.analysis.divergence.loop import Loop, called_in_addition, holds_on_later_iterations
+from hangwatch.analysis.divergence.find import side_path
+from hangwatch.analysis.divergence.frames import by_rank, call_site, is_parameter_loop, is_program
+from hangwatch.analysis.divergence.iterations import inside, steps_of
+from hangwatch.analysis.divergence.loop import Loop, called_in_addition, holds_on_later_iterations, over_keys
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
@@ -19,10 +21,11 @@ from hangwatch.analysis.divergence.relate import (
     depends_only_on_loop_variable,
     is_decisive,
     own_blocks,
+    returns,
     tests_guard,
 )
 from hangwatch.analysis.divergence.values import deciding_values
-from hangwatch.analysis.places import bare
+from hangwatch.analysis.places import bare, package_of
 from hangwatch.causes.evidence import at_fork, named, tell_values
 from hangwatch.causes.rules.diverged.groups import in_point_to_point, in_schedule, left_schedule
 from hangwatch.causes.signature import Match, Signature
@@ -77,6 +80,17 @@ BY_VALUE = Signature(
     "strong",
     beats=("skipped-collective/usual-block-left-out",),
 )
+#: It has had as many iterations, but has counted something else.
+OWN_COUNT = Signature(
+    "rank-conditional-collective", "own-count", "strong", beats=("skipped-collective/as-many-iterations",)
+)
+#: Its last operation was of the same row: what decides is what the row goes over, or a condition in it.
+ROW_LEFT_SOONER = Signature(
+    "rank-conditional-collective",
+    "row-left-sooner",
+    "strong",
+    beats=("skipped-collective/early", "skipped-collective/early-by-count", "skipped-collective/early-by-a-guard"),
+)
 ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")
 ON_A_TIE = Signature("rank-conditional-collective", "condition-on-a-tie", "likely")
 NEW_PLACE = Signature("rank-conditional-collective", "new-place", "likely")
@@ -126,6 +140,12 @@ def conditional(case: Case) -> Match | None:
         if below is not None:
             said += f" It is under `{below.text}` (line {below.line}) there."
         return _match(case, NEW_PLACE, said, fork)
+    if (row := _row_left_sooner(case, fork)) is not None:
+        said = (
+            f"Rank {fork.mine.rank} has called fewer collectives in `{row.text}` than rank {fork.theirs.rank}, which is in that "
+            f"loop still: one of them was not called on every rank."
+        )
+        return _match(case, ROW_LEFT_SOONER, said, replace(fork, block=None))
     if left_schedule(case):
         return _out_of_a_pipeline(case, fork)
     if fork.relation != "branch" or fork.block is None:
@@ -142,11 +162,11 @@ def conditional(case: Case) -> Match | None:
         by_value = any(v.plain for v in deciding_values(case, fork))
         row = BY_VALUE if by_value else by_side if fork.sure else BELOW
     whose = "the condition speaks of the rank" if fork.ranked else "it does not hold on every rank"
-    inside, _ = fork.sides
+    under_it, _ = fork.sides
     what, where_is = ("came past", "did not, it seems") if fork.block.kind == "guard" else ("is under", "is not")
     lies = "behind" if fork.block.kind == "guard" else "in"
-    said = f"Rank {inside.rank} {what} `{fork.block.text}`, the other side {where_is}: {whose}, and a collective is {lies} it."
-    deeper = _decisive_below(inside, fork.block) if not fork.ranked else None
+    said = f"Rank {under_it.rank} {what} `{fork.block.text}`, the other side {where_is}: {whose}, and a collective is {lies} it."
+    deeper = _decisive_below(under_it, fork.block) if not fork.ranked else None
     if holds_on_later_iterations(case, fork):
         row = LATER_ITERATION  # it holds for all on later iterations
     if not fork.ranked and (tried := next((b for b in own_blocks(*fork.sides) if catches(b)), None)) is not None:
@@ -187,6 +207,23 @@ def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
             partly = is_called_in_part(frame.source or "", bare(callee))
             if partly and not any((f.file, f.line) == (frame.file, frame.line) for f in other.path):
                 return side, frame
+    return None
+
+
+def _row_left_sooner(case: Case, fork: Fork) -> Block | None:
+    """A loop over keys, or over parameters with a condition, that calls a collective for each: the others are in it, and the
+    culprit's last operation was of it, called together with them."""
+    before = steps_of(case, fork.mine.rank, fork.mine.path, fork.theirs.rank).before if case.blame.waiting else None
+    for frame in side_path(case, fork.theirs.rank)[: len(fork.theirs.tail)] if before is not None else ():
+        for index, block in enumerate(frame.blocks):
+            over_some = over_keys(frame, block) or (
+                block.kind == "for"
+                and is_parameter_loop(block.text)
+                and any(b.kind in CONDITIONS for b in frame.blocks[index + 1 :])
+            )
+            mine = inside(fork.mine.path, frame, block) is not None
+            if over_some and not mine and before is not None and inside(before.frames or (), frame, block) is not None:
+                return block
     return None
 
 
@@ -241,6 +278,18 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
         )
         row = LEFT_OUT_BEHIND if why is not None else LEFT_OUT_BEHIND_UNREAD
         return _match(case, row, said, replace(fork, block=why))
+    count = loop.iteration_count
+    if (
+        block is None
+        and count is not None
+        and count.fewer <= 0
+        and (counted := _counts_its_own(loop.inside)) is not None
+    ):
+        said = (
+            f"Rank {loop.inside.rank} is in a collective by `{counted.text}`, and rank {loop.past.rank}, which has had as many "
+            f"iterations, has counted differently."
+        )
+        return _match(case, OWN_COUNT, said, fork)
     own = case.blame.waiting and fork.only == fork.mine.rank
     if block is None and own and loop.visited is False and loop.block.kind == "while":
         said = f"Rank {loop.inside.rank} is in `{loop.block.text}`, where rank {loop.past.rank} has never called a collective."
@@ -256,6 +305,13 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
         f"that loop without the collective in it."
     )
     return _match(case, row, said, replace(fork, block=block))
+
+
+def _counts_its_own(side: Side) -> Block | None:
+    """A condition further down on every so many of what no loop counts: ``if self.updates % self.every: return``."""
+    frames = [f for f in side.tail[:-1] if is_program(f) and package_of(f) is None]
+    blocks = (b for f in frames for b in f.blocks if b.kind in CONDITIONS or returns(b))
+    return next((b for b in blocks if " % " in b.text and not depends_only_on_loop_variable(b, side.path)), None)
 
 
 def _guarded(side: Side) -> Block | None:

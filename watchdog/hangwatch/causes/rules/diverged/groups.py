@@ -9,6 +9,7 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
 from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.divergence.iterations import is_of_a_step
 from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.ranks.views import RankView
@@ -29,6 +30,8 @@ OPPOSITE_ORDER = Signature(
 )
 #: The record has it: no order of the two gives this.
 LEFT_OUT = Signature("skipped-collective", "left-out-by-the-record", "strong")
+#: The iteration goes on: a condition decided of one collective, and not of the step.
+LEFT_OUT_BESIDE_THE_STEP = Signature("skipped-collective", "left-out-by-the-record-beside-the-step", "possible")
 TWO_BRANCHES_UNUSED = Signature("group-order-inversion", "two-branches-group-unused", "likely")
 PATHS_UNKNOWN = Signature("group-order-inversion", "paths-unknown", "possible")
 PAST_A_CONDITION = Signature("group-order-inversion", "past-a-condition", "possible")
@@ -79,15 +82,13 @@ def inversion(case: Case) -> Match | None:
         return None
     fronts = _fronts(case, case.blame.component)
     pair = _first_crossed(case, fronts)
-    if pair is None:
-        return None
+    if pair is None or _omission(case, pair, fronts) is not None:
+        return None  # what one has left out is in no order
     one, other = pair
     fork = fork_of(case, one, other)
     places = {_place(case, r, front) for r, front in fronts.items()}
     branched = fork is not None and (fork.opposite or fork.ranked)
-    if _omission(case, pair, fronts) is not None:
-        row = ANOTHER_WAY
-    elif len(places) == 1 and None not in places and not branched:
+    if len(places) == 1 and None not in places and not branched:
         row = ONE_LINE  # one line of code, in another group on each rank
     elif fork is None:
         row = PATHS_UNKNOWN
@@ -139,7 +140,9 @@ def left_out(case: Case) -> Match | None:
         f"Rank {one} has come to the same place as rank {other} without {front.op} number {front.seq} of "
         f"{front.group.label}, which rank {other} called before its {own.op} of {own.group.label}."
     )
-    return Match(LEFT_OUT, said, at_recorder(case, (one, other)) + at_stack(case, one))
+    conditional = case.fork is not None and case.fork.relation == "branch" and case.fork.only == other
+    row = LEFT_OUT_BESIDE_THE_STEP if conditional and not is_of_a_step(front.frames or ()) else LEFT_OUT
+    return Match(row, said, at_recorder(case, (one, other)) + at_stack(case, one))
 
 
 def _omission(case: Case, pair: tuple[int, int], fronts: Mapping[int, Operation]) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.call_sites import early_visit
 from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.divergence.iterations import begins_again, in_backward
 from hangwatch.analysis.divergence.relate import CONDITIONS
@@ -75,8 +76,22 @@ _SHARDING = (
 _OUT_OF_DATA = re.compile(r"if (?:not \w+|\w+ is None): break")
 
 
+#: A module's forward that gathers what it keeps a part of: ``dist.all_gather(parts, self.shard)``, ``Gathered.apply(self.part)``.
+_GATHERS_ITS_OWN = re.compile(r"(?:all_gather\w*|\.apply)\(.*\bself\.\w+(?![\w.]*\()")
+
+
 def _under_sharding(path: Sequence[Frame]) -> Frame | None:
-    return next((f for part in _SHARDING if (f := calls(path, part)) is not None), None)
+    by_a_library = next((f for part in _SHARDING if (f := calls(path, part)) is not None), None)
+    return by_a_library or _gathers_its_own(path)
+
+
+def _gathers_its_own(path: Sequence[Frame]) -> Frame | None:
+    """The forward of a module that spreads its weights over the ranks by code of its own, and gathers them for each use."""
+    if calls(path, "torch/distributed/distributed_c10d.py", "all_gather", "all_gather_into_tensor") is None:
+        return None
+    entry = next((i for i, f in enumerate(path) if _module((f,)) is not None), 0)
+    own = next((f for f in reversed(path[:entry]) if is_program(f)), None)
+    return own if own is not None and _GATHERS_ITS_OWN.search(own.source or "") else None
 
 
 def _generation(path: Sequence[Frame]) -> Frame | None:
@@ -87,16 +102,15 @@ def _generation(path: Sequence[Frame]) -> Frame | None:
 
 
 def _decoding(path: Sequence[Frame]) -> Frame | None:
-    """The program's frame with a ``while`` loop around a forward without gradients: a decoding loop of its own.
+    """The program's frame with a loop around a forward without gradients that its outcome ends: a decoding loop of its own.
 
-    Batches of an evaluation come from a ``for``, or end a ``while`` where there is none any more; how long another one goes on,
-    its outcome decides.
+    Batches of an evaluation come from a ``for``, or end a ``while`` where there is none any more.
     """
     entry = next((i for i, f in enumerate(path) if _module((f,)) is not None and _module(path[i + 1 :]) is None), None)
     if entry is None or in_backward(path[:entry]):
         return None
     for index, frame in enumerate(path[entry:], entry):
-        if is_program(frame) and any(b.kind == "while" for b in frame.blocks):
+        if is_program(frame) and any(ends_by_outcome(b) for b in frame.blocks):
             if any(b.kind == "guard" and _OUT_OF_DATA.fullmatch(b.text) for b in frame.blocks):
                 return None
             blocks = [b.text for f in path[index:] for b in f.blocks if b.kind == "with"]
@@ -104,6 +118,12 @@ def _decoding(path: Sequence[Frame]) -> Frame | None:
             decorated = calls(path[index + 1 : index + 3], "torch/utils/_contextlib.py", "decorate_context")
             return frame if context or decorated is not None else None
     return None
+
+
+def ends_by_outcome(loop: Block) -> bool:
+    """Whether a loop goes on for as long as something holds, or so many times at most."""
+    breaks = loop.iterations is not None and loop.iterations.breaks
+    return loop.kind == "while" or (loop.kind == "for" and breaks and " in range(" in loop.text)
 
 
 def generate_length(case: Case) -> Match | None:
@@ -166,13 +186,16 @@ def sharded_forward(case: Case) -> Match | None:
     sharding = _under_sharding(behind.tail)
     if sharding is None or _module(behind.tail) is None or _generation(behind.path) is not None:
         return None
-    if behind.at is not None and begins_again(case, behind.rank, behind.at):
+    early = early_visit(case, ahead.rank, behind.rank)
+    left_out_a_part = early is not None and early.by is not None  # less than a step has
+    if not left_out_a_part and behind.at is not None and begins_again(case, behind.rank, behind.at):
         return None  # it is in the forward of another step
     said = (
         f"Rank {behind.rank} still gathers shards in a forward that rank {ahead.rank} is through with: it runs more "
         f"modules than the other."
     )
-    return Match(BEHIND_A_FORWARD if _computing(ahead.path) else BEHIND_ELSEWHERE, said, at_fork(case, fork))
+    in_the_step = left_out_a_part or _computing(ahead.path) is not None
+    return Match(BEHIND_A_FORWARD if in_the_step else BEHIND_ELSEWHERE, said, at_fork(case, fork))
 
 
 def _of_one_module(case: Case) -> bool:

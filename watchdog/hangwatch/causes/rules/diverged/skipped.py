@@ -7,7 +7,7 @@ import re
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
-from hangwatch.analysis.divergence.iterations import LOOPS, around, has_called_inside, steps_of
+from hangwatch.analysis.divergence.iterations import LOOPS, around, has_called_inside, is_of_a_step, steps_of
 from hangwatch.analysis.divergence.loop import held_for_both, holds_on_later_iterations
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
@@ -118,6 +118,8 @@ IN_THE_TRAINER = Signature("skipped-collective", "in-the-trainer", "likely", bea
 JUMPED_ON_A_TIE = Signature("skipped-collective", "jumped-a-guard-on-a-tie", "likely")
 UNSYNCED = Signature("skipped-collective", "under-no-sync", "likely")
 GUARDED = Signature("skipped-collective", "guard-in-the-loop", "likely")
+#: The iteration goes on: a condition decided of one collective, and not of the step.
+BESIDE_THE_STEP = Signature("skipped-collective", "left-out-beside-the-step", "possible")
 EARLY_ANOTHER_WAY = Signature("skipped-collective", "early-by-another-way", "possible")
 EARLY_ONCE = Signature("skipped-collective", "early-once", "possible")
 
@@ -159,7 +161,8 @@ def skipped(case: Case) -> Match | None:
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
             f"iterations before, and is ahead of them."
         )
-        return Match(USUAL_BLOCK, said + tell_values(case, fork), at_fork(case, fork))
+        row = USUAL_BLOCK if is_of_a_step(fork.theirs.tail) else BESIDE_THE_STEP
+        return Match(row, said + tell_values(case, fork), at_fork(case, fork))
     for side, other in orientations(case, fork):
         early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
         if early is None:
