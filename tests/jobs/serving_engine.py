@@ -114,9 +114,10 @@ class Scheduler:
 def run_core(inbox: Queue[Any], outbox: Queue[Any], options: argparse.Namespace) -> None:
     """The engine's core: start the workers, then schedule and execute, for ever."""
     setproctitle("VLLM::EngineCore")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
     workers = []
     for rank in range(WORKERS):
         theirs, commands = spawning.Pipe(duplex=False)

@@ -266,6 +266,53 @@ pause("none")
     assert rank.communicate("\n", timeout=LONG_S)[1] == ""
 
 
+def test_a_rank_by_argument_is_known_while_it_waits_to_meet_the_others(run: Run) -> None:
+    """No environment names it, and the first rank never comes: the beat has rank and world size all the same."""
+    script = run.write(
+        f"""
+        import torch.distributed as dist
+        print("begins", flush=True)
+        dist.init_process_group("gloo", init_method="tcp://127.0.0.1:{find_free_port()}", rank=1, world_size=3)
+        """
+    )
+    rank = run.start(script)
+    assert rank.stdout is not None
+    assert rank.stdout.readline() == "begins\n"
+    beat = run.wait_beat(rank.pid, lambda b: b.rank is not None)
+    assert (beat.rank, beat.world_size, beat.initialized, beat.groups) == (1, 3, False, ())
+
+
+def test_rendezvous_is_as_before_after_the_first_call(run: Run) -> None:
+    """What is looked up in torch's module is torch's own function again, and a wrapper of the program's stays where it is."""
+    script = run.write(
+        f"""
+        import os, sys
+        import torch.distributed as dist
+        import torch.distributed.rendezvous
+        c10d = sys.modules["torch.distributed.distributed_c10d"]
+        own = sys.modules["torch.distributed.rendezvous"].rendezvous
+        before = c10d.rendezvous
+        print(before is own, before.__name__, before.__doc__ == own.__doc__)
+        if "WRAPPED" in os.environ:
+            c10d.rendezvous = lambda *given, **named: before(*given, **named)
+        mine = c10d.rendezvous
+        for _ in range(2):
+            dist.init_process_group("gloo", init_method="file://{run.scratch}/met", rank=0, world_size=1)
+            dist.destroy_process_group()
+            print(c10d.rendezvous is own, c10d.rendezvous is mine)
+        try:
+            before("nowhere", "first")
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+    for wrapped, after in (({}, "True False"), ({"WRAPPED": "1"}, "False True")):
+        job = run.start(script, env=run.environment(**wrapped))
+        out, err = job.communicate(timeout=LONG_S)
+        assert err == ""
+        assert out.splitlines() == ["False rendezvous True", after, after, "`rank` must be an integer. first"]
+
+
 def test_lost_run_directory_stops_nothing_and_beats_come_back(run: Run) -> None:
     """The rank runs on without its directory; when there is one again the beat says which sockets are lost."""
     rank = run.start_rank(run.write(MEET + "sys.stdin.readline()\ndist.destroy_process_group()\n"))

@@ -153,6 +153,45 @@ def test_spawned_ranks_without_probe(jobs: JobRunner, tmp_path: Path, free_port:
     assert probed.gaps == ()
 
 
+BEHIND = """
+import os, sys, time
+import torch, torch.multiprocessing as mp
+
+def run(rank, folder):
+    open(f"{folder}/{rank}.new", "w").write(str(os.getpid()))
+    os.rename(f"{folder}/{rank}.new", f"{folder}/{rank}")
+    time.sleep(3600)
+
+if __name__ == "__main__":
+    mp.spawn(run, (sys.argv[1],), nprocs=3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("known", "world_size", "found"),
+    [
+        ({0: 0, 2: 2}, 3, {0: 0, 1: 1, 2: 2}),
+        ({1: 1}, 3, {0: 0, 1: 1, 2: 2}),
+        ({0: 2, 2: 0}, 3, {0: 2, 2: 0}),
+        ({0: 0, 2: 2}, 4, {0: 0, 2: 2}),
+    ],
+    ids=["one-behind", "two-behind", "another-order", "another-number"],
+)
+def test_a_spawned_rank_that_has_not_said_so_yet(
+    jobs: JobRunner, tmp_path: Path, known: dict[int, int], world_size: int, found: dict[int, int]
+) -> None:
+    """Of as many processes as the world has ranks, in the order they were started: else nothing is inferred."""
+    script = tmp_path / "behind.py"
+    script.write_text(BEHIND)
+    job = jobs.python(script, str(tmp_path))
+    wait_for(lambda: all((tmp_path / str(at)).exists() for at in range(3)), 90, what="the processes")
+    by_order = {at: int((tmp_path / str(at)).read_text()) for at in range(3)}
+    beats = {by_order[at]: make_beat(by_order[at], rank, world_size=world_size) for at, rank in known.items()}
+    seen = find_ranks(job.pid, beats)
+    assert pids(seen) == {f"pid-{job.pid}": {rank: by_order[at] for at, rank in found.items()}}
+    assert bool(seen.gaps) is (len(found) > len(known))
+
+
 def test_plain_environment(stand: Stand) -> None:
     """Two processes started by hand with RANK are one job, named by where they meet."""
     stand.start("zero", "torch", RANK="0", **PLAIN)

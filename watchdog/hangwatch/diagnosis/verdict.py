@@ -30,6 +30,7 @@ from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.incident import Collective, Divergence, Kind, Severity, SourceLine, Verdict
+from hangwatch.model.numbers import is_guest
 from hangwatch.model.serving import EngineState
 from hangwatch.model.transforms.names import names_of, with_names
 
@@ -197,9 +198,8 @@ def _collective(case: Case) -> Collective | None:
     if not waits:
         return None
     everyone = waits[0].default_group or waits[0].kind in {"initialization", "group_creation"}
-    return Collective(
-        waits[0].op, DEFAULT_GROUP if everyone else "unknown", case.world if everyone else (), None, (), ()
-    )
+    members = tuple(r for r in case.world if not is_guest(r)) if everyone else ()
+    return Collective(waits[0].op, DEFAULT_GROUP if everyone else "unknown", members, None, (), ())
 
 
 def _divergence(case: Case) -> Divergence | None:

@@ -1,10 +1,11 @@
-"""When the probe starts: on the import of torch.distributed, or when a default process group comes to be.
+"""When the probe starts: on the import of torch.distributed, or when a process group comes to be.
 
 A finder on ``sys.meta_path`` waits for ``torch.distributed.distributed_c10d`` and for the modules of training libraries
 (``trainers.TARGETS``); a loader it has touched is as before once its module is imported. A process whose environment
 makes it a rank is probed from then on. Every other one (``mp.spawn`` passes the rank as an argument; launchers import
-torch.distributed too) becomes a rank in the moment it gets a process group: a setter around ``_World.default_pg`` and a
-getter of ``_World.pg_to_tag`` (torch 2.4 to 2.13) see that; no thread waits for it, and a fork keeps it. A process that
+torch.distributed too) becomes a rank in the moment it begins to meet the others, or gets a process group: a wrapper around
+``rendezvous``, which the first call takes away, a setter around ``_World.default_pg`` and a getter of ``_World.pg_to_tag``
+(torch 2.4 to 2.13) see that; no thread waits for it, and a fork keeps it. A process that
 trains with no group and no rank at all (one GPU, ``python train.py``) is probed as rank 0 of 1 once it makes a trainer or
 reports a step.
 Imports the standard library only, and as little of it as possible.
@@ -113,6 +114,8 @@ def _arrived(c10d: Any) -> None:
             _State.c10d = c10d
             if rank is not None:
                 _start(c10d)
+            else:
+                _watch_rendezvous(c10d)
     except Exception as error:
         leave_problem("the probe could not be started: %r" % (error,))
 
@@ -176,6 +179,38 @@ def _watch_first_group(c10d: Any) -> None:
         return plain.fget(self)
 
     world.pg_to_tag = property(read_tags, None, None, plain.__doc__)
+
+
+def _watch_rendezvous(c10d: Any) -> None:
+    """Be notified when a process that no environment calls a rank begins to meet the others: it may wait there for one for good.
+
+    ``init_process_group`` looks up ``rendezvous`` in its module; it is as before from the first call on.
+    """
+    import functools
+
+    plain = c10d.rendezvous
+
+    @functools.wraps(plain)
+    def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Any:
+        if c10d.rendezvous is rendezvous:
+            c10d.rendezvous = plain
+        _rendezvous_begun(c10d, rank, world_size)
+        return plain(url, rank, world_size, **options)
+
+    c10d.rendezvous = rendezvous
+
+
+def _rendezvous_begun(c10d: Any, rank: int, world_size: int) -> None:
+    try:
+        from . import identity
+
+        if identity.is_child_of_rank(os.environ):
+            return
+        _start(c10d)
+        if _State.probe is not None and rank >= 0 and world_size > 0:
+            _State.probe.joins(rank, world_size)
+    except Exception as error:
+        leave_problem("the probe could not be started: %r" % (error,))
 
 
 def _first_group_made(c10d: Any) -> None:

@@ -79,6 +79,10 @@ class Probe:
             self._note("failures", "exceptions that end threads are not seen: %r" % (error,))
         self._thread.start()
 
+    def joins(self, rank: int, world_size: int) -> None:
+        """The program says itself which rank it is going to be."""
+        self._identity = self._identity._replace(rank=rank, world_size=world_size)
+
     def stop(self) -> None:
         """End the thread, with a last beat, before the interpreter ends (it must not be in torch then); remove the sockets."""
         self._ends = self._stopping = True

@@ -52,9 +52,10 @@ if __name__ == "__main__":
     # A worker has the environment in which the cluster was started; what else it is to have, the job says.
     kept = {name: os.environ[name] for name in ("PYTHONPATH", "HANGWATCH_RUN_DIR") if name in os.environ}
     ray.init(num_cpus=1, object_store_memory=80_000_000, include_dashboard=False, runtime_env={"env_vars": kept})
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
     generator = Generator.remote(options.slow_at, options.seconds)
     trainers = [Trainer.remote(rank, port, generator) for rank in range(2)]
     print(ray.get([trainer.fit.remote(8) for trainer in trainers]), flush=True)

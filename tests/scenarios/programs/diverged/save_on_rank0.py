@@ -34,9 +34,10 @@ def train(rank: int, world_size: int, port: int, folder: str) -> None:
 
 def main() -> None:
     """Three ranks on this machine."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(train, args=(3, port, folder), nprocs=3)
 

@@ -63,7 +63,8 @@ def run(rank: int, port: int) -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free_port = probe.getsockname()[1]
+    probe = socket.socket()  # kept open, so that nobody else is given its port
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind(("127.0.0.1", 0))
+    free_port = probe.getsockname()[1]
     mp.spawn(run, args=(free_port,), nprocs=WORLD_SIZE)

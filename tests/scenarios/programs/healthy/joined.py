@@ -32,7 +32,8 @@ def run(rank: int, port: int) -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        free_port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    free_port = free.getsockname()[1]
     mp.spawn(run, args=(free_port,), nprocs=RANKS)

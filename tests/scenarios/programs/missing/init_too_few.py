@@ -28,9 +28,10 @@ def run(rank: int, world: int, port: int) -> None:
 
 def main(world: int = 4) -> None:
     """Start the ranks and wait for them."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    probe = socket.socket()  # kept open, so that nobody else is given its port
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind(("127.0.0.1", 0))
+    port = probe.getsockname()[1]
     context = multiprocessing.get_context("spawn")
     children = [context.Process(target=run, args=(rank, world, port)) for rank in range(world - 1)]
     for child in children:

@@ -47,9 +47,10 @@ if __name__ == "__main__":
     parser.add_argument("--lambda-for", type=int, default=-1)
     parser.add_argument("--sampling", type=float, default=0.0)
     options = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
     spawning = mp.get_context("spawn")
     queues, answers = [spawning.Queue() for _ in range(3)], spawning.Queue()
     workers = [spawning.Process(target=follow, args=(r, port, queues[r], answers)) for r in range(3)]

@@ -46,9 +46,10 @@ def work(rank: int, size: int, port: int, calls) -> None:
 
 class Executor:
     def __init__(self, size: int) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        free = socket.socket()  # kept open, so that nobody else is given its port
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
         spawning = mp.get_context("spawn")
         pipes = [spawning.Pipe() for _ in range(size)]
         self.calls = [ours for ours, _ in pipes]

@@ -38,9 +38,10 @@ def follow(rank: int, port: int, commands: Queue[str], answers: Queue[float], op
 def serve(options: argparse.Namespace) -> None:
     import socket
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
     spawning = mp.get_context("spawn")
     commands, answers = spawning.Queue(), spawning.Queue()
     workers = mp.spawn(follow, (port, commands, answers, options), nprocs=2, join=False)

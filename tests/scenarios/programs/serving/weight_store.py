@@ -77,9 +77,10 @@ if __name__ == "__main__":
     parser.add_argument("--forgotten", type=int, default=-1)
     parser.add_argument("--late", type=float, default=0.0)
     options = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
     spawning = mp.get_context("spawn")
     queues = [spawning.Queue() for _ in range(2)]
     mp.spawn(run, (port, queues, options.late, options.forgotten), nprocs=3)

@@ -47,9 +47,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--unwell", type=int, default=-1)
     options = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
     context = zmq.Context()
     results = context.socket(zmq.PULL)
     results_port = results.bind_to_random_port("tcp://127.0.0.1")

@@ -39,9 +39,10 @@ def main():
     rank = dist.get_rank()
     name = [None]
     if rank == 0:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        probe = socket.socket()  # kept open, so that nobody else is given its port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
         threading.Thread(target=registry, args=(port, 36), daemon=True).start()
         name = [register(port)]
     dist.broadcast_object_list(name, src=0)

@@ -49,9 +49,10 @@ def train(rank: int, port: int) -> None:
 
 def main() -> None:
     """A process for each house."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    probe = socket.socket()  # kept open, so that nobody else is given its port
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind(("127.0.0.1", 0))
+    port = probe.getsockname()[1]
     mp.spawn(train, args=(port,), nprocs=WORLD)
 
 

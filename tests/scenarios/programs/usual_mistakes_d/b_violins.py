@@ -55,9 +55,10 @@ def worker(rank: int, port: int, scratch: str) -> None:
 
 def main() -> None:
     """Start the workers on a free port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    free = socket.socket()  # kept open, so that nobody else is given its port
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
     mp.spawn(worker, args=(port, tempfile.mkdtemp(prefix="violins-")), nprocs=WORLD)
 
 

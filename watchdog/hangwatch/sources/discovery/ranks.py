@@ -22,7 +22,7 @@ from hangwatch.sources.discovery.launchers import HANGWATCH
 from hangwatch.sources.discovery.process_table import KnownProcess, ProbedProcess, ProcessTable
 from hangwatch.sources.discovery.rank_environment import claim_rank
 from hangwatch.sources.discovery.roles import Roles, clean_role, read_role
-from hangwatch.sources.discovery.spawned import find_spawned
+from hangwatch.sources.discovery.spawned import find_behind, find_spawned
 from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.redaction import redact_command
 
@@ -69,7 +69,7 @@ class RankFinder:
         others = [process for process in processes.values() if process.pid not in {g.process.pid for g in guests}]
         candidates = [c for p in others if (c := self._candidate(p, beats.get(p.pid))) is not None]
         chosen = self._choose(candidates)
-        spawned = self._find_spawned(processes, [*chosen, *guests])
+        spawned = [*self._find_spawned(processes, [*chosen, *guests]), *self._find_behind(processes, chosen)]
         jobs: dict[str, list[Candidate]] = {}
         for candidate in [*chosen, *spawned]:
             jobs.setdefault(candidate.job_id, []).append(candidate)
@@ -269,6 +269,23 @@ class RankFinder:
             found.append(
                 Candidate(process, f"pid-{process.parent}", rank, None, None, 0, launcher, command, False, True, False)
             )
+        return found
+
+    def _find_behind(self, processes: Mapping[int, KnownProcess], chosen: Iterable[Candidate]) -> list[Candidate]:
+        """Ranks of one ``mp.spawn`` that have not begun to meet the others, who do."""
+        families: dict[tuple[int, str], list[Candidate]] = {}
+        for one in chosen:
+            if one.launcher == "plain" and one.process.claim is None and one.process.parent in processes:
+                families.setdefault((one.process.parent, one.job_id), []).append(one)
+        found = []
+        for (_, job_id), members in families.items():
+            first = members[0]
+            if first.world_size is None or len(members) >= first.world_size:
+                continue
+            ranks = {member.process.pid: member.rank for member in members}
+            for process, rank in find_behind(ranks, first.world_size, processes.values()):
+                launcher, command, _ = self._origin(process)
+                found.append(Candidate(process, job_id, rank, None, None, 0, launcher, command, False, True, False))
         return found
 
     def _unreadable(self, processes: Mapping[int, KnownProcess]) -> tuple[Gap, ...]:

@@ -7,7 +7,7 @@ titles number them (``VLLM::Worker_TP1``), that is their order, and else the ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.discovery.titles import in_order_of_titles
@@ -30,6 +30,22 @@ def find_spawned(processes: Iterable[KnownProcess], now_s: float) -> list[list[K
         if _meet_at_first(ordered, titled=titled is not None):
             found.append(ordered)
     return found
+
+
+def find_behind(
+    ranks: Mapping[int, int], world_size: int, processes: Iterable[KnownProcess]
+) -> list[tuple[KnownProcess, int]]:
+    """Siblings that have not come to where they say which rank they are, as the ranks of others (by pid) have; with their own.
+
+    Only where there are as many siblings of one shape as ranks, and all that are known are in the order they were started.
+    """
+    known = {process.pid: process for process in processes}
+    first = known[next(iter(ranks))]
+    siblings = [p for p in known.values() if p.parent == first.parent and _shape(p) == _shape(first)]
+    ordered = sorted(siblings, key=lambda member: (member.stat.start_ticks, member.pid))
+    if len(ordered) != world_size or any(ranks.get(one.pid, at) != at for at, one in enumerate(ordered)):
+        return []
+    return [(one, at) for at, one in enumerate(ordered) if one.pid not in ranks]
 
 
 def _shape(process: KnownProcess) -> tuple[str, ...]:

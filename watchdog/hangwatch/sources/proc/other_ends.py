@@ -117,8 +117,11 @@ class _Search:
     def wanted_of(self, thread: Thread, call: SystemCall | None) -> list[_Wanted]:
         """The other ends of what a thread is blocked on."""
         pid, _ = thread
+        descriptors = descriptors_read(pid, call) + descriptors_written(call)
+        if descriptors and all(self._wakes(pid, number) for number in descriptors):
+            descriptors = _read_for_others(pid)
         found: list[_Wanted] = []
-        for descriptor in _descriptors(thread, call):
+        for descriptor in descriptors:
             link = read_link(f"/proc/{pid}/fd/{descriptor}") or ""
             kind, _, inode = link.rstrip("]").partition(":[")
             if kind == "pipe":
@@ -126,6 +129,15 @@ class _Search:
             elif kind == "socket" and inode.isdigit():
                 found += self._tcp(pid, int(inode)) or self._unix(pid, int(inode))
         return found
+
+    def _wakes(self, pid: int, descriptor: int) -> bool:
+        """Whether another thread of the process wakes the one that waits there: an eventfd, or a socket with both ends in it."""
+        link = read_link(f"/proc/{pid}/fd/{descriptor}") or ""
+        kind, _, inode = link.rstrip("]").partition(":[")
+        if kind != "socket" or not inode.isdigit():
+            return link == "anon_inode:[eventfd]"
+        ends = {one.end.link for one in self._unix(pid, int(inode))}
+        return bool(ends) and ends <= {read_link(f"/proc/{pid}/fd/{name}") for name in list_folder(f"/proc/{pid}/fd")}
 
     def _tcp(self, pid: int, inode: int) -> list[_Wanted]:
         """The other end of a TCP connection. One that nobody has accepted yet is that of who listens there."""
@@ -160,12 +172,8 @@ class _Search:
         return [_Wanted(_End(f"socket:[{other}]"), accepted=other in (self._bound or ()))] if other is not None else []
 
 
-def _descriptors(thread: Thread, call: SystemCall | None) -> tuple[int, ...]:
-    """What a thread is blocked on. Where that is to be woken, it is what the threads of its library read that wake it."""
-    pid, _ = thread
-    found = descriptors_read(pid, call) + descriptors_written(call)
-    if [read_link(f"/proc/{pid}/fd/{number}") for number in found] != ["anon_inode:[eventfd]"]:
-        return found
+def _read_for_others(pid: int) -> tuple[int, ...]:
+    """What the threads of a process's libraries read that wake others."""
     read: tuple[int, ...] = ()
     for other in list_folder(f"/proc/{pid}/task"):
         if (read_small(f"/proc/{pid}/task/{other}/comm", 32) or b"").startswith(_READERS):
