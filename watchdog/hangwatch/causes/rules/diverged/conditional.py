@@ -140,9 +140,9 @@ def conditional(case: Case) -> Match | None:
         if below is not None:
             said += f" It is under `{below.text}` (line {below.line}) there."
         return _match(case, NEW_PLACE, said, fork)
-    if (row := _row_left_sooner(case, fork)) is not None:
+    if (part := _row_left_sooner(case, fork)) is not None:
         said = (
-            f"Rank {fork.mine.rank} has called fewer collectives in `{row.text}` than rank {fork.theirs.rank}, which is in that "
+            f"Rank {fork.mine.rank} has called fewer collectives in `{part.text}` than rank {fork.theirs.rank}, which is in that "
             f"loop still: one of them was not called on every rank."
         )
         return _match(case, ROW_LEFT_SOONER, said, replace(fork, block=None))
