@@ -92,8 +92,8 @@ def at_process(case: Case, rank: int) -> tuple[Evidence, ...]:
 
 def describe_process(sample: ProcessSample) -> str:
     """A process sample in words."""
-    if sample.state == "gone":
-        end = sample.exit
+    end = sample.exit
+    if sample.state == "gone" or (sample.state == "Z" and end is not None):
         if end is None or (end.code is None and end.signal is None):
             return "the process is gone, how it ended was not seen"
         how = f"ended by signal {end.signal}" if end.signal is not None else f"exited with status {end.code}"

@@ -22,6 +22,9 @@ DIED_AFTER_SUCCESS = Signature("rank-died", "gone-with-status-0", "likely")
 DIED_AFTER_LEAVING = Signature("rank-died", "gone-after-its-exit", "likely")
 #: Its own traceback says more than where it stands.
 RAISED = Signature("rank-raised", "traceback", "certain", beats=("rank-raised", "init-missing-rank"))
+#: The status that Python ends with after an exception.
+RAISED_BY_STATUS = Signature("rank-raised", "exited-with-status-1", "certain", beats=("init-missing-rank",))
+DIED_WITH_STATUS_1 = Signature("rank-died", "gone-with-status-1", "likely")
 #: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
 EXITED = Signature("early-exit", "exited-with-status-0", "strong", beats=("blocked-io", "child-stall", "uneven-inputs"))
 #: The same, where the status was gone before it could be read: what it left the program with may have been an error.
@@ -70,6 +73,8 @@ def died(case: Case) -> Match | None:
             row = DIED_WITH_TRACEBACK
         elif end is None and view.capture.ended:
             row = DIED_AFTER_LEAVING
+        elif end is not None and end.code == 1:
+            row = DIED_WITH_STATUS_1
         else:
             row = DIED
         said = f"Rank {rank}'s process has ended; the ranks that wait for it will wait for ever."
@@ -91,6 +96,11 @@ def raised(case: Case) -> Match | None:
         last = shutdown_frame(view.frames)
         clean = end is not None and end.signal is None and end.code == 0
         killed = end is not None and end.signal is not None
+        if view.gone and failed is None and not killed and end is not None and end.code == 1:
+            said = (
+                f"Rank {rank} has exited with status 1, as Python does after an exception; its traceback was not found."
+            )
+            return Match(RAISED_BY_STATUS, said, at_process(case, rank))
         if hook is None and (failed is None or clean or killed or not (view.gone or last is not None)):
             continue
         shown_lines = view.capture.log_error[-2:] if failed else ()
