@@ -245,7 +245,7 @@ class Loop:
 
 
 def over_keys(frame: Frame, loop: Block) -> bool:
-    """Whether a loop goes over the keys of a dictionary: its variable is a short string.
+    """Whether a loop goes over the keys of a dictionary: its variable is a short string, or one of any length in a library.
 
     A list of names is data as well as any: of files, say.
     """
@@ -253,7 +253,8 @@ def over_keys(frame: Frame, loop: Block) -> bool:
     known = frame.locals or {}
     texts = [found for name in _NAME.findall(target) if (found := _TEXT.fullmatch(known.get(name, "")))]
     keys = "items(" in over or "keys(" in over or any("dict" in known.get(n, "") for n in _NAME.findall(over))
-    return loop.kind == "for" and keys and any(int(t["length"]) <= _NAME_LENGTH for t in texts)
+    short = texts if package_of(frame) is not None else [t for t in texts if int(t["length"]) <= _NAME_LENGTH]
+    return loop.kind == "for" and keys and bool(short)
 
 
 def _is_condition(block: Block) -> bool:

@@ -89,7 +89,13 @@ ROW_LEFT_SOONER = Signature(
     "rank-conditional-collective",
     "row-left-sooner",
     "strong",
-    beats=("skipped-collective/early", "skipped-collective/early-by-count", "skipped-collective/early-by-a-guard"),
+    beats=(
+        "skipped-collective/early",
+        "skipped-collective/early-by-count",
+        "skipped-collective/early-by-a-guard",
+        "uneven-inputs/past-the-loop",
+        "uneven-inputs/past-a-loop-further-down",
+    ),
 )
 ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")
 ON_A_TIE = Signature("rank-conditional-collective", "condition-on-a-tie", "likely")
@@ -109,6 +115,8 @@ BELOW = Signature("rank-conditional-collective", "condition-further-down", "poss
 #: Those who wait are in a pipeline's schedule, which all ranks follow.
 OUT_OF_A_PIPELINE = Signature("rank-conditional-collective", "out-of-a-pipeline", "likely")
 LATER_ITERATION = Signature("rank-conditional-collective", "holds-on-later-iterations", "possible")
+#: Who has left out a collective would be ahead in its iterations.
+COUNTED_OTHERWISE = Signature("rank-conditional-collective", "iterations-counted-otherwise", "likely")
 #: Of so many conditions around a call, the innermost: which of them decides is not known.
 _NAMED = 3
 
@@ -127,6 +135,12 @@ def conditional(case: Case) -> Match | None:
         return _match(case, IN_ADDITION, said, replace(fork, block=own[-1], only=fork.mine.rank))
     loop, partly = case.loop, _evaluated_in_part(fork)
     ranked = partly is not None and by_rank(partly[1].source or "")
+    if not ranked and (part := _row_left_sooner(case, fork)) is not None:
+        said = (
+            f"Rank {fork.mine.rank} has called fewer collectives in `{part.text}` than rank {fork.theirs.rank}, which is in that "
+            f"loop still: one of them was not called on every rank."
+        )
+        return _match(case, ROW_LEFT_SOONER, said, replace(fork, block=None))
     if loop is not None and not ranked:
         return _conditional_in_loop(case, fork, loop)
     if partly is not None:
@@ -140,12 +154,6 @@ def conditional(case: Case) -> Match | None:
         if below is not None:
             said += f" It is under `{below.text}` (line {below.line}) there."
         return _match(case, NEW_PLACE, said, fork)
-    if (part := _row_left_sooner(case, fork)) is not None:
-        said = (
-            f"Rank {fork.mine.rank} has called fewer collectives in `{part.text}` than rank {fork.theirs.rank}, which is in that "
-            f"loop still: one of them was not called on every rank."
-        )
-        return _match(case, ROW_LEFT_SOONER, said, replace(fork, block=None))
     if left_schedule(case):
         return _out_of_a_pipeline(case, fork)
     if fork.relation != "branch" or fork.block is None:
@@ -169,6 +177,9 @@ def conditional(case: Case) -> Match | None:
     deeper = _decisive_below(under_it, fork.block) if not fork.ranked else None
     if holds_on_later_iterations(case, fork):
         row = LATER_ITERATION  # it holds for all on later iterations
+        if case.blame.waiting and under_it.rank == fork.theirs.rank:
+            row = COUNTED_OTHERWISE
+            said += f" Rank {fork.mine.rank} has called as many collectives, and counts fewer iterations."
     if not fork.ranked and (tried := next((b for b in own_blocks(*fork.sides) if catches(b)), None)) is not None:
         said += f" Or the `try` in line {tried.line} has caught an exception on the other side."
     if deeper is not None:

@@ -13,9 +13,11 @@ from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
     Side,
+    catches,
     caught_around,
     depends_only_on_loop_variable,
     only_by_iteration,
+    own_blocks,
     returns,
     tests_guard,
 )
@@ -113,6 +115,7 @@ CAUGHT_BEFORE_NEXT_ROUND = Signature("skipped-collective", "exception-caught-bef
 #: It has been under that condition before, with the others.
 EARLY = Signature("skipped-collective", "early", "likely", beats=("rank-conditional-collective",))
 LATER_ITERATION = Signature("skipped-collective", "holds-on-later-iterations", "likely")
+LATER_ITERATION_BEHIND = Signature("skipped-collective", "holds-on-later-iterations-behind", "possible")
 #: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
 IN_THE_TRAINER = Signature("skipped-collective", "in-the-trainer", "likely", beats=("uneven-inputs",))
 JUMPED_ON_A_TIE = Signature("skipped-collective", "jumped-a-guard-on-a-tie", "likely")
@@ -125,6 +128,8 @@ EARLY_ONCE = Signature("skipped-collective", "early-once", "possible")
 
 
 #: ``if step % log_every == 0:``, with nothing that is called.
+#: ``if step % self.every:``, however it goes on.
+_EVERY = re.compile(r"^(?:el)?if (?:not )?[^(]*%[^(]*:")
 _PERIODIC = re.compile(r"^[^(]*%[^(]*==\s*\w+\s*:$")
 
 
@@ -145,7 +150,9 @@ def skipped(case: Case) -> Match | None:
             f"{outside.rank} is not: "
             f"one of them has left out an operation before."
         )
-        return Match(LATER_ITERATION, said, at_fork(case, fork))
+        # Who has left one out is ahead in its iterations, and not behind.
+        behind = case.blame.waiting and outside.rank == fork.mine.rank
+        return Match(LATER_ITERATION_BEHIND if behind else LATER_ITERATION, said, at_fork(case, fork))
     later = fork.block is not None and held_for_both(case, fork) and only_by_iteration(inside, outside)
     if later and fork.block is not None and not _returns_early(fork):
         caught = caught_around(inside, outside)
@@ -161,7 +168,10 @@ def skipped(case: Case) -> Match | None:
             f"Rank {fork.mine.rank} has left out what is under `{fork.block.text}`, where it has been with the others in "
             f"iterations before, and is ahead of them."
         )
-        row = USUAL_BLOCK if is_of_a_step(fork.theirs.tail) else BESIDE_THE_STEP
+        thrown = _caught_every_so_often(fork)
+        if thrown is not None:
+            said += f" The `{thrown.kind}` in line {thrown.line} may have caught an exception there."
+        row = USUAL_BLOCK if is_of_a_step(fork.theirs.tail) or thrown is not None else BESIDE_THE_STEP
         return Match(row, said + tell_values(case, fork), at_fork(case, fork))
     for side, other in orientations(case, fork):
         early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
@@ -206,6 +216,15 @@ def skipped(case: Case) -> Match | None:
         f"skipped the rest of an iteration and is ahead."
     )
     return Match(JUMPED if fork.sure else JUMPED_ON_A_TIE, said + tell_values(case, fork), at_fork(case, fork))
+
+
+def _caught_every_so_often(fork: Fork) -> Block | None:
+    """What catches exceptions around the others' call, under nothing else than conditions on every so many iterations."""
+    own = own_blocks(fork.theirs, fork.mine)
+    decisive = [b for b in own if b.kind in CONDITIONS or (b.kind == "guard" and not b.text.endswith(" raise"))]
+    if not all(_EVERY.match(b.text) or depends_only_on_loop_variable(b, fork.theirs.path) for b in decisive):
+        return None
+    return next((b for b in own if catches(b)), None)
 
 
 def _took_another_way(fork: Fork, side: Side) -> bool:
