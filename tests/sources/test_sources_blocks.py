@@ -72,6 +72,18 @@ def test_a_try_that_only_cleans_up_catches_nothing() -> None:
     assert [(block.kind, block.text) for block in blocks] == [("with", "try:")]
 
 
+def test_a_decorator_that_keeps_results_is_a_guard() -> None:
+    """Inside the function there was no result yet; another decorator says nothing."""
+
+    def blocks(decorator: str) -> list[tuple[str, int, str]]:
+        source = f"class Prior:\n    @{decorator}\n    def of(self, market):\n        return gather(market)\n"
+        return [(block.kind, block.line, block.text) for block in SourceTree(source).blocks_at(4)]
+
+    for decorator in ("functools.lru_cache(maxsize=64)", "cache", "cached_property"):
+        assert blocks(decorator) == [("guard", 2, f"@{decorator}: return")]
+    assert blocks("torch.no_grad()") == blocks("property") == []
+
+
 def test_an_except_that_leaves_is_a_guard() -> None:
     """Past it, nothing was caught; one that goes on with what follows, or raises again, leaves nothing out."""
 

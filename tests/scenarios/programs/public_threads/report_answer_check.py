@@ -55,7 +55,7 @@ class Simplifier:
             term = simpler
 
 
-def verify(answer, solution, simplifier=Simplifier()):
+def verify(answer, solution, simplifier=Simplifier()):  # noqa: B008
     return float(simplifier.normal_form(answer) == simplifier.normal_form(solution))
 
 

@@ -31,6 +31,8 @@ _EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sort
 _COLLECT = frozenset(
     {"stack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "mean", "extend", "append", "update"}
 )
+#: Decorators that return a result that is there already: those of functools, and what others are called.
+_CACHES = frozenset({"lru_cache", "cache", "cached_property", "cached", "memoize"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
 
@@ -92,7 +94,8 @@ class SourceTree:
                     found.extend(self._guard(statement))
                 continue
             if isinstance(statement, _SCOPES):
-                return self._descend(statement.body, line) if _within(statement.body, line) else found
+                inside = _within(statement.body, line)
+                return [*self._cache(statement), *self._descend(statement.body, line)] if inside else found
             for kind, header, text, suite in self._suites(statement):
                 if _within(suite, line):
                     exhausts = kind in {"for", "while"} and ends_with_its_data(statement)
@@ -122,6 +125,14 @@ class SourceTree:
             if spanned and any(map(_calls, repeated)) and not _calls(first.iter):
                 text = _one_line(f"for {self._text(first.target)} in {self._text(first.iter)}:")
                 yield Block("for", node.lineno, text, exhausts=not has_no_end(first.iter))
+
+    def _cache(self, scope: ast.stmt) -> Iterator[Block]:
+        """A decorator that keeps results: inside the function, there was none to return."""
+        for one in getattr(scope, "decorator_list", ()):
+            named = one.func if isinstance(one, ast.Call) else one
+            name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
+            if name in _CACHES:
+                yield Block("guard", one.lineno, _one_line(f"@{self._text(one)}: return"))
 
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
         """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught."""

@@ -68,7 +68,7 @@ IN_A_LOOP_BY_RANK = Signature(
 IN_A_LOOP = Signature("checkpoint-on-some-ranks", "in-a-loop", "possible")
 
 _SAVES = re.compile(
-    r"(?:^|_)(?:save|saves|saving|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
+    r"(?:^|_)(?:save|saves|saving|export|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
 )
 #: A class that is there for checkpoints, by what its name begins with. Whatever it does beside loading them is a part of saving.
 _KEEPS = re.compile(r"(?:model_|state_|best_|async_)?(?:checkpoint|ckpt|snapshot)(?:s|er|ers|ing)?(?:_|$)")
