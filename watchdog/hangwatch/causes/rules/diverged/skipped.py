@@ -151,8 +151,8 @@ def skipped(case: Case) -> Match | None:
             f"one of them has left out an operation before."
         )
         # Who has left one out is ahead in its iterations, and not behind.
-        behind = case.blame.waiting and outside.rank == fork.mine.rank
-        return Match(LATER_ITERATION_BEHIND if behind else LATER_ITERATION, said, at_fork(case, fork))
+        is_behind = bool(case.blame.waiting) and outside.rank == fork.mine.rank
+        return Match(LATER_ITERATION_BEHIND if is_behind else LATER_ITERATION, said, at_fork(case, fork))
     later = fork.block is not None and held_for_both(case, fork) and only_by_iteration(inside, outside)
     if later and fork.block is not None and not _returns_early(fork):
         caught = caught_around(inside, outside)
