@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
 
@@ -125,10 +126,24 @@ def children_go_on(samples: Sequence[ProcessSample]) -> bool:
     return False
 
 
+#: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
+_CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
+
+
 def will_retry(stacks: Sequence[StackSample]) -> bool:
     """Whether the main thread sleeps where it has caught an exception, in a loop: it will try again what has failed."""
     main = stacks[-1].main if stacks else None
     return main is not None and retries(main.frames)
+
+
+def gives_up(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread sleeps in a loop that ends at a time of its own, whatever it waits for."""
+    main = stacks[-1].main if stacks else None
+    if main is None or not main.frames or "sleep(" not in (main.frames[0].source or ""):
+        return False
+    blocks = main.frames[0].blocks
+    loop = next((i for i, b in enumerate(blocks) if b.kind in {"for", "while"}), len(blocks))
+    return any(b.kind in {"while", "guard"} and _CLOCK.search(b.text) for b in blocks[loop:])
 
 
 def retries(frames: Sequence[Frame]) -> bool:

@@ -11,6 +11,7 @@ from hangwatch.analysis.ranks.loops import (
     asks,
     children_go_on,
     counts_on,
+    gives_up,
     goes_through_data,
     main_place,
     sleeps_between_items,
@@ -176,7 +177,7 @@ def read_motion(
     enough = BUSY_IO_BESIDE_A_WAIT_BYTES_PER_S if waits else BUSY_IO_BYTES_PER_S
     moves = computes or (io is not None and io >= enough) or changed is True
     woke = (samples[-1].switches or 0) > (samples[0].switches or 0)
-    retries = woke and (will_retry(stacks) or sleeps_between_items(stacks))
+    retries = woke and (will_retry(stacks) or gives_up(stacks) or sleeps_between_items(stacks))
     gets_on = counts_on(stacks) or goes_through_data(stacks) or children_go_on(samples)
     asking, communicates = asks(stacks), _communicates(stacks)
     fed = any(_is_fed(a, b, asking=asking, communicates=communicates) for a, b in pairs)
