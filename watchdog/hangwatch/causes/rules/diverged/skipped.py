@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
@@ -26,7 +27,7 @@ from hangwatch.causes.evidence import at_fork, tell_values
 from hangwatch.causes.rules.diverged.checkpoint import orientations
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.signature import Match, Signature
-from hangwatch.model.stacks import Block
+from hangwatch.model.stacks import Block, Frame
 from hangwatch.model.text import short_path
 
 #: Rows that say only that a side is past a loop, or under a condition around it: less than how it left an iteration.
@@ -324,7 +325,8 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
         return None  # it had fewer
     guards = [b for b in loop.around if b.kind == "guard" and not b.text.endswith((" raise", " break"))]
     below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
-    inner = [*loop.around, *(b for f in below if f != loop.frame for b in f.blocks)]
+    within = below[: below.index(loop.frame)] if loop.frame in below else below
+    inner = [*loop.around, *(b for f in below if f != loop.frame for b in (f.blocks if f in within else _in_loops(f)))]
     caught = next((b for b in inner if b.kind == "try"), None)
     if not guards and caught is not None and package_of(loop.frame) is None:
         said = (
@@ -361,6 +363,11 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
         f"`{guards[-1].text}` (line {guards[-1].line}), which comes before the collective."
     )
     return Match(GUARDED, said, at_fork(case, fork))
+
+
+def _in_loops(frame: Frame) -> Sequence[Block]:
+    """The blocks in a loop of a frame: what is around all its loops leads out of them."""
+    return frame.blocks[next((i for i, b in enumerate(frame.blocks) if b.kind in LOOPS), len(frame.blocks)) :]
 
 
 def _returns_early(fork: Fork) -> bool:
