@@ -111,6 +111,36 @@ def test_who_will_try_again_is_not_stuck() -> None:
     assert read_motion(msgspec.structs.replace(ended, processes=waking)).state == "stuck"
 
 
+@pytest.mark.parametrize(
+    ("blocks", "state"),
+    [
+        (
+            (
+                Block("while", 15, "while not path.exists():"),
+                Block("guard", 16, "if time.monotonic() > deadline: raise"),
+            ),
+            "busy",
+        ),
+        ((Block("while", 15, "while time.time() - began < limit:"),), "busy"),
+        ((Block("while", 15, "while not path.exists():"),), "stuck"),
+        (
+            (
+                Block("guard", 12, "if time.monotonic() > deadline: raise"),
+                Block("while", 15, "while not path.exists():"),
+            ),
+            "stuck",
+        ),
+    ],
+    ids=["deadline", "limit", "none", "before-the-loop"],
+)
+def test_a_poll_that_gives_up_at_a_time_of_its_own_is_late(blocks: tuple[Block, ...], state: str) -> None:
+    """It ends whatever it waits for; one that has no such end may poll for good."""
+    sleep = Frame("await_labels", "/srv/train/data.py", 20, "time.sleep(0.5)", blocks=blocks)
+    capture = rank(0, (), (sleep, Frame("<module>", "/srv/train/train.py", 90)))
+    waking = tuple(msgspec.structs.replace(p, switches=i) for i, p in enumerate(capture.processes))
+    assert read_motion(msgspec.structs.replace(capture, processes=waking)).state == state
+
+
 def _looping(text: str, iterations: Iterations, numbers: tuple[int, int]) -> RankCapture:
     """A rank that sleeps in a loop, seen in two iterations."""
     captured = rank(0, (), ())
