@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.analysis.ranks.loops import mark_known
