@@ -206,8 +206,9 @@ def waits_for_thread(view: RankView) -> Frame | None:
     if not frames or not _on_futex(view) or shutdown_frame(frames) is not None or waits_for_child(view) is not None:
         return None
     above = frames[: next((i for i, f in enumerate(frames) if not is_interpreter(f)), len(frames))]
-    if calls(frames, "torch/utils/data/dataloader.py") is not None:
-        return None
+    caller = next((f for f in frames if not is_interpreter(f)), None)
+    if caller is not None and "torch/utils/data/dataloader.py" in caller.file:
+        return None  # it waits for its workers; what a data set does in this process is the program's
     waits = [f for f in above if any(f.file.endswith(part) and bare(f) in names for part, names in _HANDOVERS.items())]
     if waits:
         return waits[-1]  # the outermost: `get` says more than the `wait` inside it
