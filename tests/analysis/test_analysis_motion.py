@@ -142,6 +142,40 @@ def test_a_poll_that_gives_up_at_a_time_of_its_own_is_late(blocks: tuple[Block, 
     assert read_motion(msgspec.structs.replace(capture, processes=waking)).state == state
 
 
+@pytest.mark.parametrize(
+    ("elsewhere", "state"),
+    [
+        ((Frame("exists", "<frozen genericpath>", 19), Frame("wait", "/srv/train/lock.py", 15)), "stuck"),
+        (
+            (
+                Frame(
+                    "wait", "/srv/train/lock.py", 22, blocks=(Block("while", 15, "while os.path.exists(self.path):"),)
+                ),
+            ),
+            "stuck",
+        ),
+        ((Frame("ask", "/srv/train/client.py", 5), Frame("wait", "/srv/train/lock.py", 15)), "busy"),
+        ((Frame("wait", "/srv/train/lock.py", 30),), "busy"),
+    ],
+    ids=["header", "another-line", "a-call", "past-the-loop"],
+)
+def test_another_line_of_the_same_poll_is_no_motion(elsewhere: tuple[Frame, ...], state: str) -> None:
+    """It asks the same again, wherever in the loop it is met; what it calls may be work."""
+    block = Block("while", 15, "while os.path.exists(self.path):")
+    sleep = Frame("wait", "/srv/train/lock.py", 16, "time.sleep(0.1)", blocks=(block,))
+    main = Frame("<module>", "/srv/train/train.py", 90)
+    capture = rank(0, (), (sleep, main))
+
+    def stack(frames: tuple[Frame, ...], at_ns: int) -> StackSample:
+        return StackSample(
+            at_ns, (ThreadStack(capture.identity.pid, "MainThread", True, False, False, (*frames, main)),)
+        )
+
+    first, last = (p.at_ns for p in capture.processes[-2:])
+    stacks = (stack((sleep,), first), stack(elsewhere, last))
+    assert read_motion(msgspec.structs.replace(capture, stacks=stacks)).state == state
+
+
 def _looping(text: str, iterations: Iterations, numbers: tuple[int, int]) -> RankCapture:
     """A rank that sleeps in a loop, seen in two iterations."""
     captured = rank(0, (), ())

@@ -8,6 +8,7 @@ from itertools import pairwise, takewhile
 
 from msgspec.structs import replace
 
+from hangwatch.analysis.places import is_interpreter
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Block, Frame, Position, StackSample, ThreadStack
 
@@ -21,6 +22,35 @@ def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
     """The calls of the main thread, none where it was not seen."""
     main = sample.main
     return tuple((f.file, f.function, f.line) for f in main.frames) if main else ()
+
+
+def polls_throughout(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread is in one ``while`` with a sleep in every sample, at whatever line of it: it asks the same again.
+
+    What the loop calls of the program or of a library may be work.
+    """
+    paths = [tuple(reversed(s.main.frames)) for s in stacks if s.main is not None]
+    found = next(((p, i) for p in paths for i, f in enumerate(p) if _polls(f)), None)
+    if found is None or len(paths) < len(stacks):
+        return False
+    known, depth = found
+    loop = _loops(known[depth])[-1]
+    above = [(f.file, f.function, f.line) for f in known[:depth]]
+
+    def is_there(path: tuple[Frame, ...]) -> bool:
+        here = path[depth] if len(path) > depth else None
+        same = here is not None and (here.file, here.function) == (known[depth].file, known[depth].function)
+        lines = {b.line for b in here.blocks if b.kind == loop.kind} | {here.line} if here is not None else set()
+        around = loop.line in lines
+        outside = [(f.file, f.function, f.line) for f in path[:depth]] == above
+        return same and around and outside and all(is_interpreter(f) for f in path[depth + 1 :])
+
+    return all(map(is_there, paths))
+
+
+def _polls(frame: Frame) -> bool:
+    loops = _loops(frame)
+    return "sleep(" in (frame.source or "") and bool(loops) and loops[-1].kind == "while"
 
 
 def counts_on(stacks: Sequence[StackSample]) -> bool:

@@ -14,6 +14,7 @@ from hangwatch.analysis.ranks.loops import (
     gives_up,
     goes_through_data,
     main_place,
+    polls_throughout,
     sleeps_between_items,
     will_retry,
 )
@@ -68,7 +69,7 @@ def _frames_changed(stacks: Sequence[StackSample]) -> bool | None:
     if len(stacks) < 2:
         return None
     places = [main_place(s) for s in stacks]
-    return any(p != places[0] for p in places[1:])
+    return any(p != places[0] for p in places[1:]) and not polls_throughout(stacks)
 
 
 def _cpu_share(before: ProcessSample, after: ProcessSample) -> float:
