@@ -6,6 +6,7 @@ import re
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import call_site, is_program
+from hangwatch.analysis.divergence.iterations import LOOPS
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, own_blocks
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.ranks.threads import is_engines
@@ -26,7 +27,15 @@ ONE_IN_EACH_BRANCH = Signature(
 )
 #: A line that all ranks come by with each item leaves none of them out.
 ITEMS_IN_ANOTHER_ORDER = Signature(
-    "collective-mismatch", "items-in-another-order", "strong", beats=("skipped-collective/early-by-count",)
+    "collective-mismatch",
+    "items-in-another-order",
+    "strong",
+    beats=(
+        "skipped-collective/early-by-count",
+        "skipped-collective/left-in-an-earlier-iteration",
+        "skipped-collective/usual-block-left-out",
+        "rank-conditional-collective",
+    ),
 )
 MISMATCH = Signature("collective-mismatch", "wrong-pair", "possible", general=True, beats=("unknown",))
 MISMATCH_IN_A_CYCLE = Signature("collective-mismatch", "cycle", "possible", general=True, beats=("unknown",))
@@ -79,8 +88,10 @@ def branches(case: Case) -> Match | None:
 def items(case: Case) -> Match | None:
     """One line of a loop has called another function on each side, as what it goes through is another there."""
     diverged_at, fork = case.blame.diverged_at, case.fork
-    if diverged_at is None or not diverged_at.mismatch or fork is None or fork.one_function:
+    if diverged_at is None or not diverged_at.mismatch or fork is None:
         return None
+    if fork.one_function:
+        return _by_item(case, fork)
     callers = [side.path[len(side.tail)] for side in (fork.mine, fork.theirs) if len(side.path) > len(side.tail)]
     if len({(f.file, f.line) for f in callers}) != 1 or len(callers) < 2 or not is_program(callers[0]):
         return None
@@ -93,6 +104,26 @@ def items(case: Case) -> Match | None:
     said = (
         f"Ranks {fork.mine.rank} and {fork.theirs.rank} are in one line, `{line.source}`, which calls what it goes through: "
         f"`{loop.text}` is in another order, or has other items, on one of them."
+    )
+    return Match(ITEMS_IN_ANOTHER_ORDER, said, at_fork(case, fork))
+
+
+def _by_item(case: Case, fork: Fork) -> Match | None:
+    """The two sides are in two branches of a condition on the items of a dictionary that both go through."""
+    inside, other = fork.sides
+    if inside.at is None or other.at is None or fork.block is None or not fork.opposite:
+        return None
+    shared = {(b.kind, b.line) for b in other.at.blocks}
+    loop = next((b for b in reversed(inside.at.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared), None)
+    target, _, over = loop.text.removeprefix("for ").partition(" in ") if loop is not None else ("", "", "")
+    condition = fork.block.text.removeprefix("el").removeprefix("if ")
+    if loop is None or not over.endswith((".items():", ".keys():")) or not _NAME.findall(condition):
+        return None
+    if not any(re.search(rf"\b{name}\b", condition) for name in _NAME.findall(target)):
+        return None
+    said = (
+        f"Ranks {inside.rank} and {other.rank} are in the two branches of `{fork.block.text}`, in `{loop.text}`: it is in "
+        f"another order, or has other items, on one of them."
     )
     return Match(ITEMS_IN_ANOTHER_ORDER, said, at_fork(case, fork))
 
