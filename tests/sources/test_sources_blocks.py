@@ -72,6 +72,23 @@ def test_a_try_that_only_cleans_up_catches_nothing() -> None:
     assert [(block.kind, block.text) for block in blocks] == [("with", "try:")]
 
 
+def test_what_follows_a_try_that_leaves_is_reached_by_its_exception() -> None:
+    """A sleep before the next attempt, for example; with two ways past it none is told."""
+
+    def blocks(*handlers: str) -> list[tuple[str, str]]:
+        ways = "".join(f"        except {one}\n" for one in handlers)
+        source = (
+            f"def fetch():\n    while True:\n        try:\n            with open_url() as answer:\n"
+            f"                return load(answer)\n{ways}        sleep(pause)\n"
+        )
+        return [(b.kind, b.text) for b in SourceTree(source).blocks_at(6 + len(handlers))]
+
+    loop = ("while", "while True:")
+    assert blocks("HTTPError as error: log(error)") == [loop, ("except", "except HTTPError as error:")]
+    assert blocks("HTTPError: log()", "OSError: log()") == [loop]
+    assert blocks("HTTPError: log()", "OSError: raise") == [loop, ("except", "except HTTPError:")]
+
+
 def test_a_decorator_that_keeps_results_is_a_guard() -> None:
     """Inside the function there was no result yet; another decorator says nothing."""
 

@@ -135,13 +135,19 @@ class SourceTree:
                 yield Block("guard", one.lineno, _one_line(f"@{self._text(one)}: return"))
 
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
-        """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught."""
+        """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught.
+
+        A ``try`` that leaves, with one ``except`` that does not: past it, something was caught.
+        """
         if isinstance(statement, _TRIES):
             for handler in statement.handlers:
                 last = _last(handler.body)
                 if isinstance(last, _GOES_ON):
                     leaves = type(last).__name__.lower()
                     yield Block("guard", handler.lineno, f"{_one_line(self._except(handler))} {leaves}")
+            caught = [h for h in statement.handlers if not isinstance(_last(h.body), _LEAVES)]
+            if isinstance(_last(statement.body), _LEAVES) and not statement.orelse and len(caught) == 1:
+                yield Block("except", caught[0].lineno, _one_line(self._except(caught[0])))
         if (
             isinstance(statement, ast.If)
             and not statement.orelse
