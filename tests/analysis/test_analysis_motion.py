@@ -176,6 +176,19 @@ def test_another_line_of_the_same_poll_is_no_motion(elsewhere: tuple[Frame, ...]
     assert read_motion(msgspec.structs.replace(capture, stacks=stacks)).state == state
 
 
+def test_a_sleep_in_torch_is_none_between_items() -> None:
+    """What is around it there was not read: ``FileBaton.wait`` polls for a lock file, called from a loop over steps."""
+    steps = (Block("for", 80, "for step in range(2000):", exhausts=True),)
+    main = Frame("main", "/srv/train/train.py", 90, "library.load()", blocks=steps)
+    for file, state in (
+        ("/opt/venv/lib/python3.11/site-packages/torch/utils/file_baton.py", "stuck"),
+        ("/srv/train/a.py", "busy"),
+    ):
+        capture = rank(0, (), (Frame("wait", file, 50, "time.sleep(self.wait_seconds)"), main))
+        waking = tuple(msgspec.structs.replace(p, switches=i) for i, p in enumerate(capture.processes))
+        assert read_motion(msgspec.structs.replace(capture, processes=waking)).state == state
+
+
 def _looping(text: str, iterations: Iterations, numbers: tuple[int, int]) -> RankCapture:
     """A rank that sleeps in a loop, seen in two iterations."""
     captured = rank(0, (), ())

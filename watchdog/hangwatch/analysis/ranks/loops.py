@@ -8,7 +8,7 @@ from itertools import pairwise, takewhile
 
 from msgspec.structs import replace
 
-from hangwatch.analysis.places import is_interpreter
+from hangwatch.analysis.places import is_interpreter, package_of
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Block, Frame, Position, StackSample, ThreadStack
 
@@ -197,8 +197,8 @@ def sleeps_between_items(stacks: Sequence[StackSample]) -> bool:
 
 def is_between_items(frames: Sequence[Frame]) -> bool:
     """Whether these frames are in a sleep behind which is the next item of a loop that ends with its data."""
-    if not frames or "sleep(" not in (frames[0].source or ""):
-        return False
+    if not frames or "sleep(" not in (frames[0].source or "") or package_of(frames[0]) == "torch":
+        return False  # the blocks of torch's own code are not read: it may sleep in a loop
     inner = list(takewhile(lambda f: f.source is not None and not _around(f) and not _is_condition(f), frames))
     rest = frames[len(inner) :]
     if not rest or not _around(rest[0]):
