@@ -175,7 +175,7 @@ def _watch_first_group(c10d: Any) -> None:
 
     def read_tags(self: Any) -> Any:
         world.pg_to_tag = plain
-        _first_group_made(c10d)
+        _becomes_rank(c10d)
         return plain.fget(self)
 
     world.pg_to_tag = property(read_tags, None, None, plain.__doc__)
@@ -194,13 +194,14 @@ def _watch_rendezvous(c10d: Any) -> None:
     def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Any:
         if c10d.rendezvous is rendezvous:
             c10d.rendezvous = plain
-        _rendezvous_begun(c10d, rank, world_size)
+        _becomes_rank(c10d, rank, world_size)
         return plain(url, rank, world_size, **options)
 
     c10d.rendezvous = rendezvous
 
 
-def _rendezvous_begun(c10d: Any, rank: int, world_size: int) -> None:
+def _becomes_rank(c10d: Any, rank: int = -1, world_size: int = -1) -> None:
+    """This process meets others, or has a group. ``rank`` and ``world_size``: as the program says before it has one."""
     try:
         from . import identity
 
@@ -209,16 +210,6 @@ def _rendezvous_begun(c10d: Any, rank: int, world_size: int) -> None:
         _start(c10d)
         if _State.probe is not None and rank >= 0 and world_size > 0:
             _State.probe.joins(rank, world_size)
-    except Exception as error:
-        leave_problem("the probe could not be started: %r" % (error,))
-
-
-def _first_group_made(c10d: Any) -> None:
-    try:
-        from . import identity
-
-        if not identity.is_child_of_rank(os.environ):
-            _start(c10d)
     except Exception as error:
         leave_problem("the probe could not be started: %r" % (error,))
 

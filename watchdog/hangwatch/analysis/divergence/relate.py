@@ -181,9 +181,8 @@ def _comes_back(mine: Side, theirs: Side) -> bool:
     """
     if mine.at is None or theirs.at is None:
         return True
-    shared = {(b.kind, b.line) for b in theirs.at.blocks}
     above = mine.path[len(mine.tail) :]
-    around = next((b for b in reversed(mine.at.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared), None)
+    around = shared_loop(mine.at, theirs.at)
     if around is not None:
         rounds = {count_iterations(at, around) for at in (mine.at, theirs.at)}
         return len(rounds) > 1 or None in rounds
@@ -325,12 +324,22 @@ def own_blocks(side: Side, other: Side) -> tuple[Block, ...]:
 def only_by_iteration(side: Side, other: Side) -> bool:
     """Whether nothing on a side's own way may differ by rank: there are no conditions but on the iteration of a loop, and none
     is left early but by an exception."""
-    decisive = (
+    return all(depends_only_on_loop_variable(b, side.path) for b in decisive_blocks(side, other))
+
+
+def decisive_blocks(side: Side, other: Side) -> list[Block]:
+    """The conditions on a side's own way, and the guards that it has come past; a check that raises parts no ranks."""
+    return [
         b
         for b in own_blocks(side, other)
         if b.kind in CONDITIONS or (b.kind == "guard" and not b.text.endswith(" raise"))
-    )
-    return all(depends_only_on_loop_variable(b, side.path) for b in decisive)
+    ]
+
+
+def shared_loop(one: Frame, other: Frame) -> Block | None:
+    """The innermost loop of a function around both of its lines."""
+    shared = {(b.kind, b.line) for b in other.blocks}
+    return next((b for b in reversed(one.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared), None)
 
 
 def caught_around(side: Side, other: Side) -> Block | None:

@@ -84,7 +84,7 @@ def deciding_values(case: Situation, fork: Fork) -> tuple[DecidingValue, ...]:
     if block is None or one is None or other is None or one.locals is None or other.locals is None:
         return ()
     if block.kind == "for":
-        expression = _header(block)
+        expression = _header(block, "range")
         explains = expression is not None and _explains_rounds(expression, one, other)
     else:
         expression = _test(block)
@@ -134,10 +134,10 @@ def _test(block: Block) -> ast.expr | None:
     return _parse(text.removesuffix(":").partition(" ")[2]) if text.startswith(("if ", "while ")) else None
 
 
-def _header(block: Block) -> ast.expr | None:
-    """What a loop goes over, if that is a ``range``."""
+def _header(block: Block, *functions: str) -> ast.expr | None:
+    """What a loop goes over, if that is a call of one of these functions."""
     text = block.text.removesuffix(":").partition(" in ")[2]
-    return _parse(text) if text.startswith("range(") else None
+    return _parse(text) if text.partition("(")[0] in functions else None
 
 
 def _parse(text: str) -> ast.expr | None:
@@ -161,12 +161,11 @@ def fewer_iterations(loop: Block, inside: Frame, past: Frame, count: int, last: 
 
     None where it is not known at which number one of them has begun.
     """
-    text = loop.text.removesuffix(":").partition(" in ")[2]
-    expression = _parse(text) if text.startswith(("range(", "enumerate(")) else None
+    expression = _header(loop, "range", "enumerate")
     first, their_first = (_start(expression, frame) for frame in (inside, past))
     if first is None or their_first is None:
         return None
-    if text.startswith("enumerate("):
+    if _is_enumerate(expression):
         return (count - first) - (last - their_first)
     # To one and the same end: who has begun later has fewer of them, and has not had fewer so far.
     return their_first - first or count - last
@@ -178,7 +177,7 @@ def _start(expression: ast.expr | None, frame: Frame) -> int | None:
         return 0
     given = [k.value for k in expression.keywords if k.arg == "start"]
     if len(expression.args) > 1:
-        given = [expression.args[1] if _is_enumerate(expression) else expression.args[0]]
+        given = [expression.args[_is_enumerate(expression)]]
     if not given:
         return 0
     try:
@@ -187,8 +186,8 @@ def _start(expression: ast.expr | None, frame: Frame) -> int | None:
         return None
 
 
-def _is_enumerate(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Name) and call.func.id == "enumerate"
+def _is_enumerate(header: ast.expr | None) -> bool:
+    return isinstance(header, ast.Call) and isinstance(header.func, ast.Name) and header.func.id == "enumerate"
 
 
 def _iterations(expression: ast.expr, frame: Frame) -> int | None:

@@ -16,6 +16,8 @@ from hangwatch.model.stacks import Block, Frame, Position, StackSample, ThreadSt
 _Loop = tuple[int, int, str, str, int, str]
 #: Where a main thread is that waits for another one of its process.
 _HANDOVERS = ("/threading.py", "/queue.py", "/concurrent/futures/")
+#: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
+_CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
 
 
 def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
@@ -50,7 +52,7 @@ def polls_throughout(stacks: Sequence[StackSample]) -> bool:
 
 def _polls(frame: Frame) -> bool:
     loops = _loops(frame)
-    return "sleep(" in (frame.source or "") and bool(loops) and loops[-1].kind == "while"
+    return _sleeps(frame) and bool(loops) and loops[-1].kind == "while"
 
 
 def counts_on(stacks: Sequence[StackSample]) -> bool:
@@ -156,10 +158,6 @@ def children_go_on(samples: Sequence[ProcessSample]) -> bool:
     return False
 
 
-#: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
-_CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
-
-
 def will_retry(stacks: Sequence[StackSample]) -> bool:
     """Whether the main thread sleeps where it has caught an exception, in a loop: it will try again what has failed."""
     main = stacks[-1].main if stacks else None
@@ -169,7 +167,7 @@ def will_retry(stacks: Sequence[StackSample]) -> bool:
 def gives_up(stacks: Sequence[StackSample]) -> bool:
     """Whether the main thread sleeps in a loop that ends at a time of its own, whatever it waits for."""
     main = stacks[-1].main if stacks else None
-    if main is None or not main.frames or "sleep(" not in (main.frames[0].source or ""):
+    if main is None or not main.frames or not _sleeps(main.frames[0]):
         return False
     blocks = main.frames[0].blocks
     loop = next((i for i, b in enumerate(blocks) if b.kind in {"for", "while"}), len(blocks))
@@ -178,7 +176,7 @@ def gives_up(stacks: Sequence[StackSample]) -> bool:
 
 def retries(frames: Sequence[Frame]) -> bool:
     """The same of one path."""
-    if not frames or "sleep(" not in (frames[0].source or "") or sleeps_for_file(frames[0]):
+    if not frames or not _sleeps(frames[0]) or sleeps_for_file(frames[0]):
         return False  # where it looks for a file, it is for somebody else to remove that
     kinds = [b.kind for b in frames[0].blocks]
     return "except" in kinds and any(kind in {"for", "while"} for kind in kinds[: kinds.index("except")])
@@ -197,7 +195,7 @@ def sleeps_between_items(stacks: Sequence[StackSample]) -> bool:
 
 def is_between_items(frames: Sequence[Frame]) -> bool:
     """Whether these frames are in a sleep behind which is the next item of a loop that ends with its data."""
-    if not frames or "sleep(" not in (frames[0].source or "") or package_of(frames[0]) == "torch":
+    if not frames or not _sleeps(frames[0]) or package_of(frames[0]) == "torch":
         return False  # the blocks of torch's own code are not read: it may sleep in a loop
     inner = list(takewhile(lambda f: f.source is not None and not _around(f) and not _is_condition(f), frames))
     rest = frames[len(inner) :]
@@ -210,7 +208,7 @@ def sleeps_for_file(frame: Frame) -> bool:
     """Whether a line sleeps because a file is there that another process has made and is to remove, in a loop: a lock file."""
     kinds = [b.kind for b in frame.blocks]
     caught = "except" in kinds and "FileExistsError" in frame.blocks[kinds.index("except")].text
-    return caught and "sleep(" in (frame.source or "") and bool(_loops(frame))
+    return caught and _sleeps(frame) and bool(_loops(frame))
 
 
 def asks(stacks: Sequence[StackSample]) -> bool:
@@ -239,6 +237,10 @@ def _may_go_round(block: Block) -> bool:
 def _is_condition(frame: Frame) -> bool:
     """Whether a frame is in the condition of a ``while``, around whose own line there is no block of it."""
     return (frame.source or "").startswith("while ")
+
+
+def _sleeps(frame: Frame) -> bool:
+    return "sleep(" in (frame.source or "")
 
 
 def _loops(frame: Frame) -> list[Block]:

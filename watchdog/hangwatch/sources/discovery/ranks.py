@@ -265,10 +265,7 @@ class RankFinder:
             process = processes.get(pid)
             if process is None or process.inode != inode or pid in taken:
                 continue
-            launcher, command, _ = self._origin(process)
-            found.append(
-                Candidate(process, f"pid-{process.parent}", rank, None, None, 0, launcher, command, False, True, False)
-            )
+            found.append(self._inferred(process, f"pid-{process.parent}", rank))
         return found
 
     def _find_behind(self, processes: Mapping[int, KnownProcess], chosen: Iterable[Candidate]) -> list[Candidate]:
@@ -283,10 +280,14 @@ class RankFinder:
             if first.world_size is None or len(members) >= first.world_size:
                 continue
             ranks = {member.process.pid: member.rank for member in members}
-            for process, rank in find_behind(ranks, first.world_size, processes.values()):
-                launcher, command, _ = self._origin(process)
-                found.append(Candidate(process, job_id, rank, None, None, 0, launcher, command, False, True, False))
+            for process, rank in find_behind(ranks, first.world_size, processes):
+                found.append(self._inferred(process, job_id, rank))
         return found
+
+    def _inferred(self, process: KnownProcess, job_id: str, rank: int) -> Candidate:
+        """A rank that nothing names but its place among its siblings."""
+        launcher, command, _ = self._origin(process)
+        return Candidate(process, job_id, rank, None, None, 0, launcher, command, False, True, False)
 
     def _unreadable(self, processes: Mapping[int, KnownProcess]) -> tuple[Gap, ...]:
         """Children of a launcher whose environment may not be read: ranks that are not seen."""

@@ -24,7 +24,7 @@ def find_spawned(processes: Iterable[KnownProcess], now_s: float) -> list[list[K
     for members in siblings.values():
         if len(members) < 2 or not all(member.maps_torch(now_s) for member in members):
             continue
-        ordered = sorted(members, key=lambda member: (member.stat.start_ticks, member.pid))
+        ordered = _as_started(members)
         titled = in_order_of_titles([member.title for member in ordered])
         ordered = ordered if titled is None else [ordered[at] for at in titled]
         if _meet_at_first(ordered, titled=titled is not None):
@@ -33,19 +33,21 @@ def find_spawned(processes: Iterable[KnownProcess], now_s: float) -> list[list[K
 
 
 def find_behind(
-    ranks: Mapping[int, int], world_size: int, processes: Iterable[KnownProcess]
+    ranks: Mapping[int, int], world_size: int, processes: Mapping[int, KnownProcess]
 ) -> list[tuple[KnownProcess, int]]:
     """Siblings that have not come to where they say which rank they are, as the ranks of others (by pid) have; with their own.
 
     Only where there are as many siblings of one shape as ranks, and all that are known are in the order they were started.
     """
-    known = {process.pid: process for process in processes}
-    first = known[next(iter(ranks))]
-    siblings = [p for p in known.values() if p.parent == first.parent and _shape(p) == _shape(first)]
-    ordered = sorted(siblings, key=lambda member: (member.stat.start_ticks, member.pid))
+    first = processes[next(iter(ranks))]
+    ordered = _as_started(p for p in processes.values() if p.parent == first.parent and _shape(p) == _shape(first))
     if len(ordered) != world_size or any(ranks.get(one.pid, at) != at for at, one in enumerate(ordered)):
         return []
     return [(one, at) for at, one in enumerate(ordered) if one.pid not in ranks]
+
+
+def _as_started(processes: Iterable[KnownProcess]) -> list[KnownProcess]:
+    return sorted(processes, key=lambda process: (process.stat.start_ticks, process.pid))
 
 
 def _shape(process: KnownProcess) -> tuple[str, ...]:

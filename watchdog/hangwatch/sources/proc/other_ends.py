@@ -117,27 +117,20 @@ class _Search:
     def wanted_of(self, thread: Thread, call: SystemCall | None) -> list[_Wanted]:
         """The other ends of what a thread is blocked on."""
         pid, _ = thread
-        descriptors = descriptors_read(pid, call) + descriptors_written(call)
-        if descriptors and all(self._wakes(pid, number) for number in descriptors):
-            descriptors = _read_for_others(pid)
-        found: list[_Wanted] = []
-        for descriptor in descriptors:
-            link = read_link(f"/proc/{pid}/fd/{descriptor}") or ""
-            kind, _, inode = link.rstrip("]").partition(":[")
-            if kind == "pipe":
-                found.append(_Wanted(_End(link, writes=access_mode(pid, descriptor) is False)))
-            elif kind == "socket" and inode.isdigit():
-                found += self._tcp(pid, int(inode)) or self._unix(pid, int(inode))
-        return found
+        found = [self._behind(pid, number) for number in descriptors_read(pid, call) + descriptors_written(call)]
+        if found and _is_woken(pid, found):
+            found = [self._behind(pid, number) for number in _read_for_others(pid)]
+        return [one for _, ends in found for one in ends]
 
-    def _wakes(self, pid: int, descriptor: int) -> bool:
-        """Whether another thread of the process wakes the one that waits there: an eventfd, or a socket with both ends in it."""
+    def _behind(self, pid: int, descriptor: int) -> tuple[str, list[_Wanted]]:
+        """What a descriptor is, and the other ends of that."""
         link = read_link(f"/proc/{pid}/fd/{descriptor}") or ""
         kind, _, inode = link.rstrip("]").partition(":[")
-        if kind != "socket" or not inode.isdigit():
-            return link == "anon_inode:[eventfd]"
-        ends = {one.end.link for one in self._unix(pid, int(inode))}
-        return bool(ends) and ends <= {read_link(f"/proc/{pid}/fd/{name}") for name in list_folder(f"/proc/{pid}/fd")}
+        if kind == "pipe":
+            return link, [_Wanted(_End(link, writes=access_mode(pid, descriptor) is False))]
+        if kind == "socket" and inode.isdigit():
+            return link, self._tcp(pid, int(inode)) or self._unix(pid, int(inode))
+        return link, []
 
     def _tcp(self, pid: int, inode: int) -> list[_Wanted]:
         """The other end of a TCP connection. One that nobody has accepted yet is that of who listens there."""
@@ -170,6 +163,14 @@ class _Search:
             self._peers, self._bound = read_unix_peers(), read_bound_sockets()
         other = self._peers.get(inode)
         return [_Wanted(_End(f"socket:[{other}]"), accepted=other in (self._bound or ()))] if other is not None else []
+
+
+def _is_woken(pid: int, found: Iterable[tuple[str, list[_Wanted]]]) -> bool:
+    """Whether another thread of the process wakes the one that waits there: by eventfds, or UNIX sockets with both ends in it."""
+    ends = {one.end.link for link, wanted in found for one in wanted if link.startswith("socket:") and not one.address}
+    if any(link != "anon_inode:[eventfd]" and not ({w.end.link for w in wanted} & ends) for link, wanted in found):
+        return False
+    return not ends or ends <= {read_link(f"/proc/{pid}/fd/{name}") for name in list_folder(f"/proc/{pid}/fd")}
 
 
 def _read_for_others(pid: int) -> tuple[int, ...]:

@@ -129,9 +129,7 @@ class SourceTree:
     def _cache(self, scope: ast.stmt) -> Iterator[Block]:
         """A decorator that keeps results: inside the function, there was none to return."""
         for one in getattr(scope, "decorator_list", ()):
-            named = one.func if isinstance(one, ast.Call) else one
-            name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
-            if name in _CACHES:
+            if _name_of(one.func if isinstance(one, ast.Call) else one) in _CACHES:
                 yield Block("guard", one.lineno, _one_line(f"@{self._text(one)}: return"))
 
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
@@ -260,7 +258,12 @@ def _called_beside(statement: ast.stmt, comprehension: ast.expr, inner: Collecti
 
 def _is_plain(call: ast.Call, names: frozenset[str]) -> bool:
     """Whether a function or method of one of these names is called."""
-    return (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")) in names
+    return _name_of(call.func) in names
+
+
+def _name_of(function: ast.expr) -> str:
+    """The name that a function or method is called by, without what it is of."""
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
 def _within(suite: Sequence[ast.stmt], line: int) -> bool:

@@ -225,7 +225,9 @@ def _row_left_sooner(case: Case, fork: Fork) -> Block | None:
     """A loop over keys, or over parameters with a condition, that calls a collective for each: the others are in it, and the
     culprit's last operation was of it, called together with them."""
     before = steps_of(case, fork.mine.rank, fork.mine.path, fork.theirs.rank).before if case.blame.waiting else None
-    for frame in side_path(case, fork.theirs.rank)[: len(fork.theirs.tail)] if before is not None else ():
+    if before is None:
+        return None
+    for frame in side_path(case, fork.theirs.rank)[: len(fork.theirs.tail)]:
         for index, block in enumerate(frame.blocks):
             over_some = over_keys(frame, block) or (
                 block.kind == "for"
@@ -233,7 +235,7 @@ def _row_left_sooner(case: Case, fork: Fork) -> Block | None:
                 and any(b.kind in CONDITIONS for b in frame.blocks[index + 1 :])
             )
             mine = inside(fork.mine.path, frame, block) is not None
-            if over_some and not mine and before is not None and inside(before.frames or (), frame, block) is not None:
+            if over_some and not mine and inside(before.frames or (), frame, block) is not None:
                 return block
     return None
 

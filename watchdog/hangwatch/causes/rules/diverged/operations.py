@@ -6,8 +6,7 @@ import re
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import call_site, is_program
-from hangwatch.analysis.divergence.iterations import LOOPS
-from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, own_blocks
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, own_blocks, shared_loop
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.causes.evidence import at_fork, at_recorder, at_stack
@@ -113,13 +112,10 @@ def _by_item(case: Case, fork: Fork) -> Match | None:
     inside, other = fork.sides
     if inside.at is None or other.at is None or fork.block is None or not fork.opposite:
         return None
-    shared = {(b.kind, b.line) for b in other.at.blocks}
-    loop = next((b for b in reversed(inside.at.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared), None)
+    loop = shared_loop(inside.at, other.at)
     target, _, over = loop.text.removeprefix("for ").partition(" in ") if loop is not None else ("", "", "")
-    condition = fork.block.text.removeprefix("el").removeprefix("if ")
-    if loop is None or not over.endswith((".items():", ".keys():")) or not _NAME.findall(condition):
-        return None
-    if not any(re.search(rf"\b{name}\b", condition) for name in _NAME.findall(target)):
+    by_item = any(re.search(rf"\b{name}\b", fork.block.text) for name in _NAME.findall(target))
+    if loop is None or not over.endswith((".items():", ".keys():")) or not by_item:
         return None
     said = (
         f"Ranks {inside.rank} and {other.rank} are in the two branches of `{fork.block.text}`, in `{loop.text}`: it is in "

@@ -16,6 +16,7 @@ from hangwatch.analysis.divergence.relate import (
     Side,
     catches,
     caught_around,
+    decisive_blocks,
     depends_only_on_loop_variable,
     only_by_iteration,
     own_blocks,
@@ -128,9 +129,9 @@ EARLY_ANOTHER_WAY = Signature("skipped-collective", "early-by-another-way", "pos
 EARLY_ONCE = Signature("skipped-collective", "early-once", "possible")
 
 
-#: ``if step % log_every == 0:``, with nothing that is called.
 #: ``if step % self.every:``, however it goes on.
 _EVERY = re.compile(r"^(?:el)?if (?:not )?[^(]*%[^(]*:")
+#: ``if step % log_every == 0:``, with nothing that is called.
 _PERIODIC = re.compile(r"^[^(]*%[^(]*==\s*\w+\s*:$")
 
 
@@ -221,11 +222,10 @@ def skipped(case: Case) -> Match | None:
 
 def _caught_every_so_often(fork: Fork) -> Block | None:
     """What catches exceptions around the others' call, under nothing else than conditions on every so many iterations."""
-    own = own_blocks(fork.theirs, fork.mine)
-    decisive = [b for b in own if b.kind in CONDITIONS or (b.kind == "guard" and not b.text.endswith(" raise"))]
+    decisive = decisive_blocks(fork.theirs, fork.mine)
     if not all(_EVERY.match(b.text) or depends_only_on_loop_variable(b, fork.theirs.path) for b in decisive):
         return None
-    return next((b for b in own if catches(b)), None)
+    return next((b for b in own_blocks(fork.theirs, fork.mine) if catches(b)), None)
 
 
 def _took_another_way(fork: Fork, side: Side) -> bool:

@@ -13,6 +13,7 @@ from hangwatch.analysis.ranks.waits import Wait
 from hangwatch.causes.evidence import at_call, at_kernel, at_process, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
+from hangwatch.model.processes import ExitStatus
 from hangwatch.model.text import format_ranks
 
 #: Why it is not there.
@@ -59,6 +60,11 @@ def _traceback(view: RankView) -> str | None:
     return lines[-1] if lines else None
 
 
+def _exited_with(end: ExitStatus | None, status: int) -> bool:
+    """Whether a process has exited by itself, with this status."""
+    return end is not None and end.signal is None and end.code == status
+
+
 def died(case: Case) -> Match | None:
     """The process is gone."""
     for rank in case.blame.culprits:
@@ -67,13 +73,13 @@ def died(case: Case) -> Match | None:
             continue
         end = exit_of(view)
         failed = _traceback(view)
-        if end is not None and end.signal is None and end.code == 0:
+        if _exited_with(end, 0):
             row = DIED_AFTER_SUCCESS
         elif failed is not None and (end is None or end.signal is None):
             row = DIED_WITH_TRACEBACK
         elif end is None and view.capture.ended:
             row = DIED_AFTER_LEAVING
-        elif end is not None and end.code == 1:
+        elif _exited_with(end, 1):
             row = DIED_WITH_STATUS_1
         else:
             row = DIED
@@ -94,9 +100,9 @@ def raised(case: Case) -> Match | None:
         end = exit_of(view)
         hook = next((f for f in view.frames if bare(f) in _HOOKS), None)
         last = shutdown_frame(view.frames)
-        clean = end is not None and end.signal is None and end.code == 0
+        clean = _exited_with(end, 0)
         killed = end is not None and end.signal is not None
-        if view.gone and failed is None and not killed and end is not None and end.code == 1:
+        if view.gone and failed is None and _exited_with(end, 1):
             said = (
                 f"Rank {rank} has exited with status 1, as Python does after an exception; its traceback was not found."
             )
@@ -128,7 +134,7 @@ def early_exit(case: Case) -> Match | None:
         others_do = (
             "before it came to init_process_group, where the others wait" if meeting else "while the others still train"
         )
-        if view.gone and end is not None and end.signal is None and end.code == 0:
+        if view.gone and _exited_with(end, 0):
             said = f"Rank {rank} has exited with status 0 {others_do}."
             return Match(EXITED_BEFORE_MEETING if meeting else EXITED, said, at_process(case, rank))
         if view.gone and end is None and view.capture.ended and _traceback(view) is None:

@@ -205,9 +205,9 @@ def waits_for_thread(view: RankView) -> Frame | None:
     frames = view.frames
     if not frames or not _on_futex(view) or shutdown_frame(frames) is not None or waits_for_child(view) is not None:
         return None
-    above = frames[: next((i for i, f in enumerate(frames) if not is_interpreter(f)), len(frames))]
-    caller = next((f for f in frames if not is_interpreter(f)), None)
-    if caller is not None and "torch/utils/data/dataloader.py" in caller.file:
+    first_outside = next((i for i, f in enumerate(frames) if not is_interpreter(f)), len(frames))
+    above, caller = frames[:first_outside], frames[first_outside : first_outside + 1]
+    if calls(caller, "torch/utils/data/dataloader.py") is not None:
         return None  # it waits for its workers; what a data set does in this process is the program's
     waits = [f for f in above if any(f.file.endswith(part) and bare(f) in names for part, names in _HANDOVERS.items())]
     if waits:
