@@ -33,6 +33,16 @@ def test_one_rank_in_another_operation_is_the_culprit_and_proven() -> None:
     assert blame.proof is not None
 
 
+def test_of_two_that_do_not_meet_both_are_named_whoever_came_last() -> None:
+    """One in all_reduce, one in barrier: the one that has not waited for long enough yet is no more to blame than the other."""
+    pair = Group("0", (0, 1), "default_pg")
+    early, late = operation(0, pair, 2, done=False), operation(3000, pair, 2, "barrier", done=False)
+    case = build_case(world(rank(0, (early,), WAITING), rank(1, (late,), WAITING)), min_wait_s=8.0)
+    assert [edge.waiters for edge in case.graph.edges] == [(0,)]
+    assert case.blame.culprits == (0, 1)
+    assert case.blame.proof is not None
+
+
 @pytest.mark.parametrize("unseen", [0, 1, 3])
 def test_a_rank_that_nobody_saw_is_not_blamed_for_what_others_were_seen_to_do(unseen: int) -> None:
     """All wait for it, too, as its node has no agent: the one that was seen in another operation is named all the same."""

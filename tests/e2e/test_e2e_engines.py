@@ -35,6 +35,12 @@ def named(verdict: Verdict) -> list[str]:
     return [verdict.names.get(rank, str(rank)) for rank in verdict.culprit_ranks]
 
 
+def first_that_names(state: Path) -> Verdict | None:
+    """The first verdict with a culprit: before it, a warning may say that a process waits for one that is not there yet."""
+    found = (read_incident(bundle).verdict for bundle in find_bundles(state))
+    return next((one for one in found if one.culprit_ranks), None)
+
+
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
@@ -79,8 +85,7 @@ def test_an_engine_that_never_comes_is_named(jobs: JobRunner, tmp_path: Path) ->
     """A process of another world, which has work of its own: a warning names it with its line, and leaves the trainers alone."""
     state = tmp_path / "state"
     job = watch(jobs, state, WEIGHTS, "--late", "update", "--seconds", "3600")
-    bundle = wait_for(lambda: next(iter(find_bundles(state)), None), 90.0, "a warning")
-    found = read_incident(bundle).verdict
+    found = wait_for(lambda: first_that_names(state), 90.0, "a warning that names a process")
     assert (found.kind, found.severity, found.proven, named(found)) == ("straggler", "warning", False, ["engine"])
     assert "because of engine" in found.summary
     assert found.divergence is not None
@@ -101,12 +106,7 @@ def test_a_worker_of_an_engine_is_named_by_its_world(jobs: JobRunner, tmp_path: 
     """Trainer 0 sends weights to a server of two workers; worker 1 reads a pipe that nobody writes to: a chain of two worlds."""
     state = tmp_path / "state"
     job = watch(jobs, state, ROLLOUT, "--fault", "reads-a-pipe")
-
-    def told() -> Verdict | None:
-        found = (read_incident(bundle).verdict for bundle in find_bundles(state))
-        return next((one for one in found if one.culprit_ranks), None)
-
-    found = wait_for(told, 120.0, "the worker to be named")
+    found = wait_for(lambda: first_that_names(state), 120.0, "the worker to be named")
     assert (named(found), found.waiting_ranks[:2], found.proven) == (["rollout/1"], (0, 1), False)
     assert found.cause is not None
     assert found.cause.id == "blocked-io"

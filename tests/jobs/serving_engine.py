@@ -12,6 +12,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import signal
 import socket
 import threading
 import time
@@ -141,7 +142,7 @@ def run_core(inbox: Queue[Any], outbox: Queue[Any], options: argparse.Namespace)
             if options.fault in {"dies", "ends"} and steps > options.after:
                 outbox.close()
                 outbox.join_thread()
-                os._exit(1)
+                signal.raise_signal(signal.SIGKILL)  # as the kernel ends who takes too much memory
             outbox.put(("begun", *counts, 0, 0, []))
             done = scheduler.execute(prompt)
         else:

@@ -13,11 +13,9 @@ def summarize(case: Case, kind: Kind, cause: Cause) -> str:
     where = _where(case)
     title = cause.title[0].lower() + cause.title[1:]
     if blame.shape == "outside":
-        return f"{_who(blame.waiting).capitalize()} wait in {where}, in the end {_whom_outside(case)}."
+        return f"{_who_waits(blame.waiting)} in {where}, in the end {_whom_outside(case)}."
     if not blame.culprits and case.operation is None:
-        return (
-            f"{_who(blame.waiting).capitalize()} wait in {where} and nothing moves; in which groups could not be seen."
-        )
+        return f"{_who_waits(blame.waiting)} in {where} and nothing moves; in which groups could not be seen."
     if not blame.culprits:
         return f"All of {_who(blame.waiting)} joined {where} and nothing completes: {title}."
     holders = _who(blame.culprits)
@@ -26,8 +24,8 @@ def summarize(case: Case, kind: Kind, cause: Cause) -> str:
     if blame.shape == "lingering":
         return f"The job does not end: all but {holders} stay at the end of their program, waiting for none: {title}."
     if blame.shape == "left_over":
-        waits = "wait" if len(blame.culprits) > 1 else "waits"
-        return f"{holders.capitalize()} {waits} in {where}, and most ranks of its group have ended without an error: {title}."
+        ended = "most ranks of its group have ended without an error"
+        return f"{_who_waits(blame.culprits)} in {where}, and {ended}: {title}."
     if not blame.waiting:
         return f"{holders[0].upper()}{holders[1:]} wait for each other in {where}: {title}."
     verb = {"deadlock": "can never get past", "straggler": "are waiting in"}.get(kind, "are blocked in")
@@ -54,6 +52,10 @@ def summarize_healthy(case: Case) -> str:
 
 def _who(ranks: tuple[int, ...]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
+
+
+def _who_waits(ranks: tuple[int, ...]) -> str:
+    return f"{_who(ranks).capitalize()} {'wait' if len(ranks) > 1 else 'waits'}"
 
 
 def _whom_outside(case: Case) -> str:

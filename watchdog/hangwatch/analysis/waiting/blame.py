@@ -158,9 +158,15 @@ def _sink_culprits(
         # A wrong pair may have gone through before the ranks got to where they are: who diverged first is to blame.
         everyone = [r for side in diverged_at.sides for r in side.ranks]
         minority = diverged_at.minority(everyone)
-        if len(minority) < len(everyone):
+        if len(minority) < len(everyone) or any(_is_still_there(views, diverged_at, r) for r in sink if len(sink) == 1):
             return minority, diverged_at
     return (_cycle_culprits(views, graph, sink, diverged_at) if len(sink) > 1 else tuple(sink)), diverged_at
+
+
+def _is_still_there(views: Mapping[int, RankView], divergence: SequenceDivergence, rank: int) -> bool:
+    """Whether a rank is in the operation that differs: it waits as well, though not for as long as the others yet."""
+    front = views[rank].frontier if rank in views else None
+    return front is not None and (front.group.key, front.seq) == (divergence.group.key, divergence.seq)
 
 
 def _relevant_divergence(

@@ -23,7 +23,7 @@ DIED_AFTER_SUCCESS = Signature("rank-died", "gone-with-status-0", "likely")
 DIED_AFTER_LEAVING = Signature("rank-died", "gone-after-its-exit", "likely")
 #: Its own traceback says more than where it stands.
 RAISED = Signature("rank-raised", "traceback", "certain", beats=("rank-raised", "init-missing-rank"))
-#: The status that Python ends with after an exception.
+#: The status that Python ends with after an exception; ``sys.exit(1)`` ends with it as well.
 RAISED_BY_STATUS = Signature("rank-raised", "exited-with-status-1", "certain", beats=("init-missing-rank",))
 DIED_WITH_STATUS_1 = Signature("rank-died", "gone-with-status-1", "likely")
 #: Files are closed and children are joined at the end of a program; that it came there first is what has to be explained.
