@@ -14,7 +14,8 @@ import pytest
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.proc import running_code
 from hangwatch.sources.proc.files import read_stat
-from hangwatch.sources.proc.running_code import RunningCode, name_files, parse_maps, parse_records
+from hangwatch.sources.proc.maps import parse_maps
+from hangwatch.sources.proc.running_code import RunningCode, name_files, parse_records
 from support import wait_for
 
 MAPS = b"""\

@@ -18,8 +18,8 @@ from hangwatch.sources.proc.files import (
     parse_stat,
     read_memory,
     read_small,
-    read_whole,
 )
+from hangwatch.sources.proc.maps import read_maps
 from hangwatch.sources.proc.syscalls import SystemCall
 
 #: ``FUTEX_WAIT`` with ``FUTEX_PRIVATE_FLAG`` (``linux/futex.h``): how ``__lll_lock_wait`` of glibc waits, without a time limit.
@@ -33,7 +33,6 @@ _MUTEX = struct.Struct("<iIiIi")
 _KINDS = 0x3 | 0x300
 #: A process with more threads is not asked: an owner among those that were not read would pass for one that has ended.
 _MOST_THREADS = 1024
-_MAPS_LIMIT_BYTES = 16 << 20
 _INTERPRETER = ("python", "libpython")
 
 
@@ -94,12 +93,11 @@ def _awaits_interpreter(pid: int, call: SystemCall) -> bool:
     """
     if call.name != "futex" or not call.arguments:
         return False
-    before, before_end = "", 0
-    for line in (read_whole(f"/proc/{pid}/maps", _MAPS_LIMIT_BYTES) or b"").decode(errors="replace").splitlines():
-        fields = line.split(maxsplit=5)
-        first, last = (int(number, 16) for number in fields[0].split("-"))
-        path = fields[5] if len(fields) > 5 else before if first == before_end else ""
-        if first <= call.arguments[0] < last:
-            return PurePosixPath(path).name.startswith(_INTERPRETER)
-        before, before_end = path, last
+    before = None
+    for one in read_maps(pid):
+        behind = not one.path and before is not None and one.start == before.end
+        owner = before if behind else one
+        if call.arguments[0] in one:
+            return owner is not None and PurePosixPath(owner.path).name.startswith(_INTERPRETER)
+        before = one
     return False

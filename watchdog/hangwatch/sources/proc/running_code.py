@@ -17,12 +17,12 @@ import platform
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from types import TracebackType
 
 from hangwatch.model.capture import Gap, RankIdentity
-from hangwatch.sources.proc.files import read_whole
+from hangwatch.sources.proc.maps import Mapping, read_maps
 
 SOURCE = "running code"
 HINT = (
@@ -43,7 +43,6 @@ _DATA_HEAD = 1024
 #: Pages of the ring, a power of two: 8 KiB are 512 samples.
 _DATA_PAGES = 2
 _CLOSE_ON_EXEC = 1 << 3
-_MAPS_LIMIT_BYTES = 8 << 20
 
 
 class CodeSamples:
@@ -101,33 +100,14 @@ def _samples(data: bytes) -> Iterator[int]:
         at += size
 
 
-def parse_maps(data: bytes) -> Mapping[tuple[int, int], str]:
-    """The executable mappings by ``/proc/PID/maps`` (proc_pid_maps(5)): start and end, and the file's name without its folder.
-
-    The name is empty without a file, and for the kernel's own that of the mapping (``[vdso]``).
-    """
-    found = {}
-    for line in data.decode(errors="replace").splitlines():
-        fields = line.split(maxsplit=5)
-        if len(fields) < 5 or "x" not in fields[1]:
-            continue
-        start, _, end = fields[0].partition("-")
-        path = fields[5].removesuffix(" (deleted)") if len(fields) > 5 else ""
-        try:
-            found[int(start, 16), int(end, 16)] = PurePosixPath(path).name
-        except ValueError:
-            continue
-    return found
-
-
-def name_files(addresses: tuple[int, ...], maps: Mapping[tuple[int, int], str]) -> tuple[str, ...]:
-    """The files in which these addresses are, the most frequent first; an empty name for what is in none."""
-    ranges = sorted(maps)
-    starts = [start for start, _ in ranges]
+def name_files(addresses: tuple[int, ...], maps: Sequence[Mapping]) -> tuple[str, ...]:
+    """The names of the files in which these addresses are, the most frequent first; an empty name for what is in none."""
+    code = sorted(one for one in maps if one.executable)
+    starts = [one.start for one in code]
 
     def name(address: int) -> str:
         at = bisect_right(starts, address) - 1
-        return maps[ranges[at]] if at >= 0 and address < ranges[at][1] else ""
+        return PurePosixPath(code[at].path).name if at >= 0 and address in code[at] else ""
 
     return tuple(file for file, _ in Counter(map(name, addresses)).most_common())
 
@@ -165,8 +145,4 @@ class RunningCode:
         A thread that did not run is in none.
         """
         found = {pid: samples.addresses() for pid, samples in self._watched.items()}
-        return {pid: name_files(at, _maps_of(pid)) for pid, at in found.items() if at}, tuple(self._gaps)
-
-
-def _maps_of(pid: int) -> Mapping[tuple[int, int], str]:
-    return parse_maps(read_whole(f"/proc/{pid}/maps", _MAPS_LIMIT_BYTES) or b"")
+        return {pid: name_files(at, read_maps(pid)) for pid, at in found.items() if at}, tuple(self._gaps)

@@ -8,17 +8,17 @@ counts, and has no owner.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import PurePosixPath
 
-from hangwatch.sources.proc.files import list_folder, read_link, read_whole
+from hangwatch.sources.proc.files import list_folder, read_link
+from hangwatch.sources.proc.maps import read_maps
 from hangwatch.sources.proc.syscalls import SystemCall
 
-_PREFIX = b"/dev/shm/"
-_MAPS_LIMIT_BYTES = 16 << 20
+_SHARED_MEMORY = b"/dev/shm/"
 #: ``FUTEX_PRIVATE_FLAG`` of ``linux/futex.h``: a futex within one process, as those of Python's own locks are.
 _PRIVATE = 128
-#: Reading a memory map costs a millisecond: of a node with more Python programs than this nothing is asked.
+#: Of a node with more Python programs than this nothing is asked.
 _MOST_PROGRAMS = 128
 
 
@@ -27,32 +27,23 @@ def on_shared_futex(call: SystemCall) -> bool:
     return call.name == "futex" and len(call.arguments) > 1 and not call.arguments[1] & _PRIVATE
 
 
-def find_semaphore(pid: int, call: SystemCall | None) -> bytes | None:
+def find_semaphore(pid: int, call: SystemCall | None) -> str | None:
     """What identifies the shared semaphore that a thread of the process waits for; None where it waits for none."""
     if call is None or not on_shared_futex(call):
         return None
-    return next((name for first, last, name in _shared(pid) if first <= call.arguments[0] < last), None)
+    return next((one.file for one in read_maps(pid, _SHARED_MEMORY) if call.arguments[0] in one), None)
 
 
-def find_sharing(semaphores: Collection[bytes]) -> dict[bytes, set[int]]:
+def find_sharing(semaphores: Collection[str]) -> dict[str, set[int]]:
     """The Python programs that map each of these semaphores."""
-    found: dict[bytes, set[int]] = {name: set() for name in semaphores}
+    found: dict[str, set[int]] = {name: set() for name in semaphores}
     programs = [int(pid) for pid in list_folder("/proc") if pid.isdigit() and _runs_python(int(pid))] if found else []
     for pid in programs if len(programs) <= _MOST_PROGRAMS else ():
-        for _, _, name in _shared(pid):
-            if name in found:
-                found[name].add(pid)
+        for one in read_maps(pid, _SHARED_MEMORY):
+            if one.file in found:
+                found[one.file].add(pid)
     return found
 
 
 def _runs_python(pid: int) -> bool:
     return PurePosixPath(read_link(f"/proc/{pid}/exe") or "").name.startswith("python")
-
-
-def _shared(pid: int) -> Iterable[tuple[int, int, bytes]]:
-    """First and last address, and device and inode, of the shared memory that a process maps (proc_pid_maps(5))."""
-    for line in (read_whole(f"/proc/{pid}/maps", _MAPS_LIMIT_BYTES) or b"").splitlines():
-        if _PREFIX in line:
-            place, _, _, device, inode, _ = line.split(maxsplit=5)
-            first, _, last = place.partition(b"-")
-            yield int(first, 16), int(last, 16), b" ".join((device, inode))
