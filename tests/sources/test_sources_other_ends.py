@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hangwatch.agent.capturing.servers import Beyond, find_asked, find_servers
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.numbers import is_guest
-from hangwatch.sources.proc.other_ends import Ends, find_connected, find_ends
+from hangwatch.sources.connections.other_ends import Ends, find_connected, find_ends
+from hangwatch.sources.connections.unix_sockets import parse_unix_diag
 from hangwatch.sources.proc.threads import read_calls
-from hangwatch.sources.proc.unix_sockets import parse_unix_diag
 from support import Job, JobRunner, wait_for
 
 TCP_READER = "import socket,sys; s=socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.recv(1)"

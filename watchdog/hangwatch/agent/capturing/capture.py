@@ -27,10 +27,10 @@ from hangwatch.model.collectives import FlightRecord, call_group, in_flight
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.processes import ProcessSample, ThreadSample
 from hangwatch.model.stacks import Frame, StackSample, TaskStack
+from hangwatch.sources.connections.other_ends import Thread
 from hangwatch.sources.flight.recorder import fetch_flight, has_unrecorded, progress_of
 from hangwatch.sources.flight.transport import ask_for_beats
 from hangwatch.sources.proc.files import inner_pid
-from hangwatch.sources.proc.other_ends import Thread
 from hangwatch.sources.proc.running_code import RunningCode
 from hangwatch.sources.proc.samples import sample_process
 from hangwatch.sources.proc.threads import sample_threads

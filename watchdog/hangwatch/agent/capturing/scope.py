@@ -23,9 +23,9 @@ from hangwatch.agent.capturing.trail import Trail
 from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
+from hangwatch.sources.connections.other_ends import Connection
 from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.hardware.registry import NodeWatch
-from hangwatch.sources.proc.other_ends import Connection
 from hangwatch.sources.proc.samples import find_living
 
 

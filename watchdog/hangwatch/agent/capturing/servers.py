@@ -14,10 +14,10 @@ from typing import NamedTuple
 from hangwatch.agent.capturing.callers import read_arguments, runs_python
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import StoreSample
+from hangwatch.sources.connections.other_ends import Connection, Ends, Thread, find_connected, find_ends
 from hangwatch.sources.discovery.launchers import name_launcher
 from hangwatch.sources.discovery.roles import identify_beside
 from hangwatch.sources.proc.files import inner_thread, read_stat, start_time_s
-from hangwatch.sources.proc.other_ends import Connection, Ends, Thread, find_connected, find_ends
 from hangwatch.sources.proc.samples import find_descendants
 from hangwatch.sources.proc.threads import read_calls
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from hangwatch.sources.connections.stores import Store, serves_store
+from hangwatch.sources.connections.unix_sockets import read_bound_sockets, read_unix_peers
 from hangwatch.sources.proc.blocking import access_mode, descriptors_read, descriptors_written, read_syscall
 from hangwatch.sources.proc.files import list_folder, read_link, read_small
 from hangwatch.sources.proc.semaphores import find_semaphore, find_sharing
 from hangwatch.sources.proc.sockets import TcpSocket, read_descriptors, read_tcp_sockets
-from hangwatch.sources.proc.stores import Store, serves_store
 from hangwatch.sources.proc.syscalls import SystemCall
-from hangwatch.sources.proc.unix_sockets import read_bound_sockets, read_unix_peers
 
 #: A node with more processes than this is not searched: whose end it is remains unknown.
 _MOST_PROCESSES = 1 << 14

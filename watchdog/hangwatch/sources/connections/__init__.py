@@ -1,0 +1,1 @@
+"""Who has the other end of what a thread is blocked on, read without touching either side."""
