@@ -32,9 +32,9 @@ def why_not() -> str | None:
     """Why there can be no such hosts here; None where there can."""
     if os.geteuid() != 0:
         return "hosts of their own need root (network namespaces)"
-    missing = [tool for tool in ("ip", "tc", "unshare", "nsenter", "cc") if shutil.which(tool) is None]
+    missing = [tool for tool in ("ip", "tc", "iptables", "unshare", "nsenter", "cc") if shutil.which(tool) is None]
     if missing:
-        return f"hosts of their own need {', '.join(missing)} (Debian: iproute2, util-linux, gcc)"
+        return f"hosts of their own need {', '.join(missing)} (Debian: iproute2, iptables, util-linux, gcc)"
     name = f"hwtry{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if made.returncode != 0:

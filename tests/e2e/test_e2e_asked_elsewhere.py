@@ -1,4 +1,4 @@
-"""A rank awaits an answer from a process beside the job that is on another node: the agent there tells who that is."""
+"""A rank awaits an answer from a process beside the job on another node, or in another pod of its own: who that is."""
 
 from __future__ import annotations
 
@@ -10,32 +10,57 @@ import pytest
 from cluster import Cluster
 from hosts import Host
 
+from hangwatch.agent.capturing.servers import find_servers
+from hangwatch.model.capture import RankIdentity
 from hangwatch.model.incident import Incident
 from support import JOBS, wait_for
 
 NODES, ASKS, SERVES = (0, 1), 0, 1
 ADDRESS = "10.77.0.2:8090"
+#: One that no machine has and that a rule of the asking node translates, as kube-proxy does for a service of Kubernetes.
+SERVICE = "10.99.0.1:80"
+TRANSLATED = (
+    "ip route add 10.99.0.1 dev eth0",
+    f"iptables -t nat -A OUTPUT -d 10.99.0.1 -p tcp --dport 80 -j DNAT --to-destination {ADDRESS}",
+)
 
 
-@pytest.fixture
-def asking(cluster: Cluster) -> Cluster:
-    """A job of two nodes at work, its server beside the rank of the second one, and agents that have met."""
-    cluster.exchange = None
+def serve(cluster: Cluster) -> None:
+    """Start the server."""
     host = cluster.network[SERVES]
     host.start(sys.executable, str(JOBS / "asks_another_node.py"), str(cluster.folder), ADDRESS, "--serve")
     wait_for((cluster.folder / "server").exists, 60.0, "the server")
+
+
+def reach(host: Host, address: str) -> None:
+    """See to it that a host comes to the server by an address."""
+    for command in TRANSLATED if address == SERVICE else ():
+        job = host.start(*command.split())
+        assert job.wait(30.0) == 0, job.stderr()
+
+
+@pytest.fixture
+def asking(cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
+    """A job of two nodes at work, its server beside the rank of the second one, and agents that have met.
+
+    The parameter is the address that the server is asked at.
+    """
+    asked = getattr(request, "param", ADDRESS)
+    reach(cluster.network[ASKS], asked)
+    cluster.exchange = None
+    serve(cluster)
     for number in NODES:
         cluster.start_agent(number)
-        cluster.launch(number, nodes="2", program=("asks_another_node.py", str(cluster.folder), ADDRESS))
+        cluster.launch(number, nodes="2", program=("asks_another_node.py", str(cluster.folder), asked))
     cluster.wait_for_steps(20, 2)
     for number in NODES:
         cluster.agents[number].wait_for_output("(1 of its 2 ranks here): joined at 10.77.0.1:29717", 120.0)
     return cluster
 
 
-def server_pid(host: Host) -> int:
-    """The server, as this machine numbers it."""
-    (found,) = (p.pid for p in host.processes() if "--serve" in p.cmdline())
+def pid_of(host: Host, argument: str) -> int:
+    """The process with this argument, as this machine numbers it."""
+    (found,) = (p.pid for p in host.processes() if argument in p.cmdline())
     return found
 
 
@@ -59,11 +84,33 @@ def test_a_server_on_another_node_is_named_with_its_line(asking: Cluster) -> Non
         assert incident.verdict.divergence.culprit.function == "read_table"
 
 
+@pytest.mark.parametrize("asking", [SERVICE], indirect=True)
+def test_a_server_behind_the_address_of_a_service(asking: Cluster) -> None:
+    """The client knows it by the service's address and the server by its own: it is found by the client's."""
+    (asking.folder / "hang").touch()
+    for incident in asking.wait_for_incidents(NODES, warning=True):
+        assert_server_is_named(asking, incident)
+
+
 def test_a_server_on_another_node_that_is_stopped(asking: Cluster) -> None:
     """That is a hang after the patience."""
-    os.kill(server_pid(asking.network[SERVES]), signal.SIGSTOP)
+    os.kill(pid_of(asking.network[SERVES], "--serve"), signal.SIGSTOP)
     for incident in asking.wait_for_incidents(NODES):
         assert_server_is_named(asking, incident)
         assert incident.verdict.kind == "stall"
         assert incident.verdict.cause is not None
         assert incident.verdict.cause.id == "rank-stopped"
+
+
+@pytest.mark.parametrize("address", [ADDRESS, SERVICE], ids=["its own", "of a service"])
+def test_a_server_in_another_pod_of_the_node(cluster: Cluster, address: str) -> None:
+    """Each has a network namespace of its own, and the agent of their node sees both."""
+    client, server = cluster.network[ASKS], cluster.network[SERVES]
+    (cluster.folder / "hang").touch()
+    serve(cluster)
+    reach(client, address)
+    client.start(sys.executable, "-c", "import sys, urllib.request as r; r.urlopen(sys.argv[1])", f"http://{address}/")
+    asking = RankIdentity(rank=0, pid=pid_of(client, f"http://{address}/"), start_time=0.0)
+    serving = pid_of(server, "--serve")
+    found = wait_for(lambda: find_servers([asking])[1], what="the server")
+    assert [one.pid for one in found] == [serving]

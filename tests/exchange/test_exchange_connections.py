@@ -61,6 +61,14 @@ def test_the_other_end_leads_to_its_process() -> None:
     assert (other.answering, other.elsewhere) == (None, OTHER)
 
 
+def test_of_two_that_have_one_end_it_is_not_known_which() -> None:
+    """Both nodes have a machine of the client's address on them."""
+    other = RankCapture(RankIdentity(guest_number("process 600", 0), 600, 1.0, "node-2"), serves=(f"{OWN} {OTHER}",))
+    asking = add_asked(world(blocked(0)), [answer(f"{OWN} {OTHER}"), world(other)]).ranks[0].sample
+    assert asking is not None
+    assert (asking.answering, asking.elsewhere) == (None, OTHER)
+
+
 def test_a_rank_may_serve_others() -> None:
     """It is in the capture already, and not taken twice."""
     serving = world(RankCapture(RankIdentity(1, 1001, 1.0, "node-1"), serves=(f"{OWN} {OTHER}",)))

@@ -152,15 +152,15 @@ def test_servers_are_identified(jobs: JobRunner) -> None:
 
 
 def test_who_is_asked_from_another_node(jobs: JobRunner) -> None:
-    """By both ends of a connection, as another node tells of it: who has accepted it, and nobody for another connection."""
+    """By both ends of a connection, as another node tells of it: who has accepted it."""
     server, port = started(jobs, SERVER)
     with socket.create_connection(("127.0.0.1", int(port))) as link:
         own, other = (":".join(map(str, end)) for end in (link.getsockname(), link.getpeername()))
-        wait_for(
-            lambda: find_connected([(own, other)], [server.pid]) == {(own, other): {server.pid}}, what="the server"
-        )
-        assert find_connected([(other, own)], [server.pid]) == {(other, own): {os.getpid()}}
-        assert find_connected([(own, "127.0.0.1:9")], [server.pid]) == {}
+        wait_for(lambda: find_connected([(own, other)]) == {(own, other): {server.pid}}, what="the server")
+        assert find_connected([(other, own)]) == {(other, own): {os.getpid()}}
+        # A client knows its server by the address of a service, and a server its client by none but the client's own.
+        assert find_connected([(own, "10.0.0.9:80")]) == {(own, "10.0.0.9:80"): {server.pid}}
+        assert find_connected([(other, "10.0.0.9:80")]) == {}
         asked = find_asked([(own, other)], [identify(server)])
         assert {one.pid: there for one, there in asked.items()} == {server.pid: ((own, other),)}
 
@@ -169,7 +169,7 @@ def test_a_connection_that_is_not_accepted_is_of_who_listens(real: None) -> None
     """The other end of it is no descriptor of anybody yet."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as link:
         own, other = (":".join(map(str, end)) for end in (link.getsockname(), link.getpeername()))
-        assert find_connected([(own, other)], [os.getpid()]) == {(own, other): {os.getpid()}}
+        assert find_connected([(own, other)]) == {(own, other): {os.getpid()}}
 
 
 def test_children_are_no_servers(jobs: JobRunner) -> None:

@@ -49,7 +49,7 @@ def find_asked(
     """
     by_pid = {rank.pid: rank for rank in ranks}
     found: dict[RankIdentity, tuple[Connection, ...]] = {}
-    for there, holders in sorted(find_connected(connections, (os.getpid(), *by_pid)).items()):
+    for there, holders in sorted(find_connected(connections).items()):
         if len(holders) != 1:
             continue
         (pid,) = holders

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -33,15 +34,17 @@ def _waits_for_ranks(rank: RankCapture) -> bool:
 
 
 def add_asked(capture: Capture, answers: Sequence[Capture]) -> Capture:
-    """The capture with the processes that other nodes have found at the other ends, each end leading to its process."""
+    """The capture with the processes that other nodes have found at the other ends, each end leading to its process.
+
+    An end that two of them have leads to none: nodes may have one and the same address for what is on them.
+    """
     ranks = {rank.rank: rank for rank in capture.ranks}
-    at: dict[str, int] = {}
-    for one in (rank for answer in answers for rank in answer.ranks):
-        at |= dict.fromkeys(one.serves, one.rank)
-        if one.identity.worldless:
-            ranks[one.rank] = _replace(one, serves=())
+    found = [rank for answer in answers for rank in answer.ranks]
+    having = Counter(end for one in found for end in one.serves)
+    at = {end: one.rank for one in found for end in one.serves if having[end] == 1}
     if not at:
         return capture
+    ranks |= {one.rank: _replace(one, serves=()) for one in found if one.identity.worldless}
     gaps = tuple(dict.fromkeys((*capture.gaps, *(gap for answer in answers for gap in answer.gaps))))
     return _replace(capture, ranks=tuple(_lead(ranks[number], at) for number in sorted(ranks)), gaps=gaps)
 

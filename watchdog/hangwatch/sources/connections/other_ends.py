@@ -1,13 +1,14 @@
 """Who has the other end of the sockets, pipes and semaphores that threads are blocked on, without touching either side.
 
-May import ``sources.proc`` and the standard library. A TCP connection within one network namespace is in its table twice,
-with its ends swapped; of UNIX sockets the kernel's ``sock_diag`` tells the peer (sock_diag(7), Linux 3.3 on); a pipe is held
-for writing by those that a reader waits for, and for reading by those that a writer waits for. Forked processes inherit
+May import ``sources.proc`` and the standard library. A TCP connection within a node is in the tables of its network namespaces
+twice, with its ends swapped; of UNIX sockets the kernel's ``sock_diag`` tells the peer (sock_diag(7), Linux 3.3 on); a pipe is
+held for writing by those that a reader waits for, and for reading by those that a writer waits for. Forked processes inherit
 descriptors: where several have an end, any of them may be the one that is awaited.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ _MOST_PROCESSES = 1 << 14
 Thread = tuple[int, int]
 #: How libraries call threads of their own that read for others: libzmq (4.2 on), gRPC's event engine (seen with grpcio 1.85).
 _READERS = (b"ZMQbg/IO", b"event_engine")
+#: How addresses begin that every machine has for itself.
+_LOOPBACK = ("127.", "::1")
 #: A TCP connection, as one of its sides has it: its own end and the other one, each as ``HOST:PORT``.
 Connection = tuple[str, str]
 
@@ -34,7 +37,7 @@ class Ends(NamedTuple):
 
     ``holders``: the other processes that have it; ``accepted``: those of them that have accepted the connection, as servers do.
     ``store``: it is the client's side of a ``TCPStore``, which no process answers before somebody has set the key.
-    ``elsewhere``: ``HOST:PORT`` of a TCP connection of which this network namespace has no other end, ``own_end`` of its own.
+    ``elsewhere``: ``HOST:PORT`` of a TCP connection of which this node has no other end, ``own_end`` of its own.
     """
 
     holders: frozenset[int] = frozenset()
@@ -77,32 +80,54 @@ def find_ends(calls: Mapping[Thread, SystemCall | None]) -> dict[Thread, Ends]:
     clients = {inode for found in wanted.values() for one in found for inode in one.clients}
     holders = _find_holders({*links, *(_End(f"socket:[{inode}]") for inode in clients)}) if links else {}
     ends = {thread: _join(thread[0], found, holders) for thread, found in wanted.items()}
+    # Pods of one node have networks of their own.
+    afar = {thread: (one.own_end, one.elsewhere) for thread, one in ends.items() if one.own_end}
+    beside = find_connected(set(afar.values())) if afar else {}
+    ends |= {thread: Ends(beside[there]) for thread, there in afar.items() if beside.get(there)}
     ends |= {thread: Ends(frozenset(sharing[name]) - {thread[0]}) for thread, name in semaphores.items()}
     return {thread: found for thread, found in ends.items() if found != Ends()}
 
 
-def find_connected(connections: Collection[Connection], pids: Iterable[int]) -> dict[Connection, frozenset[int]]:
-    """Which processes here have the other end of connections that processes of other nodes are blocked on.
+def find_connected(connections: Collection[Connection]) -> dict[Connection, frozenset[int]]:
+    """Which processes here have the other end of connections that processes of other nodes or namespaces are blocked on.
 
-    Looked for in the network namespaces of ``pids``. One that is not accepted yet is that of who listens there. An end whose
-    address is translated on the way is not found.
+    Looked for in all network namespaces that may be read. One that is not accepted yet is that of who listens there. Where the
+    address of a service was translated on the way to its server (Kubernetes), that has another one for itself, and for its client
+    the client's own. Where that is translated as well nobody is found. Without hosts of stores, which set no keys.
     """
-    networks = {read_link(f"/proc/{pid}/ns/net"): pid for pid in pids}
-    tables = [read_tcp_sockets(pid) for network, pid in networks.items() if network is not None]
-    ends: dict[Connection, list[_End]] = {}
-    for table in tables:
+    own_ends = Counter(own for own, _ in connections)
+    by_client = {own: (own, other) for own, other in connections if own_ends[own] == 1}
+    direct: dict[Connection, list[_End]] = {}
+    translated: dict[Connection, list[_End]] = {}
+    for table in _read_tables() if connections else ():
         for entry in table:
-            there = f"{entry.remote_address}:{entry.remote_port}", f"{entry.local_address}:{entry.local_port}"
-            if there not in connections or not entry.established:
+            client, server = f"{entry.remote_address}:{entry.remote_port}", f"{entry.local_address}:{entry.local_port}"
+            there = (client, server) if (client, server) in connections else by_client.get(client)
+            if there is None or not entry.established:
                 continue
-            inodes = (
-                [entry.inode]
-                if entry.inode
-                else [e.inode for e in table if e.listening and e.local_port == entry.local_port]
-            )
-            ends.setdefault(there, []).extend(_End(f"socket:[{inode}]") for inode in inodes)
+            listening = [e.inode for e in table if e.listening and e.local_port == entry.local_port]
+            if there[1] == server or listening:
+                found = direct if there[1] == server else translated
+                inodes = [entry.inode] if entry.inode else listening
+                found.setdefault(there, []).extend(_End(f"socket:[{inode}]") for inode in inodes)
+    ends = translated | direct
     holders = _find_holders({end for found in ends.values() for end in found}) if ends else {}
-    return {there: frozenset(pid for end in found for pid in holders[end]) for there, found in ends.items()}
+    return {
+        there: frozenset(pid for end in found for pid, number in holders[end].items() if not serves_store(pid, number))
+        for there, found in ends.items()
+    }
+
+
+def _read_tables() -> list[tuple[TcpSocket, ...]]:
+    """The TCP sockets of each network namespace of this node."""
+    networks = {read_link(f"/proc/{pid}/ns/net"): pid for pid in _all_processes()}
+    return [read_tcp_sockets(pid) for network, pid in networks.items() if network is not None]
+
+
+def _all_processes() -> list[int]:
+    """Those of this node; none where they are too many to be searched."""
+    pids = [int(name) for name in list_folder("/proc") if name.isdigit()]
+    return pids if len(pids) <= _MOST_PROCESSES else []
 
 
 class _Search:
@@ -154,7 +179,7 @@ class _Search:
                     _Wanted(_End(f"socket:[{entry.inode}]"), bool(listening), address, clients if listening else ())
                 ]
             return [_Wanted(_End(f"socket:[{e.inode}]"), accepted=True, address=address) for e in listening[:1]]
-        return [_Wanted(_End(""), address=address, own_end=f"{own.local_address}:{own.local_port}")]
+        return [_Wanted(_End(""), address=address, own_end=_own_end(own, table))]
 
     def _unix(self, pid: int, inode: int) -> list[_Wanted]:
         if self._network is None or read_link(f"/proc/{pid}/ns/net") != self._network:
@@ -163,6 +188,18 @@ class _Search:
             self._peers, self._bound = read_unix_peers(), read_bound_sockets()
         other = self._peers.get(inode)
         return [_Wanted(_End(f"socket:[{other}]"), accepted=other in (self._bound or ()))] if other is not None else []
+
+
+def _own_end(own: TcpSocket, table: Iterable[TcpSocket]) -> str:
+    """By what the connection may be found elsewhere: nothing where a client has several from one port, to several servers."""
+    here = (own.local_address, own.local_port)
+    if own.local_address.startswith(_LOOPBACK):
+        return ""
+    same = [
+        e for e in table if e.local_port == own.local_port and (e.listening or (e.local_address, e.local_port) == here)
+    ]
+    shared = sum(e.established for e in same) > 1 and not any(e.listening for e in same)
+    return "" if shared else f"{own.local_address}:{own.local_port}"
 
 
 def _is_woken(pid: int, found: Iterable[tuple[str, list[_Wanted]]]) -> bool:
@@ -206,9 +243,8 @@ def _join(pid: int, wanted: Iterable[_Wanted], holders: Mapping[_End, Mapping[in
 
 def _find_holders(ends: Collection[_End]) -> dict[_End, dict[int, int]]:
     """The processes that hold these ends, each with its descriptor."""
-    pids = [int(name) for name in list_folder("/proc") if name.isdigit()]
     found: dict[_End, dict[int, int]] = {end: {} for end in ends}
-    for pid in pids if len(pids) <= _MOST_PROCESSES else ():
+    for pid in _all_processes():
         for descriptor, link in read_descriptors(pid):
             if not link.startswith(("pipe:[", "socket:[")):
                 continue

@@ -16,8 +16,8 @@ _DELETED = " (deleted)"
 class Mapping(NamedTuple):
     """A range of addresses, ``end`` not in it, and what is mapped there.
 
-    ``file``: device and inode, which are the same in all processes. ``path`` is empty where no file is mapped, and a name in brackets
-    for what is the kernel's own (``[vdso]``).
+    ``file``: device and inode, which are the same in all processes. ``path`` is empty where no file is mapped, and a name in
+    brackets for what is the kernel's own (``[vdso]``).
     """
 
     start: int
