@@ -48,7 +48,7 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("batch-without-pictures", "rank-conditional-collective", "`for p in model.parameters():`"),
         ("local-steps-counted-apart", "rank-conditional-collective", "has counted differently"),
         ("hands-ema-counter", "rank-conditional-collective", "`if guard.observe(loss.item()):`"),
-        ("hands-layer-drop", "sharded-forward-divergence", "still gathers shards"),
+        ("hands-layer-drop", "sharded-forward-divergence", "is still in a forward that rank"),
         ("lab-smiles-sampler", "generate-length-divergence", "still generates"),
         ("product-forecast-patience", "uneven-inputs", "has left the loop `for self.epoch in range(epochs):`"),
         ("product-chat-export", "checkpoint-on-some-ranks", "is saving, in export"),
@@ -56,6 +56,7 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("campus-lit-keys", "rank-conditional-collective", "`for _, result_metric in self.valid_items():`"),
         ("campus-species-report", "rank-conditional-collective", "has called fewer collectives"),
         ("campus-resume-counter", "rank-conditional-collective", "counts fewer iterations"),
+        ("river-recorded-since-june", "uneven-inputs", "`for levels, future in loader:`"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
     ],
 )
@@ -64,9 +65,21 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     by an exception or in the function that does it; a condition never met in the same iteration, or met by both sides; a `try`
     around a call; a call in each branch; a pipeline that one stage has left; a loop that began at another number; a row of
     collectives that one side has left sooner; every so many of what the rank counts itself; one collective left out, and not
-    the step; weights that a module gathers by code of its own; what is suppressed every so often; a counter that is behind."""
+    the step; weights that a module gathers by code of its own; what is suppressed every so often; a counter that is behind; a
+    loop in what a collective is called with."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None
     assert found.id == cause
     assert said in found.explanation
+
+
+def test_what_a_backward_left_out_may_be_a_module_as_well() -> None:
+    """An exchange between experts that the program has spread over the ranks itself: both names are used for it."""
+    (entry,) = load_catalogue(["report-idle-expert"])
+    verdict = recording.verdict_of(entry)
+    assert verdict.cause is not None
+    assert [one.id for one in (verdict.cause, *verdict.alternatives)][:2] == [
+        "skipped-collective",
+        "sharded-forward-divergence",
+    ]

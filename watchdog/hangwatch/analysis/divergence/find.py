@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +14,12 @@ from hangwatch.analysis.divergence.frames import call_site, function_of, is_prog
 from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
 from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations, loop_of
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, relate
+from hangwatch.analysis.places import bare
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
+
+#: By so many functions a call goes to the one that it names, at the most: torch's collectives have a wrapper.
+_WRAPPED = 2
 
 
 def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
@@ -64,10 +69,31 @@ def fork_of(case: Situation, one: int, other: int) -> Fork | None:
     if not ours or not theirs:
         return None
     my_tail, their_tail = _part(ours, theirs)
+    if _one_is_an_argument(ours[len(my_tail) :], my_tail, their_tail):
+        # What a call is given is worked out before it: they diverge in the line that they share.
+        my_tail, their_tail = ours[: len(my_tail) + 1], theirs[: len(their_tail) + 1]
     mine = _decisive(case, one, ours, other, my_tail, their_tail)
     them = _decisive(case, other, theirs, one, their_tail, my_tail)
     sides = (Side(one, (*mine, *ours[len(mine) :]), mine), Side(other, (*them, *theirs[len(them) :]), them))
     return relate(*sides, tie=not case.blame.waiting)
+
+
+def _one_is_an_argument(shared: Sequence[Frame], mine: Sequence[Frame], theirs: Sequence[Frame]) -> bool:
+    """Whether one side is in a function whose result the other's is called with, by their line: ``reduce(evaluate(model))``."""
+    if not shared or not mine or not theirs or shared[0].source is None:
+        return False
+    try:
+        called = [node for node in ast.walk(ast.parse(shared[0].source)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    nested = {(_name(o), _name(i)) for o in called for i in ast.walk(o) if i is not o and isinstance(i, ast.Call)}
+    pairs = ((a, b) for one, other in ((mine, theirs), (theirs, mine)) for a in one[-_WRAPPED:] for b in other[-1:])
+    return any((bare(a), bare(b)) in nested for a, b in pairs)
+
+
+def _name(call: ast.Call) -> str:
+    """The name that a function is called by."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _decisive(

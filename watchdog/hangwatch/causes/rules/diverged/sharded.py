@@ -59,6 +59,8 @@ BEHIND_A_FORWARD = Signature(
     "strong",
     beats=("skipped-collective", "rank-conditional-collective"),
 )
+#: Of a module that has its weights on every rank the same may be called a collective that was left out.
+BEHIND_IN_A_BACKWARD = Signature("sharded-forward-divergence", "behind-in-the-backward", "likely")
 BEHIND_ELSEWHERE = Signature("sharded-forward-divergence", "behind-others-elsewhere", "likely")
 FORWARD_BY_RANK = Signature("sharded-forward-divergence", "forward-by-rank", "possible")
 
@@ -92,6 +94,14 @@ def _gathers_its_own(path: Sequence[Frame]) -> Frame | None:
     entry = next((i for i, f in enumerate(path) if _module((f,)) is not None), 0)
     own = next((f for f in reversed(path[:entry]) if is_program(f)), None)
     return own if own is not None and _GATHERS_ITS_OWN.search(own.source or "") else None
+
+
+def _exchanges_its_own(path: Sequence[Frame]) -> Frame | None:
+    """What a backward pass calls that takes gradients back between experts, which a program has spread over the ranks itself."""
+    exchange = calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single")
+    if exchange is None or calls(path, "torch/autograd/function.py", "apply") is None:
+        return None
+    return next((f for f in path if is_program(f)), None)
 
 
 def _generation(path: Sequence[Frame]) -> Frame | None:
@@ -183,19 +193,21 @@ def sharded_forward(case: Case) -> Match | None:
     if not (fork.relation == "order" or inside) or fork.mine.at is None or fork.theirs.at is None:
         return None
     behind, ahead = (fork.mine, fork.theirs) if fork.mine.at.line < fork.theirs.at.line else (fork.theirs, fork.mine)
-    sharding = _under_sharding(behind.tail)
-    if sharding is None or _module(behind.tail) is None or _generation(behind.path) is not None:
+    backward = in_backward(behind.tail)
+    sharding = _under_sharding(behind.tail) or (_exchanges_its_own(behind.tail) if backward else None)
+    if sharding is None or not (backward or _module(behind.tail)) or _generation(behind.path) is not None:
         return None
     early = early_visit(case, ahead.rank, behind.rank)
     left_out_a_part = early is not None and early.by is not None  # less than a step has
     if not left_out_a_part and behind.at is not None and begins_again(case, behind.rank, behind.at):
         return None  # it is in the forward of another step
     said = (
-        f"Rank {behind.rank} still gathers shards in a forward that rank {ahead.rank} is through with: it runs more "
-        f"modules than the other."
+        f"Rank {behind.rank} is still in a {'backward' if backward else 'forward'} that rank {ahead.rank} is through with, in "
+        f"{where(sharding)}: it runs more modules than the other."
     )
     in_the_step = left_out_a_part or _computing(ahead.path) is not None
-    return Match(BEHIND_A_FORWARD if in_the_step else BEHIND_ELSEWHERE, said, at_fork(case, fork))
+    row = BEHIND_IN_A_BACKWARD if backward else BEHIND_A_FORWARD if in_the_step else BEHIND_ELSEWHERE
+    return Match(row, said, at_fork(case, fork))
 
 
 def _of_one_module(case: Case) -> bool:
