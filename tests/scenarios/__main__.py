@@ -125,12 +125,13 @@ def _load_results() -> dict[str, Judgement]:
 
 
 def _timed(rows: Sequence[Judgement]) -> list[Judgement]:
-    """Those of the rows that have been run, with what only a run tells: how long it took to be confirmed, and so as what."""
+    """The rows with what only a run tells, where one was written: how long it took to be confirmed, and so as what."""
     run = _load_results()
     return [
         msgspec.structs.replace(row, confirmed_s=run[row.name].confirmed_s, kind=run[row.name].kind)
-        for row in rows
         if row.name in run
+        else row
+        for row in rows
     ]
 
 
