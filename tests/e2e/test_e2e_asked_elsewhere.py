@@ -59,9 +59,12 @@ def asking(cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
 
 
 def pid_of(host: Host, argument: str) -> int:
-    """The process with this argument, as this machine numbers it."""
-    (found,) = (p.pid for p in host.processes() if argument in p.cmdline())
-    return found
+    """The Python process with this argument, as this machine numbers it."""
+
+    def find() -> list[int]:
+        return [p.pid for p in host.processes() if argument in p.cmdline() and "python" in p.name()]
+
+    return wait_for(find, 30.0, f"the process with {argument}")[0]
 
 
 def assert_server_is_named(cluster: Cluster, incident: Incident) -> None:

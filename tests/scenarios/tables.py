@@ -130,8 +130,11 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
         "How often each cause was named first, by the true cause. Bold: not the true one. *nothing*: no incident.",
         _table(
             ("true cause", "named first"),
-            [(f"`{true}`", _named(true, named)) for true, named in results.confusion.items()],
+            [(f"`{true}`", _named(true, named)) for true, named in results.confusion.items() if {*named} != {true}],
         ),
+        "Always the true one: "
+        + ", ".join(_named(true, named) for true, named in results.confusion.items() if {*named} == {true})
+        + ".",
         "## What is wrong",
         "Hangs with a wrong culprit or a wrong first cause, and controls that were not left alone. The page says all of each.",
         _misses(results.scenarios),
