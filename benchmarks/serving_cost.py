@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from hangwatch.agent.serving.engine import PERIOD_S
-from hangwatch.sources.proc.other_ends import find_ends
+from hangwatch.sources.connections.other_ends import find_ends
 from hangwatch.sources.proc.threads import read_calls
 from hangwatch.sources.serving.metrics import parse_engine
 
