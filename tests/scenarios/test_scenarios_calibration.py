@@ -19,16 +19,17 @@ from scenarios.calibration import (
 )
 from scenarios.catalogue import load_catalogue
 from scenarios.leaving_out import find_all, judge_left_out, shares
+from scenarios.recording import path
 
 #: The least number of statements from which on a rate can be held against its measure, and how far off it may be.
 ENOUGH, TOLERANCE = 20, 0.05
 #: What the rows of other families have to reach: the cause first, and among the first three. Less is rows that serve one family.
-WITHOUT_OWN_ROWS = (0.90, 0.93)
+WITHOUT_OWN_ROWS = (0.92, 0.97)
 
 
 @pytest.fixture(scope="module")
-def statements() -> list[Statement]:
-    """What is stated of every kept capture, whole and in part."""
+def statements(long: None) -> list[Statement]:
+    """What is stated of every kept capture, whole and in part: six diagnoses of each."""
     return collect_statements(load_catalogue())
 
 
@@ -59,6 +60,12 @@ def test_the_expected_calibration_error_is_small(statements: list[Statement]) ->
 def test_the_table_of_the_package_is_the_one_that_is_counted_today(statements: list[Statement]) -> None:
     """Else ``make calibrate`` has to be run."""
     assert count(statements) == read_table()
+
+
+def test_the_table_of_the_package_is_of_all_kept_hangs() -> None:
+    """Else ``make calibrate`` has to be run; whether it has to be after a change of a rule, takes longer to find out."""
+    kept = [one for one in load_catalogue() if one.scenario.truth is not None and path(one).exists()]
+    assert f" over {len(kept)} hangs of {len({one.family for one in kept})} families " in read_table().made
 
 
 def test_what_was_never_measured_is_stated_at_a_half() -> None:

@@ -73,6 +73,7 @@ def test_the_catalogue_is_as_large_as_it_is_meant_to_be() -> None:
     assert missing == set(NOT_KEPT)
 
 
+@pytest.mark.usefixtures("long")
 def test_a_hang_is_called_one_when_its_patience_is_over() -> None:
     """As the agent judges it, which may take what moves, or waits for another world, for a straggler for longer."""
     late = set()
