@@ -7,8 +7,18 @@ import sys
 import pytest
 
 from hangwatch.model.processes import GIL, MutexWait
+from hangwatch.sources.proc import mutexes
+from hangwatch.sources.proc.maps import parse_maps
 from hangwatch.sources.proc.mutexes import find_mutex_waits, parse_owner
+from hangwatch.sources.proc.syscalls import SystemCall
 from support import JobRunner, wait_for
+
+MAPS = b"""\
+7f0000000000-7f0000001000 rw-p 00000000 fe:00 1 /usr/lib/libpython3.11.so.1.0
+7f0000001000-7f0000002000 rw-p 00000000 00:00 0
+7f0000002000-7f0000003000 ---p 00000000 00:00 0
+7f0000004000-7f0000005000 rw-p 00000000 00:00 0
+"""
 
 #: Prints the process that waits, then the number of its main thread's owner as it knows it.
 PROGRAM = """
@@ -81,3 +91,16 @@ def test_a_process_without_such_waits_has_none(jobs: JobRunner) -> None:
 def test_only_what_is_a_mutex_has_an_owner(words: tuple[int, ...], owner: int | None) -> None:
     """Other locks of the C library wait in the same way."""
     assert parse_owner(b"".join(word.to_bytes(4, sys.byteorder, signed=True) for word in words)) == owner
+
+
+@pytest.mark.parametrize(
+    ("address", "of_the_interpreter"),
+    [(0x7F0000000010, True), (0x7F0000001010, True), (0x7F0000002010, True), (0x7F0000004010, False)],
+    ids=["in the library", "right behind it", "behind that", "past a gap"],
+)
+def test_a_lock_behind_the_variables_of_the_interpreter_is_its_own(
+    address: int, of_the_interpreter: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables without a first value are in memory of no file, which may be mapped in several pieces."""
+    monkeypatch.setattr(mutexes, "read_maps", lambda _pid: parse_maps(MAPS))
+    assert mutexes._awaits_interpreter(1, SystemCall("futex", (address, 128))) is of_the_interpreter

@@ -93,11 +93,10 @@ def _awaits_interpreter(pid: int, call: SystemCall) -> bool:
     """
     if call.name != "futex" or not call.arguments:
         return False
-    before = None
+    path, end = "", 0
     for one in read_maps(pid):
-        behind = not one.path and before is not None and one.start == before.end
-        owner = before if behind else one
+        path = one.path or (path if one.start == end else "")
         if call.arguments[0] in one:
-            return owner is not None and PurePosixPath(owner.path).name.startswith(_INTERPRETER)
-        before = one
+            return PurePosixPath(path).name.startswith(_INTERPRETER)
+        end = one.end
     return False
