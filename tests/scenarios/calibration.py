@@ -19,7 +19,7 @@ from hangwatch.diagnosis.verdict import diagnose
 from recorded import without
 from scenarios.catalogue import HERE, Entry, load_catalogue
 from scenarios.leaving_out import find_all, judge_left_out, judge_with_all, shares
-from scenarios.recording import load, path
+from scenarios.recording import kept_hangs, load
 
 TABLE = HERE.parent.parent / "watchdog" / "hangwatch" / "causes" / "calibration.json"
 
@@ -57,10 +57,7 @@ class Stated(msgspec.Struct, frozen=True):
 def collect_statements(entries: Iterable[Entry]) -> list[Statement]:
     """Every cause, first or alternative, that is stated of the kept captures of these hangs."""
     found = []
-    for entry in entries:
-        truth = entry.scenario.truth
-        if truth is None or not path(entry).exists():
-            continue
+    for entry, truth in kept_hangs(entries):
         capture = load(entry)
         for unread in UNREAD:
             diagnosis = diagnose(without(capture, {rank.rank: unread for rank in capture.ranks}))

@@ -20,7 +20,7 @@ from hangwatch.causes.signature import Match
 from hangwatch.diagnosis.causes import shown
 from hangwatch.diagnosis.verdict import diagnose
 from scenarios.catalogue import Entry
-from scenarios.recording import load, path
+from scenarios.recording import kept_hangs, load
 
 #: Among how many of the causes that are shown the true one is looked for.
 _FIRST = 3
@@ -49,10 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
 def find_all(entries: Iterable[Entry]) -> list[Hang]:
     """What fits every kept hang."""
     hangs = []
-    for entry in entries:
-        truth = entry.scenario.truth
-        if truth is None or not path(entry).exists():
-            continue
+    for entry, truth in kept_hangs(entries):
         case = diagnose(load(entry)).case
         hangs.append(Hang(entry.scenario.name, entry.family, truth.cause, case, tuple(find_matches(case))))
     return hangs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident, Verdict
 from hangwatch.outputs.bundle.bundle import read_bundle
 from neutral import PACKAGES, neutral
-from scenarios.catalogue import HERE, Entry
+from scenarios.catalogue import HERE, Entry, Truth
 from scenarios.judging import Judgement, judge_verdict
 
 CAPTURES = HERE / "captures"
@@ -52,6 +53,13 @@ def verdict_of(entry: Entry) -> Verdict:
 @cache
 def _verdict(file: Path) -> Verdict:
     return diagnose(_load(file)).verdict
+
+
+def kept_hangs(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Truth]]:
+    """The hangs whose capture is kept, with what is true of them."""
+    for entry in entries:
+        if entry.scenario.truth is not None and path(entry).exists():
+            yield entry, entry.scenario.truth
 
 
 def path(entry: Entry) -> Path:

@@ -113,6 +113,7 @@ def meets_bar(figures: Figures) -> bool:
 
 def render(results: Results, entries: Sequence[Entry]) -> str:
     """The Markdown summary: figures, shares of each family, confusion between causes, every miss, how it was measured."""
+    sure = {true: _named(true, named) for true, named in results.confusion.items() if {*named} == {true}}
     parts = [
         "# Results of the catalogue of scenarios",
         f"{len(results.scenarios)} small real programs, each a way in which distributed training hangs, or looks as if it"
@@ -130,11 +131,9 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
         "How often each cause was named first, by the true cause. Bold: not the true one. *nothing*: no incident.",
         _table(
             ("true cause", "named first"),
-            [(f"`{true}`", _named(true, named)) for true, named in results.confusion.items() if {*named} != {true}],
+            [(f"`{true}`", _named(true, named)) for true, named in results.confusion.items() if true not in sure],
         ),
-        "Always the true one: "
-        + ", ".join(_named(true, named) for true, named in results.confusion.items() if {*named} == {true})
-        + ".",
+        f"Always the true one: {', '.join(sure.values())}.",
         "## What is wrong",
         "Hangs with a wrong culprit or a wrong first cause, and controls that were not left alone. The page says all of each.",
         _misses(results.scenarios),

@@ -19,7 +19,7 @@ from scenarios.calibration import (
 )
 from scenarios.catalogue import load_catalogue
 from scenarios.leaving_out import find_all, judge_left_out, shares
-from scenarios.recording import path
+from scenarios.recording import kept_hangs
 
 #: The least number of statements from which on a rate can be held against its measure, and how far off it may be.
 ENOUGH, TOLERANCE = 20, 0.05
@@ -64,7 +64,7 @@ def test_the_table_of_the_package_is_the_one_that_is_counted_today(statements: l
 
 def test_the_table_of_the_package_is_of_all_kept_hangs() -> None:
     """Else ``make calibrate`` has to be run; whether it has to be after a change of a rule, takes longer to find out."""
-    kept = [one for one in load_catalogue() if one.scenario.truth is not None and path(one).exists()]
+    kept = [entry for entry, _ in kept_hangs(load_catalogue())]
     assert f" over {len(kept)} hangs of {len({one.family for one in kept})} families " in read_table().made
 
 

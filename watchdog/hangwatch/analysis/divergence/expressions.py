@@ -1,4 +1,4 @@
-"""What a line of source says of the calls in it: whether one is made only depending on others. Pure."""
+"""What a line of source says of the calls in it: whether one is made only depending on others, which are nested. Pure."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ def is_called_in_part(line: str, callee: str) -> bool:
     if any(callee in names for names in found.values()):
         return callee in found["partly"] and callee not in found["always"] | found["first"]
     return bool(found["partly"]) and not found["always"]
+
+
+def arguments_of_calls(line: str) -> set[tuple[str, str]]:
+    """The names of each function that is called in this line, and of each whose call is in what it is given."""
+    tree = _parse(line)
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    inner = ((outer, node) for outer in called for node in ast.walk(outer) if node is not outer)
+    return {(_name(outer), _name(node)) for outer, node in inner if isinstance(node, ast.Call)}
 
 
 def _parse(line: str) -> ast.AST | None:

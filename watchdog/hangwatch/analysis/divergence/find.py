@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from hangwatch.analysis.divergence.call_sites import first_difference
+from hangwatch.analysis.divergence.expressions import arguments_of_calls
 from hangwatch.analysis.divergence.frames import call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
 from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations, loop_of
@@ -82,18 +82,9 @@ def _one_is_an_argument(shared: Sequence[Frame], mine: Sequence[Frame], theirs: 
     """Whether one side is in a function whose result the other's is called with, by their line: ``reduce(evaluate(model))``."""
     if not shared or not mine or not theirs or shared[0].source is None:
         return False
-    try:
-        called = [node for node in ast.walk(ast.parse(shared[0].source)) if isinstance(node, ast.Call)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    nested = {(_name(o), _name(i)) for o in called for i in ast.walk(o) if i is not o and isinstance(i, ast.Call)}
+    nested = arguments_of_calls(shared[0].source)
     pairs = ((a, b) for one, other in ((mine, theirs), (theirs, mine)) for a in one[-_WRAPPED:] for b in other[-1:])
     return any((bare(a), bare(b)) in nested for a, b in pairs)
-
-
-def _name(call: ast.Call) -> str:
-    """The name that a function is called by."""
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _decisive(

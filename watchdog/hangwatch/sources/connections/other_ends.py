@@ -8,6 +8,7 @@ descriptors: where several have an end, any of them may be the one that is await
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -26,8 +27,6 @@ _MOST_PROCESSES = 1 << 14
 Thread = tuple[int, int]
 #: How libraries call threads of their own that read for others: libzmq (4.2 on), gRPC's event engine (seen with grpcio 1.85).
 _READERS = (b"ZMQbg/IO", b"event_engine")
-#: How addresses begin that every machine has for itself.
-_LOOPBACK = ("127.", "::1")
 #: A TCP connection, as one of its sides has it: its own end and the other one, each as ``HOST:PORT``.
 Connection = tuple[str, str]
 
@@ -93,7 +92,7 @@ def find_connected(connections: Collection[Connection]) -> dict[Connection, froz
 
     Looked for in all network namespaces that may be read. One that is not accepted yet is that of who listens there. Where the
     address of a service was translated on the way to its server (Kubernetes), that has another one for itself, and for its client
-    the client's own. Where that is translated as well nobody is found. Without hosts of stores, which set no keys.
+    the client's own. Where that is translated as well, none is found. A process that has a store is left out: it sets no keys.
     """
     own_ends = Counter(own for own, _ in connections)
     by_client = {own: (own, other) for own, other in connections if own_ends[own] == 1}
@@ -192,14 +191,12 @@ class _Search:
 
 def _own_end(own: TcpSocket, table: Iterable[TcpSocket]) -> str:
     """By what the connection may be found elsewhere: nothing where a client has several from one port, to several servers."""
+    if ipaddress.ip_address(own.local_address).is_loopback:
+        return ""  # every machine has it for itself
     here = (own.local_address, own.local_port)
-    if own.local_address.startswith(_LOOPBACK):
-        return ""
-    same = [
-        e for e in table if e.local_port == own.local_port and (e.listening or (e.local_address, e.local_port) == here)
-    ]
-    shared = sum(e.established for e in same) > 1 and not any(e.listening for e in same)
-    return "" if shared else f"{own.local_address}:{own.local_port}"
+    links = sum(e.established and (e.local_address, e.local_port) == here for e in table)
+    serves = any(e.listening and e.local_port == own.local_port for e in table)
+    return f"{own.local_address}:{own.local_port}" if links == 1 or serves else ""
 
 
 def _is_woken(pid: int, found: Iterable[tuple[str, list[_Wanted]]]) -> bool:
