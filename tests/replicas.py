@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from hangwatch.analysis.ranks.remote_calls import names_awaited
+from hangwatch.analysis.stacks.remote_calls import names_awaited
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 

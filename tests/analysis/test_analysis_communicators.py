@@ -7,7 +7,7 @@ import pytest
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.analysis.ranks.communicators import read_communicator
+from hangwatch.analysis.stacks.communicators import read_communicator
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group

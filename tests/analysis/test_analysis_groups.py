@@ -6,7 +6,7 @@ import msgspec
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.operations.alignment import mixed_groups
-from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.stacks import Frame

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.analysis.ranks.loops import mark_known
 from hangwatch.analysis.ranks.motion import read_motion, still_since_ns
+from hangwatch.analysis.stacks.loops import mark_known
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group

@@ -7,7 +7,7 @@ import pytest
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import OUTSIDE_FLOOR_S, fixed_patience
-from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Group, GroupProgress

@@ -7,7 +7,7 @@ import pytest
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.ranks.views import view_rank
-from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.stacks import Block, Frame

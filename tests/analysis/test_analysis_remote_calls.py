@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.analysis.ranks.remote_calls import names_awaited, runs_remote_call
+from hangwatch.analysis.stacks.remote_calls import names_awaited, runs_remote_call
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.model.stacks import Frame
 
 PACKAGES = "/opt/venv/lib/python3.11/site-packages"

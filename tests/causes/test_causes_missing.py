@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import Frame

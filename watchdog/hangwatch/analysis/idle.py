@@ -14,8 +14,8 @@ from typing import Literal
 
 from hangwatch.analysis.places import calls, diverging_frames, is_interpreter, user_frame, user_frames
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.ranks.waits import in_torch_distributed
 from hangwatch.analysis.situation import Situation
+from hangwatch.analysis.stacks.waits import in_torch_distributed
 from hangwatch.model.stacks import Block, Frame
 
 #: ``idle``: all that can be seen says so. ``likely``: the same, but for where the loop is, or who is at the other end.

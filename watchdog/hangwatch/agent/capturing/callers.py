@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 import msgspec
 
 from hangwatch.analysis.places import user_frames
-from hangwatch.analysis.ranks.awaiting import read_awaiting
 from hangwatch.analysis.ranks.threads import side_threads
-from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.analysis.stacks.awaiting import read_awaiting
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.model.processes import CallerProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.model.text import short_path

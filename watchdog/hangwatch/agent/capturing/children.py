@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hangwatch.analysis.ranks.waits import read_wait
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.model.text import short_path

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hangwatch.agent.capturing.flight_pipes import PipedRecord
-from hangwatch.analysis.ranks.loops import mark_known
+from hangwatch.analysis.stacks.loops import mark_known
 from hangwatch.model.capture import Capture
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangwatch.analysis.ranks.waits import Wait
+from hangwatch.analysis.stacks.waits import Wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import DEFAULT_GROUP, Operation
 

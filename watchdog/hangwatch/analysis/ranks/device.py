@@ -13,8 +13,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from hangwatch.analysis.ranks.loops import main_place
-from hangwatch.analysis.ranks.waits import ASKS_DEVICE, Wait
+from hangwatch.analysis.stacks.loops import main_place
+from hangwatch.analysis.stacks.waits import ASKS_DEVICE, Wait
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import Operation, in_flight
 from hangwatch.model.processes import ProcessSample

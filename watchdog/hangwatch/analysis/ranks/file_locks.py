@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hangwatch.analysis.places import bare
-from hangwatch.analysis.ranks.loops import sleeps_for_file
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.stacks.loops import sleeps_for_file
 from hangwatch.model.stacks import Frame
 
 #: Where a main thread waits for a lock that is a file, by file of the library. They poll, and sleep in between.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeVar
 
-from hangwatch.analysis.ranks.loops import (
+from hangwatch.analysis.stacks.loops import (
     asks,
     children_go_on,
     counts_on,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hangwatch.analysis.places import bare, calls, user_frame
-from hangwatch.analysis.ranks.awaiting import Awaiting, read_awaiting
 from hangwatch.analysis.ranks.motion import BUSY_CPU_SHARE, MIN_INTERVAL_NS
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.stacks.awaiting import Awaiting, read_awaiting
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame
 

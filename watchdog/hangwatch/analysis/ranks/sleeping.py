@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangwatch.analysis.ranks.loops import hands_over, is_between_items, retries
+from hangwatch.analysis.stacks.loops import hands_over, is_between_items, retries
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.ranks.waits import read_connection
+from hangwatch.analysis.stacks.waits import read_connection
 from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.numbers import world_of
 

@@ -12,9 +12,9 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from hangwatch.analysis.places import bare, is_interpreter, user_frames
-from hangwatch.analysis.ranks.awaiting import read_awaiting
-from hangwatch.analysis.ranks.remote_calls import serving_thread
-from hangwatch.analysis.ranks.waits import in_torch_distributed, read_wait
+from hangwatch.analysis.stacks.awaiting import read_awaiting
+from hangwatch.analysis.stacks.remote_calls import serving_thread
+from hangwatch.analysis.stacks.waits import in_torch_distributed, read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Operation, OperationColumns
 from hangwatch.model.processes import ProcessSample, ThreadSample

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.places import user_frame
-from hangwatch.analysis.ranks.communicators import read_communicator
 from hangwatch.analysis.ranks.connecting import among_members
 from hangwatch.analysis.ranks.device import OwnDevice, awaits_own_device, on_nccl, read_device_wait
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
-from hangwatch.analysis.ranks.remote_calls import names_awaited
 from hangwatch.analysis.ranks.threads import (
     choose_thread,
     main_of,
@@ -24,7 +22,9 @@ from hangwatch.analysis.ranks.threads import (
     side_threads,
     threads_of,
 )
-from hangwatch.analysis.ranks.waits import Wait, read_connection, read_destructor, read_wait
+from hangwatch.analysis.stacks.communicators import read_communicator
+from hangwatch.analysis.stacks.remote_calls import names_awaited
+from hangwatch.analysis.stacks.waits import Wait, read_connection, read_destructor, read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation, call_group, in_flight
 from hangwatch.model.numbers import world_of

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hangwatch.analysis.places import calls, user_frames
-from hangwatch.analysis.ranks.prompts import asks_person
-from hangwatch.analysis.ranks.remote_calls import names_awaited, runs_remote_call
 from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.analysis.ranks.threads import find_serving
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.stacks.prompts import asks_person
+from hangwatch.analysis.stacks.remote_calls import names_awaited, runs_remote_call
 from hangwatch.analysis.waiting.graph import Edge
 
 #: Where a process waits for those that it has started: what they do is theirs.

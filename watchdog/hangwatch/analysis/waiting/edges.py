@@ -10,7 +10,7 @@ from hangwatch.analysis.operations.signatures import describe, signature
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.ranks.waits import in_torch_distributed
+from hangwatch.analysis.stacks.waits import in_torch_distributed
 from hangwatch.analysis.waiting.answers import answer_edges, find_departed
 from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
 from hangwatch.analysis.waiting.sinks import find_sinks, has_circle

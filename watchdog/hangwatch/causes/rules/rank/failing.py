@@ -12,7 +12,7 @@ from hangwatch.analysis.divergence.relate import only_by_iteration
 from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.ranks.waits import in_torch_distributed
+from hangwatch.analysis.stacks.waits import in_torch_distributed
 from hangwatch.causes.evidence import at_fork, at_process, at_stack, standing
 from hangwatch.causes.rules.rank.threads import polls, waits_for_thread, working_threads
 from hangwatch.causes.signature import Match, Signature

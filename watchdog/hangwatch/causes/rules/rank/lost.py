@@ -9,7 +9,7 @@ from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.shutdown import exit_of, shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.ranks.waits import Wait
+from hangwatch.analysis.stacks.waits import Wait
 from hangwatch.causes.evidence import at_call, at_kernel, at_process, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence

@@ -8,8 +8,8 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.iterations import LOOPS
 from hangwatch.analysis.places import bare, user_frame, user_frames
-from hangwatch.analysis.ranks.awaiting import Awaiting
 from hangwatch.analysis.ranks.requests import find_awaiting, has_gone_on
+from hangwatch.analysis.stacks.awaiting import Awaiting
 from hangwatch.causes.evidence import at_frame, at_front, at_process, at_stack, at_tasks, looked_at
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation

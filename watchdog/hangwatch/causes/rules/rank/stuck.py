@@ -9,8 +9,8 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import calls
 from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
 from hangwatch.analysis.ranks.mutexes import follow, steady_waits
-from hangwatch.analysis.ranks.prompts import find_debugger, find_input
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.stacks.prompts import find_debugger, find_input
 from hangwatch.causes.evidence import at_process, at_stack, looked_at, standing
 from hangwatch.causes.rules.rank.mutexes import at_mutexes, explain
 from hangwatch.causes.signature import Match, Signature

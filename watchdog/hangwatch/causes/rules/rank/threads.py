@@ -11,7 +11,7 @@ from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.places import bare, calls, is_interpreter, package_of
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.ranks.waits import in_torch_distributed
+from hangwatch.analysis.stacks.waits import in_torch_distributed
 from hangwatch.causes.evidence import at_handling, at_process, at_stack, standing
 from hangwatch.causes.rules.rank.children import POOLS, waits_for_child
 from hangwatch.causes.signature import Match, Signature

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.places import bare
-from hangwatch.analysis.ranks.waits import Wait, name_of_group
+from hangwatch.analysis.stacks.waits import Wait, name_of_group
 from hangwatch.model.stacks import Frame
 
 #: Functions of NCCL that may wait for the other members on the host (``nccl.h``, 2.29).
