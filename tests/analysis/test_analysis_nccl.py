@@ -19,7 +19,7 @@ from hangwatch.model.incident import Verdict
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.sources.flight.recorder import parse_flight
 from nccl_dumps import nccl_dump, nccl_entry
-from worlds import NOW_NS, SECOND_NS, collective_frames, rank, world
+from worlds import NOW_NS, SECOND_NS, TORCH, collective_frames, rank, world
 from worlds import operation as recorded_operation
 
 MAIN = Frame("<module>", "/srv/train/train.py", 90)
@@ -332,6 +332,29 @@ def test_a_rank_that_goes_from_one_collective_to_the_next_does_not_hang(called_s
     last = msgspec.structs.replace(recorded_operation(1, group, 1), created_ns=NOW_NS - called_s * SECOND_NS)
     found = diagnose(connecting(last), patience=fixed_patience(6.0), min_wait_s=0.5).verdict
     assert (found.kind, found.proven) == (kind, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"), [("work = irecv(tensor, src=src)", "stall"), ("work.wait()", "healthy"), (None, "healthy")]
+)
+def test_a_rank_in_its_first_recv_polls_until_the_sender_has_come(line: str | None, kind: str) -> None:
+    """Torch makes a communicator of the two in the call. On Gloo the call returns at once, and what it waits for moves."""
+    capture = connecting()
+    receiving = (
+        Frame("recv", TORCH, 2796, line, locals={"src": "int=1", "group": "None"}),
+        *capture.ranks[0].stacks[-1].threads[0].frames[1:],
+    )
+    stacks = tuple(
+        msgspec.structs.replace(s, threads=(msgspec.structs.replace(s.threads[0], frames=receiving), *s.threads[1:]))
+        for s in capture.ranks[0].stacks
+    )
+    capture = msgspec.structs.replace(
+        capture, ranks=(msgspec.structs.replace(capture.ranks[0], stacks=stacks, unrecorded=True), capture.ranks[1])
+    )
+    found = diagnose(capture, patience=fixed_patience(6.0), min_wait_s=0.5).verdict
+    assert found.kind == kind
+    if kind == "stall":
+        assert (found.culprit_ranks, found.waiting_ranks, found.proven) == ((1,), (0,), False)
 
 
 def test_a_line_of_unrecorded_collectives_is_no_first_one() -> None:

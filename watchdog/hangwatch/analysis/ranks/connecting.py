@@ -1,4 +1,4 @@
-"""A rank in the first collective of a communicator, which has no record yet: NCCL connects first, until all have come. Pure."""
+"""A rank in the first operation of a communicator, which has no record yet: NCCL connects first, until all have come. Pure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ _NEVER_RECORDED = frozenset({"monitored_barrier", "destroy_process_group"})
 
 
 def connects_since_ns(capture: RankCapture, wait: Wait | None, pending: Sequence[Operation], thread: int) -> int | None:
-    """Since when, at the earliest, a rank may be in a collective that is not on record; None where it is in none such.
+    """Since when, at the earliest, a rank may be in an operation that is not on record; None where it is in none such.
 
     Nothing is in flight, and what its ``thread`` called last, or any thread where that is not recorded, was called then: one that
     goes from a collective to the next calls another one meanwhile. With communicators that do not block there is a record of
     the collective itself; it says completed, as events do that have not been recorded (torch 2.12).
     """
-    flight = capture.flight
-    if wait is None or wait.kind != "collective" or wait.op in _NEVER_RECORDED or wait.outside:
-        return None
-    if flight is None or capture.progress is None or capture.unrecorded or pending:
+    flight, progress = capture.flight, capture.progress
+    if flight is None or pending or wait is None or wait.op in _NEVER_RECORDED or wait.outside:
         return None
     own = (o for o in reversed(flight.operations) if not (o.thread and thread and o.thread != thread))
     last = next(own, None)
-    if last is None:
-        return 0 if not any(p.enqueued for p in capture.progress) else None
-    return last.created_ns
+    called_ns = 0 if last is None else last.created_ns
+    if wait.kind == "point_to_point":
+        return called_ns if _is_in_call(wait) else None
+    if wait.kind != "collective" or progress is None or capture.unrecorded:
+        return None
+    return None if last is None and any(p.enqueued for p in progress) else called_ns
+
+
+def _is_in_call(wait: Wait) -> bool:
+    """Whether a send or receive is being called. On Gloo, which records none, it is waited for behind that (torch 2.13)."""
+    return wait.frame.source is not None and ".wait(" not in wait.frame.source
 
 
 def among_members(capture: RankCapture, wait: Wait, pending: Sequence[Operation], thread: int) -> Wait:
