@@ -71,17 +71,18 @@ JOINS = (
 
 
 @pytest.mark.parametrize(
-    ("text", "exhausts", "kind"),
+    ("blocks", "kind"),
     [
-        ("while (name := self.files.get()) is not None:", True, "straggler"),
-        ("while not self.ready:", False, "stall"),
+        ((Block("while", 30, "while (name := self.files.get()) is not None:", exhausts=True),), "straggler"),
+        ((Block("while", 30, "while not self.ready:"),), "stall"),
+        ((Block("while", 30, "while True:"), Block("except", 34, "except Busy as error:")), "straggler"),
     ],
+    ids=["items", "poll", "attempts"],
 )
-def test_a_thread_that_is_waited_for_may_sleep_between_its_items(text: str, exhausts: bool, kind: str) -> None:
-    """Each sleep is shorter than the wait, and behind it comes the next one."""
+def test_a_thread_that_is_waited_for_may_sleep_between_its_items(blocks: tuple[Block, ...], kind: str) -> None:
+    """Or between attempts. Each sleep is shorter than the wait, and behind it comes the next one."""
     group = Group("0", (0, 1), "default_pg")
-    loop = Block("while", 30, text, exhausts=exhausts)
-    uploads = Frame("run", "/srv/train/push.py", 31, "time.sleep(self.seconds)", blocks=(loop,))
+    uploads = Frame("run", "/srv/train/push.py", 31, "time.sleep(self.seconds)", blocks=blocks)
     late = rank(0, (operation(1, group, 1),), JOINS)
     other = ThreadStack(77, "uploader", False, False, False, (uploads,), ident=77)
     stacks = tuple(msgspec.structs.replace(s, threads=(*s.threads, other)) for s in late.stacks)

@@ -64,4 +64,5 @@ def _between_items(capture: RankCapture) -> set[int]:
         return set()
     if not hands_over(main.frames):
         return {_OWN} if is_between_items(main.frames) or retries(main.frames) else set()
-    return {t.os_thread_id for t in stack.threads if not t.is_main and is_between_items(t.frames)}
+    others = (t for t in stack.threads if not t.is_main)
+    return {t.os_thread_id for t in others if is_between_items(t.frames) or retries(t.frames)}
