@@ -162,6 +162,7 @@ def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
     named = bool(case.blame.waiting) and len(case.blame.culprits) < len(case.views)
     # Under a condition that holds for all but the culprits, the others are right, and yet show what it is about.
     under = fork.relation == "branch" and (fork.only == fork.theirs.rank or not fork.sure)
-    if named and not under:
+    # Two sides that are in functions of their own may both be right: what is shown then is what the collective is for.
+    if named and not under and fork.relation != "unknown":
         return ((fork.mine, fork.theirs),)
     return ((fork.mine, fork.theirs), (fork.theirs, fork.mine))
