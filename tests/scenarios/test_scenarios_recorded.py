@@ -38,6 +38,7 @@ NOT_KEPT = {
     "field-ema-teacher": "the same",
     "night-long-docs": "what computes without end is given ten times the patience, longer than the run",
     "lab-imitation-demos": "the same",
+    "desk-uid-clash": "a server that waits for requests may answer yet: a warning for longer than the run",
 }
 
 #: Hangs that are stragglers at their patience, and why.
