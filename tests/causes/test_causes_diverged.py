@@ -52,6 +52,7 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("lab-smiles-sampler", "generate-length-divergence", "still generates"),
         ("product-forecast-patience", "uneven-inputs", "has left the loop `for self.epoch in range(epochs):`"),
         ("product-chat-export", "checkpoint-on-some-ranks", "is saving, in export"),
+        ("digest-export", "checkpoint-on-some-ranks", "Rank 0 is saving, in save"),  # beside another role
         ("campus-auc-suppress", "skipped-collective", "may have caught an exception there"),
         ("campus-lit-keys", "rank-conditional-collective", "`for _, result_metric in self.valid_items():`"),
         ("campus-species-report", "rank-conditional-collective", "has called fewer collectives"),
