@@ -90,7 +90,9 @@ def checkpoint(case: Case) -> Match | None:
     # One side has begun the next round of the loop: by its counter, or as it has as many iterations everywhere.
     ahead = loop is not None and (loop.rounds_ahead or 0) > 0
     begun = ahead or (loop is not None and loop.fixed)
-    sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if begun else orientations(case, fork)
+    # Two sides that are in functions of their own may both be right: what is shown then is what the collective is for.
+    either = begun or fork.relation == "unknown"
+    sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if either else orientations(case, fork)
     for side, other in sides:
         # The fork's own frame is in a function that both are in, unless the two diverged between functions.
         tail = side.tail[:-1] if fork.one_function else side.tail
@@ -162,7 +164,6 @@ def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:
     named = bool(case.blame.waiting) and len(case.blame.culprits) < len(case.views)
     # Under a condition that holds for all but the culprits, the others are right, and yet show what it is about.
     under = fork.relation == "branch" and (fork.only == fork.theirs.rank or not fork.sure)
-    # Two sides that are in functions of their own may both be right: what is shown then is what the collective is for.
-    if named and not under and fork.relation != "unknown":
+    if named and not under:
         return ((fork.mine, fork.theirs),)
     return ((fork.mine, fork.theirs), (fork.theirs, fork.mine))
