@@ -303,9 +303,9 @@ def test_a_rank_that_has_slept_meanwhile_is_not_assumed_to_wait() -> None:
         assert diagnose(other, patience=None).verdict.kind == "healthy"
 
 
-def connecting(*operations: Operation) -> Capture:
-    """Rank 0 polls in an all_reduce that no recorder shows, for twelve seconds; rank 1 sleeps."""
-    polling = rank(0, operations, collective_frames("all_reduce"), busy=True, state="R", channel="")
+def connecting(*operations: Operation, frames: tuple[Frame, ...] = collective_frames("all_reduce")) -> Capture:
+    """Rank 0 polls in an all_reduce, or in ``frames``, which no recorder shows, for twelve seconds; rank 1 sleeps."""
+    polling = rank(0, operations, frames, busy=True, state="R", channel="")
     at_ns = range(NOW_NS - 12 * SECOND_NS, NOW_NS + 1, 4 * SECOND_NS)
     last = polling.processes[-1]
     processes = (msgspec.structs.replace(last, at_ns=at, switches=7000 * n) for n, at in enumerate(at_ns))
@@ -339,18 +339,10 @@ def test_a_rank_that_goes_from_one_collective_to_the_next_does_not_hang(called_s
 )
 def test_a_rank_in_its_first_recv_polls_until_the_sender_has_come(line: str | None, kind: str) -> None:
     """Torch makes a communicator of the two in the call. On Gloo the call returns at once, and what it waits for moves."""
-    capture = connecting()
-    receiving = (
-        Frame("recv", TORCH, 2796, line, locals={"src": "int=1", "group": "None"}),
-        *capture.ranks[0].stacks[-1].threads[0].frames[1:],
-    )
-    stacks = tuple(
-        msgspec.structs.replace(s, threads=(msgspec.structs.replace(s.threads[0], frames=receiving), *s.threads[1:]))
-        for s in capture.ranks[0].stacks
-    )
-    capture = msgspec.structs.replace(
-        capture, ranks=(msgspec.structs.replace(capture.ranks[0], stacks=stacks, unrecorded=True), capture.ranks[1])
-    )
+    call = Frame("recv", TORCH, 2796, line, locals={"src": "int=1", "group": "None"})
+    capture = connecting(frames=(call, *collective_frames("recv")[1:]))
+    first, second = capture.ranks
+    capture = msgspec.structs.replace(capture, ranks=(msgspec.structs.replace(first, unrecorded=True), second))
     found = diagnose(capture, patience=fixed_patience(6.0), min_wait_s=0.5).verdict
     assert found.kind == kind
     if kind == "stall":

@@ -130,7 +130,7 @@ def _has_gone_on(view: RankView) -> bool:
     own = last.thread == view.ident if last.thread else view.alone
     if flight.source != "file" and stacks and own and last.created_ns > stacks[0].at_ns:
         return True
-    if wait.kind not in {"collective", "work"} or ".wait(" not in (wait.frame.source or ""):
+    if wait.kind not in {"collective", "work"} or not wait.awaits_work:
         return False
     if last.backend == "gloo" and last.completed and last.op == wait.op:
         return True

@@ -27,15 +27,10 @@ def connects_since_ns(capture: RankCapture, wait: Wait | None, pending: Sequence
     last = next(own, None)
     called_ns = 0 if last is None else last.created_ns
     if wait.kind == "point_to_point":
-        return called_ns if _is_in_call(wait) else None
+        return called_ns if wait.awaits_work is False else None  # Gloo records none, and is never found in the call
     if wait.kind != "collective" or progress is None or capture.unrecorded:
         return None
     return None if last is None and any(p.enqueued for p in progress) else called_ns
-
-
-def _is_in_call(wait: Wait) -> bool:
-    """Whether a send or receive is being called. On Gloo, which records none, it is waited for behind that (torch 2.13)."""
-    return wait.frame.source is not None and ".wait(" not in wait.frame.source
 
 
 def among_members(capture: RankCapture, wait: Wait, pending: Sequence[Operation], thread: int) -> Wait:

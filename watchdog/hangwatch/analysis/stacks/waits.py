@@ -59,6 +59,14 @@ class Wait:
     port: int | None = None
     connecting: bool = False
 
+    @property
+    def awaits_work(self) -> bool | None:
+        """Whether the call has returned, and its work is waited for; None where the line is not known.
+
+        On Gloo each call returns at once (torch 2.13). NCCL connects in the call.
+        """
+        return ".wait(" in self.frame.source if self.frame.source is not None else None
+
 
 #: Public functions of distributed_c10d that wait for other ranks -> the operation they come down to.
 COLLECTIVES = {
