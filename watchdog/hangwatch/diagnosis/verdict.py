@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -15,35 +14,22 @@ from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.places import source_lines
-from hangwatch.analysis.ranks.device import assume_device_waits
-from hangwatch.analysis.ranks.joining import Aside
 from hangwatch.analysis.ranks.views import view_rank
 from hangwatch.analysis.serving.stall import find_engine_stall
 from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.registry import explain
 from hangwatch.causes.signature import Match
 from hangwatch.diagnosis.causes import to_causes
-from hangwatch.diagnosis.kind import goes_on_beside, judge_kind
+from hangwatch.diagnosis.judged import SEVERITY, Judged, judge, window_of
 from hangwatch.diagnosis.serving import judge_engine, mention_engine, summarize_engine
 from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import DEFAULT_GROUP
-from hangwatch.model.incident import Collective, Divergence, Kind, Severity, SourceLine, Verdict
+from hangwatch.model.incident import Collective, Divergence, Kind, SourceLine, Verdict
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.serving import EngineState
 from hangwatch.model.transforms.names import names_of, with_names
-
-_SEVERITY: Mapping[str, Severity] = {
-    "deadlock": "critical",
-    "stall": "critical",
-    "rank_lost": "critical",
-    "straggler": "warning",
-    "silent_failure": "warning",
-    "healthy": "info",
-}
-#: A program has a few threads that communicate beside its main one.
-_ASIDE_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -79,32 +65,18 @@ def diagnose(
 
 
 def _diagnose_ranks(capture: Capture, patience: Patience | None, min_wait_s: float, before: Case | None) -> Diagnosis:
-    window_s = patience.motion_window_s if patience is not None else None
-    case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before)
     silent = diagnose_training(capture.training, capture.job.world_size)
-    if silent is not None:  # the capture was made for that, at ranks in the middle of their steps
-        return Diagnosis(silent.verdict, case, None, silent.onset_ns)
-    first = found = _diagnose(case, patience)
-    if first.verdict.kind == "healthy" and (assumed := assume_device_waits(capture)) is not capture:
-        late = _diagnose(build_case(assumed, min_wait_s=min_wait_s, motion_window_s=window_s), patience)
-        if patience is None or (late.waited_s is not None and late.waited_s >= patience.busy_s):
-            return late
-    for _ in range(_ASIDE_ROUNDS):
-        aside = _beside(found.case, patience)
-        if aside is None:
-            break
-        case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_s, before=before, aside=aside)
-        found = _diagnose(case, patience)
-    return found if _SEVERITY[found.verdict.kind] == "critical" else first
+    if silent is None:
+        return _explained(judge(capture, patience=patience, min_wait_s=min_wait_s, before=before))
+    # The capture was made for that, at ranks in the middle of their steps.
+    case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_of(patience), before=before)
+    return Diagnosis(silent.verdict, case, None, silent.onset_ns)
 
 
-def _diagnose(case: Case, patience: Patience | None) -> Diagnosis:
-    capture = case.capture
-    since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
-    waited = (capture.at_ns - since) / 1e9 if since is not None else None
-    kind = judge_kind(case, patience, waited)
+def _explained(judged: Judged) -> Diagnosis:
+    case, kind = judged.case, judged.kind
     verdict = _healthy(case) if kind == "healthy" else _verdict(case, kind, explain(case))
-    return Diagnosis(_named(verdict, names_of(capture)), case, waited, case.onset_ns)
+    return Diagnosis(_named(verdict, names_of(case.capture)), case, judged.waited_s, case.onset_ns)
 
 
 def _with_engine(ranks: Diagnosis, capture: Capture, engine: EngineState, patience: Patience | None) -> Diagnosis:
@@ -139,16 +111,6 @@ def _named(verdict: Verdict, names: dict[int, str]) -> Verdict:
     return msgspec.structs.replace(with_names(verdict, names), names=names) if names else verdict
 
 
-def _beside(case: Case, patience: Patience | None) -> Aside | None:
-    """The threads to be put aside, with those that are so already; None where all that waits may well hold up the job."""
-    waiting = [case.views[r] for r in case.blame.waiting if r in case.views]
-    threads = {v.rank: v.thread.ident for v in waiting if v.thread is not None and v.thread.ident}
-    if not threads or len(threads) < len(waiting) or not (case.idleness or goes_on_beside(case, patience)):
-        return None
-    ranks = case.aside.keys() | threads.keys()
-    return {r: case.aside.get(r, frozenset()) | ({threads[r]} if r in threads else frozenset()) for r in ranks}
-
-
 def _healthy(case: Case) -> Verdict:
     training = case.capture.training
     if training is not None and not case.capture.ranks:
@@ -163,7 +125,7 @@ def _verdict(case: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
     return Verdict(
         kind=kind,
         proven=proof is not None,
-        severity=_SEVERITY[kind],
+        severity=SEVERITY[kind],
         summary=summarize(case, kind, cause),
         collective=_collective(case),
         culprit_ranks=case.blame.culprits,
