@@ -37,6 +37,8 @@ BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 # Where DeepSpeed's operator is compiled, with this environment's PyTorch: others' would be compiled anew at each turn.
 export TORCH_EXTENSIONS_DIR := $(abspath $(VENV))/torch_extensions
+# Some build machines forbid it, and then every one of the suite's thousands of processes would compile hangwatch anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 # For its analyzer, which the release that we pin does not have.
 NVRX_SOURCE := https://github.com/NVIDIA/nvidia-resiliency-ext

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -132,12 +134,17 @@ class Entry(msgspec.Struct, frozen=True):
 
 def load_catalogue(patterns: Sequence[str] = ()) -> list[Entry]:
     """All scenarios, or those whose name, ``family/name`` or cause matches one of the shell ``patterns``. Raises ValueError."""
-    entries = [entry for path in sorted(PROGRAMS.glob("*/*.toml")) for entry in _load_file(path)]
-    names = [entry.scenario.name for entry in entries]
-    twice = {name for name in names if names.count(name) > 1}
+    return [entry for entry in _load_all() if not patterns or any(_matches(entry, pattern) for pattern in patterns)]
+
+
+@cache  # a second to read, and tests ask for one scenario at a time
+def _load_all() -> tuple[Entry, ...]:
+    entries = tuple(entry for path in sorted(PROGRAMS.glob("*/*.toml")) for entry in _load_file(path))
+    counted = Counter(entry.scenario.name for entry in entries)
+    twice = sorted(name for name, times in counted.items() if times > 1)
     if twice:
-        raise ValueError(f"names used twice: {', '.join(sorted(twice))}")
-    return [entry for entry in entries if not patterns or any(_matches(entry, pattern) for pattern in patterns)]
+        raise ValueError(f"names used twice: {', '.join(twice)}")
+    return entries
 
 
 def _matches(entry: Entry, pattern: str) -> bool:
