@@ -15,11 +15,10 @@ import msgspec
 from hangwatch.causes.calibration import Rate, Table, confidence_of, is_whole, key_of
 from hangwatch.causes.registry import explain
 from hangwatch.diagnosis.causes import shown
-from hangwatch.diagnosis.verdict import diagnose
 from recorded import without
 from scenarios.catalogue import HERE, Entry, load_catalogue
 from scenarios.leaving_out import find_all, judge_left_out, judge_with_all, shares
-from scenarios.recording import kept_hangs, load
+from scenarios.recording import case_of, kept_hangs, load
 
 TABLE = HERE.parent.parent / "watchdog" / "hangwatch" / "causes" / "calibration.json"
 
@@ -60,11 +59,11 @@ def collect_statements(entries: Iterable[Entry]) -> list[Statement]:
     for entry, truth in kept_hangs(entries):
         capture = load(entry)
         for unread in UNREAD:
-            diagnosis = diagnose(without(capture, {rank.rank: unread for rank in capture.ranks}))
-            if diagnosis.verdict.cause is None:
+            case = case_of(without(capture, {rank.rank: unread for rank in capture.ranks}))
+            if case is None:
                 continue
-            whole = is_whole(diagnosis.case)
-            for place, match in enumerate(shown(explain(diagnosis.case))):
+            whole = is_whole(case)
+            for place, match in enumerate(shown(explain(case))):
                 cause, key = match.signature.cause, key_of(match.signature, first=place == 0, whole=whole)
                 found.append(Statement(entry.scenario.name, entry.family, cause, key, cause == truth.cause))
     return found

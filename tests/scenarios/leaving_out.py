@@ -18,9 +18,8 @@ from hangwatch.analysis.case import Case
 from hangwatch.causes.registry import find_matches, weigh
 from hangwatch.causes.signature import Match
 from hangwatch.diagnosis.causes import shown
-from hangwatch.diagnosis.verdict import diagnose
 from scenarios.catalogue import Entry
-from scenarios.recording import kept_hangs, load
+from scenarios.recording import case_of, kept_hangs, load
 
 #: Among how many of the causes that are shown the true one is looked for.
 _FIRST = 3
@@ -50,7 +49,8 @@ def find_all(entries: Iterable[Entry]) -> list[Hang]:
     """What fits every kept hang."""
     hangs = []
     for entry, truth in kept_hangs(entries):
-        case = diagnose(load(entry)).case
+        case = case_of(load(entry))
+        assert case is not None, f"{entry.scenario.name} is taken for healthy"
         hangs.append(Hang(entry.scenario.name, entry.family, truth.cause, case, tuple(find_matches(case))))
     return hangs
 

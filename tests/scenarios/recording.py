@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from hangwatch.analysis.case import Case
+from hangwatch.diagnosis.judged import judge
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident, Verdict
@@ -54,6 +56,15 @@ def verdict_of(entry: Entry) -> Verdict:
 @cache
 def _verdict(file: Path) -> Verdict:
     return diagnose(_load(file)).verdict
+
+
+def case_of(capture: Capture) -> Case | None:
+    """The case that a verdict on a capture would rest on, None where nothing hangs. Without causes, unless they decide that."""
+    if capture.engine is not None:
+        found = diagnose(capture)
+        return found.case if found.verdict.cause is not None else None
+    judged = judge(capture)
+    return judged.case if judged.kind != "healthy" else None
 
 
 def kept_hangs(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Truth]]:

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from hangwatch.diagnosis.judged import judge
-from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Group
 from recorded import unclaimed, without, without_group, without_thread
 from scenarios.catalogue import Entry, load_catalogue
-from scenarios.recording import load, path, verdict_of
+from scenarios.recording import case_of, load, path, verdict_of
 
 ENTRIES = [entry for entry in load_catalogue() if path(entry).exists()]
 FAMILIES = sorted({entry.family for entry in ENTRIES})
@@ -57,13 +55,9 @@ def proven(family: str) -> list[Entry]:
 
 
 def proven_culprits(capture: Capture) -> set[int]:
-    """The culprits of the verdict where it is a proof. Of an engine they depend on causes, of ranks alone they do not."""
-    if capture.engine is not None:
-        found = diagnose(capture).verdict
-        return set(found.culprit_ranks) if found.proven else set()
-    judged = judge(capture)
-    blame = judged.case.blame
-    return set(blame.culprits) if judged.kind != "healthy" and blame.proof is not None else set()
+    """The culprits of the verdict where it is a proof."""
+    case = case_of(capture)
+    return set(case.blame.culprits) if case is not None and case.blame.proof is not None else set()
 
 
 @pytest.mark.usefixtures("long")
