@@ -63,6 +63,7 @@ _CALLS = FILE_CALLS | {
     "sendfile",
 }
 _SELECTS = frozenset({"select", "pselect6"})
+_POLLS = frozenset({"poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
 #: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
@@ -139,6 +140,8 @@ def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
         # An unnamed pipe may be the standard input, and without its line a prompt cannot be distinguished from a read.
         row = row if row in {SOCKET_CHANNEL, SELECT} else PIPE_OR_PROMPT
     what = f" on {last.blocked_on}" if last.blocked_on else ""
+    if _awaits_other_end(last):
+        what = f" for {_other_end(last)}, at the other end of its connection"
     call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
     said = f"Rank {rank}'s {view.who} is blocked in {call}{what}."
     return Match(row, said, (*at_process(case, rank), *at_stack(case, rank)))
@@ -155,7 +158,7 @@ def _io_row(samples: Sequence[ProcessSample]) -> Signature | None:
     if all(s.syscall in _SLEEPS and " held by " in (s.blocked_on or "") for s in samples[-2:]):
         return FILE_LOCK  # it polls whether another process's lock on a file it has open is gone
     on_socket = (last.blocked_on or "").startswith("socket:")
-    if last.syscall in _SOCKET_CALLS or on_socket:
+    if last.syscall in _SOCKET_CALLS or on_socket or _awaits_other_end(last):
         return SOCKET_CALL
     if last.syscall in _CALLS:
         return FILE_CALL
@@ -166,6 +169,18 @@ def _io_row(samples: Sequence[ProcessSample]) -> Signature | None:
     if last.syscall is None and _SOCKET_CHANNELS.search(channel):
         return SOCKET_CHANNEL
     return None
+
+
+def _awaits_other_end(sample: ProcessSample) -> bool:
+    """Whether the main thread polls for a message, itself or through a library's thread that wakes it, of a known other end."""
+    return sample.syscall in _POLLS and (bool(sample.server or sample.servers) or sample.elsewhere != "")
+
+
+def _other_end(sample: ProcessSample) -> str:
+    pids = (sample.server,) if sample.server is not None else sample.servers
+    if not pids:
+        return sample.elsewhere
+    return f"process {pids[0]}" if len(pids) == 1 else f"processes {', '.join(map(str, pids))}"
 
 
 def gil_held(case: Case) -> Match | None:
