@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from hangwatch.analysis.case import build_case
+from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Group, GroupProgress
@@ -62,3 +63,18 @@ def test_a_rank_that_went_on_while_it_was_captured_waits_for_nobody(
 ) -> None:
     """Its stack is of before. A healthy job that had waited for longer than the patience was stopped for that."""
     assert (build_case(goes_on(called_s, known_done=known_done)).blame.waiting == (0,)) is waits
+
+
+@pytest.mark.parametrize(("joined", "kind"), [(False, "stall"), (True, "healthy")], ids=["is absent", "has just come"])
+def test_a_rank_that_comes_while_it_is_captured_is_in_no_hang(joined: bool, kind: str) -> None:
+    """Rank 0 calls what rank 1 waits in after its stack and its record were read, and before its beat was.
+
+    Rank 1 had waited longer than its patience. A healthy engine that got its next command in that moment was stopped for that.
+    """
+    pair = Group("0", (0, 1), "default_pg")
+    zero = rank(0, (operation(1, pair, 1),), (Frame("read", "/srv/queue.py", 5), Frame("serve", "/srv/engine.py", 23)))
+    if joined:
+        zero = msgspec.structs.replace(zero, progress=(GroupProgress(pair, 2, -1, 1),))
+    called = (operation(1, pair, 1), operation(2, pair, 2, "broadcast", done=False))
+    found = diagnose(world(zero, rank(1, called, collective_frames("broadcast"))), patience=fixed_patience(0.5)).verdict
+    assert found.kind == kind

@@ -390,13 +390,18 @@ def _seen_circles(views: Mapping[int, RankView], graph: WaitGraph) -> tuple[tupl
 def _blame_together(views: Mapping[int, RankView], history: History, waiting: tuple[int, ...]) -> Blame:
     """No rank waits for one that could still come: a rank whose partners are done hangs itself, else it is no rank."""
     fronts = [(r, o) for r in waiting if (o := views[r].frontier) is not None and not o.p2p]
+    others = {r for _, o in fronts for r in o.group.ranks}.difference(waiting)
+    if any(r in views and not views[r].settled for r in others):
+        return Blame(
+            "nothing"
+        )  # it has called that while it was looked at: by its stack and its record it was elsewhere before
     done: dict[tuple[str, int], frozenset[int]] = {}
     for key, seq in {(o.group.key, o.seq) for _, o in fronts}:
         done[key, seq] = frozenset(r for r, o in history.at(key, seq).items() if o.completed)
     behind = []
     for rank, front in fronts:
-        others = len(front.group.ranks) - 1
-        if others > 0 and len(done[front.group.key, front.seq] - {rank}) == others:
+        rest = len(front.group.ranks) - 1
+        if rest > 0 and len(done[front.group.key, front.seq] - {rank}) == rest:
             behind.append(rank)
     if behind and len(behind) < len(views):
         return Blame("root", tuple(behind), tuple(r for r in waiting if r not in behind), tuple(behind))
