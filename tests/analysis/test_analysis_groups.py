@@ -244,9 +244,16 @@ def test_of_two_names_for_one_group_the_rarer_is_to_blame() -> None:
     assert blame.proof is not None
 
 
-def test_the_name_that_fewer_give_to_a_group_is_the_wrong_one() -> None:
-    """Three ranks create a group by one name and the fourth of its members by another, which is named."""
-    ranks = [rank(r, (), creation((0, 1, 2, 3), name="2" if r == 3 else "1")) for r in range(4)]
+def test_a_group_of_everybody_is_known_by_its_name_too() -> None:
+    """With ``use_local_synchronization`` the name is a digest of the members and of how many groups a rank has: here one has more."""
+    everybody = {"group_world_size": "int=4", "global_world_size": "int=4"}
+
+    def inside(name: str) -> tuple[Frame, ...]:
+        helper, called, module = creation((0, 1, 2, 3), name)
+        return (helper, Frame("_new_group_with_tag", C10D, 5763, locals=everybody), called, module)
+
+    ranks = [rank(r, (), inside("3dc4379e" if r == 3 else "3b64ef6b")) for r in range(4)]
     blame = build_case(world(*ranks)).blame
-    assert blame.culprits == (3,)
-    assert blame.waiting == (0, 1, 2)
+    assert (blame.culprits, blame.waiting) == ((3,), (0, 1, 2))
+    assert blame.proof is not None
+    assert build_case(world(*(rank(r, (), inside("3b64ef6b")) for r in range(4)))).blame.shape == "together"

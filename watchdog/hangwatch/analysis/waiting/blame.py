@@ -96,8 +96,10 @@ def _name_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tupl
 
     All of them on a tie, none where they do anything else.
     """
-    members = {w.peers if (w := views[r].wait) is not None else () for r in component if r in views}
-    if len(members) != 1 or () in members:
+    waits = [views[r].wait for r in component if r in views]
+    members = {wait.peers if wait is not None else () for wait in waits}
+    of_everybody = all(w is not None and w.kind == "group_creation" and w.exact and w.group for w in waits)
+    if len(members) != 1 or (() in members and not of_everybody):
         return ()
     ordered = _sides_by_name(views, component)
     tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])

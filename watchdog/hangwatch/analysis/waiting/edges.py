@@ -252,12 +252,18 @@ def _one_batch(one: Operation, other: Operation) -> bool:
 
 def _create_apart(view: RankView, other: RankView) -> bool:
     """Whether both are creating a group, and not the same one: groups are numbered in each process as they come."""
-    creating = all(v.wait is not None and v.wait.kind == "group_creation" for v in (view, other))
-    if creating and view.wait is not None and other.wait is not None and view.wait.peers and other.wait.peers:
-        named = bool(view.wait.group and other.wait.group)
-        return view.wait.peers != other.wait.peers or (named and view.wait.group != other.wait.group)
+    one, two = view.wait, other.wait
+    if one is None or two is None or {one.kind, two.kind} != {"group_creation"}:
+        return False
+    # Neither lists members where a group of everybody takes every rank; a split goes by the group that is split.
+    if (one.peers and two.peers) or (one.exact and two.exact and one.peers == two.peers):
+        named = bool(one.group and two.group)
+        if one.peers != two.peers or (named and one.group != two.group):
+            return True
+        if one.peers:
+            return False
     counts = (view.capture.groups_created, other.capture.groups_created)
-    return creating and None not in counts and counts[0] != counts[1]
+    return None not in counts and counts[0] != counts[1]
 
 
 def _whereabouts(other: RankView | None) -> Reason:

@@ -267,9 +267,11 @@ def _creation_apart(case: Case, inside: list[int]) -> Match:
 
 def _creates(view: RankView) -> str:
     wait = view.wait
+    name = f" by the name {wait.group[:12]}" if wait is not None and wait.group else ""
     if wait is not None and wait.peers:
-        name = f" by the name {wait.group[:12]}" if wait.group else ""
         return f"is creating the group of ranks {format_ranks(wait.peers)}{name}"
+    if wait is not None and wait.exact and name:
+        return f"is creating a group of every rank{name}"
     return f"is creating its group number {view.capture.groups_created}"
 
 
