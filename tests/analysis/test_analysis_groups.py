@@ -245,7 +245,7 @@ def test_of_two_names_for_one_group_the_rarer_is_to_blame() -> None:
 
 
 def test_a_group_of_everybody_is_known_by_its_name_too() -> None:
-    """With ``use_local_synchronization`` the name is a digest of the members and of how many groups a rank has made: one has more."""
+    """With ``use_local_synchronization`` it is a digest of the members and of how many groups a rank has made: one made more."""
     everybody = {"group_world_size": "int=4", "global_world_size": "int=4"}
 
     def inside(name: str) -> tuple[Frame, ...]:
