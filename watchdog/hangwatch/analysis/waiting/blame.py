@@ -313,14 +313,17 @@ def _proven_sinks(
 ) -> Sequence[tuple[int, ...]]:
     """The sinks that a proof is about, and faults of their own beside it; all sinks where there is no proof.
 
-    A rank that is in a wait is no fault of its own: whom it waits for was not seen, where its record is missing.
+    A rank that is in a wait is no fault of its own: whom it waits for was not seen, where its record is missing. Nor is one
+    of which it is only likely that others wait for it.
     """
     gone = {rank for edge in graph.edges if edge.reason == "gone" for rank in edge.awaited}
     pair = {rank for edge in mismatches for rank in (*edge.waiters, *edge.awaited)}
     about = [sink for sink in sinks if sink in circles or not (gone | pair).isdisjoint(sink)]
     if not about and not pair:
         return sinks
-    apart = [sink for sink in sinks if sink not in about and all(r in views and _is_seen_apart(views[r]) for r in sink)]
+    surely = {rank for edge in graph.edges if not edge.weak for rank in edge.awaited}
+    beside = [sink for sink in sinks if sink not in about and not surely.isdisjoint(sink)]
+    apart = [sink for sink in beside if all(r in views and _is_seen_apart(views[r]) for r in sink)]
     return [*(about or [tuple(sorted(pair))]), *apart]
 
 
@@ -394,9 +397,8 @@ def _blame_together(views: Mapping[int, RankView], history: History, waiting: tu
     fronts = [(r, o) for r in waiting if (o := views[r].frontier) is not None and not o.p2p]
     others = {r for _, o in fronts for r in o.group.ranks}.difference(waiting)
     if any(r in views and not views[r].settled for r in others):
-        return Blame(
-            "nothing"
-        )  # it has called that while it was looked at: by its stack and its record it was elsewhere before
+        # It has called that while it was looked at: by its stack and its record, which are of before, it was elsewhere.
+        return Blame("nothing")
     done: dict[tuple[str, int], frozenset[int]] = {}
     for key, seq in {(o.group.key, o.seq) for _, o in fronts}:
         done[key, seq] = frozenset(r for r, o in history.at(key, seq).items() if o.completed)
