@@ -171,6 +171,11 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.state in {"gone", "Z", "X"}
 
     @property
+    def other_ends(self) -> tuple[int, ...]:
+        """The pids of those on this node that have the other end: ``server``, or several of which any may be meant."""
+        return (self.server,) if self.server is not None else self.servers
+
+    @property
     def writers(self) -> tuple[int, ...]:
         """The related processes that may write to the pipe it is blocked on: 12 and 13 of ``pipe:[7] from 12 cat, 13 sort``."""
         kind, found, holders = (self.blocked_on or "").partition("] from ")

@@ -106,7 +106,7 @@ class RankView:
         last = self.sample
         if self.wait is not None or last is None:
             return False
-        return last.server is not None or last.answering is not None or bool(last.servers)
+        return bool(last.other_ends) or last.answering is not None
 
     @property
     def in_request(self) -> bool:

@@ -38,8 +38,7 @@ def find_answers(views: Mapping[int, RankView]) -> dict[int, int]:
             found[rank] = callee
         if last is None or not (_asks(view) or (departed is not None and _reads_in_vain(view))):
             continue
-        pids = last.servers if last.server is None else (last.server,)
-        meant = [numbers.get((view.capture.identity.node, pid)) for pid in pids]
+        meant = [numbers.get((view.capture.identity.node, pid)) for pid in last.other_ends]
         if last.answering is not None:
             meant = [last.answering if last.answering in views else None]
         able = [

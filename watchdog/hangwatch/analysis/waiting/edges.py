@@ -255,13 +255,11 @@ def _create_apart(view: RankView, other: RankView) -> bool:
     one, two = view.wait, other.wait
     if one is None or two is None or {one.kind, two.kind} != {"group_creation"}:
         return False
-    if one.peers and two.peers and one.peers != two.peers:
-        return True
     # Of a group of everybody no members are listed. Of a split they are not known (not exact), and its name alone says nothing.
     if one.peers == two.peers and one.exact and two.exact and one.group and two.group:
         return one.group != two.group
     if one.peers and two.peers:
-        return False
+        return one.peers != two.peers
     counts = (view.capture.groups_created, other.capture.groups_created)
     return None not in counts and counts[0] != counts[1]
 

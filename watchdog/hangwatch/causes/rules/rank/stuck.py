@@ -62,8 +62,8 @@ _CALLS = FILE_CALLS | {
     "mkdir",
     "sendfile",
 }
-_SELECTS = frozenset({"select", "pselect6"})
-_POLLS = frozenset({"poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
+SELECTS = frozenset({"select", "pselect6"})
+POLLS = frozenset({"poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
 #: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
@@ -162,7 +162,7 @@ def _io_row(samples: Sequence[ProcessSample]) -> Signature | None:
         return SOCKET_CALL
     if last.syscall in _CALLS:
         return FILE_CALL
-    if last.syscall in _SELECTS:
+    if last.syscall in SELECTS:
         return SELECT  # for which of its descriptors is not read
     if last.syscall is None and _FILE_CHANNELS.search(channel):
         return FILE_CHANNEL
@@ -173,14 +173,12 @@ def _io_row(samples: Sequence[ProcessSample]) -> Signature | None:
 
 def _awaits_other_end(sample: ProcessSample) -> bool:
     """Whether the main thread polls for a message, itself or through a library's thread that wakes it, of a known other end."""
-    return sample.syscall in _POLLS and (bool(sample.server or sample.servers) or sample.elsewhere != "")
+    return sample.syscall in POLLS and bool(sample.other_ends or sample.elsewhere)
 
 
 def _other_end(sample: ProcessSample) -> str:
-    pids = (sample.server,) if sample.server is not None else sample.servers
-    if not pids:
-        return sample.elsewhere
-    return f"process {pids[0]}" if len(pids) == 1 else f"processes {', '.join(map(str, pids))}"
+    pids = sample.other_ends
+    return f"process{'es' if len(pids) > 1 else ''} {', '.join(map(str, pids))}" if pids else sample.elsewhere
 
 
 def gil_held(case: Case) -> Match | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import bare, calls
 from hangwatch.causes.evidence import at_process, at_stack, at_tasks, standing
+from hangwatch.causes.rules.rank.stuck import POLLS, SELECTS
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 
@@ -22,7 +23,6 @@ TASK_FAILED_AMONG_OTHERS = Signature(
 
 #: Where asyncio (CPython 3.11) waits for the next event: ``BaseEventLoop._run_once``.
 _EVENT_LOOP = "asyncio/base_events.py"
-_POLL_CALLS = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"})
 
 
 def task_stall(case: Case) -> Match | None:
@@ -30,7 +30,7 @@ def task_stall(case: Case) -> Match | None:
     for rank, view in standing(case):
         frame = calls(view.frames, _EVENT_LOOP, "_run_once")
         last = view.sample
-        if frame is None or last is None or last.syscall not in _POLL_CALLS:
+        if frame is None or last is None or last.syscall not in POLLS | SELECTS:
             continue
         watches = "socket:" in (last.blocked_on or "") or "pipe:" in (last.blocked_on or "")
         shown = (*at_tasks(case, rank), *at_stack(case, rank, frame), *at_process(case, rank))
