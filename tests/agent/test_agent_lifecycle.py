@@ -16,7 +16,7 @@ from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.diagnosis.document import rfc3339
 from hangwatch.diagnosis.verdict import Diagnosis, diagnose
-from hangwatch.model.capture import Capture
+from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle.bundle import read_bundle
@@ -27,26 +27,39 @@ FACTS = NodeFacts("node-0", 1, looked=("kernel log",))
 
 @dataclass
 class Scope:
-    """A node whose hardware answers. ``late``: its call sites come once this is so, or half a second has passed."""
+    """A node whose hardware answers. ``late``: its call sites come once this is so, or half a second has passed.
+
+    ``moved``: its ranks' operations have ended by then.
+    """
 
     late: Callable[[], bool] = lambda: True
+    moved: bool = False
 
     async def capture(self) -> Capture:
         """The recorded hang."""
         return recorded_capture()
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
-        """None are added."""
+        """None are added, but the records are newer."""
         del ranks
         end_s = time.monotonic() + 0.5
         while not self.late() and time.monotonic() < end_s:
             await asyncio.sleep(0.01)
-        return capture
+        return _with_ended_operations(capture) if self.moved else capture
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
         """The capture with the node's facts."""
         del only
         return msgspec.structs.replace(capture, nodes=(FACTS,))
+
+
+def _with_ended_operations(capture: Capture) -> Capture:
+    def moved(rank: RankCapture) -> RankCapture:
+        assert rank.flight is not None
+        ended = tuple(msgspec.structs.replace(o, completed=True) for o in rank.flight.operations)
+        return msgspec.structs.replace(rank, flight=msgspec.structs.replace(rank.flight, operations=ended))
+
+    return msgspec.structs.replace(capture, ranks=tuple(map(moved, capture.ranks)))
 
 
 @dataclass
@@ -98,6 +111,21 @@ async def test_the_bundle_is_there_before_anybody_knows_and_completed_after(tmp_
     assert capture.nodes == (FACTS,)
     assert record.incident.captured["kernel_log"]
     assert rfc3339(record.onset_ns) == record.incident.onset_at
+
+
+async def test_what_is_added_is_of_the_hang_that_was_judged(tmp_path: Path) -> None:
+    """Ranks that have moved before their call sites were read keep the record that the verdict rests on."""
+    judged, witness = diagnose(recorded_capture()), Witness(tmp_path)
+    assert not diagnose(_with_ended_operations(recorded_capture())).verdict.proven
+    incidents = IncidentLifecycle(tmp_path, witness.announce, scope=Scope(moved=True), sharing=witness)
+    await incidents.open(judged, detected_ns=recorded_capture().at_ns)
+    await incidents.completed()
+    assert incidents.record is not None
+    assert incidents.record.path is not None
+    _, capture = read_bundle(incidents.record.path)
+    assert capture.nodes == (FACTS,)
+    again = diagnose(capture).verdict
+    assert (again.kind, again.proven, again.culprit_ranks) == ("deadlock", True, judged.verdict.culprit_ranks)
 
 
 async def test_a_change_is_not_undone_by_what_was_still_to_be_added(tmp_path: Path) -> None:

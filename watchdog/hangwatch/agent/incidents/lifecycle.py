@@ -22,7 +22,8 @@ from hangwatch.agent.incidents.sharing import Sharing, Unshared
 from hangwatch.analysis.case import build_case
 from hangwatch.diagnosis.document import asked_natively, asked_of_nodes, ended, make_incident, missing, of_this_node
 from hangwatch.diagnosis.verdict import Diagnosis
-from hangwatch.model.capture import Capture
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import in_flight
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle.bundle import BundleError, write_bundle
 
@@ -35,6 +36,27 @@ def _whole(capture: Capture) -> Capture:
 
 async def _as_it_is(incident: Incident) -> Incident:
     return incident
+
+
+def _as_judged(judged: Capture, completed: Capture) -> Capture:
+    """What was added to a capture, without newer records of ranks that have moved since: the verdict rests on what was before.
+
+    Where a rank is gone, those that waited for it are soon told so, and their operations end.
+    """
+    before = {rank.rank: rank for rank in judged.ranks}
+
+    def kept(after: RankCapture) -> RankCapture:
+        old = before.get(after.rank)
+        if old is None or old.flight is None or _awaited(old) == _awaited(after):
+            return after
+        return msgspec.structs.replace(after, flight=old.flight)
+
+    return msgspec.structs.replace(completed, ranks=tuple(map(kept, completed.ranks)))
+
+
+def _awaited(rank: RankCapture) -> set[tuple[str, bool, int]]:
+    """The operations that a rank has in flight by its record."""
+    return {(o.group.key, o.p2p, o.seq) for o in in_flight(rank.flight.operations if rank.flight else ())}
 
 
 @dataclass
@@ -177,7 +199,8 @@ class IncidentLifecycle:
         """Add every rank's call sites and the nodes' hardware to a bundle: they take long, so they come last."""
         if record.path is None:
             return
-        capture = await scope.call_sites(record.diagnosis.case.capture, None)
+        judged = record.diagnosis.case.capture
+        capture = _as_judged(judged, await scope.call_sites(judged, None))
         if not capture.nodes:
             capture = await scope.hardware(capture, None)
         incident = msgspec.structs.replace(

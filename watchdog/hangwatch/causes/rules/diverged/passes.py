@@ -1,7 +1,8 @@
 """Backward passes that are counted, where hosts run ahead of their devices and all are found behind the loop by now.
 
 What the engine of a backward pass calls has no call site (DDP's reductions). But where one rank's operation comes from a line
-to which the other comes a number of such operations later, that one has had so many backward passes more.
+to which the other comes a number of such operations later, that one has had so many backward passes more. So where it is still
+on its way there: past its loop, it waits for its device.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.divergence.find import side_path
+from hangwatch.analysis.divergence.frames import call_site, is_program, same_function
+from hangwatch.analysis.divergence.iterations import LOOPS
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.causes.evidence import at_recorder
@@ -79,24 +82,39 @@ def _find_lead(case: Case) -> _Lead | None:
     if not first or not later or len({sites[rank] for rank in first}) > 1:
         return None
     place = sites[first[0]]
-    passes = {rank: _passes_until(case, rank, here[rank], place) for rank in sorted(later)}
+    passes = {rank: _passes_until(case, rank, here[rank], first[0], place) for rank in sorted(later)}
     known = {rank: count for rank, count in passes.items() if count is not None}
     return _Lead(first, place, known) if place is not None and len(known) == len(passes) else None
 
 
-def _passes_until(case: Case, rank: int, operation: Operation, place: tuple[str, int] | None) -> int | None:
+def _passes_until(
+    case: Case, rank: int, operation: Operation, leader: int, place: tuple[str, int] | None
+) -> int | None:
     """How many backward passes a rank still has before it comes to a place; None where something else is in between."""
     key, taken = operation.group.key, case.views[rank].taken
     for seq in range(operation.seq, operation.seq + _REACH):
         now = case.history.at(key, seq).get(rank)
-        if now is None:
-            return None
-        if call_site(now.frames or ()) == place:
+        there = call_site(now.frames or ()) == place if now is not None else _is_on_its_way(case, rank, leader)
+        if there:
             size = _operations_of_a_pass(case, rank, operation)
             return (seq - operation.seq) // size if size and not (seq - operation.seq) % size else None
-        if not is_engines(taken, now):
+        if now is None or not is_engines(taken, now):
             return None
     return None
+
+
+def _is_on_its_way(case: Case, rank: int, leader: int) -> bool:
+    """Whether a rank stands earlier on the way to where another rank is, in no loop but those around both."""
+    mine = [f for f in reversed(case.views[rank].frames) if is_program(f)]
+    theirs = [f for f in reversed(side_path(case, leader)) if is_program(f)]
+    for depth, (own, ahead) in enumerate(zip(mine, theirs, strict=False)):
+        if not same_function(own, ahead) or ahead.source is None:
+            return False
+        if own.line != ahead.line:
+            shared = {(b.kind, b.line) for b in ahead.blocks}
+            loops = ((b.kind, b.line) for f in mine[depth:] for b in f.blocks if b.kind in LOOPS)
+            return own.line < ahead.line and shared.issuperset(loops)
+    return False
 
 
 def _operations_of_a_pass(case: Case, rank: int, operation: Operation) -> int | None:
