@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -323,20 +325,46 @@ def test_who_reads_a_pipe_has_got_something_when_it_wakes() -> None:
     assert read_motion(reading(channel="do_poll")).state == "stuck"
 
 
-def test_who_awaits_all_output_of_a_child_has_got_some_when_it_wakes() -> None:
-    """``subprocess.run`` polls its pipes, for all of its time limit if it has one. In a loop it may ask again and again."""
+def _receiving(deepest: Sequence[Frame], *around: Block) -> RankCapture:
+    """A rank that wakes once between two samples, in a poll below its own line."""
 
-    def running(*around: Block) -> RankCapture:
-        captured = _through_data(("a", "a", "a"), *around)
-        library = "/usr/lib/python3.11"
-        poll = Frame("select", f"{library}/selectors.py", 415)
-        frames = (poll, Frame("_communicate", f"{library}/subprocess.py", 2108))
+    def polling(sample: StackSample) -> StackSample:
+        (thread,) = sample.threads
+        return StackSample(sample.at_ns, (msgspec.structs.replace(thread, frames=(*deepest, *thread.frames)),))
 
-        def polling(sample: StackSample) -> StackSample:
-            (thread,) = sample.threads
-            return StackSample(sample.at_ns, (msgspec.structs.replace(thread, frames=(*frames, *thread.frames)),))
+    captured = _through_data(("a", "a", "a"), *around)
+    return msgspec.structs.replace(captured, stacks=tuple(map(polling, captured.stacks)))
 
-        return msgspec.structs.replace(captured, stacks=tuple(map(polling, captured.stacks)))
 
-    assert read_motion(running()).state == "busy"
-    assert read_motion(running(Block("while", 14, "while child.poll() is None:"))).state == "stuck"
+_LIBRARY = "/usr/lib/python3.11"
+#: ``subprocess.run`` polls its pipes, and what http.client reads the socket, for all of the time limit if there is one.
+_OF_A_CHILD = (
+    Frame("select", f"{_LIBRARY}/selectors.py", 415),
+    Frame("_communicate", f"{_LIBRARY}/subprocess.py", 2108),
+)
+_OF_A_SOCKET = (
+    Frame("SocketIO.readinto", f"{_LIBRARY}/socket.py", 706),
+    Frame("read", f"{_LIBRARY}/http/client.py", 473),
+)
+_OF_TLS = (
+    Frame("SSLSocket.read", f"{_LIBRARY}/ssl.py", 1166),
+    Frame("SSLSocket.recv_into", f"{_LIBRARY}/ssl.py", 1311),
+    *_OF_A_SOCKET,
+)
+
+
+@pytest.mark.parametrize("deepest", [_OF_A_CHILD, _OF_A_SOCKET, _OF_TLS], ids=["child", "socket", "tls"])
+def test_who_awaits_all_that_comes_has_got_some_when_it_wakes(deepest: tuple[Frame, ...]) -> None:
+    """In a loop it may ask again and again."""
+    assert read_motion(_receiving(deepest)).state == "busy"
+    assert read_motion(_receiving(deepest, Block("while", 14, "while not is_there():"))).state == "stuck"
+
+
+def test_a_loop_that_reads_to_the_end_asks_for_nothing() -> None:
+    """Its condition is what comes."""
+
+    def reading(source: str) -> str:
+        return read_motion(_receiving((*_OF_A_SOCKET, Frame("fetch", "/srv/train/tiles.py", 36, source=source)))).state
+
+    assert reading("while piece := response.read(4096):") == "busy"
+    assert reading("while not response.read(1):") == "stuck"

@@ -101,3 +101,9 @@ def test_a_wait_that_ends_while_it_is_captured_is_none() -> None:
         frames = (msgspec.structs.replace(called, source=line), *rest)
         capture = world(*(rank(r, (recorded,), frames) for r in range(3)))
         assert (diagnose(capture).verdict.kind == "healthy") is healthy
+
+
+def test_nothing_is_proven_by_a_key_that_one_who_is_gone_may_have_set() -> None:
+    """Ranks 0 and 1 await keys in their world's store, rank 2 is gone: it is named, and another process may set the keys yet."""
+    gone = rank(2, (operation(1, WORLD, 1),), state="gone")
+    assert said(world(in_store(0, OWN_PORT), in_store(1, OWN_PORT), gone)) == ("rank_lost", False, (2,))

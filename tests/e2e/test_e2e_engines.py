@@ -41,30 +41,46 @@ def first_that_names(state: Path) -> Verdict | None:
     return next((one for one in found if one.culprit_ranks), None)
 
 
-@pytest.mark.parametrize(
-    ("program", "arguments"),
-    [
-        (WEIGHTS, ("--late", "update", "--seconds", "9")),
-        (WEIGHTS, ("--late", "start", "--seconds", "20")),
-        (IDLE, ("--idle", "20")),
-        (KEYS, ("--late", "score")),
-        (KEYS, ("--late", "start", "--seconds", "20")),
-    ],
-    ids=["weights-taken-late", "engine-joins-late", "engine-without-requests", "key-set-late", "store-joined-late"],
-)
-def test_a_job_that_awaits_others_comes_to_its_end(
-    jobs: JobRunner, tmp_path: Path, program: Path, arguments: tuple[str, ...]
-) -> None:
+def _assert_left_alone(jobs: JobRunner, state: Path, program: Path, *arguments: str) -> None:
     """Nothing is called a hang, nothing is ended, and the job succeeds by itself."""
-    job = watch(jobs, tmp_path / "state", program, *arguments)
+    job = watch(jobs, state, program, *arguments)
     assert job.wait(120.0) == 0, job.stderr()
-    incidents = [read_incident(bundle) for bundle in find_bundles(tmp_path / "state")]
+    incidents = [read_incident(bundle) for bundle in find_bundles(state)]
     assert not {one.verdict.kind for one in incidents} & set(HANG_KINDS)
     assert not any(one.verdict.proven for one in incidents)
     # While it is late, a warning may name the other world's process, and nobody else.
     names = {name.partition("[")[0] for one in incidents for name in named(one.verdict)}
     assert names <= {"engine", KEYS.stem}
     assert "about to end the job" not in job.stderr()
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [(WEIGHTS, ("--late", "update", "--seconds", "9")), (IDLE, ("--idle", "20"))],
+    ids=["weights-taken-late", "engine-without-requests"],
+)
+def test_a_job_that_awaits_others_comes_to_its_end(
+    jobs: JobRunner, tmp_path: Path, program: Path, arguments: tuple[str, ...]
+) -> None:
+    """An engine that takes new weights late, and one that awaits requests."""
+    _assert_left_alone(jobs, tmp_path / "state", program, *arguments)
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        (WEIGHTS, ("--late", "start", "--seconds", "20")),
+        (KEYS, ("--late", "score")),
+        (KEYS, ("--late", "start", "--seconds", "20")),
+    ],
+    ids=["engine-joins-late", "key-set-late", "store-joined-late"],
+)
+def test_a_job_that_awaits_a_process_or_a_key_comes_to_its_end(
+    jobs: JobRunner, tmp_path: Path, program: Path, arguments: tuple[str, ...]
+) -> None:
+    """One that has yet to join, and a key that is set late."""
+    _assert_left_alone(jobs, tmp_path / "state", program, *arguments)
 
 
 @pytest.mark.usefixtures("long")

@@ -60,6 +60,7 @@ def test_two_runs_join_by_themselves(jobs: JobRunner, tmp_path: Path) -> None:
         assert "Traceback" not in run.stderr()
 
 
+@pytest.mark.usefixtures("long")
 def test_local_turns_it_off(jobs: JobRunner, tmp_path: Path) -> None:
     """Each watches its own ranks: it neither listens nor joins, and says in the incident whose ranks nobody reports."""
     port = find_free_port()
@@ -72,6 +73,7 @@ def test_local_turns_it_off(jobs: JobRunner, tmp_path: Path) -> None:
     assert not any("spans nodes" in run.stderr() for run in runs)
 
 
+@pytest.mark.usefixtures("long")
 def test_a_job_of_one_node_changes_nothing(jobs: JobRunner, tmp_path: Path) -> None:
     """Its agent opens no port but its page's, and does not load torch."""
     state = tmp_path / "state"

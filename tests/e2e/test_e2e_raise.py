@@ -35,21 +35,32 @@ def read_outcome(folder: Path) -> tuple[str, str]:
     return read_incident(bundle).verdict.summary, taken.outcome
 
 
-@pytest.mark.parametrize("wait", ["all_reduce", "all_gather", "barrier", "recv"])
-def test_a_wait_of_gloo_ends_with_the_verdict(jobs: JobRunner, tmp_path: Path, wait: str) -> None:
+def _assert_ends_with_the_verdict(jobs: JobRunner, folder: Path, wait: str) -> None:
     """Whoever waits and whoever is waited for catch it, clean up to the end, and torchrun's error file has it as the reason."""
-    job = start(jobs, tmp_path, wait)
+    job = start(jobs, folder, wait)
     assert job.wait(_TIME_LIMIT_S) == 1, job.stderr()
-    summary, outcome = read_outcome(tmp_path)
+    summary, outcome = read_outcome(folder)
     assert outcome == "raised in rank 0-1"
     lines = job.stdout().splitlines()
     for rank in (0, 1):
         (caught,) = [line for line in lines if line.startswith(f"rank {rank} caught: ")]
         assert summary in caught
         assert f"rank {rank} has cleaned up 3" in lines
-    reason = (tmp_path / "error.json").read_text()
+    reason = (folder / "error.json").read_text()
     assert "HangDetected" in reason
     assert summary.split(":")[0] in reason
+
+
+def test_a_wait_of_gloo_ends_with_the_verdict(jobs: JobRunner, tmp_path: Path) -> None:
+    """The one that most programs are in."""
+    _assert_ends_with_the_verdict(jobs, tmp_path, "all_reduce")
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("wait", ["all_gather", "barrier", "recv"])
+def test_other_waits_of_gloo_end_with_the_verdict(jobs: JobRunner, tmp_path: Path, wait: str) -> None:
+    """The same of collectives that wait elsewhere in torch."""
+    _assert_ends_with_the_verdict(jobs, tmp_path, wait)
 
 
 @pytest.mark.parametrize("wait", ["backward", "wait"])
@@ -67,18 +78,30 @@ def test_an_error_of_the_wait_itself_carries_the_verdict(jobs: JobRunner, tmp_pa
     assert "[raised as RuntimeError: " in line
 
 
-@pytest.mark.parametrize("how", ["stopped", "blocked", "gil"])
-def test_a_rank_that_cannot_be_woken_ends_the_job(jobs: JobRunner, tmp_path: Path, how: str) -> None:
-    """Stopped, in a read, or holding the interpreter: rank 0 raises, and after a grace the job is ended, which is said."""
-    job = start(jobs, tmp_path, how)
+def _assert_ends_a_job_of_which_a_rank_does_not_wake(jobs: JobRunner, folder: Path, how: str) -> None:
+    """Rank 0 raises, and after a grace the job is ended, which is said."""
+    job = start(jobs, folder, how)
     assert job.wait(_TIME_LIMIT_S) == EXIT_STOPPED, job.stderr()
-    _, outcome = read_outcome(tmp_path)
+    _, outcome = read_outcome(folder)
     assert outcome.startswith("raised in rank 0; not in rank 1: ")
     assert outcome.endswith(("process(es) ended", "by SIGKILL"))
     assert "rank 0 has cleaned up 3" in job.stdout()
     assert "about to end the job instead" in job.stderr()
 
 
+def test_a_rank_that_cannot_be_woken_ends_the_job(jobs: JobRunner, tmp_path: Path) -> None:
+    """It is in a read."""
+    _assert_ends_a_job_of_which_a_rank_does_not_wake(jobs, tmp_path, "blocked")
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("how", ["stopped", "gil"])
+def test_whatever_keeps_a_rank_from_waking_the_job_ends(jobs: JobRunner, tmp_path: Path, how: str) -> None:
+    """It is stopped, or holds the interpreter."""
+    _assert_ends_a_job_of_which_a_rank_does_not_wake(jobs, tmp_path, how)
+
+
+@pytest.mark.usefixtures("long")
 def test_a_rank_that_torchrun_ends_is_said_to_have_ended(jobs: JobRunner, tmp_path: Path) -> None:
     """Rank 0 does not stay: torchrun ends the one that holds the interpreter before the grace is over. No more is done."""
     scenario = find_scenario("gil-held")
@@ -90,6 +113,7 @@ def test_a_rank_that_torchrun_ends_is_said_to_have_ended(jobs: JobRunner, tmp_pa
     assert f"HangDetected: stall: {summary}" in job.stderr()
 
 
+@pytest.mark.usefixtures("long")
 def test_torchrun_restarts_a_job_of_which_a_rank_cannot_be_woken(jobs: JobRunner, tmp_path: Path) -> None:
     """With ``--max-restarts 1`` the ranks that remain are ended, and torchrun's second start of them succeeds."""
     job = start(jobs, tmp_path, "blocked", max_restarts=1)

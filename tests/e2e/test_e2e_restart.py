@@ -89,9 +89,8 @@ def test_the_command_is_run_again_where_torchrun_does_not_restart(jobs: JobRunne
     assert "Hang 2 of this job (restarted 1 time): step 4, ranks 0-1 on" in run.said
 
 
-@pytest.mark.parametrize("launcher", ["accelerate", "deepspeed", "plain"])
-def test_other_launchers_are_run_again(jobs: JobRunner, tmp_path: Path, launcher: str) -> None:
-    """accelerate, deepspeed and a script with ``mp.spawn`` end when their ranks do; the command is run again at the same port."""
+def _assert_is_run_again(jobs: JobRunner, folder: Path, launcher: str) -> None:
+    """The launcher ends when its ranks do; the command is run again at the same port."""
     port = str(find_free_port())
     if launcher == "accelerate":
         # --cpu would start one process only, unless there is MPI. The program asks for the CPU itself.
@@ -101,11 +100,23 @@ def test_other_launchers_are_run_again(jobs: JobRunner, tmp_path: Path, launcher
         command = [str(JOBS / "spawning.py"), port]
     else:
         command = ["-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", port]
-    run = Restarted(jobs, tmp_path, [sys.executable, *command])
+    run = Restarted(jobs, folder, [sys.executable, *command])
     assert run.status == 0, run.said
     assert [count for _, count in run.starts] == ["-", "1"]
     assert run.checkpoint == "8"
     assert run.actions == ["restart"]
+
+
+@pytest.mark.parametrize("launcher", ["accelerate", "deepspeed"])
+def test_other_launchers_are_run_again(jobs: JobRunner, tmp_path: Path, launcher: str) -> None:
+    """Those that README shows."""
+    _assert_is_run_again(jobs, tmp_path, launcher)
+
+
+@pytest.mark.usefixtures("long")
+def test_a_script_that_spawns_its_ranks_is_run_again(jobs: JobRunner, tmp_path: Path) -> None:
+    """By ``mp.spawn``."""
+    _assert_is_run_again(jobs, tmp_path, "plain")
 
 
 def test_a_proven_deadlock_that_comes_again_stops_the_job(jobs: JobRunner, tmp_path: Path) -> None:
@@ -121,6 +132,7 @@ def test_a_proven_deadlock_that_comes_again_stops_the_job(jobs: JobRunner, tmp_p
     assert [process for process in run.job.members() if process.is_running()] == []
 
 
+@pytest.mark.usefixtures("long")
 def test_restarts_are_used_up(jobs: JobRunner, tmp_path: Path) -> None:
     """After ``--max-restarts`` of its own hangwatch stops the job, with status 75."""
     run = Restarted(jobs, tmp_path, _torchrun(), "--hangs", "9", run=("--max-restarts", "1"))
@@ -138,6 +150,7 @@ def test_a_job_that_fails_is_not_run_again(jobs: JobRunner, tmp_path: Path) -> N
     assert "again" not in job.stderr()
 
 
+@pytest.mark.usefixtures("long")
 def test_a_job_that_is_submitted_again_has_its_history(jobs: JobRunner, tmp_path: Path) -> None:
     """A second ``run`` of the same name counts on; its command learns of it, and of the restart that it is run beside.
 

@@ -140,6 +140,7 @@ def test_a_core_that_dies_behind_a_queue_is_named(start: Start) -> None:
     assert "VLLM::EngineCore" in body
 
 
+@pytest.mark.usefixtures("long")
 def test_an_engine_that_ends_altogether_is_no_hang(start: Start) -> None:
     """Its server ends with its core: whoever asked knows, and whoever started it may start it again."""
     engine = start("--fault", "ends", "--after", "8", keeper=True)
@@ -171,6 +172,7 @@ def test_a_scheduler_that_schedules_nothing_is_named(start: Start, jobs: JobRunn
     assert "7 requests wait" in said
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize(("fault", "cause"), [("io", "blocked-io"), ("sync", None)])
 def test_a_worker_that_is_stuck_in_a_step_is_named(start: Start, tmp_path: Path, fault: str, cause: str | None) -> None:
     """In a read, or in a wait for its device: its rank and line, and once, though ranks and requests both wait."""

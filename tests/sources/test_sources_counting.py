@@ -48,11 +48,30 @@ def test_a_counter_is_one_more_in_each_iteration(header: str, counter: str | Non
     assert _loop(header)[0] == counter
 
 
+@pytest.mark.parametrize(
+    ("before", "resumed"),
+    [("step = 0", False), ("step, state = journal.newest()", True), ("step = state['step']", True)],
+)
+def test_a_count_that_begins_elsewhere_is_of_more_than_these_iterations(before: str, resumed: bool) -> None:
+    """Ranks that resume may begin with other numbers."""
+    lines = ["def train():", f"    {before}", "    while step < steps:", "        step += 1", "        work()"]
+    (block,) = SourceTree("\n".join(lines)).blocks_at(5)
+    assert block.iterations is not None
+    assert (block.iterations.counter, block.iterations.resumed) == ("step", resumed)
+
+
 @pytest.mark.parametrize("other", ["step = 3", "step += 1", "del step", "(step := 4)"])
 def test_what_is_bound_elsewhere_counts_nothing(other: str) -> None:
     """A variable with two meanings says nothing of a loop that has ended."""
     assert _loop("for step in range(3):", other)[0] is None
     assert _loop("for step in range(3):", before=other)[0] is None
+
+
+def test_a_comprehension_has_variables_of_its_own() -> None:
+    """They are no other meaning of the counter, be it beside the loop or in it."""
+    other = "parts = [torch.empty_like(mine) for _ in range(world)]"
+    assert _loop("for _ in range(3):", other)[0] == "_"
+    assert _loop("for _ in range(3):", before=other)[0] == "_"
 
 
 @pytest.mark.parametrize(

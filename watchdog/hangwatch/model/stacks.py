@@ -14,13 +14,15 @@ class Iterations(msgspec.Struct, frozen=True, omit_defaults=True):
     ``counter``: a variable that has no other meaning in its function: ``step`` of ``for step, batch in enumerate(loader):``.
     ``line``: where it is made one more: the loop's header, or a ``step += 1`` that every iteration comes by. ``breaks``: whether
     a ``break`` or ``return`` may end the loop, by anything but the number of the iteration. ``bounded``: the number of iterations
-    alone ends the loop, and each one calls something besides a sleep: whoever is in the next one has got on.
+    alone ends the loop, and each one calls something besides a sleep: whoever is in the next one has got on. ``resumed``: it
+    begins with a value from elsewhere, and so may differ between ranks that have had as many iterations.
     """
 
     counter: str
     line: int
     breaks: bool
     bounded: bool = False
+    resumed: bool = False
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):

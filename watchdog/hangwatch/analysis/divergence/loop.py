@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
@@ -183,21 +183,27 @@ class Loop:
         theirs = self.past_frame
         if theirs is None or self.rounds_ahead:
             return None
-        if (around := self._count_around(theirs)) is not None or self.block.iterations is None:
+        counted = self.block.iterations
+        if (around := self._count_around(theirs)) is not None or counted is None or counted.resumed:
             return around
+        if any(b.kind in LOOPS and b.iterations is None for b in self._left()):
+            return None  # it may have been in this one in another round
         mine, last = count_iterations(self.frame, self.block), count_iterations(theirs, self.block)
         if mine is None or last is None:
             return None
         fewer = fewer_iterations(self.block, self.frame, theirs, mine, last)
         if fewer is None:
             return None
-        return IterationCount(self.block.iterations.counter, fewer, self.block.iterations.breaks)
+        return IterationCount(counted.counter, fewer, counted.breaks)
+
+    def _left(self) -> Iterator[Block]:
+        """What is around this loop in its function and the other side has left too, outermost first."""
+        outer = takewhile(lambda block: block != self.block, self.frame.blocks)
+        return (b for b in outer if inside(self.past.path, self.frame, b) is None)
 
     def _count_around(self, theirs: Frame) -> IterationCount | None:
         """The count of the outermost loop around this one that the other side has left too, in another iteration of it."""
-        outer = takewhile(lambda block: block != self.block, self.frame.blocks)
-        left = (b for b in outer if b.iterations is not None and inside(self.past.path, self.frame, b) is None)
-        for block in left:
+        for block in self._left():
             mine, last = count_iterations(self.frame, block), count_iterations(theirs, block)
             if block.iterations is not None and mine is not None and last is not None and mine != last:
                 return IterationCount(block.iterations.counter, mine - last, block.iterations.breaks)

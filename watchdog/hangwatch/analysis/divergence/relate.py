@@ -182,13 +182,21 @@ def _comes_back(mine: Side, theirs: Side) -> bool:
     if mine.at is None or theirs.at is None:
         return True
     above = mine.path[len(mine.tail) :]
-    around = shared_loop(mine.at, theirs.at)
-    if around is not None:
-        rounds = {count_iterations(at, around) for at in (mine.at, theirs.at)}
-        return len(rounds) > 1 or None in rounds
+    there = {(b.kind, b.line) for b in theirs.at.blocks}
+    around = [b for b in mine.at.blocks if b.kind in LOOPS and (b.kind, b.line) in there]
+    if around:
+        rounds = [{_iteration_of(at, loop) for at in (mine.at, theirs.at)} for loop in around]
+        return any(len(both) > 1 or None in both for both in rounds)
     return any(b.kind in LOOPS for f in above for b in f.blocks) or any(
         f.source is None for f in above if is_program(f)
     )
+
+
+def _iteration_of(frame: Frame, loop: Block) -> int | tuple[tuple[str, str], ...] | None:
+    """Which iteration a frame is in, by its number or by what it is about, which all processes of a node tell alike."""
+    count = count_iterations(frame, loop)
+    about = tuple((p.variable, p.digest) for p in frame.positions if p.loop == loop.line)
+    return count if count is not None else about or None
 
 
 def _without_parameters(blocks: Sequence[Block], side: Side) -> tuple[Block, ...]:
@@ -262,9 +270,11 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
     ahead = mine.at.line > theirs.at.line
     their_loop, my_loop = _batch_loop(other), _batch_loop(own)
     in_loop = any(b.kind in LOOPS for b in mine.at.blocks)
-    if their_loop is not None and (ahead or (in_loop and my_loop is None)):
+    # In one line what one side is past may be an argument of what it is in.
+    again = in_loop and (mine.at.line == theirs.at.line or _comes_back(mine, theirs))
+    if their_loop is not None and (ahead or (again and my_loop is None)):
         return Fork(mine, theirs, "loop", their_loop, theirs.rank, sure=ahead)
-    if my_loop is not None and (not ahead or (in_loop and their_loop is None)):
+    if my_loop is not None and (not ahead or (again and their_loop is None)):
         return Fork(mine, theirs, "loop", my_loop, mine.rank, sure=not ahead)
     mine_under, they_are_under = _own_conditions(mine), _own_conditions(theirs)
     if bool(mine_under) != bool(they_are_under):

@@ -39,6 +39,8 @@ _DATA_CHANNELS = (
     *_PIPE_CHANNELS, "wait_woken", "sk_wait_data", "unix_stream_", "io_schedule", "folio_wait", "nfs", "rpc_wait",
     "request_wait", "fuse",
 )  # fmt: skip
+#: How deep ``SocketIO.readinto`` is at most: below it is ssl's ``recv_into`` and ``read``.
+_BELOW_A_SOCKET = 3
 #: Intervals shorter than this say nothing: the kernel counts CPU time in ticks of 10 ms.
 MIN_INTERVAL_NS = 200_000_000
 
@@ -86,31 +88,33 @@ def _io_rate(before: ProcessSample, after: ProcessSample) -> float | None:
     return max(0.0, (after.io_bytes - before.io_bytes) / ((after.at_ns - before.at_ns) / 1e9))
 
 
-def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, communicates: bool) -> bool:
+def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, receives: bool) -> bool:
     """Whether it is receiving: a download is little CPU time and, on a socket, no read call that /proc/PID/io counts.
 
-    In the read of a pipe a thread wakes for data and for nothing else, be it once, and so does one that ``communicates`` with a
-    child; unless it is ``asking`` for them in a loop.
+    In the read of a pipe a thread wakes for data and for nothing else, be it once, and so does one that ``receives`` all that
+    comes; unless it is ``asking`` for them in a loop.
     """
     if before.switches is None or after.switches is None:
         return False
     rate = (after.switches - before.switches) / ((after.at_ns - before.at_ns) / 1e9)
     channels = [sample.wait_channel or "" for sample in (before, after)]
-    reads = communicates or all(channel.startswith(_PIPE_CHANNELS) for channel in channels)
+    reads = receives or all(channel.startswith(_PIPE_CHANNELS) for channel in channels)
     if rate > 0 and reads and not asking:
         return True
-    return rate >= DATA_WAKEUPS_PER_S and channels[1].startswith(_DATA_CHANNELS)
+    return rate >= DATA_WAKEUPS_PER_S and (receives or channels[1].startswith(_DATA_CHANNELS))
 
 
-def _communicates(stacks: Sequence[StackSample]) -> bool:
-    """Whether the main thread takes all output of a child, however long that takes: ``subprocess.run``.
+def _receives(stacks: Sequence[StackSample]) -> bool:
+    """Whether the main thread takes all that a child writes, or reads an answer from a connection, however long that takes.
 
-    CPython 3.10 to 3.14: ``Popen._communicate`` has its pipes in a selector, and a time limit of its own ends the wait.
+    CPython 3.10 to 3.14: ``Popen._communicate`` has its pipes in a selector, and a time limit of its own ends the wait. So it
+    does that of ``SocketIO.readinto``, by which http.client reads, and which cannot be called again then.
     """
 
     def waits(frames: Sequence[Frame]) -> bool:
-        return (
-            len(frames) > 1 and frames[0].file.endswith("/selectors.py") and frames[1].file.endswith("/subprocess.py")
+        communicates = len(frames) > 1 and frames[0].file.endswith("/selectors.py")
+        return (communicates and frames[1].file.endswith("/subprocess.py")) or any(
+            f.file.endswith("/socket.py") and f.function.endswith("readinto") for f in frames[:_BELOW_A_SOCKET]
         )
 
     return bool(stacks) and all(s.main is not None and waits(s.main.frames) for s in stacks)
@@ -180,7 +184,7 @@ def read_motion(
     woke = (samples[-1].switches or 0) > (samples[0].switches or 0)
     retries = woke and (will_retry(stacks) or gives_up(stacks) or sleeps_between_items(stacks))
     gets_on = counts_on(stacks) or goes_through_data(stacks) or children_go_on(samples)
-    asking, communicates = asks(stacks), _communicates(stacks)
-    fed = any(_is_fed(a, b, asking=asking, communicates=communicates) for a, b in pairs)
+    asking, receives = asks(stacks), _receives(stacks)
+    fed = any(_is_fed(a, b, asking=asking, receives=receives) for a, b in pairs)
     busy = moves or family or retries or gets_on or fed
     return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)

@@ -19,6 +19,9 @@ _HANDOVERS = ("/threading.py", "/queue.py", "/concurrent/futures/")
 #: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
 _CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
 
+#: A loop that reads what is sent to its end.
+_TAKES = re.compile(r"while \(?\w+ := .*\.(?:read|recv)\w*\(")
+
 
 def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
     """The calls of the main thread, none where it was not seen."""
@@ -235,8 +238,12 @@ def _may_go_round(block: Block) -> bool:
 
 
 def _is_condition(frame: Frame) -> bool:
-    """Whether a frame is in the condition of a ``while``, around whose own line there is no block of it."""
-    return (frame.source or "").startswith("while ")
+    """Whether a frame is in the condition of a ``while``, around whose own line there is no block of it.
+
+    One that takes what comes until there is no more (``while piece := response.read(4096):``) is over data.
+    """
+    source = frame.source or ""
+    return source.startswith("while ") and not _TAKES.match(source)
 
 
 def _sleeps(frame: Frame) -> bool:

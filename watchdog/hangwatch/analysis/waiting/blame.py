@@ -263,7 +263,7 @@ def _one_cycle(edges: Sequence[Edge]) -> list[tuple[int, int]]:
 
 
 def _prove_gone(views: Mapping[int, RankView], edges: Iterable[Edge], world: Sequence[int]) -> str | None:
-    gone = (e for e in edges if e.reason == "gone")
+    gone = (e for e in edges if e.reason == "gone" and e.proves)
     edge = next((e for e in gone if _left_over(views, e) or _left_others(views, e, world)), None)
     return f"rank {edge.waiters[0]} waits for rank {edge.awaited[0]}, whose process is gone" if edge else None
 

@@ -337,7 +337,8 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
         awaited = (departed,) if departed is not None and lost else ()
         yield Edge(tuple(sorted(inside)), awaited, "returning" if awaited else "key", None, weak=True)
     else:
-        yield from _edges(waiters, missing, None)
+        for edge in _edges(waiters, missing, None):
+            yield replace(edge, proves=wait.kind != "store")  # a process that nobody has seen may set the key
 
 
 def build_graph(

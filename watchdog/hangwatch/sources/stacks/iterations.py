@@ -33,10 +33,17 @@ def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
     """
     loops: list[_Loop] = []
     bound: dict[str, list[int]] = {}
+    constants: set[tuple[str, int]] = set()
+    own: set[int] = set()
     for node in walk(body):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Constant()):
+                constants.add((variable, node.lineno))
         if isinstance(node, _LOOPS):
             loops.append(node)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        elif isinstance(node, ast.comprehension):
+            own.update(map(id, ast.walk(node.target)))  # a comprehension's variables are of its own scope
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)) and id(node) not in own:
             bound.setdefault(node.id, []).append(node.lineno)
     found = {}
     for loop in loops:
@@ -48,13 +55,15 @@ def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
             # It has been set to begin with, and nothing else is done to it.
             others = [line for line in bound[step[0]] if line != step[1]]
             if others and all(line < loop.lineno for line in others):
-                found[loop.lineno] = _iterations(loop, *step)
+                resumed = not constants.issuperset((step[0], line) for line in others)
+                found[loop.lineno] = _iterations(loop, *step, resumed=resumed)
     return found
 
 
-def _iterations(loop: _Loop, counter: str, line: int) -> Iterations:
+def _iterations(loop: _Loop, counter: str, line: int, *, resumed: bool = False) -> Iterations:
     breaks = ends_early(loop, counter)
-    return Iterations(counter, line, breaks, bounded=not breaks and _ends_by_number(loop, counter) and acts(loop.body))
+    bounded = not breaks and _ends_by_number(loop, counter) and acts(loop.body)
+    return Iterations(counter, line, breaks, bounded, resumed)
 
 
 def _ends_by_number(loop: _Loop, counter: str) -> bool:

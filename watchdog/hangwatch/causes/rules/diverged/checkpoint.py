@@ -73,7 +73,7 @@ _SAVES = re.compile(
 #: A class that is there for checkpoints, by what its name begins with. Whatever it does beside loading them is a part of saving.
 _KEEPS = re.compile(r"(?:model_|state_|best_|async_)?(?:checkpoint|ckpt|snapshot)(?:s|er|ers|ing)?(?:_|$)")
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NO_SAVING = re.compile(r"forward$|__\w+__$|(?:^|_)(?:load|restore|resume|read|find|last|latest)")
+_NO_SAVING = re.compile(r"forward$|__(?!call__)\w+__$|(?:^|_)(?:load|restore|resume|read|find|last|latest)")
 #: Of what gathers whole parameters, these save them too.
 _EXPORTS = re.compile(r"(?:^|_)(?:save|export|dump|snapshot|persist|write|publish|upload|push)")
 _STATE = re.compile(r" in .*\bstate_dict\(")

@@ -8,12 +8,14 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import call_site, is_program
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, own_blocks, shared_loop
 from hangwatch.analysis.operations.signatures import signature
+from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.causes.evidence import at_fork, at_recorder, at_stack
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_COMPREHENSION = re.compile(r"(?<!async )\b(for [\w, ()]+ in (?:(?! if | for ).)+)[\])}]")
 #: The calls are meant to meet, whatever they are under.
 SHAPES = Signature("shape-mismatch", "one-line", "strong", beats=("rank-conditional-collective",))
 #: The same.
@@ -94,17 +96,24 @@ def items(case: Case) -> Match | None:
     callers = [side.path[len(side.tail)] for side in (fork.mine, fork.theirs) if len(side.path) > len(side.tail)]
     if len({(f.file, f.line) for f in callers}) != 1 or len(callers) < 2 or not is_program(callers[0]):
         return None
-    line = callers[0]
-    loop = next((b for b in reversed(line.blocks) if b.kind == "for"), None)
-    target = loop.text.removeprefix("for ").partition(" in ")[0] if loop is not None else ""
-    called = any(re.search(rf"\b{name}\b(?:\.\w+)*\(", line.source or "") for name in _NAME.findall(target))
-    if loop is None or not called:
+    source = callers[0].source or ""
+    loop = next((b.text for b in reversed(callers[0].blocks) if b.kind == "for"), "")
+    # A comprehension goes through all there is, if it has no condition.
+    goes = next((text for text in (*_COMPREHENSION.findall(source), loop) if _calls_its_items(source, text)), None)
+    entered = {bare(side.tail[-1]) for side in (fork.mine, fork.theirs)}
+    if goes is None or any(f"{name}(" in goes for name in entered):
         return None
     said = (
-        f"Ranks {fork.mine.rank} and {fork.theirs.rank} are in one line, `{line.source}`, which calls what it goes through: "
-        f"`{loop.text}` is in another order, or has other items, on one of them."
+        f"Ranks {fork.mine.rank} and {fork.theirs.rank} are in one line, `{source}`, which calls what it goes through: "
+        f"`{goes}` is in another order, or has other items, on one of them."
     )
     return Match(ITEMS_IN_ANOTHER_ORDER, said, at_fork(case, fork))
+
+
+def _calls_its_items(source: str, loop: str) -> bool:
+    """Whether a line calls what a loop around it, or in it, goes through."""
+    target = loop.removeprefix("for ").partition(" in ")[0] if loop else ""
+    return any(re.search(rf"\b{name}\b(?:\.\w+)*\(", source) for name in _NAME.findall(target))
 
 
 def _by_item(case: Case, fork: Fork) -> Match | None:

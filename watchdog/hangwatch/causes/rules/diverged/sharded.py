@@ -79,7 +79,9 @@ _OUT_OF_DATA = re.compile(r"if (?:not \w+|\w+ is None): break")
 
 
 #: A module's forward that gathers what it keeps a part of: ``dist.all_gather(parts, self.shard)``, ``Gathered.apply(self.part)``.
-_GATHERS_ITS_OWN = re.compile(r"(?:all_gather\w*|\.apply)\(.*\bself\.\w+(?![\w.]*\()")
+_GATHERS_ITS_OWN = re.compile(
+    r"(?:all_gather\w*|\.apply)\(.*\bself\.\w+(?:\.(?:detach|contiguous|clone|flatten|view)\(|(?![\w.]*\())"
+)
 
 
 def _under_sharding(path: Sequence[Frame]) -> Frame | None:
@@ -96,10 +98,14 @@ def _gathers_its_own(path: Sequence[Frame]) -> Frame | None:
     return own if own is not None and _GATHERS_ITS_OWN.search(own.source or "") else None
 
 
+def _exchanges(path: Sequence[Frame]) -> bool:
+    """Whether a path is in an exchange between experts, which a program has spread over the ranks itself."""
+    return calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single") is not None
+
+
 def _exchanges_its_own(path: Sequence[Frame]) -> Frame | None:
-    """What a backward pass calls that takes gradients back between experts, which a program has spread over the ranks itself."""
-    exchange = calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single")
-    if exchange is None or calls(path, "torch/autograd/function.py", "apply") is None:
+    """What a backward pass calls that takes gradients back between experts."""
+    if not _exchanges(path) or calls(path, "torch/autograd/function.py", "apply") is None:
         return None
     return next((f for f in path if is_program(f)), None)
 
@@ -222,9 +228,9 @@ def _of_one_module(case: Case) -> bool:
 
 
 def chosen_modules(path: Sequence[Frame]) -> tuple[Frame, Block] | None:
-    """Inside a sharded model: the condition by which it goes through its modules or leaves some out, and whose it is."""
+    """In a model whose parts are spread over the ranks: the condition by which some are left out, and whose it is."""
     entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
-    if entry is None or _under_sharding(path) is None:
+    if entry is None or not (_exchanges(path) or _under_sharding(path)):
         return None
     program = ((f, b) for f in path[:entry] if is_program(f) and package_of(f) is None for b in f.blocks)
     return next(((f, b) for f, b in program if b.kind in CONDITIONS or b.kind == "guard"), None)
