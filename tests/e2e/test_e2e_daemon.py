@@ -84,6 +84,7 @@ def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> No
         assert len(_incidents(state)) == 1
 
 
+@pytest.mark.usefixtures("long")
 def test_an_incident_whose_job_went_while_nobody_watched_is_ended(node: Node, tmp_path: Path) -> None:
     """The agent is killed, then the job: the next agent ends the incident, and says so to whoever was notified of it."""
     state, file = tmp_path / "state", tmp_path / "hangwatch.toml"

@@ -65,6 +65,7 @@ def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: 
     assert {rank: process.pid for rank, process in job.ranks().items()} == ranks
 
 
+@pytest.mark.usefixtures("long")
 def test_native_stacks_are_read_where_the_user_asks_for_them(jobs: JobRunner, tmp_path: Path) -> None:
     """Of all threads, before the job is ended; they are in the bundle, merged, and in the report."""
     scenario = find_scenario("blocked-io")

@@ -63,6 +63,7 @@ def _start(jobs: JobRunner, node: Path, status: Path, script: str = "training.py
     return jobs.hangwatch("run", *options, *command, env={"TMPDIR": str(node), **environment})
 
 
+@pytest.mark.usefixtures("long")
 def test_an_agent_that_stands_still_holds_nothing_up(
     jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str
 ) -> None:

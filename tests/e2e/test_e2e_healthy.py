@@ -22,6 +22,7 @@ def test_where_nothing_is_wrong_nothing_is_said(outcome: Outcome) -> None:
     assert "metrics at http://127.0.0.1:" in lines_of(outcome.stderr)[0]
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("outcome", ["even-tuple-labels"], indirect=True)
 def test_labels_of_the_same_structure_are_never_blamed(outcome: Outcome) -> None:
     """Labels that are a tuple of as many tensors on every rank are gathered without a word."""

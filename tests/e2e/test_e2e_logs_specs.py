@@ -147,6 +147,7 @@ def test_a_hang_is_restarted_by_torchrun(jobs: JobRunner, tmp_path: Path) -> Non
     assert [one.action for one in read_audit(bundle).actions] == ["restart"]
 
 
+@pytest.mark.usefixtures("long")
 def test_a_run_that_is_watched_already_gets_no_second_agent(jobs: JobRunner, tmp_path: Path) -> None:
     """Under ``hangwatch run``."""
     launcher = (

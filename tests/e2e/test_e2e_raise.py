@@ -63,6 +63,7 @@ def test_other_waits_of_gloo_end_with_the_verdict(jobs: JobRunner, tmp_path: Pat
     _assert_ends_with_the_verdict(jobs, tmp_path, wait)
 
 
+@pytest.mark.usefixtures("long")
 @pytest.mark.parametrize("wait", ["backward", "wait"])
 def test_an_error_of_the_wait_itself_carries_the_verdict(jobs: JobRunner, tmp_path: Path, wait: str) -> None:
     """Between the wait of DDP, or ``work.wait()``, and the program nobody lets another exception through: the text has it."""

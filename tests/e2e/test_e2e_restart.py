@@ -119,6 +119,7 @@ def test_a_script_that_spawns_its_ranks_is_run_again(jobs: JobRunner, tmp_path: 
     _assert_is_run_again(jobs, tmp_path, "plain")
 
 
+@pytest.mark.usefixtures("long")
 def test_a_proven_deadlock_that_comes_again_stops_the_job(jobs: JobRunner, tmp_path: Path) -> None:
     """At the same line in the same step, twice: one restart, then status 75, and the reason is said and kept."""
     run = Restarted(jobs, tmp_path, _torchrun("--max-restarts", "9"), "--hangs", "9", "--again")
@@ -170,6 +171,7 @@ def test_a_job_that_is_submitted_again_has_its_history(jobs: JobRunner, tmp_path
     assert taken.outcome.endswith("torchrun restarts them (restart 1 of its 1); the command ended with status 0")
 
 
+@pytest.mark.usefixtures("long")
 def test_the_demo_recovers(jobs: JobRunner, tmp_path: Path) -> None:
     """``hangwatch demo recover``: a Trainer hangs once, resumes from its checkpoint, and ends with its last step."""
     outcome = run_watched(Watched("demo-recover", ("demo", "recover")), jobs, tmp_path)

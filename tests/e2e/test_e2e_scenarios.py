@@ -1,4 +1,6 @@
-"""Every demo scenario, a real job each: found, named rightly, ended whole, its bundle complete and diagnosable again."""
+"""Every demo scenario, a real job each: found, named rightly, ended whole, its bundle complete and diagnosable again.
+
+One of each kind is in `make test`, the others in `make test-long`."""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from hangwatch.demos import SCENARIOS, Scenario, find_scenario
 from hangwatch.model.incident import Incident
 from support import JobRunner
 
-_HANGING = [scenario for scenario in SCENARIOS if not scenario.ends_itself]
+#: One of a gathering, a condition, a checkpoint, uneven data, a dead rank, one that is stopped, and a worker that is stuck.
+_FIRST = (
+    "tuple-labels", "rank-conditional", "checkpoint-on-rank0", "uneven-inputs", "rank-killed", "stopped-rank", "dataloader",
+)  # fmt: skip
+_HANGING = [scenario for scenario in SCENARIOS if scenario.name in _FIRST]
+_OTHERS = [scenario for scenario in SCENARIOS if scenario.name not in _FIRST and not scenario.ends_itself]
 _ENDING = [scenario for scenario in SCENARIOS if scenario.ends_itself]
 
 each_hanging = pytest.mark.parametrize("outcome", [scenario.name for scenario in _HANGING], indirect=True)
@@ -125,3 +132,16 @@ def test_a_proof_takes_no_patience(outcome: Outcome) -> None:
     took_s = (_at(incident.confirmed_at) - _at(incident.onset_at)).total_seconds()
     print(f"{outcome.name}: proven {took_s:.1f} s after its onset")
     assert 0 < took_s < NO_PATIENCE_S
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("outcome", [scenario.name for scenario in _OTHERS], indirect=True)
+def test_every_other_demo_is_all_that(outcome: Outcome, jobs: JobRunner) -> None:
+    """Named, stopped, kept, printed, diagnosed again, and without patience where it can be proven."""
+    test_a_hang_is_named_as_promised(outcome)
+    test_a_confirmed_hang_is_stopped_whole(outcome)
+    test_the_bundle_is_complete(outcome)
+    test_the_verdict_is_printed_once(outcome)
+    test_diagnose_says_the_same_of_the_bundle(outcome, jobs)
+    if is_provable(_scenario(outcome.name)):
+        test_a_proof_takes_no_patience(outcome)
