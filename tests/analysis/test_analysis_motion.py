@@ -178,6 +178,20 @@ def test_another_line_of_the_same_poll_is_no_motion(elsewhere: tuple[Frame, ...]
     assert read_motion(msgspec.structs.replace(capture, stacks=stacks)).state == state
 
 
+def test_another_line_of_a_loop_over_data_is_motion() -> None:
+    """A copy at a pace: it writes a piece of the file and sleeps, until there is no more."""
+    block = Block("while", 29, "while chunk := file.read(CHUNK):", exhausts=True)
+    sleep = Frame("write_data", "/srv/train/archive.py", 33, "time.sleep(len(chunk) / pace)", blocks=(block,))
+    syncs = Frame("write_data", "/srv/train/archive.py", 32, "os.fsync(copy.fileno())", blocks=(block,))
+    capture = rank(0, (), (sleep,))
+    pid = capture.identity.pid
+    stacks = tuple(
+        StackSample(process.at_ns, (ThreadStack(pid, "MainThread", True, False, False, (frame,)),))
+        for process, frame in zip(capture.processes[-2:], (sleep, syncs), strict=True)
+    )
+    assert read_motion(msgspec.structs.replace(capture, stacks=stacks)).state == "busy"
+
+
 def test_a_sleep_in_torch_is_none_between_items() -> None:
     """What is around it there was not read: ``FileBaton.wait`` polls for a lock file, called from a loop over steps."""
     steps = (Block("for", 80, "for step in range(2000):", exhausts=True),)

@@ -54,32 +54,26 @@ def _assert_left_alone(jobs: JobRunner, state: Path, program: Path, *arguments: 
     assert "about to end the job" not in job.stderr()
 
 
-@pytest.mark.parametrize(
-    ("program", "arguments"),
-    [(WEIGHTS, ("--late", "update", "--seconds", "9")), (IDLE, ("--idle", "20"))],
-    ids=["weights-taken-late", "engine-without-requests"],
-)
-def test_a_job_that_awaits_others_comes_to_its_end(
-    jobs: JobRunner, tmp_path: Path, program: Path, arguments: tuple[str, ...]
-) -> None:
-    """An engine that takes new weights late, and one that awaits requests."""
-    _assert_left_alone(jobs, tmp_path / "state", program, *arguments)
+def test_an_engine_without_requests_comes_to_its_end(jobs: JobRunner, tmp_path: Path) -> None:
+    """Its workers await them in a collective."""
+    _assert_left_alone(jobs, tmp_path / "state", IDLE, "--idle", "20")
 
 
 @pytest.mark.usefixtures("long")
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
+        (WEIGHTS, ("--late", "update", "--seconds", "9")),
         (WEIGHTS, ("--late", "start", "--seconds", "20")),
         (KEYS, ("--late", "score")),
         (KEYS, ("--late", "start", "--seconds", "20")),
     ],
-    ids=["engine-joins-late", "key-set-late", "store-joined-late"],
+    ids=["weights-taken-late", "engine-joins-late", "key-set-late", "store-joined-late"],
 )
 def test_a_job_that_awaits_a_process_or_a_key_comes_to_its_end(
     jobs: JobRunner, tmp_path: Path, program: Path, arguments: tuple[str, ...]
 ) -> None:
-    """One that has yet to join, and a key that is set late."""
+    """An engine that takes new weights late, one that has yet to join, and a key that is set late."""
     _assert_left_alone(jobs, tmp_path / "state", program, *arguments)
 
 
@@ -118,6 +112,7 @@ def test_a_worker_that_reads_in_the_middle_of_a_request_is_found(jobs: JobRunner
     assert [(one.kind, one.culprit_ranks) for one in found] == [("stall", (0,))]
 
 
+@pytest.mark.usefixtures("long")
 def test_a_worker_of_an_engine_is_named_by_its_world(jobs: JobRunner, tmp_path: Path) -> None:
     """Trainer 0 sends weights to a server of two workers; worker 1 reads a pipe that nobody writes to: a chain of two worlds."""
     state = tmp_path / "state"

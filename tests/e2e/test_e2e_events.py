@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from watched_runs import find_bundles, torchrun
 
 from hangwatch.demos import find_scenario
@@ -73,6 +74,7 @@ def test_a_job_that_ends(jobs: JobRunner, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("long")
 def test_a_reader_that_goes_away(jobs: JobRunner, tmp_path: Path) -> None:
     """The job goes on to its end, and one line says that nobody is told any more."""
     script = (JOBS / "training.py", "--steps", "10", "--pause-s", "0")

@@ -132,6 +132,7 @@ def test_a_hang_is_raised_in_the_ranks(jobs: JobRunner, tmp_path: Path) -> None:
         assert f"rank {rank} has cleaned up 3" in job.stdout()
 
 
+@pytest.mark.usefixtures("long")
 def test_a_hang_is_restarted_by_torchrun(jobs: JobRunner, tmp_path: Path) -> None:
     """Its second start goes on from the checkpoint, with a store of rank 0's own, as torchrun's rendezvous was told."""
     env = settings_of(tmp_path, "restart")

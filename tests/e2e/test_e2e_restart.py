@@ -72,6 +72,7 @@ def test_torchrun_restarts_its_ranks_itself(jobs: JobRunner, tmp_path: Path) -> 
     assert "running " not in run.said
 
 
+@pytest.mark.usefixtures("long")
 def test_the_command_is_run_again_where_torchrun_does_not_restart(jobs: JobRunner, tmp_path: Path) -> None:
     """Its own restarts are 0: the command is run again, as the same job, and is told the count; hangs have one history."""
     run = Restarted(jobs, tmp_path, _torchrun(), "--hangs", "2")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hangwatch.causes.calibration import Rate, Table, confidence_of, is_whole, key_of
-from hangwatch.causes.registry import explain
+from hangwatch.causes.registry import explain, failed
 from hangwatch.diagnosis.causes import shown
 from recorded import without
 from scenarios.catalogue import HERE, Entry, load_catalogue
@@ -56,6 +56,7 @@ class Stated(msgspec.Struct, frozen=True):
 def collect_statements(entries: Iterable[Entry]) -> list[Statement]:
     """Every cause, first or alternative, that is stated of the kept captures of these hangs."""
     found = []
+    failed_before = failed.total()
     for entry, truth in kept_hangs(entries):
         capture = load(entry)
         for unread in UNREAD:
@@ -66,6 +67,7 @@ def collect_statements(entries: Iterable[Entry]) -> list[Statement]:
             for place, match in enumerate(shown(explain(case))):
                 cause, key = match.signature.cause, key_of(match.signature, first=place == 0, whole=whole)
                 found.append(Statement(entry.scenario.name, entry.family, cause, key, cause == truth.cause))
+    assert failed.total() == failed_before, f"rules failed: {failed}"
     return found
 
 

@@ -92,6 +92,7 @@ RULES: tuple[Rule, ...] = (
     operations.tensors,
     passes.had_fewer_passes,
     passes.left_out_a_pass,
+    passes.left_out_between_passes,
     requests.left_out_of_its_call,
     requests.waits_for_request,
     cycles.request_cycle,

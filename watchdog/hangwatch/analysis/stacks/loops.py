@@ -55,7 +55,7 @@ def polls_throughout(stacks: Sequence[StackSample]) -> bool:
 
 def _polls(frame: Frame) -> bool:
     loops = _loops(frame)
-    return _sleeps(frame) and bool(loops) and loops[-1].kind == "while"
+    return _sleeps(frame) and bool(loops) and _may_go_round(loops[-1])
 
 
 def counts_on(stacks: Sequence[StackSample]) -> bool:

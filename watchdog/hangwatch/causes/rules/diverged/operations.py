@@ -100,7 +100,7 @@ def items(case: Case) -> Match | None:
     loop = next((b.text for b in reversed(callers[0].blocks) if b.kind == "for"), "")
     # A comprehension goes through all there is, if it has no condition.
     goes = next((text for text in (*_COMPREHENSION.findall(source), loop) if _calls_its_items(source, text)), None)
-    entered = {bare(side.tail[-1]) for side in (fork.mine, fork.theirs)}
+    entered = {bare(side.tail[-1]) for side in (fork.mine, fork.theirs) if side.tail}
     if goes is None or any(f"{name}(" in goes for name in entered):
         return None
     said = (

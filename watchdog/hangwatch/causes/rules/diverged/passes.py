@@ -26,6 +26,8 @@ ONE_PASS_LESS_OR_SKIPPED = Signature("uneven-inputs", "one-backward-pass-less", 
 #: Several less, or another number on each rank: no single step makes that.
 PASSES_LESS = Signature("uneven-inputs", "backward-passes-less", "likely")
 PASSES_LESS_OR_SKIPPED = Signature("skipped-collective", "backward-passes-less", "possible")
+#: It called it after each pass before, and is in the next pass now.
+LEFT_OUT_BETWEEN = Signature("skipped-collective", "between-backward-passes", "strong")
 #: So many operations on, the line is looked for.
 _REACH = 512
 
@@ -58,6 +60,43 @@ def had_fewer_passes(case: Case) -> Match | None:
     if lead is None:
         return None
     return _match(case, lead, ONE_PASS_LESS_OR_SKIPPED if lead.one_step else PASSES_LESS)
+
+
+def left_out_between_passes(case: Case) -> Match | None:
+    """One side is in the next backward pass, without what it called between two of them before."""
+    diverged_at = case.blame.diverged_at
+    if diverged_at is None or not diverged_at.mismatch:
+        return None
+    here = dict(case.history.at(diverged_at.group.key, diverged_at.seq))
+    sites = {rank: call_site(operation.frames or ()) for rank, operation in here.items()}
+    ahead = [r for r, o in here.items() if r in case.views and is_engines(case.views[r].taken, o)]
+    behind = [r for r in here if r not in ahead]
+    place = sites[behind[0]] if behind else None
+    if not ahead or place is None or any(sites[rank] != place for rank in behind):
+        return None
+    if not all(_came_between_passes(case, rank, here[rank], place) for rank in ahead):
+        return None
+    file, line = place
+    said = (
+        f"Rank {ahead[0]} has left out {short_path(file)}:{line}, to which it came after each backward pass before, as rank "
+        f"{behind[0]} does now, and is in the next pass."
+    )
+    return Match(LEFT_OUT_BETWEEN, said, at_recorder(case, (ahead[0], behind[0])))
+
+
+def _came_between_passes(case: Case, rank: int, now: Operation, place: tuple[str, int]) -> bool:
+    """Whether a rank, after such an operation as its last one, came to a place the last time, and then to such a one as now."""
+    key, taken = now.group.key, case.views[rank].taken
+    earlier = [case.history.at(key, seq).get(rank) for seq in range(max(1, now.seq - _REACH), now.seq)]
+    known = [o for o in earlier if o is not None]
+    if len(known) < len(earlier) or not known or not is_engines(taken, known[-1]):
+        return False
+    ended = signature(known[-1])
+    last = next((i for i in reversed(range(len(known) - 1)) if signature(known[i]) == ended), None)
+    if last is None or call_site(known[last + 1].frames or ()) != place:
+        return False
+    following = next((o for o in known[last + 1 :] if is_engines(taken, o)), None)
+    return following is not None and signature(following) == signature(now)
 
 
 def _match(case: Case, lead: _Lead, row: Signature) -> Match:
