@@ -382,3 +382,4 @@ def test_a_loop_that_reads_to_the_end_asks_for_nothing() -> None:
 
     assert reading("while piece := response.read(4096):") == "busy"
     assert reading("while not response.read(1):") == "stuck"
+    assert reading('while (state := service.read_state()) != "ready":') == "stuck"

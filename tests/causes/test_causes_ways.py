@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 from hangwatch.analysis.case import build_case
@@ -12,7 +13,7 @@ from hangwatch.analysis.divergence.relate import Side, caught_around, condition_
 from hangwatch.analysis.divergence.values import fewer_iterations
 from hangwatch.causes.rules.diverged.operations import in_each_branch
 from hangwatch.causes.rules.diverged.sharded import ends_by_outcome
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Frame, Position
 from hangwatch.sources.stacks.blocks import SourceTree
 from worlds import world
 
@@ -273,6 +274,32 @@ def test_a_side_before_a_loop_has_not_been_in_it(behind: dict[str, int], relatio
     """Where both are in one iteration of the loop around; in the next one it is past it, and without a count it may be."""
     found = relate(_side(SHARED_LOOP, 1, "ahead", step=4), _side(SHARED_LOOP, 0, "behind", **behind))
     assert found.relation == relation
+
+
+ITEMS = """
+def train(steps):
+    for step in range(steps):
+        reduce(gradient)  # ahead
+def main():
+    for name in stages:
+        scale = moments(name)  # behind
+        train(steps)  # ahead
+"""
+
+
+def _at_item(side: Side, digest: str | None) -> Side:
+    """The side at an item of the loop in ``main``, None: at one that was not seen."""
+    positions = (Position("name", 6, digest),) if digest is not None else ()
+    path = tuple(msgspec.structs.replace(f, positions=positions) if f.function == "main" else f for f in side.path)
+    return Side(side.rank, path, path)
+
+
+@pytest.mark.parametrize(("behind", "in_the_loop"), [("thin", False), ("thick", True), (None, True)])
+def test_a_side_at_the_same_item_is_before_what_is_further_down(behind: str | None, in_the_loop: bool) -> None:
+    """No number counts the iterations of the loop around both; what each is about is told alike in all processes of a node."""
+    ahead, other = (_tail(_side(ITEMS, rank, mark)) for rank, mark in enumerate(("ahead", "behind")))
+    found = relate(_at_item(other, behind), _at_item(ahead, "thin"))
+    assert (found.relation == "loop") is in_the_loop
 
 
 RESUMED = """

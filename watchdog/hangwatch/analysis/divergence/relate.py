@@ -181,15 +181,23 @@ def _comes_back(mine: Side, theirs: Side) -> bool:
     """
     if mine.at is None or theirs.at is None:
         return True
-    above = mine.path[len(mine.tail) :]
-    there = {(b.kind, b.line) for b in theirs.at.blocks}
-    around = [b for b in mine.at.blocks if b.kind in LOOPS and (b.kind, b.line) in there]
-    if around:
-        rounds = [{_iteration_of(at, loop) for at in (mine.at, theirs.at)} for loop in around]
-        return any(len(both) > 1 or None in both for both in rounds)
+    above, across = mine.path[len(mine.tail) :], theirs.path[len(theirs.tail) :]
+    rounds = _rounds(mine.at, theirs.at)
+    if rounds:
+        further_out = [both for f, g in zip(above, across, strict=False) for both in _rounds(f, g)]
+        return any(len(both) > 1 or None in both for both in rounds) or any(
+            len(both) > 1 and None not in both for both in further_out
+        )
     return any(b.kind in LOOPS for f in above for b in f.blocks) or any(
         f.source is None for f in above if is_program(f)
     )
+
+
+def _rounds(one: Frame, other: Frame) -> list[set[object]]:
+    """In which iterations of each loop around both lines of a function the two are."""
+    there = {(b.kind, b.line) for b in other.blocks}
+    shared = (b for b in one.blocks if b.kind in LOOPS and (b.kind, b.line) in there)
+    return [{_iteration_of(at, loop) for at in (one, other)} for loop in shared]
 
 
 def _iteration_of(frame: Frame, loop: Block) -> int | tuple[tuple[str, str], ...] | None:

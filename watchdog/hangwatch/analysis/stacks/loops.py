@@ -19,8 +19,8 @@ _HANDOVERS = ("/threading.py", "/queue.py", "/concurrent/futures/")
 #: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
 _CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
 
-#: A loop that reads what is sent to its end.
-_TAKES = re.compile(r"while \(?\w+ := .*\.(?:read|recv)\w*\(")
+#: A loop that reads what is sent to its end, and compares it with nothing.
+_TAKES = re.compile(r"while \(?\w+ := [\w.]+\.(?:read|recv)\w*\([^()]*\)\)?:$")
 
 
 def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
