@@ -51,7 +51,7 @@ NCCL_BAR = {"culprits": 0.97, "cause_first": 0.92, "cause_in_three": 0.97}
 
 #: Verdicts that are another one in a larger job, and why; held as strictly.
 CHANGED_BY_SIZE = dict.fromkeys(
-    ("nccl-balance-before-gradients", "gust-at-one-crane", "polar-overlap-lanes"),
+    ("nccl-balance-before-gradients", "gust-at-one-crane", "polar-overlap-lanes", "birds-two-ledgers"),
     "all is enqueued on all ranks; which side is the smaller one is seen in three ranks only",
 )
 
