@@ -144,6 +144,16 @@ def test_a_poll_that_gives_up_at_a_time_of_its_own_is_late(blocks: tuple[Block, 
     assert read_motion(msgspec.structs.replace(capture, processes=waking)).state == state
 
 
+def _met_at(*paths: tuple[Frame, ...]) -> RankCapture:
+    """A rank that is found on these paths, one after the other."""
+    captured = rank(0, (), paths[0])
+    stacks = tuple(
+        StackSample(process.at_ns, (ThreadStack(process.pid, "MainThread", True, False, False, path),))
+        for process, path in zip(captured.processes[-len(paths) :], paths, strict=True)
+    )
+    return msgspec.structs.replace(captured, stacks=stacks)
+
+
 @pytest.mark.parametrize(
     ("elsewhere", "state"),
     [
@@ -166,16 +176,7 @@ def test_another_line_of_the_same_poll_is_no_motion(elsewhere: tuple[Frame, ...]
     block = Block("while", 15, "while os.path.exists(self.path):")
     sleep = Frame("wait", "/srv/train/lock.py", 16, "time.sleep(0.1)", blocks=(block,))
     main = Frame("<module>", "/srv/train/train.py", 90)
-    capture = rank(0, (), (sleep, main))
-
-    def stack(frames: tuple[Frame, ...], at_ns: int) -> StackSample:
-        return StackSample(
-            at_ns, (ThreadStack(capture.identity.pid, "MainThread", True, False, False, (*frames, main)),)
-        )
-
-    first, last = (p.at_ns for p in capture.processes[-2:])
-    stacks = (stack((sleep,), first), stack(elsewhere, last))
-    assert read_motion(msgspec.structs.replace(capture, stacks=stacks)).state == state
+    assert read_motion(_met_at((sleep, main), (*elsewhere, main))).state == state
 
 
 def test_another_line_of_a_loop_over_data_is_motion() -> None:
@@ -183,13 +184,7 @@ def test_another_line_of_a_loop_over_data_is_motion() -> None:
     block = Block("while", 29, "while chunk := file.read(CHUNK):", exhausts=True)
     sleep = Frame("write_data", "/srv/train/archive.py", 33, "time.sleep(len(chunk) / pace)", blocks=(block,))
     syncs = Frame("write_data", "/srv/train/archive.py", 32, "os.fsync(copy.fileno())", blocks=(block,))
-    capture = rank(0, (), (sleep,))
-    pid = capture.identity.pid
-    stacks = tuple(
-        StackSample(process.at_ns, (ThreadStack(pid, "MainThread", True, False, False, (frame,)),))
-        for process, frame in zip(capture.processes[-2:], (sleep, syncs), strict=True)
-    )
-    assert read_motion(msgspec.structs.replace(capture, stacks=stacks)).state == "busy"
+    assert read_motion(_met_at((sleep,), (syncs,))).state == "busy"
 
 
 def test_a_sleep_in_torch_is_none_between_items() -> None:

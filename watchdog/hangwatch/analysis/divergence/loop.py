@@ -228,6 +228,16 @@ class Loop:
         return counted
 
     @property
+    def ahead(self) -> bool:
+        """Whether something counts the side in this loop as rounds ahead."""
+        return (self.rounds_ahead or 0) > 0
+
+    @property
+    def begun_again(self) -> bool:
+        """Whether the side in this loop has begun its next round: by a counter, or as it has as many iterations everywhere."""
+        return self.ahead or self.fixed
+
+    @property
     def past_frame(self) -> Frame | None:
         """The frame of the side past the loop in the function that it is in."""
         return _same_function(self.past.path, self.frame)

@@ -195,9 +195,7 @@ def _comes_back(mine: Side, theirs: Side) -> bool:
 
 def _rounds(one: Frame, other: Frame) -> list[set[object]]:
     """In which iterations of each loop around both lines of a function the two are."""
-    there = {(b.kind, b.line) for b in other.blocks}
-    shared = (b for b in one.blocks if b.kind in LOOPS and (b.kind, b.line) in there)
-    return [{_iteration_of(at, loop) for at in (one, other)} for loop in shared]
+    return [{_iteration_of(at, loop) for at in (one, other)} for loop in _shared_loops(one, other)]
 
 
 def _iteration_of(frame: Frame, loop: Block) -> int | tuple[tuple[str, str], ...] | None:
@@ -356,8 +354,13 @@ def decisive_blocks(side: Side, other: Side) -> list[Block]:
 
 def shared_loop(one: Frame, other: Frame) -> Block | None:
     """The innermost loop of a function around both of its lines."""
-    shared = {(b.kind, b.line) for b in other.blocks}
-    return next((b for b in reversed(one.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared), None)
+    return next(reversed(_shared_loops(one, other)), None)
+
+
+def _shared_loops(one: Frame, other: Frame) -> list[Block]:
+    """The loops of a function around both of its lines, outermost first."""
+    there = {(b.kind, b.line) for b in other.blocks}
+    return [b for b in one.blocks if b.kind in LOOPS and (b.kind, b.line) in there]
 
 
 def caught_around(side: Side, other: Side) -> Block | None:

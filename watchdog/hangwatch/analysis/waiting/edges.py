@@ -338,7 +338,7 @@ def _stack_edges(waiters: Sequence[RankView], views: Mapping[int, RankView], wor
         yield Edge(tuple(sorted(inside)), awaited, "returning" if awaited else "key", None, weak=True)
     else:
         for edge in _edges(waiters, missing, None):
-            yield replace(edge, proves=wait.kind != "store")  # a process that nobody has seen may set the key
+            yield replace(edge, proves=wait.kind != "store")  # a process that was not seen may set the key
 
 
 def build_graph(

@@ -87,9 +87,7 @@ def checkpoint(case: Case) -> Match | None:
     if fork is None or fork.relation == "same":
         return None
     loop = case.loop
-    # One side has begun the next round of the loop: by its counter, or as it has as many iterations everywhere.
-    ahead = loop is not None and (loop.rounds_ahead or 0) > 0
-    begun = ahead or (loop is not None and loop.fixed)
+    begun = loop is not None and loop.begun_again
     # Two sides that are in functions of their own may both be right: what is shown then is what the collective is for.
     either = begun or fork.relation == "unknown"
     sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if either else orientations(case, fork)
@@ -103,7 +101,7 @@ def checkpoint(case: Case) -> Match | None:
         inside = fork.relation == "branch" and fork.only == side.rank
         row = {"loop": IN_A_LOOP, "order": ON_ONE_WAY, "unknown": ON_ONE_WAY}.get(fork.relation, ELSEWHERE)
         if begun and loop is not None and loop.inside.rank != side.rank:
-            row = NEXT_ROUND_COUNTED if ahead else NEXT_ROUND
+            row = NEXT_ROUND_COUNTED if loop.ahead else NEXT_ROUND
         if row is IN_A_LOOP and loop is not None and loop.inside.rank == side.rank and loop.ranked is not None:
             row = IN_A_LOOP_BY_RANK
         if inside:

@@ -283,7 +283,7 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
             f"function, it seems, and is in the next iteration already."
         )
         return _match(case, PAST_GUARD, said, replace(fork, block=None))
-    if block is None and (loop.rounds_ahead or 0) > 0:
+    if block is None and loop.ahead:
         why = condition_of(loop.past, loop.inside)
         said = (
             f"Rank {loop.inside.rank} is in `{loop.block.text}` again; rank {loop.past.rank} is behind that loop still, in a "

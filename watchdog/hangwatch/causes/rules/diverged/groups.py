@@ -88,6 +88,7 @@ def inversion(case: Case) -> Match | None:
     fork = fork_of(case, one, other)
     places = {_place(case, r, front) for r, front in fronts.items()}
     branched = fork is not None and (fork.opposite or fork.ranked)
+    begun_again = case.loop is not None and case.loop.begun_again  # it has left something out, whatever comes first
     if len(places) == 1 and None not in places and not branched:
         row = ONE_LINE  # one line of code, in another group on each rank
     elif fork is None:
@@ -103,7 +104,7 @@ def inversion(case: Case) -> Match | None:
         row = NEW_PLACE  # a place that no collective was ever called from has had no order
     elif _has_passed(case, fork):
         row = ANOTHER_WAY  # what the others wait in is behind the culprit, which has not called it there
-    elif fork.relation in {"order", "same"} or (_both_usual(case, one, other, fronts) and not _is_a_round_apart(case)):
+    elif fork.relation in {"order", "same"} or (_both_usual(case, one, other, fronts) and not begun_again):
         row = OPPOSITE_ORDER
     else:
         row = ANOTHER_WAY  # one side has gone another way: it is no matter of order
@@ -191,11 +192,6 @@ def _both_used(case: Case, one: int, other: int, fronts: dict[int, Operation]) -
     """Whether both ranks have completed an operation in both groups."""
     keys = {fronts[one].group.key, fronts[other].group.key}
     return all(keys <= {o.group.key for o in case.history.of(rank) if o.completed} for rank in (one, other))
-
-
-def _is_a_round_apart(case: Case) -> bool:
-    """Whether one side has begun the next round of what the other is in: it has left something out, whatever comes first."""
-    return case.loop is not None and (case.loop.fixed or (case.loop.rounds_ahead or 0) > 0)
 
 
 def _both_usual(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:

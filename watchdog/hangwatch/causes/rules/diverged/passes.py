@@ -64,11 +64,7 @@ def had_fewer_passes(case: Case) -> Match | None:
 
 def left_out_between_passes(case: Case) -> Match | None:
     """One side is in the next backward pass, without what it called between two of them before."""
-    diverged_at = case.blame.diverged_at
-    if diverged_at is None or not diverged_at.mismatch:
-        return None
-    here = dict(case.history.at(diverged_at.group.key, diverged_at.seq))
-    sites = {rank: call_site(operation.frames or ()) for rank, operation in here.items()}
+    here, sites = _at_the_divergence(case)
     ahead = [r for r, o in here.items() if r in case.views and is_engines(case.views[r].taken, o)]
     behind = [r for r in here if r not in ahead]
     place = sites[behind[0]] if behind else None
@@ -110,12 +106,17 @@ def _match(case: Case, lead: _Lead, row: Signature) -> Match:
     return Match(row, said, at_recorder(case, (lead.first[0], next(iter(lead.passes)))))
 
 
-def _find_lead(case: Case) -> _Lead | None:
+def _at_the_divergence(case: Case) -> tuple[dict[int, Operation], dict[int, tuple[str, int] | None]]:
+    """The operations that do not match, by rank, and where the program called them; none where there are no such."""
     diverged_at = case.blame.diverged_at
     if diverged_at is None or not diverged_at.mismatch:
-        return None
+        return {}, {}
     here = dict(case.history.at(diverged_at.group.key, diverged_at.seq))
-    sites = {rank: call_site(operation.frames or ()) for rank, operation in here.items()}
+    return here, {rank: call_site(operation.frames or ()) for rank, operation in here.items()}
+
+
+def _find_lead(case: Case) -> _Lead | None:
+    here, sites = _at_the_divergence(case)
     first = tuple(sorted(rank for rank, site in sites.items() if site is not None))
     later = [rank for rank in here if rank not in first and rank in case.views]
     if not first or not later or len({sites[rank] for rank in first}) > 1:

@@ -307,7 +307,7 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
         )
         return Match(LEFT_MID_ITERATION, said, at_fork(case, fork))
     tried = caught_around(loop.past, loop.inside)
-    if (loop.rounds_ahead or 0) > 0 and tried is not None:
+    if loop.ahead and tried is not None:
         said = (
             f"Rank {loop.inside.rank} is in `{loop.block.text}` again without what rank {past} is in, which the `try` in line "
             f"{tried.line} is around: an exception there may have been caught."

@@ -69,7 +69,7 @@ def uneven_inputs(case: Case) -> Match | None:
         elif row not in {POINT_TO_POINT, BY_A_CONDITION, PARAMETER_LOOP} and not (count.breaks or loop.fixed):
             row = UNEVEN_COUNTED
             said += f" It had {count.fewer} fewer iteration{'s' if count.fewer > 1 else ''}, by `{count.counter}`."
-    elif loop is not None and (loop.rounds_ahead or 0) > 0:
+    elif loop is not None and loop.ahead:
         left = _left_between_iterations(case, loop)
         row = RAN_OUT_BEFORE if left is not None else NEXT_ROUND
         if left is not None:
