@@ -69,6 +69,15 @@ def on(capture: Capture, node: NodeFacts | None) -> Capture:
     return msgspec.structs.replace(capture, nodes=(node,) if node is not None else ())
 
 
+@pytest.mark.parametrize(("ago_ns", "kind"), [(SECOND_NS // 10, "healthy"), (AGO_NS, "stall")])
+def test_a_transfer_takes_its_patience_from_when_the_last_rank_joined(ago_ns: int, kind: str) -> None:
+    """On a GPU a job went on whose last rank had joined 60 ms before it was looked at; the others had waited for nine seconds."""
+    late = next(r for r in joined("bbbb", ago_ns).ranks if r.rank == 3)
+    capture = joined("bbbb")
+    capture = msgspec.structs.replace(capture, ranks=(*capture.ranks[:3], late))
+    assert diagnose(capture, patience=PATIENCE).verdict.kind == kind
+
+
 def judged(capture: Capture, node: NodeFacts | None = None) -> Verdict:
     """The verdict with the facts of one node."""
     return diagnose(on(capture, node), patience=PATIENCE).verdict

@@ -50,12 +50,13 @@ def judge_again(entry: Entry) -> Judgement:
 
 def verdict_of(entry: Entry) -> Verdict:
     """What the present rules say of a recorded hang. Each is diagnosed once a process, whoever asks."""
-    return _verdict(path(entry))
+    return verdict_on(path(entry))
 
 
 @cache
-def _verdict(file: Path) -> Verdict:
-    return diagnose(_load(file)).verdict
+def verdict_on(file: Path) -> Verdict:
+    """What the present rules say of the capture in a file."""
+    return diagnose(load_file(file)).verdict
 
 
 def case_of(capture: Capture) -> Case | None:
@@ -81,11 +82,12 @@ def path(entry: Entry) -> Path:
 
 def load(entry: Entry) -> Capture:
     """The capture of a scenario."""
-    return _load(path(entry))
+    return load_file(path(entry))
 
 
 @lru_cache(maxsize=2)  # decoded they take 2 MB each, and there are hundreds
-def _load(file: Path) -> Capture:
+def load_file(file: Path) -> Capture:
+    """The capture in a file."""
     content = gzip.decompress(file.read_bytes())
     gc.disable()  # it takes half the time of a decode, and a capture has no cycles
     try:

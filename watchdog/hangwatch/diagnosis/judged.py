@@ -27,7 +27,10 @@ _ASIDE_ROUNDS = 3
 
 @dataclass(frozen=True)
 class Judged:
-    """A case and what it is. ``waited_s``: how long the oldest pending operation has been pending."""
+    """A case and what it is.
+
+    ``waited_s``: how long the oldest pending operation has been pending; where all have joined it, since the last one did.
+    """
 
     case: Case
     kind: Kind
@@ -66,6 +69,10 @@ def window_of(patience: Patience | None) -> float | None:
 
 def _judge(case: Case, patience: Patience | None) -> Judged:
     since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
+    if since is not None and case.blame.shape == "together" and case.operation is not None:
+        # A transfer begins when the last has come, however long those before it have waited: it may well be about to end.
+        joined = case.history.at(case.operation.group.key, case.operation.seq).values()
+        since = max([since, *(operation.created_ns for operation in joined)])
     waited_s = (case.capture.at_ns - since) / 1e9 if since is not None else None
     return Judged(case, judge_kind(case, patience, waited_s), waited_s)
 

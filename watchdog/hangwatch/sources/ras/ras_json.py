@@ -5,6 +5,7 @@ May import hangwatch.model and msgspec. The numbers of states and errors are ``n
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -22,6 +23,8 @@ _ERRORS = {
     6: "remote process error",
     8: "timeout",
 }
+#: NCCL 2.28.9 leaves out the comma between these two of a rank that is missing (``tests/fixtures/gpu/ras_stopped.json``).
+_NO_COMMA = re.compile(rb'("nvml_dev": -?\d+)(\s+"status":)')
 #: Of how many ranks in one trouble each is named.
 _NAMED = 8
 
@@ -80,7 +83,7 @@ class _Report(msgspec.Struct):
 def parse_status_json(data: bytes, address: str) -> RasReport:
     """The report as communicators and problems. Raises ``RasFormatError``."""
     try:
-        report = msgspec.json.decode(data, type=_Report)
+        report = msgspec.json.decode(_NO_COMMA.sub(rb"\1,\2", data), type=_Report)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RasFormatError(f"the report cannot be read: {error}") from None
     communicators = tuple(_communicator(c) for c in report.communicators)
