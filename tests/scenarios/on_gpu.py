@@ -3,8 +3,9 @@
 Runs the scenarios that need a GPU under hangwatch and keeps their captures and ``results.json``; then hangs one of them
 without hangwatch, and keeps what the raw sources say of it, as fixtures: the recorder by torch's pipe, both RAS reports,
 NVML, the maps by which a rank is known to use NCCL. Two ranks share the first GPU. Needs a CUDA build of torch, and the
-``gpu`` extra. With ``--simulated`` all of it runs over the simulated device, so that it does not fail on a GPU for a reason
-that has nothing to do with one.
+``gpu`` extra. ``--all`` runs those of the simulated device too, all of whose ranks then share the first GPU. With
+``--simulated`` all of it runs over the simulated device, so that it does not fail on a GPU for a reason that has nothing to do
+with one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ from support import JobRunner, find_free_port
 
 HANG = "nccl-late-shard"
 _LIMIT_S = 120.0
+#: What a rank imports at its start where all share the first GPU: it is its only one, and NCCL takes it for a host of its own,
+#: which keeps it from refusing a GPU that another rank has. The probe has read who the rank is before.
+_SHARES_THE_FIRST = """
+import os
+
+if "RANK" in os.environ and "LOCAL_RANK" in os.environ:
+    os.environ["NCCL_HOSTID"] = "host" + os.environ["RANK"]
+    os.environ["LOCAL_RANK"] = "0"
+"""
 #: What answers on a GPU alone, by how its problems begin.
 _NOT_SIMULATED = ("maps_", "RAS", "NVML")
 
@@ -116,16 +126,23 @@ def keep_raw(entry: Entry, folder: Path) -> list[str]:
     return problems
 
 
-def run_scenarios(entries: Sequence[Entry], folder: Path) -> list[Judgement]:
-    """Run them under hangwatch and judge them; ``results.json`` and the captures of the hangs are kept in the folder."""
+def run_scenarios(entries: Sequence[Entry], folder: Path, minutes: float) -> list[Judgement]:
+    """Run them under hangwatch and judge them; ``results.json`` and the captures of the hangs are kept in the folder.
+
+    After so many minutes no more are begun.
+    """
     rows: list[Judgement] = []
+    at_once = min(4, os.cpu_count() or 1)
+    until = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as home:
-        judged = run_and_judge(
-            entries, Path(home), at_once=min(4, os.cpu_count() or 1), kept=folder / "captures", verbose=True
-        )
-        for row in judged:
-            rows.append(row)
-            (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
+        for first in range(0, len(entries), 2 * at_once):
+            if time.monotonic() >= until:
+                print(f"{len(entries) - first} scenarios were not begun within {minutes:g} minutes", flush=True)
+                break
+            some = entries[first : first + 2 * at_once]
+            for row in run_and_judge(some, Path(home), at_once=at_once, kept=folder / "captures", verbose=True):
+                rows.append(row)
+                (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
     return rows
 
 
@@ -134,18 +151,42 @@ def as_simulated(entry: Entry) -> Entry:
     return msgspec.structs.replace(entry, scenario=msgspec.structs.replace(entry.scenario, gpu=False, simulated=True))
 
 
+def on_first_gpu(entry: Entry, shared: Path) -> Entry:
+    """The same scenario on NCCL over the first GPU, which its ranks share by what is in the folder ``shared``."""
+    kept = {name: value for name, value in entry.scenario.environment.items() if name != "SIMULATED_SYNC"}
+    added = {"PYTHONPATH": str(shared), "NCCL_RAS_ADDR": f"127.0.0.1:{find_free_port()}"}
+    scenario = msgspec.structs.replace(entry.scenario, gpu=True, simulated=False, environment={**kept, **added})
+    return msgspec.structs.replace(entry, scenario=scenario)
+
+
+def runs_on_first_gpu(entry: Entry) -> bool:
+    """Whether it runs on the simulated device without a switch of it, and what it needs is there."""
+    scenario = entry.scenario
+    switches = [name for name in scenario.environment if name.startswith("SIMULATED_") and name != "SIMULATED_SYNC"]
+    # The launcher of DeepSpeed counts GPUs.
+    return scenario.simulated and not switches and scenario.launcher != "deepspeed"
+
+
 def main() -> int:
     """Returns 0 where all of it ran, was judged right and was kept; 2 where nothing could be run."""
     parser = argparse.ArgumentParser(description="Everything that needs a GPU, in one go of less than ten minutes.")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where all that comes of it is kept")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of these scenarios alone (all that need a GPU)")
+    parser.add_argument("--all", action="store_true", help="those of the simulated device too, on the first GPU")
+    parser.add_argument("--minutes", type=float, default=8.0, help="begin no scenario after so many (8)")
     parser.add_argument(
         "--simulated",
         action="store_true",
         help="on the simulated device of `make nccl`: that this command works is seen",
     )
     options = parser.parse_args()
-    found = {entry.scenario.name: entry for entry in load_catalogue() if entry.scenario.gpu}
+    catalogue = load_catalogue()
+    found = {entry.scenario.name: entry for entry in catalogue if entry.scenario.gpu}
+    if options.all and not options.simulated:
+        shared = Path(tempfile.mkdtemp(prefix="hangwatch-first-gpu-"))
+        (shared / "sitecustomize.py").write_text(_SHARES_THE_FIRST)
+        moved = [on_first_gpu(entry, shared) for entry in catalogue if runs_on_first_gpu(entry)]
+        found |= {entry.scenario.name: entry for entry in moved if missing_need(entry) is None}
     if unknown := set(options.names) - found.keys():
         parser.error(f"no scenario that needs a GPU: {', '.join(sorted(unknown))}")
     known = {name: as_simulated(entry) if options.simulated else entry for name, entry in found.items()}
@@ -154,7 +195,7 @@ def main() -> int:
         print(f"on_gpu: {entries[0].scenario.name} {why}", file=sys.stderr)
         return 2
     options.folder.mkdir(parents=True, exist_ok=True)
-    rows = run_scenarios(entries, options.folder)
+    rows = run_scenarios(entries, options.folder, options.minutes)
     problems = keep_raw(known[HANG], options.folder)
     # The simulated device has no driver, and its NCCL no RAS: that these were asked is all that is seen.
     failed = [problem for problem in problems if not (options.simulated and problem.startswith(_NOT_SIMULATED))]

@@ -269,17 +269,28 @@ def _ident(capture: RankCapture) -> int:
     return main.ident if main is not None else 0
 
 
-def _spins(pending: Sequence[Operation], wait: Wait | None, threads: Sequence[ThreadStack]) -> bool:
+def _spins(
+    capture: RankCapture, pending: Sequence[Operation], wait: Wait | None, threads: Sequence[ThreadStack]
+) -> bool:
     """Whether the CPU time of a rank is that of a wait for its GPU, or in NCCL's host code, which polls.
 
     The engine of a backward pass has threads of its own: one that runs Python code there may well be at work.
     """
-    if wait is not None and wait.kind == "communicator":
+    if wait is not None and (wait.kind == "communicator" or _connects(capture, pending, wait)):
         return True
     if wait is None or not on_nccl(pending):
         return False
     at_work = any(t.active for t in side_threads(threads))
     return not (wait.kind == "backward" and at_work)
+
+
+def _connects(capture: RankCapture, pending: Sequence[Operation], wait: Wait) -> bool:
+    """Whether a call of NCCL is awaited on the host before it has a record: until all members connect for the first time.
+
+    There NCCL takes a core all the while, without a switch (2.28.9 on a GPU; ``tests/scenarios/on_card``).
+    """
+    recorded = capture.flight.operations if capture.flight is not None else ()
+    return wait.kind == "collective" and not pending and len(recorded) > 0 and recorded[-1].backend == "nccl"
 
 
 def view_rank(capture: RankCapture, since_ns: int = 0, aside: Container[int] = ()) -> RankView:
@@ -317,7 +328,7 @@ def view_from(
     # began at the latest when the thread that waits for it ran for the last time.
     began_ns = pending[0].created_ns if pending else still_since_ns(capture) if wait is not None else None
     motion = read_motion(
-        capture, since_ns, began_ns=began_ns or 0, spins=_spins(pending, wait, threads), waits=wait is not None
+        capture, since_ns, began_ns=began_ns or 0, spins=_spins(capture, pending, wait, threads), waits=wait is not None
     )
     own_device = awaits_own_device(capture, wait, pending) if motion.state == "stuck" else ""
     return RankView(
