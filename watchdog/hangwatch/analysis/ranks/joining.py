@@ -126,7 +126,9 @@ def _joining_view(
     thread = None if joining.is_main else joining
     if _number(thread) == _number(view.thread) or (thread is None and view.asks):
         return view, None  # the main thread waits for that one, which asks another process
-    others = {t.ident for t in threads_of(view.taken) if t is not joining and t.ident}
+    # What the main thread has in flight is in the way of its backward pass, whose hooks run in a thread of the engine.
+    backward = view.wait is not None and view.wait.kind == "backward"
+    others = {t.ident for t in threads_of(view.taken) if t is not joining and t.ident and not (backward and t.is_main)}
     pending = pending_of(view.taken, others)
     found = view_from(view.taken, thread, pending, since_ns, joining=True)
     waits = view.wait is not None or view.frontier is not None
