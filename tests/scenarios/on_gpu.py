@@ -32,22 +32,15 @@ from hangwatch.sources.hardware.nvml import Gpus, read_gpus
 from hangwatch.sources.hardware.registry import NodeWatch
 from hangwatch.sources.ras.report import parse_address
 from scenarios.__main__ import run_and_judge
-from scenarios.catalogue import Entry, load_catalogue
+from scenarios.catalogue import HERE, Entry, load_catalogue
 from scenarios.judging import Judgement
 from scenarios.running import device_environment, missing_need
 from support import JobRunner, find_free_port
 
 HANG = "nccl-late-shard"
 _LIMIT_S = 120.0
-#: What a rank imports at its start where all share the first GPU: it is its only one, and NCCL takes it for a host of its own,
-#: which keeps it from refusing a GPU that another rank has. The probe has read who the rank is before.
-_SHARES_THE_FIRST = """
-import os
-
-if "RANK" in os.environ and "LOCAL_RANK" in os.environ:
-    os.environ["NCCL_HOSTID"] = "host" + os.environ["RANK"]
-    os.environ["LOCAL_RANK"] = "0"
-"""
+#: By what is in it all ranks share the first GPU.
+_FIRST_GPU = HERE / "first_gpu"
 #: What answers on a GPU alone, by how its problems begin.
 _NOT_SIMULATED = ("maps_", "RAS", "NVML")
 
@@ -151,19 +144,19 @@ def as_simulated(entry: Entry) -> Entry:
     return msgspec.structs.replace(entry, scenario=msgspec.structs.replace(entry.scenario, gpu=False, simulated=True))
 
 
-def on_first_gpu(entry: Entry, shared: Path) -> Entry:
-    """The same scenario on NCCL over the first GPU, which its ranks share by what is in the folder ``shared``."""
+def on_first_gpu(entry: Entry) -> Entry:
+    """The same scenario on NCCL over the first GPU, which its ranks share."""
     kept = {name: value for name, value in entry.scenario.environment.items() if name != "SIMULATED_SYNC"}
-    added = {"PYTHONPATH": str(shared), "NCCL_RAS_ADDR": f"127.0.0.1:{find_free_port()}"}
+    added = {"PYTHONPATH": str(_FIRST_GPU), "NCCL_RAS_ADDR": f"127.0.0.1:{find_free_port()}"}
     scenario = msgspec.structs.replace(entry.scenario, gpu=True, simulated=False, environment={**kept, **added})
     return msgspec.structs.replace(entry, scenario=scenario)
 
 
 def runs_on_first_gpu(entry: Entry) -> bool:
-    """Whether it runs on the simulated device without a switch of it, and what it needs is there."""
+    """Whether it runs on the simulated device without a switch of it, and by a launcher that takes one GPU for many ranks."""
     scenario = entry.scenario
     switches = [name for name in scenario.environment if name.startswith("SIMULATED_") and name != "SIMULATED_SYNC"]
-    # The launcher of DeepSpeed counts GPUs.
+    # That of DeepSpeed counts GPUs.
     return scenario.simulated and not switches and scenario.launcher != "deepspeed"
 
 
@@ -172,20 +165,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Everything that needs a GPU, in one go of less than ten minutes.")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where all that comes of it is kept")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of these scenarios alone (all that need a GPU)")
-    parser.add_argument("--all", action="store_true", help="those of the simulated device too, on the first GPU")
     parser.add_argument("--minutes", type=float, default=8.0, help="begin no scenario after so many (8)")
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--all", action="store_true", help="those of the simulated device too, on the first GPU")
+    where.add_argument(
         "--simulated",
         action="store_true",
         help="on the simulated device of `make nccl`: that this command works is seen",
     )
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()  # names may follow an option
     catalogue = load_catalogue()
     found = {entry.scenario.name: entry for entry in catalogue if entry.scenario.gpu}
-    if options.all and not options.simulated:
-        shared = Path(tempfile.mkdtemp(prefix="hangwatch-first-gpu-"))
-        (shared / "sitecustomize.py").write_text(_SHARES_THE_FIRST)
-        moved = [on_first_gpu(entry, shared) for entry in catalogue if runs_on_first_gpu(entry)]
+    if options.all:
+        moved = [on_first_gpu(entry) for entry in catalogue if runs_on_first_gpu(entry)]
         found |= {entry.scenario.name: entry for entry in moved if missing_need(entry) is None}
     if unknown := set(options.names) - found.keys():
         parser.error(f"no scenario that needs a GPU: {', '.join(sorted(unknown))}")

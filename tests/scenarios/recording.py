@@ -38,25 +38,24 @@ def record(entry: Entry, incident: Incident, folder: Path, kept: Path) -> None:
     }
     kept.mkdir(exist_ok=True)
     # No time and no name in the header: the same capture gives the same file.
-    (kept / path(entry).name).write_bytes(gzip.compress(neutral(text, replacements).encode(), mtime=0))
+    path(entry, kept).write_bytes(gzip.compress(neutral(text, replacements).encode(), mtime=0))
 
 
-def judge_again(entry: Entry) -> Judgement:
+def judge_again(entry: Entry, kept: Path = CAPTURES) -> Judgement:
     """The row of a recorded hang by the present rules: what ``hangwatch diagnose`` says of its bundle today."""
     truth = entry.scenario.truth
     assert truth is not None
-    return judge_verdict(entry, truth, verdict_of(entry))
+    return judge_verdict(entry, truth, verdict_of(entry, kept))
 
 
-def verdict_of(entry: Entry) -> Verdict:
+def verdict_of(entry: Entry, kept: Path = CAPTURES) -> Verdict:
     """What the present rules say of a recorded hang. Each is diagnosed once a process, whoever asks."""
-    return verdict_on(path(entry))
+    return _verdict(path(entry, kept))
 
 
 @cache
-def verdict_on(file: Path) -> Verdict:
-    """What the present rules say of the capture in a file."""
-    return diagnose(load_file(file)).verdict
+def _verdict(file: Path) -> Verdict:
+    return diagnose(_load(file)).verdict
 
 
 def case_of(capture: Capture) -> Case | None:
@@ -75,19 +74,18 @@ def kept_hangs(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Truth]]:
             yield entry, entry.scenario.truth
 
 
-def path(entry: Entry) -> Path:
-    """Where the capture of a scenario is kept."""
-    return CAPTURES / f"{entry.scenario.name}.json.gz"
+def path(entry: Entry, kept: Path = CAPTURES) -> Path:
+    """Where the capture of a scenario is kept: in the folder ``kept``."""
+    return kept / f"{entry.scenario.name}.json.gz"
 
 
-def load(entry: Entry) -> Capture:
+def load(entry: Entry, kept: Path = CAPTURES) -> Capture:
     """The capture of a scenario."""
-    return load_file(path(entry))
+    return _load(path(entry, kept))
 
 
 @lru_cache(maxsize=2)  # decoded they take 2 MB each, and there are hundreds
-def load_file(file: Path) -> Capture:
-    """The capture in a file."""
+def _load(file: Path) -> Capture:
     content = gzip.decompress(file.read_bytes())
     gc.disable()  # it takes half the time of a decode, and a capture has no cycles
     try:

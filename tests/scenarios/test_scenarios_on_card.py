@@ -7,8 +7,7 @@ import pytest
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from scenarios.catalogue import HERE, load_catalogue
-from scenarios.judging import Judgement, judge_verdict
-from scenarios.recording import load_file, verdict_on
+from scenarios.recording import judge_again, load
 
 ON_CARD = HERE / "on_card"
 ENTRIES = {entry.scenario.name: entry for entry in load_catalogue()}
@@ -21,17 +20,10 @@ BLAMED_WRONGLY = {
 }
 
 
-def again(name: str) -> Judgement:
-    """The row of a hang by the present rules."""
-    entry = ENTRIES[name]
-    assert entry.scenario.truth is not None
-    return judge_verdict(entry, entry.scenario.truth, verdict_on(ON_CARD / f"{name}.json.gz"))
-
-
 @pytest.mark.parametrize("name", HANGS)
 def test_the_culprits_of_a_hang_on_a_gpu_are_named(name: str) -> None:
     """And nothing is proven of others."""
-    row = again(name)
+    row = judge_again(ENTRIES[name], ON_CARD)
     assert row.culprits_right is (name not in BLAMED_WRONGLY)
     assert not row.wrong_proof
 
@@ -41,15 +33,13 @@ def test_the_culprits_of_a_hang_on_a_gpu_are_named(name: str) -> None:
 )
 def test_a_rank_that_spins_until_all_have_connected_is_stuck(name: str) -> None:
     """A communicator's first collective waits on the host, at the full speed of a core; it passed for work, and was a warning."""
-    assert diagnose(load_file(ON_CARD / f"{name}.json.gz"), patience=fixed_patience(6.0)).verdict.kind in {
-        "stall",
-        "deadlock",
-    }
+    found = diagnose(load(ENTRIES[name], ON_CARD), patience=fixed_patience(6.0))
+    assert found.verdict.kind in {"stall", "deadlock"}
 
 
 def test_the_causes_of_hangs_on_a_gpu_meet_the_bar_of_the_simulated_device() -> None:
     """First 92 %, among three 97 %."""
-    rows = [again(name) for name in HANGS]
+    rows = [judge_again(ENTRIES[name], ON_CARD) for name in HANGS]
     assert sum(bool(row.cause_first) for row in rows) / len(rows) >= 0.92
     assert sum(bool(row.cause_in_three) for row in rows) / len(rows) >= 0.97
 
@@ -58,4 +48,4 @@ def test_the_causes_of_hangs_on_a_gpu_meet_the_bar_of_the_simulated_device() -> 
 def test_no_hang_is_seen_in_a_job_that_went_on_on_a_gpu(name: str) -> None:
     """It was reported, and stopped, before what was wrong was mended."""
     patience = fixed_patience(ENTRIES[name].scenario.patience_s)
-    assert diagnose(load_file(ON_CARD / f"{name}.json.gz"), patience=patience).verdict.kind == "healthy"
+    assert diagnose(load(ENTRIES[name], ON_CARD), patience=patience).verdict.kind == "healthy"

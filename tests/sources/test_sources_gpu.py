@@ -14,6 +14,7 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import in_flight
 from hangwatch.model.devices import NodeFacts
+from hangwatch.sources.discovery import rank_processes
 from hangwatch.sources.flight.pickles import load_pickle
 from hangwatch.sources.flight.recorder import parse_flight
 from hangwatch.sources.hardware.nvml import GpuReading
@@ -80,8 +81,10 @@ def test_nvml_says_which_ranks_use_the_gpu() -> None:
     assert (reading.name, reading.utilization, gpu.ranks, gpu.mapped_by) == ("NVIDIA H200", 1.0, (0, 1), "pid")
 
 
-def test_a_rank_on_a_gpu_has_the_device_and_nccl_mapped() -> None:
+def test_a_rank_on_a_gpu_has_the_device_and_nccl_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """By which ``uses_nccl`` knows it."""
-    maps = (FOLDER / "maps_0.txt").read_text()
-    assert "/dev/nvidia" in maps
-    assert "libnccl" in maps
+    maps = (FOLDER / "maps_0.txt").read_bytes()
+    assert b"/dev/nvidia" in maps
+    assert b"libnccl" in maps
+    monkeypatch.setattr(rank_processes, "read_whole", lambda *_: maps)
+    assert rank_processes.uses_nccl(1302)

@@ -76,11 +76,23 @@ def awaits_own_device(capture: RankCapture, wait: Wait | None, pending: Sequence
 
 def _has_nothing_in_flight(capture: RankCapture, pending: Sequence[Operation]) -> bool:
     """Whether the recorder shows that no operation of NCCL is, nor one that connects first and has no record yet."""
-    flight = capture.flight
-    if flight is None or not flight.operations or capture.progress is None or capture.unrecorded or pending:
+    if not _records_nccl(capture) or capture.progress is None or capture.unrecorded or pending:
         return False
-    unused = any(p.enqueued <= 0 and len(p.group.ranks) != 1 for p in capture.progress)
-    return flight.operations[-1].backend == "nccl" and not unused
+    return not any(p.enqueued <= 0 and len(p.group.ranks) != 1 for p in capture.progress)
+
+
+def connects(capture: RankCapture, wait: Wait, pending: Sequence[Operation]) -> bool:
+    """Whether a call of NCCL is awaited on the host before it has a record: until all members connect for the first time.
+
+    There NCCL takes a core all the while, without a switch (2.28.9 on a GPU; ``tests/scenarios/on_card``).
+    """
+    return wait.kind == "collective" and not pending and _records_nccl(capture)
+
+
+def _records_nccl(capture: RankCapture) -> bool:
+    """Whether the last operation that the rank has recorded is NCCL's."""
+    flight = capture.flight
+    return flight is not None and len(flight.operations) > 0 and flight.operations[-1].backend == "nccl"
 
 
 def _watchdog_sleeps(capture: RankCapture, wait: Wait | None) -> bool:

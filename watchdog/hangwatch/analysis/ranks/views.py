@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.places import user_frame
 from hangwatch.analysis.ranks.connecting import among_members
-from hangwatch.analysis.ranks.device import OwnDevice, awaits_own_device, on_nccl, read_device_wait
+from hangwatch.analysis.ranks.device import OwnDevice, awaits_own_device, connects, on_nccl, read_device_wait
 from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
 from hangwatch.analysis.ranks.threads import (
     choose_thread,
@@ -276,21 +276,14 @@ def _spins(
 
     The engine of a backward pass has threads of its own: one that runs Python code there may well be at work.
     """
-    if wait is not None and (wait.kind == "communicator" or _connects(capture, pending, wait)):
+    if wait is None:
+        return False
+    if wait.kind == "communicator" or connects(capture, wait, pending):
         return True
-    if wait is None or not on_nccl(pending):
+    if not on_nccl(pending):
         return False
     at_work = any(t.active for t in side_threads(threads))
     return not (wait.kind == "backward" and at_work)
-
-
-def _connects(capture: RankCapture, pending: Sequence[Operation], wait: Wait) -> bool:
-    """Whether a call of NCCL is awaited on the host before it has a record: until all members connect for the first time.
-
-    There NCCL takes a core all the while, without a switch (2.28.9 on a GPU; ``tests/scenarios/on_card``).
-    """
-    recorded = capture.flight.operations if capture.flight is not None else ()
-    return wait.kind == "collective" and not pending and len(recorded) > 0 and recorded[-1].backend == "nccl"
 
 
 def view_rank(capture: RankCapture, since_ns: int = 0, aside: Container[int] = ()) -> RankView:
