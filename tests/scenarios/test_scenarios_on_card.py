@@ -14,17 +14,13 @@ ENTRIES = {entry.scenario.name: entry for entry in load_catalogue()}
 KEPT = sorted(path.name.removesuffix(".json.gz") for path in ON_CARD.glob("*.json.gz"))
 HANGS = [name for name in KEPT if ENTRIES[name].scenario.truth is not None]
 CONTROLS = sorted(set(KEPT) - set(HANGS))
-#: Truths that are not met, and why.
-BLAMED_WRONGLY = {
-    "nccl-release-not-seen-timed": "the broadcast is small and went through; the rank without it is named, and one more",
-}
 
 
 @pytest.mark.parametrize("name", HANGS)
 def test_the_culprits_of_a_hang_on_a_gpu_are_named(name: str) -> None:
     """And nothing is proven of others."""
     row = judge_again(ENTRIES[name], ON_CARD)
-    assert row.culprits_right is (name not in BLAMED_WRONGLY)
+    assert row.culprits_right
     assert not row.wrong_proof
 
 

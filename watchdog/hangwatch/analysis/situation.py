@@ -146,7 +146,7 @@ class Situation:
         # Where all waiting leads to a process that is not seen, the rank that waits for it; the others wait for that rank.
         last = {r for e in self.graph.leaving for r in e.waiters} if not culprits else set()
         # Of those in the same role, one that still is where they diverged: its live stack shows more than the record.
-        key = lambda r: (r not in last, r not in apart, -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
+        key = lambda r: (r not in last, r not in apart, self._has_passed(r), -alike.get(r, 0), -self._kept(r), r)  # noqa: E731
         shown = sorted((r for r in others if r in self.views), key=key)
         other = next(iter(shown), None)
         if culprit in apart and other not in apart and diverged_at is not None and apart <= set(culprits):
@@ -156,6 +156,12 @@ class Situation:
             rest = [r for r in culprits if r != culprit and r in self.views]
             other = next((r for r in rest if mine is None or r not in mine.ranks), None)
         return culprit, other
+
+    def _has_passed(self, rank: int) -> bool:
+        """Whether a rank has been through the operation in which others of its side wait: what it is in now came later."""
+        at = self.blame.diverged_at
+        here = self.history.at(at.group.key, at.seq).get(rank) if at is not None and not at.mismatch else None
+        return here is not None and here.completed
 
     def _path(self, rank: int) -> tuple[tuple[str, int], ...]:
         return tuple((f.file, f.line) for f in reversed(self.side_frames(rank)))

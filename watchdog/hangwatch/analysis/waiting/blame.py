@@ -146,7 +146,12 @@ def _cycle_sides(
     members = frozenset(diverged_at.group.ranks)
     if members and not members.issuperset(component):
         return tuple(component)
-    return diverged_at.minority(component) or tuple(component)
+    named = diverged_at.minority(component) or tuple(component)
+    if len(named) < len(component) or not diverged_at.silent:
+        return named
+    # A tie among themselves. Others of the group have been through what only some of the cycle have called.
+    everyone = diverged_at.minority([r for side in diverged_at.sides for r in side.ranks])
+    return tuple(r for r in everyone if r in component) or named
 
 
 def _sink_culprits(
