@@ -86,7 +86,7 @@ def _forked_into_lock(view: RankView, child: ChildProcess) -> Signature | None:
 def child_stall(case: Case) -> Match | None:
     """The main thread is in a wait for a child process, and neither moves."""
     for rank, view in standing(case):
-        frame = waits_for_child(view)
+        frame = waits_for_child(view) or _reads_from_child(view)
         if frame is None:
             continue
         children = _children(view)
@@ -118,7 +118,7 @@ def child_stall(case: Case) -> Match | None:
 def waits_for_child(view: RankView) -> Frame | None:
     """The frame in which the main thread waits for a child, if the stack or the kernel shows it."""
     frames = view.frames
-    if not frames or calls(frames, "torch/utils/data/dataloader.py") is not None:
+    if not frames or _loads_data(view):
         return None
     above = frames[: next((i for i, f in enumerate(frames) if not is_interpreter(f)), len(frames))]
     for part, functions in _WAITS.items():
@@ -131,6 +131,20 @@ def waits_for_child(view: RankView) -> Frame | None:
     managed = any(calls(t.frames, part) is not None for t in view.threads if not t.is_main for part in POOLS)
     future = calls(above, "concurrent/futures/_base.py", "result", "wait", "exception", "as_completed")
     return future if managed else None
+
+
+def _loads_data(view: RankView) -> bool:
+    """Whether the children that it waits for are its DataLoader's, which is a cause of its own."""
+    return calls(view.frames, "torch/utils/data/dataloader.py") is not None
+
+
+def _reads_from_child(view: RankView) -> Frame | None:
+    """The frame in which the main thread is at a pipe whose other end a child alone has, which does not move."""
+    last = view.sample
+    if last is None or not view.frames or view.motion.state == "busy" or _loads_data(view):
+        return None
+    own = next((c for c in _children(view) if last.writers == (c.pid,)), None)
+    return view.frames[0] if own is not None and not _moved(view, own) else None
 
 
 def _from_children(frame: Frame) -> bool:
