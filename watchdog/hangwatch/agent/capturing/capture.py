@@ -32,7 +32,7 @@ from hangwatch.sources.flight.recorder import fetch_flight, has_unrecorded, prog
 from hangwatch.sources.flight.transport import ask_for_beats
 from hangwatch.sources.proc.files import inner_pid
 from hangwatch.sources.proc.running_code import RunningCode
-from hangwatch.sources.proc.samples import sample_process
+from hangwatch.sources.proc.samples import find_living, sample_process
 from hangwatch.sources.proc.threads import sample_threads
 from hangwatch.sources.redaction import redact_text
 from hangwatch.sources.stacks import source_lines
@@ -76,8 +76,10 @@ async def sample_ranks(
         )
         reading.tried, reading.failed = len(stacks), sum(isinstance(s, Gap) for s in stacks.values())
     gaps = []
+    # A reader takes a while to start. Of one that has ended meanwhile, another process may have the pid.
+    living = {one.pid for one in find_living([by_pid[pid] for pid in stacks])}
     for pid, process in processes.items():
-        stack = stacks.get(pid)
+        stack = stacks.get(pid) if pid in living else None
         if isinstance(stack, Gap):
             gaps.append(Gap(stack.source, stack.reason, by_pid[pid].rank, stack.hint))
         seen = stack if isinstance(stack, StackSample) else None
