@@ -39,7 +39,8 @@ class _Run:
         """The command line of the job. A step takes long enough to be seen between two others."""
         script = JOBS / "finetuning.py"
         options = ("--output_dir", str(output), "--steps", "14", "--load_s", "0.15", *self.options)
-        return torchrun(script, *options) if self.ranks > 1 else (sys.executable, str(script), *options)
+        alone = self.ranks == 1 and "--zero" not in options  # DeepSpeed takes a launcher
+        return (sys.executable, str(script), *options) if alone else torchrun(script, *options, nproc=self.ranks)
 
 
 #: One that is well, a loss of NaN and one pinned at 0: what is promised first.
@@ -57,7 +58,7 @@ _OTHERS = (
          ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "on")),
     _Run("zero2-poisoned", "weights-poisoned",
          ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "off")),
-    _Run("zero2-masked", "loss-zero-masked-labels", ("--zero", "2", "--bf16", "--fault", "masked")),
+    _Run("zero2-masked", "loss-zero-masked-labels", ("--zero", "2", "--bf16", "--fault", "masked"), 1),
     _Run("zero3-one-skipped", None, ("--zero", "3", "--bf16", "--fault", "gradient")),
     _Run("zero3-images", "loss-nan-data-mix", ("--zero", "3", "--bf16", "--fault", "images")),
 )  # fmt: skip
