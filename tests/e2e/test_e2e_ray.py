@@ -92,3 +92,22 @@ def test_actors_of_a_cluster_of_its_own_are_watched_by_the_agent_of_their_node(
     assert found.cause.id == "waits-for-request"
     assert {rank.identity.title for rank in capture.ranks} == {"ray::Learner"}
     assert all(rank.beat_age_s is not None for rank in capture.ranks)
+
+
+def test_the_task_that_a_rank_awaits_is_named(jobs: JobRunner, tmp_path: Path, ray_folder: str) -> None:
+    """Its line does not say which (``ray.get(pending)``), and the process is in no group: Ray's dashboard knows both."""
+    state = tmp_path / "state"
+    options = ("--stall-after", str(STALL_AFTER_S))
+    command = [sys.executable, str(PROGRAMS / "requests" / "ray_marks.py"), "--rare-at", "6"]
+    variables = {"HANGWATCH_STATE_DIR": str(state), "RAY_TMPDIR": ray_folder, **QUIET}
+    jobs.hangwatch("run", *options, "--", *command, env=variables)
+    (bundle,) = wait_for(lambda: find_bundles(state), 120.0, "the incident")
+    incident, capture = read_bundle(bundle)
+    found = incident.verdict
+    assert [name.partition("[")[0] for name in found.names.values()] == ["mark"]
+    assert found.culprit_ranks == tuple(found.names)
+    assert found.waiting_ranks == (0, 1)
+    assert found.cause is not None
+    assert found.cause.id == "blocked-io"
+    first = next(rank for rank in capture.ranks if rank.rank == 0)
+    assert [one for one in first.processes[-1].tasks if one.startswith("mark (RUNNING")]

@@ -93,11 +93,16 @@ class Situation:
         return (*describe_waits(self.graph, self.place), *self._elsewhere())
 
     def _elsewhere(self) -> Iterator[str]:
-        """Which of the culprits wait for what is not on this node."""
+        """Which of the culprits wait for what is not on this node, or not seen."""
         for rank in self.blame.culprits:
             view = self.views.get(rank)
-            if view is not None and view.wait is None and view.sample is not None and view.sample.elsewhere:
+            if view is None or view.wait is not None or view.sample is None:
+                continue
+            if view.sample.elsewhere:
                 yield f"rank {rank} waits for {view.sample.elsewhere}, which is not on its node: nothing is seen of the other end"
+            if view.sample.tasks:
+                tasks = ", ".join(view.sample.tasks)
+                yield f"rank {rank} waits for tasks of Ray; of those that it has called these are not done: {tasks}"
 
     def side_frames(self, rank: int) -> tuple[Frame, ...]:
         """A rank's call path at the divergence: its operation's recorded call site, else its stack now.

@@ -16,10 +16,11 @@ from hangwatch.agent.capturing.callers import add_callers
 from hangwatch.agent.capturing.children import add_child_stacks
 from hangwatch.agent.capturing.flight_pipes import fetch_by_pipes
 from hangwatch.agent.capturing.redact import hide_secrets
-from hangwatch.agent.capturing.servers import Beyond, find_servers
+from hangwatch.agent.capturing.servers import Beyond, find_servers, find_task_workers
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.analysis.ranks.threads import side_threads
+from hangwatch.analysis.stacks.remote_calls import awaits_ray
 from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
@@ -28,6 +29,7 @@ from hangwatch.model.numbers import is_guest
 from hangwatch.model.processes import ProcessSample, ThreadSample
 from hangwatch.model.stacks import Frame, StackSample, TaskStack
 from hangwatch.sources.connections.other_ends import Thread
+from hangwatch.sources.connections.ray_tasks import RayTask
 from hangwatch.sources.flight.recorder import fetch_flight, has_unrecorded, progress_of
 from hangwatch.sources.flight.transport import ask_for_beats
 from hangwatch.sources.proc.files import inner_pid
@@ -47,6 +49,8 @@ BEAT_WAIT_S = 0.7
 BEAT_ANSWER_S = 0.2
 #: A beat is written every half second: one that is this old is late, and not merely of a loaded machine.
 STALE_BEAT_S = 2.0
+#: Of a process with more tasks of Ray than a person reads, so many are kept.
+_MOST_TASKS = 8
 
 Sampled = TypeVar("Sampled", ProcessSample, ThreadSample)
 
@@ -143,10 +147,15 @@ async def capture_job(
     beyond, found_servers = await asyncio.to_thread(find_servers, [*ranks, *asked], others) if samples > 1 else ({}, ())
     servers = (*asked, *found_servers)
     everyone = [*ranks, *servers]
+    tasks: dict[int, tuple[RayTask, ...]] = {}
     with RunningCode() as code:
         for _ in range(samples - 1):
             await sample_ranks(everyone, trail, health, settings)
             code.watch(r for r in ranks if _may_spin(beats.get(r.pid), trail.processes.get(r.pid, ())))
+            callers = [one for one in everyone if _awaits_ray(trail.stacks.get(one.pid, ()))]
+            tasks, workers = await find_task_workers(callers, {one.pid for one in (*everyone, *others)})
+            servers = (*servers, *workers)
+            everyone = [*everyone, *workers]
             await asyncio.sleep(interval_s)
         # Read again: a rank that was before its first group then may have one, and hang in it, by now.
         beats = reader.read()[0] if reader is not None else {}
@@ -157,6 +166,7 @@ async def capture_job(
         )
         files, refused = code.read()
     _add_servers(trail, beyond)
+    _add_tasks(trail, tasks, {one.pid for one in (*everyone, *others)})
     _add_files(trail, files)
     lost = [one for one in departed() if all(one.pid != other.pid for other in everyone)]
     for one in lost:
@@ -255,6 +265,24 @@ def _add_servers(trail: Trail, beyond: Mapping[Thread, Beyond]) -> None:
         else:
             others = (_put_beyond(t, found) if t.os_thread_id == thread and t.syscall else t for t in last.threads)
             samples[-1] = msgspec.structs.replace(last, threads=tuple(others))
+
+
+def _awaits_ray(stacks: Sequence[StackSample]) -> bool:
+    main = stacks[-1].main if stacks else None
+    return main is not None and awaits_ray(main.frames)
+
+
+def _add_tasks(trail: Trail, tasks: Mapping[int, tuple[RayTask, ...]], seen: Collection[int]) -> None:
+    """Put into the last samples which tasks of Ray a process awaits, and who of those that are seen runs them."""
+    for pid, found in tasks.items():
+        samples = trail.processes.get(pid)
+        if samples and found:
+            here = tuple(sorted({t.pid for t in found if t.pid is not None and t.pid in seen and t.pid != pid}))
+            one = here[0] if len(here) == 1 else None
+            said = tuple(f"{t.name} ({t.state})" for t in found[:_MOST_TASKS])
+            samples[-1] = msgspec.structs.replace(
+                samples[-1], server=one, servers=here if one is None else (), tasks=said
+            )
 
 
 def _put_beyond(sample: Sampled, found: Beyond) -> Sampled:

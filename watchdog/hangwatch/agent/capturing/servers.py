@@ -15,6 +15,7 @@ from hangwatch.agent.capturing.callers import read_arguments, runs_python
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import StoreSample
 from hangwatch.sources.connections.other_ends import Connection, Ends, Thread, find_connected, find_ends
+from hangwatch.sources.connections.ray_tasks import RayTask, find_tasks
 from hangwatch.sources.discovery.launchers import name_launcher
 from hangwatch.sources.discovery.roles import identify_beside
 from hangwatch.sources.proc.files import inner_thread, read_stat, start_time_s
@@ -88,6 +89,18 @@ def find_servers(
             break
     named = {(pid, inner_thread(pid, thread)): one for (pid, thread), one in beyond.items() if one != Beyond()}
     return named, tuple(found.values())
+
+
+async def find_task_workers(
+    callers: Sequence[RankIdentity], known: Collection[int]
+) -> tuple[dict[int, tuple[RayTask, ...]], tuple[RankIdentity, ...]]:
+    """By the pid of those in ``ray.get`` or ``ray.wait``: their tasks that are not done. And who, not ``known``, runs them."""
+    tasks = await find_tasks({one.pid for one in callers})
+    new = dict.fromkeys(t.pid for found in tasks.values() for t in found if t.pid is not None and t.pid not in known)
+    workers = [
+        one for pid in new if any(_same_user(c.pid, pid) for c in callers) and (one := _identify(pid)) is not None
+    ]
+    return tasks, tuple(workers[:_MOST_SERVERS])
 
 
 def _beyond(ends: Ends, wanted: frozenset[int], seen: Collection[int]) -> Beyond:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hangwatch.analysis.places import bare, calls, user_frame
+from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.motion import BUSY_CPU_SHARE, MIN_INTERVAL_NS
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.awaiting import Awaiting, read_awaiting
+from hangwatch.analysis.stacks.remote_calls import awaits_ray
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame
 
-#: ``ray.get`` and ``ray.wait`` of Ray 2.9 to 2.60, whatever they are given.
-_RAY, _RAY_WAITS = "ray/_private/worker.py", ("get", "get_objects", "wait")
 #: A read so few lines below the head of its loop is at the head, where no call sites tell.
 _AT_HEAD_LINES = 3
 
@@ -36,11 +35,7 @@ def awaits_from_afar(view: RankView) -> bool:
     """Whether a rank awaits an answer of a process that is not seen: of Ray's, or over a connection to another machine."""
     if view.wait is not None or not view.capture.processes:
         return False
-    own = user_frame(view.frames)
-    called = view.frames[: view.frames.index(own)] if own is not None else ()
-    if calls(called, _RAY, *_RAY_WAITS) is not None:
-        return True
-    return bool(view.capture.processes[-1].elsewhere)
+    return awaits_ray(view.frames) or bool(view.capture.processes[-1].elsewhere)
 
 
 def is_caller_at_work(view: RankView) -> bool:

@@ -38,13 +38,19 @@ def names_awaited(frames: Sequence[Frame]) -> frozenset[str] | None:
         return None
     source = own.source or ""
     above = frames[: frames.index(own)]
-    if calls(above, _RAY_GET, "get", "wait") is not None:
+    if awaits_ray(frames):
         return frozenset(_RAY_CALL.findall(source))
     if calls(above, _RPC_ALL, "rpc_sync") is not None:
         return frozenset(_NAME.findall(source))
     later = _RPC_LATER.search(source)
     kept = later is not None and not above and (own.locals or {}).get(later[1]) in _RPC_RESULTS
     return frozenset() if kept or calls(above, _FUTURES, "wait_all", "Future.wait", "wait") is not None else None
+
+
+def awaits_ray(frames: Sequence[Frame]) -> bool:
+    """Whether these frames are in ``ray.get`` or ``ray.wait``, called by the program."""
+    own = next(iter(user_frames(frames)), None)
+    return own is not None and calls(frames[: frames.index(own)], _RAY_GET, "get", "get_objects", "wait") is not None
 
 
 def serving_thread(threads: Sequence[ThreadStack]) -> ThreadStack | None:

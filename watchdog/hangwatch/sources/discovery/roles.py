@@ -15,6 +15,8 @@ from hangwatch.sources.discovery.launchers import is_python_program
 from hangwatch.sources.proc.files import node_name
 
 _ROLE = "--role"
+#: What a worker of Ray's shows in place of its command line: ``ray::grade``, ``ray::Store.ask``.
+_RAY_TITLE = "ray::"
 
 
 class Roles:
@@ -42,7 +44,7 @@ def identify_beside(pid: int, start_time: float, arguments: Sequence[str]) -> Ra
 
 
 def read_role(arguments: Sequence[str]) -> str:
-    """The role that a command line names: the value of ``--role``, else its module or script; ``process`` where there is none."""
+    """The role that a command line names: the value of ``--role``, else its module, script or task of Ray; else ``process``."""
     for place, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         if name == _ROLE and (value or place + 1 < len(arguments)):
@@ -52,6 +54,8 @@ def read_role(arguments: Sequence[str]) -> str:
         rest.pop(0)
     if not rest or rest[0] == "-c":
         return "process"
+    if rest[0].startswith(_RAY_TITLE):
+        return clean_role(rest[0].removeprefix(_RAY_TITLE))
     named = rest[1].rpartition(".")[2] if rest[0] == "-m" and len(rest) > 1 else PurePosixPath(rest[0]).stem
     return clean_role(named)
 

@@ -1,4 +1,4 @@
-"""One request for an engine's metrics: bounded in time and size, and to this machine alone.
+"""One request for an engine's metrics, or for what Ray's dashboard says: bounded in time and size, and to this machine alone.
 
 May import aiohttp, psutil and the standard library.
 """
@@ -53,9 +53,9 @@ def is_own_host(host: str) -> bool:
     return address.is_loopback or address.is_unspecified or str(address) in own
 
 
-async def fetch(url: str) -> bytes | str:
+async def fetch(url: str, timeout_s: float = TIMEOUT_S) -> bytes | str:
     """The body of the answer; a text that says in a few words why there is none."""
-    limit = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    limit = aiohttp.ClientTimeout(total=timeout_s)
     try:
         # A session a request: a connection that is kept would be one that the engine keeps for us.
         async with (
@@ -68,7 +68,7 @@ async def fetch(url: str) -> bytes | str:
             while not response.content.at_eof() and len(data) <= SIZE_LIMIT_BYTES:
                 data += await response.content.read(SIZE_LIMIT_BYTES + 1 - len(data))
     except asyncio.TimeoutError:
-        return f"no answer within {TIMEOUT_S:.0f} s"
+        return f"no answer within {timeout_s:.0f} s"
     except (aiohttp.ClientError, OSError, ValueError) as error:
         return f"it does not answer: {type(error).__name__}"
     return data if len(data) <= SIZE_LIMIT_BYTES else f"more than {SIZE_LIMIT_BYTES >> 20} MiB"

@@ -1,0 +1,155 @@
+"""Which tasks of Ray a process has called that are not done, and which process runs each: what Ray's dashboard on this node says.
+
+Formats of Ray 2.60: its state API (``GET /api/v0/tasks``: ``TaskState`` in ``ray/util/state/common.py``) and its jobs
+(``GET /api/jobs/``: ``JobDetails`` in ``ray/dashboard/modules/job/pydantic_models.py``), which name the drivers. Both come from
+Ray's control store; no worker is asked. They take ``ray[default]``, and a cluster that asks for no token. May import hangwatch's
+own ``sources.serving`` and ``sources.proc``, and psutil.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import psutil
+
+from hangwatch.sources.proc.files import read_link, read_whole
+from hangwatch.sources.proc.sockets import read_socket_inodes, read_tcp_sockets
+from hangwatch.sources.serving.endpoint import fetch
+
+#: A capture waits for the answer.
+TIMEOUT_S = 1.0
+#: Ray gives out no more at once (``ray/util/state/common.py: RAY_MAX_LIMIT_FROM_API_SERVER``).
+_MOST_TASKS = 10_000
+_DASHBOARD = "ray/dashboard/dashboard.py"
+_PORT = "--port="
+_ANY, _LOOPBACK = frozenset({"0.0.0.0", "::"}), "127.0.0.1"  # noqa: S104 - what is read, not listened on
+_DRIVER = "DRIVER_TASK"
+_COMMAND_LIMIT_BYTES = 1 << 16
+_UNFINISHED = "&".join(f"filter_keys=state&filter_predicates=!%3D&filter_values={s}" for s in ("FINISHED", "FAILED"))
+_TASKS = f"/api/v0/tasks?limit={_MOST_TASKS}&timeout=1&exclude_driver=False&{_UNFINISHED}"
+_JOBS = "/api/jobs/"
+
+
+class RayTask(NamedTuple):
+    """A task that is not done. ``name``: of its function, or ``Class.method``. ``state``: Ray's word for it.
+
+    ``pid``: of the worker that runs it, where that is a process of this node.
+    """
+
+    name: str
+    state: str
+    pid: int | None
+
+
+class _Task(msgspec.Struct):
+    task_id: str
+    name: str = ""
+    state: str = ""
+    type: str = ""
+    job_id: str | None = None
+    parent_task_id: str | None = None
+    worker_pid: int | None = None
+
+
+class _Listed(msgspec.Struct):
+    result: list[_Task]
+
+
+class _Data(msgspec.Struct):
+    result: _Listed
+
+
+class _Answer(msgspec.Struct):
+    data: _Data
+
+
+class _Driver(msgspec.Struct):
+    id: str
+    pid: str
+
+
+class _Job(msgspec.Struct):
+    driver_info: _Driver | None = None
+
+
+async def find_tasks(callers: Collection[int]) -> dict[int, tuple[RayTask, ...]]:
+    """By the pid of each caller: its tasks that are not done. Nothing of callers that no dashboard of this node knows."""
+    found: dict[int, tuple[RayTask, ...]] = {}
+    users = {user for pid in callers if (user := _user(pid)) is not None}
+    for url in await asyncio.to_thread(_dashboards, users) if users else ():
+        tasks, jobs = await asyncio.gather(fetch(url + _TASKS, TIMEOUT_S), fetch(url + _JOBS, TIMEOUT_S))
+        if isinstance(tasks, bytes):
+            found |= parse_tasks(tasks, jobs if isinstance(jobs, bytes) else b"[]", callers)
+    return found
+
+
+def parse_tasks(tasks: bytes, jobs: bytes, callers: Collection[int]) -> dict[int, tuple[RayTask, ...]]:
+    """The same, from the two answers. Those that are of another form say nothing."""
+    try:
+        listed = msgspec.json.decode(tasks, type=_Answer).data.result.result
+        drivers = {
+            j.driver_info.id: j.driver_info.pid for j in msgspec.json.decode(jobs, type=list[_Job]) if j.driver_info
+        }
+    except msgspec.MsgspecError:
+        return {}
+    own = {t.task_id: t.worker_pid for t in listed if t.worker_pid is not None and _runs(t.worker_pid, t.name)}
+    of_drivers = ((t.task_id, drivers.get(t.job_id or "", "")) for t in listed if t.type == _DRIVER)
+    own |= {task_id: int(pid) for task_id, pid in of_drivers if pid.isdigit()}
+    found: dict[int, tuple[RayTask, ...]] = {}
+    for task in listed:
+        caller = own.get(task.parent_task_id or "")
+        if caller is not None and caller in callers and task.type != _DRIVER:
+            worker = task.worker_pid if _runs(task.worker_pid, task.name) else None
+            found[caller] = (*found.get(caller, ()), RayTask(task.name, task.state, worker))
+    return found
+
+
+def _runs(pid: int | None, name: str) -> bool:
+    """Whether a process of this node runs a task of that name: a worker takes it for its title (``ray::NAME``).
+
+    Pids are those of the node that runs the task, and of Ray's PID namespace.
+    """
+    return pid is not None and _command(pid)[0].startswith(f"ray::{name}")
+
+
+def _command(pid: int) -> Sequence[str]:
+    command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
+    return command.decode(errors="replace").rstrip("\0").split("\0")
+
+
+def _dashboards(users: Collection[int]) -> list[str]:
+    """The addresses of these users' dashboards on this node: where a process that runs one listens at the port it was given.
+
+    What a command line names is asked of nobody else: whoever starts a process may write any port into it.
+    """
+    found = []
+    for pid in psutil.pids():
+        command = _command(pid)
+        if (
+            len(command) < 2
+            or not command[1].endswith(_DASHBOARD)
+            or _user(pid) not in users
+            or not _is_in_our_network(pid)
+        ):
+            continue
+        port = next((one.removeprefix(_PORT) for one in command if one.startswith(_PORT)), "")
+        inodes = read_socket_inodes(pid)
+        own = (s for s in read_tcp_sockets(pid) if s.listening and s.inode in inodes and str(s.local_port) == port)
+        found += [f"http://{_LOOPBACK if s.local_address in _ANY else s.local_address}:{port}" for s in own][:1]
+    return found
+
+
+def _user(pid: int) -> int | None:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return None
+
+
+def _is_in_our_network(pid: int) -> bool:
+    """Whether the process's addresses are ours too. A container may have a network of its own."""
+    return read_link(f"/proc/{pid}/ns/net") == read_link("/proc/self/ns/net")
