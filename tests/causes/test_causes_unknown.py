@@ -36,6 +36,21 @@ def test_what_is_known_is_one_sentence(name: str, said: tuple[str, ...]) -> None
     assert match.says.endswith("`hangwatch dump --with-values` shows what its variables hold.")
 
 
+def test_tasks_that_ray_has_not_started_are_listed() -> None:
+    """With Ray's word for their state, by the capture of one that awaits a task which runs: that one's process is left out."""
+    kept = _capture("marks-from-a-table-that-is-a-pipe")
+    first, *others = (rank for rank in kept.ranks if not rank.identity.worldless)
+    task = "mark_with_care (PENDING_NODE_ASSIGNMENT)"
+    last = msgspec.structs.replace(first.processes[-1], server=None, tasks=(task,))
+    first = msgspec.structs.replace(first, processes=(*first.processes[:-1], last))
+    verdict = diagnose(msgspec.structs.replace(kept, ranks=(first, *others))).verdict
+    assert verdict.culprit_ranks == (first.rank,)
+    assert any(task in line for line in verdict.waits)
+    assert verdict.cause is not None
+    assert f"It awaits tasks of Ray, of which these are not done: {task}." in verdict.cause.explanation
+    assert "`ray status`" in verdict.cause.explanation
+
+
 def _near(name: str) -> list[str]:
     """What an incident says of causes that came near."""
     first = explain(diagnose(_capture(name)).case)[0]

@@ -130,7 +130,9 @@ def _describe(view: RankView) -> str:
     condition = next((b for _, b in found if b.kind in {"if", "else"} and is_decisive(b)), None)
     goes = f", in the loop `{loop.text}` (line {loop.line})" if loop is not None else ""
     under = f", under {named(condition)} (line {condition.line})" if condition is not None else ""
-    what = "" if _sleeps(view) else " What it waits for there could not be seen."
+    tasks = _tasks(view)
+    seen = f" It awaits tasks of Ray, of which these are not done: {', '.join(tasks)}." if tasks else ""
+    what = seen or ("" if _sleeps(view) else " What it waits for there could not be seen.")
     return f"Rank {view.rank} {how}{at}{via}{goes}{under}.{what}"
 
 
@@ -139,11 +141,18 @@ def _settle(case: Case, view: RankView) -> str:
     hint = next((gap.hint for gap in _telling(case) if gap.hint and gap.rank in {None, view.rank}), None)
     if hint is not None:
         return f"What could not be read may say more: {hint}."
+    if _tasks(view):
+        return "`ray list tasks` and `ray status` say where they are, and what they ask for."
     if _sleeps(view):
         return "`hangwatch dump --with-values` shows what its variables hold."
     identity = view.capture.identity
     command = f"py-spy dump --native --pid {identity.pid}"
     return f"`{command}` on {identity.node} pauses it for a moment, and shows where it is below Python."
+
+
+def _tasks(view: RankView) -> tuple[str, ...]:
+    """The tasks of Ray that it awaits."""
+    return view.sample.tasks if view.sample is not None else ()
 
 
 def _sleeps(view: RankView) -> bool:
