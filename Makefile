@@ -45,9 +45,10 @@ NVRX_SOURCE := https://github.com/NVIDIA/nvidia-resiliency-ext
 NVRX_COMMIT := d8686d9c7015c39ce91dd01788c0ab111a24818b
 
 # $(call pip_install,what it is,arguments of pip install): one line of progress; the log's end if it fails.
+# Python compiles the modules that are used; pip would compile all, several times as many, on one core.
 define pip_install
 echo "installing $(1) ..."
-if ! $(BIN)/python -m pip install --disable-pip-version-check --no-input --quiet $(2) </dev/null >>$(LOG) 2>&1; then
+if ! $(BIN)/python -m pip install --disable-pip-version-check --no-input --no-compile --quiet $(2) </dev/null >>$(LOG) 2>&1; then
   echo "could not install $(1); the end of $(LOG):" >&2
   tail -n 25 $(LOG) >&2
   exit 1

@@ -1,7 +1,8 @@
 """Which tests stay together when a run is spread over processes (pytest-xdist), derived from the fixtures they use.
 
 Tests that share a fixture wider than one test (a hung job, a server, a browser) go to one worker, so that it is set up once;
-any other test goes to whichever worker is free. xdist's own groups are no help: they are marks, and xdist 3.8 loses them under
+any other test goes to whichever worker is free. Those that are marked ``waits`` begin first: one that waits for minutes, and
+begins last, keeps all others waiting for it. xdist's own groups are no help: they are marks, and xdist 3.8 loses them under
 pytest 9.2, where a test's id is no longer what xdist writes to.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 _GROUPS = "groups of tests"
+_WAITS = "waits"
 
 
 def group_of(item: pytest.Item) -> str | None:
@@ -36,17 +39,33 @@ def group_of(item: pytest.Item) -> str | None:
     return ":".join((shared[0][0], *values))
 
 
-class _Scheduling(LoadScopeScheduling):
-    """Hands out whole groups, the largest first. ``groups``: where the workers have written which test is in which."""
+class _Queue(OrderedDict[str, dict[str, bool]]):
+    """Groups of tests that are still to be handed out, from its front; those in ``first`` before any other."""
 
-    def __init__(self, config: pytest.Config, log: Producer | None, groups: Path) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: frozenset[str] = frozenset()
+
+    def popitem(self, last: bool = True) -> tuple[str, dict[str, bool]]:
+        """The next group, and its tests."""
+        scope = next((scope for scope in self if scope in self.first), None)
+        return super().popitem(last) if scope is None or last else (scope, self.pop(scope))
+
+
+class _Scheduling(LoadScopeScheduling):
+    """Hands out whole groups, those that wait first, then the largest. ``found``: where the workers write what they know."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None, found: Path) -> None:
         super().__init__(config, log)
-        self._file = groups
+        self._file = found
         self._groups: dict[str, str] | None = None
+        self.workqueue = self._queue = _Queue()
 
     def _split_scope(self, nodeid: str) -> str:
         if self._groups is None:
-            self._groups = json.loads(self._file.read_text())
+            found = json.loads(self._file.read_text())
+            self._groups = found[_GROUPS]
+            self._queue.first = frozenset(self._groups.get(test, test) for test in found[_WAITS])
         return self._groups.get(nodeid, nodeid)
 
 
@@ -65,6 +84,9 @@ class _Controller:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Be the controller where there are workers."""
+    config.addinivalue_line(
+        "markers", f"{_WAITS}: takes a minute or more, and hardly a processor: begins before others"
+    )
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         folder = tempfile.TemporaryDirectory(prefix="groups-")
         config.add_cleanup(folder.cleanup)
@@ -73,11 +95,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """In a worker: write what stays together, before xdist says that the tests are collected. All workers write the same."""
+    """In a worker: write what stays together and what waits, before xdist says that it has collected. All write the same."""
     given = getattr(session.config, "workerinput", {}).get(_GROUPS)
     if given is None:
         return
-    found = {item.nodeid: group for item in session.items if (group := group_of(item)) is not None}
+    groups = {item.nodeid: group for item in session.items if (group := group_of(item)) is not None}
+    waiting = [item.nodeid for item in session.items if item.get_closest_marker(_WAITS) is not None]
     own = Path(f"{given}.{os.getpid()}")
-    own.write_text(json.dumps(found))
+    own.write_text(json.dumps({_GROUPS: groups, _WAITS: waiting}))
     own.rename(given)

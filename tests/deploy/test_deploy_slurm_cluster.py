@@ -227,6 +227,7 @@ def test_ranks_of_srun_are_watched_by_an_agent_of_the_job(cluster: Cluster) -> N
     wait_for(lambda: cluster.state(job) == "CANCELLED", LONG_S, "the end", poll_s=0.5)
 
 
+@pytest.mark.waits
 def test_a_node_that_has_the_culprits_again_is_drained_and_left_out(cluster: Cluster) -> None:
     """``recover.sh`` submits the job again after each hang; after the second it is without n1, and trains to its end."""
     shutil.copy(SLURM / "recover.sh", cluster.folder)

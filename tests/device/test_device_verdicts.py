@@ -168,6 +168,7 @@ def test_the_verdict_comes_before_torchs_own_time_limit(
     assert later.collective == incident.verdict.collective
 
 
+@pytest.mark.waits
 def test_a_driver_that_hangs_is_told_before_torchs_heartbeat_ends_the_rank(watch: Watch, state: Path) -> None:
     """Torch's watchdog hangs in the same driver, which its heartbeat monitor reports at last."""
     limits = {"SIMULATED_BLOCKS": "1:40", "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": TORCH_LIMIT_S}

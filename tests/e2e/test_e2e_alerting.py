@@ -250,6 +250,7 @@ def test_alerts_of_ranks_are_kept_back_under_the_incident(monitored: _Monitored)
     }
 
 
+@pytest.mark.waits
 @pytest.mark.usefixtures("long")
 def test_an_incident_is_resolved_when_its_job_is_gone(monitored: _Monitored) -> None:
     """The owner ends the job: every receiver hears that it is over, and nothing of it is shown any more."""

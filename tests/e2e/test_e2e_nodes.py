@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+import pytest
 from cluster import NODES, Cluster, assert_licence_is_awaited
 from hosts import kill
 
@@ -126,6 +127,7 @@ def test_clocks_that_differ_by_minutes(cluster: Cluster) -> None:
     assert began < onset < detected
 
 
+@pytest.mark.waits
 def test_a_node_whose_link_goes_down_is_lost(cluster: Cluster) -> None:
     """In the middle of training: the others name it and its rank; the node itself says that it sees only its own."""
     cluster.start_redis()

@@ -189,6 +189,7 @@ def test_a_worker_that_is_stuck_in_a_step_is_named(start: Start, tmp_path: Path,
     assert len(engine.verdicts()) == 1
 
 
+@pytest.mark.waits
 @pytest.mark.usefixtures("long")
 def test_slow_engines_and_idle_ones_are_left_alone(start: Start) -> None:
     """Idle for several patiences, a prompt whose one step takes longer than the patience, and answers that take many."""

@@ -14,6 +14,7 @@ from support import LONG_S, JobRunner
 _SOAK = Path(__file__).resolve().parents[2] / "benchmarks" / "soak.py"
 
 
+@pytest.mark.waits
 @pytest.mark.usefixtures("long")
 @pytest.mark.timeout(9 * LONG_S)  # two minutes on a machine that is not busy
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a PID namespace without others' jobs in it, which takes root")

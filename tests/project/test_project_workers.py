@@ -1,4 +1,4 @@
-"""Tests that share a fixture share a worker (``tests/workers.py``): shown on a small suite of its own."""
+"""Which tests share a worker, and which begin first (``tests/workers.py``): shown on small suites of their own."""
 
 from __future__ import annotations
 
@@ -34,3 +34,26 @@ def test_what_shares_a_fixture_shares_a_worker(
     pytester.runpytest_subprocess(*options).assert_outcomes(passed=24)
     made = [path.stem for path in (tmp_path / "base").glob("*.*")]
     assert sorted(made) == ["one", "two"]
+
+
+_WAITING = """
+import pathlib, pytest
+
+def begins(name):
+    with pathlib.Path("order").open("a") as file:
+        file.write(name + "\\n")
+
+@pytest.mark.parametrize("number", range(8))
+def test_other(number): begins("other")
+
+@pytest.mark.waits
+def test_that_waits(): begins("waits")
+"""
+
+
+def test_what_waits_begins_first(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it is collected last, and alone."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))
+    pytester.makepyfile(_WAITING)
+    pytester.runpytest_subprocess("-p", "workers", "-n", "1", "--dist", "loadgroup").assert_outcomes(passed=9)
+    assert (pytester.path / "order").read_text().split() == ["waits"] + ["other"] * 8
