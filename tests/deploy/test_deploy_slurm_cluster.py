@@ -168,6 +168,9 @@ PartitionName=all Nodes={",".join(nodes)} Default=YES State=UP
             said = "\n".join(path.read_text()[-2000:] for path in sorted((folder / "jobs").glob("*/std*")))
             raise AssertionError(f"{error}\n{said}") from None
         yield found
+        # What a job has started is no child of ours: it would stay when the daemons are gone.
+        found.call("scancel", f"--user={user}")
+        wait_for(lambda: not found.call("squeue", "--noheader"), LONG_S, "the end of all jobs", poll_s=0.2)
     finally:
         runner.end_all()
         shutil.rmtree(folder)
