@@ -62,6 +62,13 @@ BEHIND_A_FORWARD = Signature(
 #: Of a module that has its weights on every rank the same may be called a collective that was left out.
 BEHIND_IN_A_BACKWARD = Signature("sharded-forward-divergence", "behind-in-the-backward", "likely")
 BEHIND_ELSEWHERE = Signature("sharded-forward-divergence", "behind-others-elsewhere", "likely")
+#: The experts are spread over the ranks: what a rank without tokens left out is a module's.
+EXPERTS_LEFT_OUT = Signature(
+    "sharded-forward-divergence",
+    "experts-left-out",
+    "strong",
+    beats=("skipped-collective", "rank-conditional-collective", "group-order-inversion"),
+)
 FORWARD_BY_RANK = Signature("sharded-forward-divergence", "forward-by-rank", "possible")
 
 _SHARDING = (
@@ -174,6 +181,14 @@ def sharded_forward(case: Case) -> Match | None:
     if sharding is not None and _module(shared) is not None and fork.relation != "same":
         said = f"The ranks part inside the model's forward, and {where(sharding)} needs the parameters' shards of every rank."
         return Match(INSIDE_FORWARD, said, at_fork(case, fork))
+    for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
+        chosen = chosen_modules(side.path) if _exchanges(side.path) and not in_backward(side.path) else None
+        if chosen is not None and chosen[1].kind == "guard" and _module(other.path) is None:
+            said = (
+                f"Rank {side.rank} exchanges tokens with the experts of other ranks, past `{chosen[1].text}` in "
+                f"{bare(chosen[0])}; rank {other.rank} has returned from it before."
+            )
+            return Match(EXPERTS_LEFT_OUT, said, at_fork(case, fork))
     both = all(_computing(side.path) is not None or _in_engine(side.path) for side in (fork.mine, fork.theirs))
     if (
         fork.relation == "same"
