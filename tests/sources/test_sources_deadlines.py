@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.model.stacks import Block, StackSample
+from hangwatch.sources.stacks.blocks import SourceTree
 from hangwatch.sources.stacks.deadlines import find_deadlines, left_s
 from hangwatch.sources.stacks.samples import sample_stacks
 from support import JobRunner, wait_for
@@ -46,7 +47,28 @@ def test_its_end_is_in_its_condition(text: str, values: dict[str, float], found:
     now = time.monotonic()
     held = {name: repr(now + value) for name, value in values.items()}
     left = left_s(find_deadlines([Block("while", 3, text)]), held)
-    assert left == (pytest.approx(found, abs=1.0) if found is not None else None)
+    assert left == ((pytest.approx(found, abs=1.0), 0.0) if found is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("body", "values", "found"),
+    [
+        (("while left > 0:", "    print(left)", "    time.sleep(1)", "    left -= 1"), {"left": "7"}, (7.0, 1.0)),
+        (("while tries < limit:", "    sleep(0.5)", "    tries += 1"), {"tries": "2", "limit": "8"}, (3.0, 0.5)),
+        (("while left >= 1:", "    sleep(2)", "    left -= 3"), {"left": "8"}, (6.0, 2.0)),
+        (("while left > 0:", "    sleep(1)", "    left += 1"), {"left": "7"}, None),
+        (("while left > 0:", "    sleep(1)", "    if ready():", "        left -= 1"), {"left": "7"}, None),
+        (("while left > 0:", "    sleep(pause)", "    left -= 1"), {"left": "7", "pause": "1"}, None),
+        (("while not ready():", "    sleep(1)", "    left -= 1"), {"left": "7"}, None),
+        (("while left > 0:", "    sleep(1)", "    left -= 1"), {}, None),
+    ],
+)
+def test_a_loop_that_counts_its_sleeps_ends_with_the_last(
+    body: tuple[str, ...], values: dict[str, str], found: tuple[float, float] | None
+) -> None:
+    """By a step and a sleep of a fixed width that every iteration comes by."""
+    tree = SourceTree("\n".join(["def work():", *(f"    {one}" for one in body)]))
+    assert left_s(tree.countdowns_at(3), values) == found
 
 
 def test_what_is_no_time_of_the_clock_says_nothing() -> None:

@@ -34,6 +34,10 @@ def _holders(*body: str, line: int = 0) -> set[tuple[str, bool, bool]]:
         (["for _ in bar(range(600)):", "    if ready():", "        return", "    sleep(1)"], set()),
         (["for delay in delays:", "    print(delay)", "    sleep(delay)"], set()),
         (["for peer in cycle(peers):", "    ask(peer)", "    sleep(1)"], set()),
+        # Results of others' work, whatever is made of them here.
+        (["for n, won in enumerate(pool.imap(play, jobs), 1):", "    total += won"], {("n", True, True), ("won", True, True)}),
+        (["for done in as_completed(tasks):", "    print(done)"], {("done", True, True)}),
+        (["for n in attempts():", "    print(n)"], set()),
         # What a condition asks for items, and something takes out.
         (["while pending:", "    url = pending.popleft()", "    fetch(url)", "    sleep(1)"], {("url", True, True)}),
         (["while self.pending:", "    n = self.pending.pop()", "    fetch(n)", "    sleep(1)"], {("n", True, True)}),

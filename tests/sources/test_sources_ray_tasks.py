@@ -17,6 +17,7 @@ from support import JobRunner
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "ray"
 TASKS, JOBS = ((FIXTURES / name).read_bytes() for name in ("tasks.json", "jobs.json"))
+NODE, ADDRESS = "708b1bfc28e6705b1978d30f5a9407519c05be656898f7e58b0628ea", "192.0.2.2"
 TITLES = {3884: "ray::grade", 3885: "ray::grade", 3951: "ray::Store.ask", 3510: "python"}
 
 
@@ -35,6 +36,8 @@ def titles(monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
     """What the processes of this node are called."""
     found = dict(TITLES)
     monkeypatch.setattr(ray_tasks, "_command", lambda pid: [found.get(pid, "")])
+    monkeypatch.setattr(ray_tasks, "_own_nodes", lambda: frozenset({NODE}))
+    monkeypatch.setattr(ray_tasks, "is_own_host", lambda host: host == ADDRESS)
     return found
 
 
@@ -62,6 +65,16 @@ def test_a_pid_counts_where_its_process_runs_that_task(titles: dict[int, str]) -
 
 
 @pytest.mark.usefixtures("titles")
+def test_a_pid_of_another_node_is_none_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that are set up alike give the same numbers to the same processes."""
+    monkeypatch.setattr(ray_tasks, "_own_nodes", lambda: frozenset({"another"}))
+    tasks = (RayTask("grade", "RUNNING", None), RayTask("Store.ask", "RUNNING", None))
+    assert parse_tasks(TASKS, JOBS, {3510, 3951}) == {3510: tasks}
+    monkeypatch.setattr(ray_tasks, "is_own_host", lambda _: False)
+    assert parse_tasks(TASKS, JOBS, {3510, 3951}) == {}
+
+
+@pytest.mark.usefixtures("titles")
 @pytest.mark.parametrize("tasks", [b"", b"<html>", b'{"result": false, "msg": "unauthorized", "data": null}'])
 def test_an_answer_of_another_form_says_nothing(tasks: bytes) -> None:
     """A cluster that asks for a token, another server at that port, another version."""
@@ -69,9 +82,12 @@ def test_an_answer_of_another_form_says_nothing(tasks: bytes) -> None:
 
 
 @pytest.mark.usefixtures("titles")
-def test_without_the_jobs_only_workers_are_known() -> None:
+@pytest.mark.parametrize(
+    "jobs", [b"", b"[]", b'[{"type": "SUBMISSION", "driver_info": null}]', b'[{"driver_info": {"id": 1}}]']
+)
+def test_without_the_jobs_only_workers_are_known(jobs: bytes) -> None:
     """The driver's pid is among these alone."""
-    assert parse_tasks(TASKS, b"[]", {3510, 3951}).keys() == {3951}
+    assert parse_tasks(TASKS, jobs, {3510, 3951}).keys() == {3951}
 
 
 @pytest.mark.parametrize("how", ["listens", "says so"])

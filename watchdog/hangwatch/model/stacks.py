@@ -70,7 +70,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     of the line, stripped; ``blocks`` are the blocks around it within its function, outermost first, empty where the source was
     not read. ``values`` are the locals as py-spy shows them, cut and without known secrets; they are there only where the user
     has asked for them (``--with-values``). ``positions``: how far the loops around the line are in their data.
-    ``ends_in_s``: in how many seconds a loop around the line ends that goes on until a time.
+    ``ends_in_s``: in how many seconds a loop around the line ends that goes on until a time, at most ``early_s`` sooner.
     """
 
     function: str
@@ -82,6 +82,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     values: dict[str, str] | None = None
     positions: tuple[Position, ...] = ()
     ends_in_s: float | None = None
+    early_s: float = 0.0
 
 
 class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -28,15 +28,17 @@ def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
         return None
     last = dict(_ends(capture.processes[-1]))
     before = [found for sample in capture.processes if sample.at_ns <= since_ns for found in _ends(sample)]
-    before += [(_OWN, end) for s in capture.stacks if s.at_ns <= since_ns and (end := _loop_end(s)) is not None]
+    before += [(_OWN, end[0]) for s in capture.stacks if s.at_ns <= since_ns and (end := _loop_end(s)) is not None]
     looping = _loop_end(capture.stacks[-1]) if capture.stacks else None
+    same_ns = _SAME_END_NS
     if looping is not None:
-        last[_OWN] = looping
+        last[_OWN], early_ns = looping
+        same_ns += early_ns
     paced = _between_items(capture)
     ends = [
         last[who]
         for who in ((_OWN,) if _OWN in last else last)
-        if who in paced or any(who == other and abs(last[who] - then) < _SAME_END_NS for other, then in before)
+        if who in paced or any(who == other and abs(last[who] - then) < same_ns for other, then in before)
     ]
     return max(0.0, (min(ends) - capture.processes[-1].at_ns) / 1e9) if ends else None
 
@@ -48,11 +50,12 @@ def _ends(sample: ProcessSample) -> Iterator[tuple[int, int]]:
     yield from ((who, sample.at_ns + int(left_s * 1e9)) for who, left_s in left if left_s is not None)
 
 
-def _loop_end(stack: StackSample) -> int | None:
-    """When the first loop ends that the main thread is in and that goes on until a time (wall clock, ns)."""
+def _loop_end(stack: StackSample) -> tuple[int, int] | None:
+    """When the first loop ends that the main thread is in and that goes on until a time (wall clock, ns), and how much sooner it
+    may (ns)."""
     frames = stack.main.frames if stack.main is not None else ()
-    left = [frame.ends_in_s for frame in frames if frame.ends_in_s is not None]
-    return stack.at_ns + int(min(left) * 1e9) if left else None
+    left = [(frame.ends_in_s, frame.early_s) for frame in frames if frame.ends_in_s is not None]
+    return (stack.at_ns + int(min(left)[0] * 1e9), int(min(left)[1] * 1e9)) if left else None
 
 
 def _between_items(capture: RankCapture) -> set[int]:

@@ -18,7 +18,7 @@ import psutil
 
 from hangwatch.sources.proc.files import read_link, read_whole
 from hangwatch.sources.proc.sockets import read_socket_inodes, read_tcp_sockets
-from hangwatch.sources.serving.endpoint import fetch
+from hangwatch.sources.serving.endpoint import fetch, is_own_host
 
 #: A capture waits for the answer.
 TIMEOUT_S = 1.0
@@ -26,6 +26,7 @@ TIMEOUT_S = 1.0
 _MOST_TASKS = 10_000
 _DASHBOARD = "ray/dashboard/dashboard.py"
 _PORT = "--port="
+_RAYLET, _NODE = "/raylet/raylet", "--node_id="
 _ANY, _LOOPBACK = frozenset({"0.0.0.0", "::"}), "127.0.0.1"  # noqa: S104 - what is read, not listened on
 _DRIVER = "DRIVER_TASK"
 _COMMAND_LIMIT_BYTES = 1 << 16
@@ -52,6 +53,7 @@ class _Task(msgspec.Struct):
     type: str = ""
     job_id: str | None = None
     parent_task_id: str | None = None
+    node_id: str | None = None
     worker_pid: int | None = None
 
 
@@ -70,6 +72,7 @@ class _Answer(msgspec.Struct):
 class _Driver(msgspec.Struct):
     id: str
     pid: str
+    node_ip_address: str
 
 
 class _Job(msgspec.Struct):
@@ -91,29 +94,43 @@ def parse_tasks(tasks: bytes, jobs: bytes, callers: Collection[int]) -> dict[int
     """The same, from the two answers. Those that are of another form say nothing."""
     try:
         listed = msgspec.json.decode(tasks, type=_Answer).data.result.result
-        drivers = {
-            j.driver_info.id: j.driver_info.pid for j in msgspec.json.decode(jobs, type=list[_Job]) if j.driver_info
-        }
     except msgspec.MsgspecError:
         return {}
-    own = {t.task_id: t.worker_pid for t in listed if t.worker_pid is not None and _runs(t.worker_pid, t.name)}
+    drivers = _read_drivers(jobs)
+    nodes = _own_nodes()
+    runners = {t.task_id: t.worker_pid for t in listed if t.node_id in nodes and _runs(t.worker_pid, t.name)}
+    own = {task_id: pid for task_id, pid in runners.items() if pid is not None}
     of_drivers = ((t.task_id, drivers.get(t.job_id or "", "")) for t in listed if t.type == _DRIVER)
     own |= {task_id: int(pid) for task_id, pid in of_drivers if pid.isdigit()}
     found: dict[int, tuple[RayTask, ...]] = {}
     for task in listed:
         caller = own.get(task.parent_task_id or "")
         if caller is not None and caller in callers and task.type != _DRIVER:
-            worker = task.worker_pid if _runs(task.worker_pid, task.name) else None
-            found[caller] = (*found.get(caller, ()), RayTask(task.name, task.state, worker))
+            found[caller] = (*found.get(caller, ()), RayTask(task.name, task.state, runners.get(task.task_id)))
     return found
 
 
-def _runs(pid: int | None, name: str) -> bool:
-    """Whether a process of this node runs a task of that name: a worker takes it for its title (``ray::NAME``).
+def _read_drivers(jobs: bytes) -> dict[str, str]:
+    """The pids of this node's drivers by Ray's number of their job; none where the answer is of another form."""
+    try:
+        listed = msgspec.json.decode(jobs, type=list[_Job])
+    except msgspec.MsgspecError:
+        return {}
+    drivers = (job.driver_info for job in listed if job.driver_info is not None)
+    return {one.id: one.pid for one in drivers if is_own_host(one.node_ip_address)}
 
-    Pids are those of the node that runs the task, and of Ray's PID namespace.
-    """
+
+def _runs(pid: int | None, name: str) -> bool:
+    """Whether a process runs a task of that name: a worker takes it for its title (``ray::NAME``)."""
     return pid is not None and _command(pid)[0].startswith(f"ray::{name}")
+
+
+def _own_nodes() -> frozenset[str]:
+    """Ray's numbers of this node: pids are those of the node that runs a task, as its raylet sees them."""
+    raylets = (
+        command for pid in psutil.pids() if (command := _command(pid))[0].endswith(_RAYLET) and _shares(pid, "pid")
+    )
+    return frozenset(one.removeprefix(_NODE) for command in raylets for one in command if one.startswith(_NODE))
 
 
 def _command(pid: int) -> Sequence[str]:
@@ -133,7 +150,7 @@ def _dashboards(users: Collection[int]) -> list[str]:
             len(command) < 2
             or not command[1].endswith(_DASHBOARD)
             or _user(pid) not in users
-            or not _is_in_our_network(pid)
+            or not _shares(pid, "net")
         ):
             continue
         port = next((one.removeprefix(_PORT) for one in command if one.startswith(_PORT)), "")
@@ -150,6 +167,6 @@ def _user(pid: int) -> int | None:
         return None
 
 
-def _is_in_our_network(pid: int) -> bool:
-    """Whether the process's addresses are ours too. A container may have a network of its own."""
-    return read_link(f"/proc/{pid}/ns/net") == read_link("/proc/self/ns/net")
+def _shares(pid: int, namespace: str) -> bool:
+    """Whether a process is in our own namespace of that kind: a container has addresses, and pids, of its own."""
+    return read_link(f"/proc/{pid}/ns/{namespace}") == read_link(f"/proc/self/ns/{namespace}")

@@ -14,6 +14,7 @@ import msgspec
 
 from hangwatch.model.stacks import Block, Iterations
 from hangwatch.sources.stacks.conditions import find_deciders
+from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
 from hangwatch.sources.stacks.iterations import find_counters, has_no_end
 from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
 
@@ -62,6 +63,11 @@ class SourceTree:
             return ()
         function = _function_at(self._tree, line)
         return find_holders(function.body if function is not None else self._tree.body, line)
+
+    def countdowns_at(self, line: int) -> tuple[Countdown, ...]:
+        """The loops around a line that count their sleeps."""
+        function = _function_at(self._tree, line) if self._tree is not None else None
+        return find_countdowns(function.body, line) if function is not None else ()
 
     def counters_at(self, line: int) -> frozenset[str]:
         """The variables that count iterations of loops in the function around a line; none outside of any."""

@@ -1,17 +1,19 @@
 """Loops that go on until a time: when they end, by their condition and what its variables hold. Pure.
 
-``while time.monotonic() < until:`` ends by itself, whatever its body does, and so does one that polls until a time limit. What
-variables hold is looked at, and not kept.
+``while time.monotonic() < until:`` ends by itself, whatever its body does, and so does one that polls until a time limit, or that
+counts its sleeps down. What variables hold is looked at, and not kept.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hangwatch.model.stacks import Block
+from hangwatch.sources.stacks.iterations import is_named, walk
 
 #: Clocks that all processes share, by the functions of ``time`` that read them (CPython on Linux).
 _CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "perf_counter": time.CLOCK_MONOTONIC, "time": time.CLOCK_REALTIME}
@@ -27,23 +29,75 @@ class Deadline(NamedTuple):
     start: str | float = 0.0
 
 
+class Countdown(NamedTuple):
+    """A loop sleeps ``sleep_s`` in each iteration and moves ``counter`` by ``step``, until it has come to ``limit``."""
+
+    counter: str
+    limit: str | float
+    step: float
+    sleep_s: float
+
+
 def find_deadlines(blocks: Iterable[Block]) -> tuple[Deadline, ...]:
     """Those of the loops around a line, outermost first."""
     found = (_parse(block.text) for block in blocks if block.kind == "while")
     return tuple(one for one in found if one is not None)
 
 
-def left_s(deadlines: Iterable[Deadline], values: Mapping[str, str]) -> float | None:
-    """In how many seconds the first of these loops ends that does; None where that is not known.
+def find_countdowns(body: Sequence[ast.stmt], line: int) -> tuple[Countdown, ...]:
+    """The loops around a line of a function that count their sleeps: ``while left > 0:`` with ``sleep(1)`` and ``left -= 1``."""
+    loops = (node for node in walk(body) if isinstance(node, ast.While))
+    around = (one for one in loops if one.lineno <= line <= (one.body[-1].end_lineno or 0))
+    return tuple(one for loop in around if (one := _countdown(loop)) is not None)
+
+
+def left_s(ends: Iterable[Deadline | Countdown], values: Mapping[str, str]) -> tuple[float, float] | None:
+    """In how many seconds the first of these loops ends that does, and how much sooner it may; None where that is not known.
 
     ``values``: what variables hold, as numbers are written.
     """
     known = []
-    for one in deadlines:
-        end, start = (_number(part, values) for part in (one.end, one.start))
-        if end is not None and start is not None:
-            known.append(start + end - time.clock_gettime(one.clock))
-    return max(0.0, min(known)) if known and -_FARTHEST_S < min(known) < _FARTHEST_S else None
+    for one in ends:
+        left = _counted_s(one, values) if isinstance(one, Countdown) else _clocked_s(one, values)
+        # How much of its present sleep is over is not known.
+        known += [(left, one.sleep_s if isinstance(one, Countdown) else 0.0)] if left is not None else []
+    first, early = min(known, default=(_FARTHEST_S, 0.0))
+    return (max(0.0, first), early) if -_FARTHEST_S < first < _FARTHEST_S else None
+
+
+def _clocked_s(one: Deadline, values: Mapping[str, str]) -> float | None:
+    end, start = (_number(part, values) for part in (one.end, one.start))
+    return start + end - time.clock_gettime(one.clock) if end is not None and start is not None else None
+
+
+def _counted_s(one: Countdown, values: Mapping[str, str]) -> float | None:
+    now, limit = _number(one.counter, values), _number(one.limit, values)
+    rounds = (limit - now) / one.step if now is not None and limit is not None else -1.0
+    return math.ceil(rounds) * one.sleep_s if rounds >= 0 else None
+
+
+def _countdown(loop: ast.While) -> Countdown | None:
+    """By its condition, a sleep of a fixed time and a step of a fixed width, both in any iteration."""
+    match loop.test:
+        case ast.Compare(
+            left=ast.Name(id=counter), ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE()], comparators=[right]
+        ):
+            limit = _operand(right)
+        case _:
+            return None
+    sleep_s = step = 0.0
+    for statement in loop.body:
+        match statement:
+            case ast.Expr(value=ast.Call(args=[ast.Constant(value=int() | float() as value)]) as call) if is_named(
+                call, {"sleep"}
+            ):
+                sleep_s += value
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=ast.Constant(value=int() | float() as value)):
+                if name == counter and isinstance(op, ast.Add | ast.Sub):
+                    step += value if isinstance(op, ast.Add) else -value
+    down = isinstance(loop.test.ops[0], ast.Gt | ast.GtE)
+    fits = limit is not None and sleep_s > 0 and (step < 0 if down else step > 0)
+    return Countdown(counter, limit, step, sleep_s) if fits and limit is not None else None
 
 
 def _number(part: str | float, values: Mapping[str, str]) -> float | None:

@@ -22,6 +22,8 @@ _TAKES = frozenset(
     {"pop", "popleft", "popitem", "heappop", "get", "get_nowait", "next", "anext", "recv", "recv_bytes", "receive", "read",
      "readline", "read1", "readuntil", "readexactly"}
 )  # fmt: skip
+#: Results of tasks one by one, of a pool of multiprocessing or concurrent.futures; ``map`` of Python calls its function for each.
+_DELIVERS = frozenset({"imap", "imap_unordered", "as_completed", "map", "starmap"})
 #: What only passes the time, or tells people of it.
 _PASTIMES = frozenset(
     {"sleep", "print", "debug", "info", "warning", "error", "exception", "log", "wait", "write_line", "set_description"}
@@ -110,7 +112,9 @@ def _hands_over(call: ast.Call, names: Collection[str]) -> bool:
 def _of_for(loop: ast.For | ast.AsyncFor) -> Iterator[Holder]:
     if has_no_end(loop.iter):
         return
-    whole = ends_with_its_data(loop)
+    # Whatever its body does: behind each item is work that others have done, or that the iterable calls.
+    delivered = any(is_named(call, _DELIVERS) for call in ast.walk(loop.iter) if isinstance(call, ast.Call))
+    whole = ends_with_its_data(loop) or (delivered and not ends_early(loop))
     for name in _targets(loop.target):
         if whole or _works_on(loop.body, name):
             yield Holder(name, loop.lineno, numbers=whole, objects=True)

@@ -21,7 +21,7 @@ from hangwatch.model.stacks import Block, Frame, Position, StackSample, TaskStac
 from hangwatch.sources.proc.files import read_link
 from hangwatch.sources.redaction import redact_code
 from hangwatch.sources.stacks.blocks import SourceTree
-from hangwatch.sources.stacks.deadlines import Deadline, find_deadlines, left_s
+from hangwatch.sources.stacks.deadlines import Countdown, Deadline, find_deadlines, left_s
 from hangwatch.sources.stacks.locals import marked_numbers, may_tell, settle_values
 from hangwatch.sources.stacks.positions import Holder
 
@@ -48,7 +48,7 @@ class Line(msgspec.Struct, frozen=True):
     counters: frozenset[str] = frozenset()
     deciders: frozenset[str] = frozenset()
     holders: tuple[Holder, ...] = ()
-    deadlines: tuple[Deadline, ...] = ()
+    deadlines: tuple[Deadline | Countdown, ...] = ()
 
 
 class SourceLines:
@@ -163,7 +163,7 @@ def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
     blocks = tree.blocks_at(number)
     hidden = tuple(msgspec.structs.replace(one, text=redact_code(one.text)) for one in blocks)
     names = (tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
-    return Line(short, hidden, *names, find_deadlines(blocks))
+    return Line(short, hidden, *names, (*find_deadlines(blocks), *tree.countdowns_at(number)))
 
 
 #: The lines read by this process, remembered for all who ask.
@@ -243,11 +243,12 @@ def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool
         counters = line.counters if line is not None else frozenset()
         deciders = line.deciders if line is not None and condition_values else frozenset()
         settled = settle_values(frame.locals, counters, deciders)
-        ends_in_s = (
-            left_s(line.deadlines, marked_numbers(frame.locals)) if line is not None and line.deadlines else None
-        )
+        left = left_s(line.deadlines, marked_numbers(frame.locals)) if line is not None and line.deadlines else None
+        ends_in_s, early_s = left if left is not None else (None, 0.0)
         positions = _settle_positions(frame, settled, line.holders if line is not None else ())
-        frame = msgspec.structs.replace(frame, locals=settled, positions=positions, ends_in_s=ends_in_s)
+        frame = msgspec.structs.replace(
+            frame, locals=settled, positions=positions, ends_in_s=ends_in_s, early_s=early_s
+        )
     return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks) if line is not None else frame
 
 
