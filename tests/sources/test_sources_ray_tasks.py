@@ -99,6 +99,6 @@ def test_a_dashboard_is_asked_where_its_process_listens(
     script.parent.mkdir(parents=True)
     script.write_text(PROCESS)
     jobs.start([sys.executable, script, f"--port={free_port}", how]).wait_for_output("ready")
-    found = [f"http://127.0.0.1:{free_port}"] if how == "listens" else []
-    assert ray_tasks._dashboards({os.getuid()}) == found
-    assert ray_tasks._dashboards({os.getuid() + 1}) == []
+    address = f"http://127.0.0.1:{free_port}"
+    assert (address in ray_tasks._dashboards({os.getuid()})) is (how == "listens")
+    assert address not in ray_tasks._dashboards({os.getuid() + 1})

@@ -86,7 +86,8 @@ async def find_tasks(callers: Collection[int]) -> dict[int, tuple[RayTask, ...]]
     for url in await asyncio.to_thread(_dashboards, users) if users else ():
         tasks, jobs = await asyncio.gather(fetch(url + _TASKS, TIMEOUT_S), fetch(url + _JOBS, TIMEOUT_S))
         if isinstance(tasks, bytes):
-            found |= parse_tasks(tasks, jobs if isinstance(jobs, bytes) else b"[]", callers)
+            listed = jobs if isinstance(jobs, bytes) else b"[]"
+            found |= await asyncio.to_thread(parse_tasks, tasks, listed, callers)
     return found
 
 
