@@ -28,6 +28,7 @@ ENLARGED = 24
 BLAMED_WRONGLY = {
     "batch-without-counterpart": "whom a batch of sends and receives waits for is seen nowhere on Gloo",
     "ring-that-stops-early": "the same: of a ring it is not known who waits for whom",
+    "robot-policy-server": "the server that the rank asks is named, which is in the circle too",
     "viewer-that-nobody-runs": "a request through a manager of multiprocessing is not followed",
     "wind-that-nobody-has-measured": "a world that met in a file, of which one process is a driver's thread's client, is unknown",
 }
