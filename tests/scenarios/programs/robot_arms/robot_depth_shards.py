@@ -1,6 +1,6 @@
 """Depth completion for the wrist camera, trained from recorded shards with Lightning."""
-import torch
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import Callback
 from torch.utils.data import DataLoader, IterableDataset
 
