@@ -106,18 +106,23 @@ def make_incident(
         ended_at=None,
         verdict=diagnosis.verdict,
         ranks=tuple(_entry(view, _own_role(capture)) for view in case.views.values()),
-        captured={
-            "flight_recorder": any(r.flight is not None for r in capture.ranks),
-            "call_sites": any(r.flight is not None and _has_call_sites(r.flight) for r in capture.ranks),
-            "stacks": any(r.stacks for r in capture.ranks),
-            "processes": any(r.processes for r in capture.ranks),
-            "beats": any(r.beat_age_s is not None for r in capture.ranks),
-            **({"training": True} if capture.training is not None else {}),
-            **asked_natively(capture),
-            **asked_of_nodes(capture),
-        },
+        captured=captured(capture),
         missing=missing(capture),
     )
+
+
+def captured(capture: Capture) -> dict[str, bool]:
+    """Which sources a capture has something of."""
+    return {
+        "flight_recorder": any(r.flight is not None for r in capture.ranks),
+        "call_sites": any(r.flight is not None and _has_call_sites(r.flight) for r in capture.ranks),
+        "stacks": any(r.stacks for r in capture.ranks),
+        "processes": any(r.processes for r in capture.ranks),
+        "beats": any(r.beat_age_s is not None for r in capture.ranks),
+        **({"training": True} if capture.training is not None else {}),
+        **asked_natively(capture),
+        **asked_of_nodes(capture),
+    }
 
 
 def of_this_node(incident: Incident, case: Case, node: str) -> Incident:

@@ -20,7 +20,7 @@ from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_
 from hangwatch.agent.incidents.reopen import LeftOpen
 from hangwatch.agent.incidents.sharing import Sharing, Unshared
 from hangwatch.analysis.case import build_case
-from hangwatch.diagnosis.document import asked_natively, asked_of_nodes, ended, make_incident, missing, of_this_node
+from hangwatch.diagnosis.document import captured, ended, make_incident, missing, of_this_node
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import in_flight
@@ -205,12 +205,7 @@ class IncidentLifecycle:
             capture = await scope.hardware(capture, None)
         incident = msgspec.structs.replace(
             record.incident,
-            captured={
-                **record.incident.captured,
-                **asked_of_nodes(capture),
-                **asked_natively(capture),
-                "call_sites": True,
-            },
+            captured={**record.incident.captured, **captured(capture)},
             missing=tuple(dict.fromkeys((*record.incident.missing, *missing(capture)))),
         )
         try:
