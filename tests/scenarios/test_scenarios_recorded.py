@@ -39,6 +39,7 @@ NOT_KEPT = {
     "field-ema-teacher": "the same",
     "night-long-docs": "what computes without end is given ten times the patience, longer than the run",
     "lab-imitation-demos": "the same",
+    "news-wire-pages": "a server that never answers is named, in a warning for longer than the run",
     "desk-uid-clash": "a server that waits for requests may answer yet: a warning for longer than the run",
 }
 
