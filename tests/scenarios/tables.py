@@ -131,7 +131,12 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
         "How often each cause was named first, by the true cause. Bold: not the true one. *nothing*: no incident.",
         _table(
             ("true cause", "named first"),
-            [(f"`{true}`", _named(true, named)) for true, named in results.confusion.items() if true not in sure],
+            # Those of controls are in the table above.
+            [
+                (f"`{t}`", _named(t, named))
+                for t, named in results.confusion.items()
+                if t not in sure and t != "control"
+            ],
         ),
         f"Always the true one: {', '.join(sure.values())}.",
         "## What is wrong",
