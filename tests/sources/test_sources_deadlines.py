@@ -58,6 +58,7 @@ def test_its_end_is_in_its_condition(text: str, values: dict[str, float], found:
         (("while left >= 1:", "    sleep(2)", "    left -= 3"), {"left": "8"}, (6.0, 2.0)),
         (("while left > 0:", "    sleep(1)", "    left += 1"), {"left": "7"}, None),
         (("while left > 0:", "    sleep(1)", "    if ready():", "        left -= 1"), {"left": "7"}, None),
+        (("while left > 0:", "    if ready(): continue", "    sleep(1)", "    left -= 1"), {"left": "7"}, None),
         (("while left > 0:", "    sleep(pause)", "    left -= 1"), {"left": "7", "pause": "1"}, None),
         (("while not ready():", "    sleep(1)", "    left -= 1"), {"left": "7"}, None),
         (("while left > 0:", "    sleep(1)", "    left -= 1"), {}, None),

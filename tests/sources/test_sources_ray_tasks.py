@@ -35,8 +35,7 @@ time.sleep(600)
 def titles(monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
     """What the processes of this node are called."""
     found = dict(TITLES)
-    monkeypatch.setattr(ray_tasks, "_command", lambda pid: [found.get(pid, "")])
-    monkeypatch.setattr(ray_tasks, "_own_nodes", lambda: frozenset({NODE}))
+    monkeypatch.setattr(ray_tasks, "read_arguments", lambda pid: [found.get(pid, "")])
     monkeypatch.setattr(ray_tasks, "is_own_host", lambda host: host == ADDRESS)
     return found
 
@@ -44,7 +43,7 @@ def titles(monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
 @pytest.mark.usefixtures("titles")
 def test_a_driver_and_a_worker_await_what_they_have_called() -> None:
     """Each its own tasks, with the processes that run them."""
-    assert parse_tasks(TASKS, JOBS, {3510, 3951, 3884}) == {
+    assert parse_tasks(TASKS, JOBS, {3510, 3951, 3884}, {NODE}) == {
         3510: (RayTask("grade", "RUNNING", 3884), RayTask("Store.ask", "RUNNING", 3951)),
         3951: (RayTask("grade", "RUNNING", 3885),),
     }
@@ -53,13 +52,13 @@ def test_a_driver_and_a_worker_await_what_they_have_called() -> None:
 @pytest.mark.usefixtures("titles")
 def test_nothing_is_said_of_those_that_were_not_asked_for() -> None:
     """Whoever else has tasks in that cluster."""
-    assert parse_tasks(TASKS, JOBS, {3951}).keys() == {3951}
+    assert parse_tasks(TASKS, JOBS, {3951}, {NODE}).keys() == {3951}
 
 
 def test_a_pid_counts_where_its_process_runs_that_task(titles: dict[int, str]) -> None:
     """Ray's pids are those of each node, and of its PID namespace: here another process may have the number."""
     titles[3884], titles[3951] = "python", "ray::IDLE"
-    assert parse_tasks(TASKS, JOBS, {3510, 3951}) == {
+    assert parse_tasks(TASKS, JOBS, {3510, 3951}, {NODE}) == {
         3510: (RayTask("grade", "RUNNING", None), RayTask("Store.ask", "RUNNING", None))
     }
 
@@ -67,18 +66,17 @@ def test_a_pid_counts_where_its_process_runs_that_task(titles: dict[int, str]) -
 @pytest.mark.usefixtures("titles")
 def test_a_pid_of_another_node_is_none_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes that are set up alike give the same numbers to the same processes."""
-    monkeypatch.setattr(ray_tasks, "_own_nodes", lambda: frozenset({"another"}))
     tasks = (RayTask("grade", "RUNNING", None), RayTask("Store.ask", "RUNNING", None))
-    assert parse_tasks(TASKS, JOBS, {3510, 3951}) == {3510: tasks}
+    assert parse_tasks(TASKS, JOBS, {3510, 3951}, {"another"}) == {3510: tasks}
     monkeypatch.setattr(ray_tasks, "is_own_host", lambda _: False)
-    assert parse_tasks(TASKS, JOBS, {3510, 3951}) == {}
+    assert parse_tasks(TASKS, JOBS, {3510, 3951}, {"another"}) == {}
 
 
 @pytest.mark.usefixtures("titles")
 @pytest.mark.parametrize("tasks", [b"", b"<html>", b'{"result": false, "msg": "unauthorized", "data": null}'])
 def test_an_answer_of_another_form_says_nothing(tasks: bytes) -> None:
     """A cluster that asks for a token, another server at that port, another version."""
-    assert parse_tasks(tasks, JOBS, {3510}) == {}
+    assert parse_tasks(tasks, JOBS, {3510}, {NODE}) == {}
 
 
 @pytest.mark.usefixtures("titles")
@@ -87,7 +85,7 @@ def test_an_answer_of_another_form_says_nothing(tasks: bytes) -> None:
 )
 def test_without_the_jobs_only_workers_are_known(jobs: bytes) -> None:
     """The driver's pid is among these alone."""
-    assert parse_tasks(TASKS, jobs, {3510, 3951}).keys() == {3951}
+    assert parse_tasks(TASKS, jobs, {3510, 3951}, {NODE}).keys() == {3951}
 
 
 @pytest.mark.parametrize("how", ["listens", "says so"])
@@ -100,5 +98,5 @@ def test_a_dashboard_is_asked_where_its_process_listens(
     script.write_text(PROCESS)
     jobs.start([sys.executable, script, f"--port={free_port}", how]).wait_for_output("ready")
     address = f"http://127.0.0.1:{free_port}"
-    assert (address in ray_tasks._dashboards({os.getuid()})) is (how == "listens")
-    assert address not in ray_tasks._dashboards({os.getuid() + 1})
+    assert (address in ray_tasks._find_clusters({os.getuid()})[0]) is (how == "listens")
+    assert address not in ray_tasks._find_clusters({os.getuid() + 1})[0]

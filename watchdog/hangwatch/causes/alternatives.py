@@ -128,8 +128,7 @@ def _data_ended(case: Case, view: RankView) -> str | None:
 
 def _child_does_not_answer(_: Case, view: RankView) -> str | None:
     """It reads from a pipe of which a child of its own alone has the other end."""
-    last = view.sample
-    child = next((c for c in last.children if last.writers == (c.pid,)), None) if last is not None else None
+    child = view.sample.writing_child if view.sample is not None else None
     return (
         f"It may be that {child.name} (process {child.pid}), its child, does not answer." if child is not None else None
     )

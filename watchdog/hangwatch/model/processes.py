@@ -183,3 +183,8 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
         kind, found, holders = (self.blocked_on or "").partition("] from ")
         named = (one.partition(" ") for one in holders.split(", ")) if found and "pipe:[" in kind else ()
         return tuple(int(pid) for pid, space, _ in named if space and pid.isdigit())
+
+    @property
+    def writing_child(self) -> ChildProcess | None:
+        """The child that alone may write to the pipe it is blocked on."""
+        return next((child for child in self.children if self.writers == (child.pid,)), None)

@@ -19,10 +19,9 @@ from hangwatch.model.processes import CallerProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.model.text import short_path
 from hangwatch.sources.discovery.launchers import is_python_program, name_launcher
-from hangwatch.sources.proc.files import read_link, read_stat, read_whole
+from hangwatch.sources.proc.files import read_arguments, read_link, read_stat
 from hangwatch.sources.stacks.samples import sample_stacks
 
-_COMMAND_LIMIT_BYTES = 1 << 17
 #: A Ray worker's driver is above its raylet; an engine's core is the parent of its workers.
 _LEVELS = 4
 _MOST_CALLERS = 8
@@ -58,12 +57,6 @@ def find_caller(pid: int) -> CallerProcess | None:
             return CallerProcess(above.pid, above.name, above.cpu_s)
         stat = above
     return None
-
-
-def read_arguments(pid: int) -> list[str]:
-    """The command line of a process; of one that is gone a single empty word."""
-    command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
-    return [part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0")]
 
 
 def runs_python(pid: int) -> bool:

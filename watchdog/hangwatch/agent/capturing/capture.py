@@ -276,21 +276,22 @@ def _add_tasks(trail: Trail, tasks: Mapping[int, tuple[RayTask, ...]], seen: Col
     """Put into the last samples which tasks of Ray a process awaits, and who of those that are seen runs them."""
     for pid, found in tasks.items():
         samples = trail.processes.get(pid)
-        if samples and found:
+        if samples and found and _awaits_ray(trail.stacks.get(pid, ())):
             here = tuple(sorted({t.pid for t in found if t.pid is not None and t.pid in seen and t.pid != pid}))
-            one = here[0] if len(here) == 1 else None
             said = tuple(f"{t.name} ({t.state})" for t in found[:_MOST_TASKS])
-            samples[-1] = msgspec.structs.replace(
-                samples[-1], server=one, servers=here if one is None else (), tasks=said
-            )
+            samples[-1] = msgspec.structs.replace(_put_servers(samples[-1], here), tasks=said)
 
 
 def _put_beyond(sample: Sampled, found: Beyond) -> Sampled:
-    server = found.servers[0] if len(found.servers) == 1 else None
-    several = found.servers if server is None else ()
     return msgspec.structs.replace(
-        sample, server=server, servers=several, store=found.store, elsewhere=found.elsewhere, own_end=found.own_end
+        _put_servers(sample, found.servers), store=found.store, elsewhere=found.elsewhere, own_end=found.own_end
     )
+
+
+def _put_servers(sample: Sampled, pids: tuple[int, ...]) -> Sampled:
+    """Who has the other end: one, or several of which any may be meant."""
+    alone = len(pids) == 1
+    return msgspec.structs.replace(sample, server=pids[0] if alone else None, servers=() if alone else pids)
 
 
 def _may_spin(beat: Beat | None, samples: Sequence[ProcessSample]) -> bool:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from hangwatch.agent.capturing.callers import read_arguments, runs_python
+from hangwatch.agent.capturing.callers import runs_python
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import StoreSample
 from hangwatch.sources.connections.other_ends import Connection, Ends, Thread, find_connected, find_ends
 from hangwatch.sources.connections.ray_tasks import RayTask, find_tasks
 from hangwatch.sources.discovery.launchers import name_launcher
 from hangwatch.sources.discovery.roles import identify_beside
-from hangwatch.sources.proc.files import inner_thread, read_stat, start_time_s
+from hangwatch.sources.proc.files import inner_thread, read_arguments, read_stat, read_user, start_time_s
 from hangwatch.sources.proc.samples import find_descendants
 from hangwatch.sources.proc.threads import read_calls
 
@@ -138,10 +137,8 @@ def _is_stopped(pid: int) -> bool:
 
 def _same_user(pid: int, other: int) -> bool:
     """Whether both are one user's: an agent of the node may read all stacks, and shows a job's owner no others."""
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid == Path(f"/proc/{other}").stat().st_uid
-    except OSError:
-        return False
+    user = read_user(pid)
+    return user is not None and user == read_user(other)
 
 
 def _identify(pid: int) -> RankIdentity | None:

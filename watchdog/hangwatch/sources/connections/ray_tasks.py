@@ -9,15 +9,14 @@ own ``sources.serving`` and ``sources.proc``, and psutil.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 import psutil
 
-from hangwatch.sources.proc.files import read_link, read_whole
-from hangwatch.sources.proc.sockets import read_socket_inodes, read_tcp_sockets
+from hangwatch.sources.proc.files import read_arguments, read_user, shares_namespace
+from hangwatch.sources.proc.sockets import listening_sockets
 from hangwatch.sources.serving.endpoint import fetch, is_own_host
 
 #: A capture waits for the answer.
@@ -29,7 +28,6 @@ _PORT = "--port="
 _RAYLET, _NODE = "/raylet/raylet", "--node_id="
 _ANY, _LOOPBACK = frozenset({"0.0.0.0", "::"}), "127.0.0.1"  # noqa: S104 - what is read, not listened on
 _DRIVER = "DRIVER_TASK"
-_COMMAND_LIMIT_BYTES = 1 << 16
 _UNFINISHED = "&".join(f"filter_keys=state&filter_predicates=!%3D&filter_values={s}" for s in ("FINISHED", "FAILED"))
 _TASKS = f"/api/v0/tasks?limit={_MOST_TASKS}&timeout=1&exclude_driver=False&{_UNFINISHED}"
 _JOBS = "/api/jobs/"
@@ -82,23 +80,30 @@ class _Job(msgspec.Struct):
 async def find_tasks(callers: Collection[int]) -> dict[int, tuple[RayTask, ...]]:
     """By the pid of each caller: its tasks that are not done. Nothing of callers that no dashboard of this node knows."""
     found: dict[int, tuple[RayTask, ...]] = {}
-    users = {user for pid in callers if (user := _user(pid)) is not None}
-    for url in await asyncio.to_thread(_dashboards, users) if users else ():
+    users = {user for pid in callers if (user := read_user(pid)) is not None}
+    if not users:
+        return found
+    urls, nodes = await asyncio.to_thread(_find_clusters, users)
+    for url in urls:
         tasks, jobs = await asyncio.gather(fetch(url + _TASKS, TIMEOUT_S), fetch(url + _JOBS, TIMEOUT_S))
         if isinstance(tasks, bytes):
             listed = jobs if isinstance(jobs, bytes) else b"[]"
-            found |= await asyncio.to_thread(parse_tasks, tasks, listed, callers)
+            found |= await asyncio.to_thread(parse_tasks, tasks, listed, callers, nodes)
     return found
 
 
-def parse_tasks(tasks: bytes, jobs: bytes, callers: Collection[int]) -> dict[int, tuple[RayTask, ...]]:
-    """The same, from the two answers. Those that are of another form say nothing."""
+def parse_tasks(
+    tasks: bytes, jobs: bytes, callers: Collection[int], nodes: Collection[str]
+) -> dict[int, tuple[RayTask, ...]]:
+    """The same, from the two answers. Those that are of another form say nothing.
+
+    ``nodes``: Ray's numbers of this node. Pids are those of the node that runs a task.
+    """
     try:
         listed = msgspec.json.decode(tasks, type=_Answer).data.result.result
     except msgspec.MsgspecError:
         return {}
     drivers = _read_drivers(jobs)
-    nodes = _own_nodes()
     runners = {t.task_id: t.worker_pid for t in listed if t.node_id in nodes and _runs(t.worker_pid, t.name)}
     own = {task_id: pid for task_id, pid in runners.items() if pid is not None}
     of_drivers = ((t.task_id, drivers.get(t.job_id or "", "")) for t in listed if t.type == _DRIVER)
@@ -123,51 +128,30 @@ def _read_drivers(jobs: bytes) -> dict[str, str]:
 
 def _runs(pid: int | None, name: str) -> bool:
     """Whether a process runs a task of that name: a worker takes it for its title (``ray::NAME``)."""
-    return pid is not None and _command(pid)[0].startswith(f"ray::{name}")
+    return pid is not None and read_arguments(pid)[0].startswith(f"ray::{name}")
 
 
-def _own_nodes() -> frozenset[str]:
-    """Ray's numbers of this node: pids are those of the node that runs a task, as its raylet sees them."""
-    raylets = (
-        command for pid in psutil.pids() if (command := _command(pid))[0].endswith(_RAYLET) and _shares(pid, "pid")
-    )
-    return frozenset(one.removeprefix(_NODE) for command in raylets for one in command if one.startswith(_NODE))
+def _find_clusters(users: Collection[int]) -> tuple[list[str], frozenset[str]]:
+    """The addresses of these users' dashboards on this node, and Ray's numbers of this node, where its pids are ours.
 
-
-def _command(pid: int) -> Sequence[str]:
-    command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
-    return command.decode(errors="replace").rstrip("\0").split("\0")
-
-
-def _dashboards(users: Collection[int]) -> list[str]:
-    """The addresses of these users' dashboards on this node: where a process that runs one listens at the port it was given.
-
-    What a command line names is asked of nobody else: whoever starts a process may write any port into it.
+    A dashboard is asked where its process listens at the port that it was given, and no other process is that its command line
+    names: whoever starts a process may write any port into it.
     """
-    found = []
-    for pid in psutil.pids():
-        command = _command(pid)
-        if (
-            len(command) < 2
-            or not command[1].endswith(_DASHBOARD)
-            or _user(pid) not in users
-            or not _shares(pid, "net")
-        ):
-            continue
-        port = next((one.removeprefix(_PORT) for one in command if one.startswith(_PORT)), "")
-        inodes = read_socket_inodes(pid)
-        own = (s for s in read_tcp_sockets(pid) if s.listening and s.inode in inodes and str(s.local_port) == port)
-        found += [f"http://{_LOOPBACK if s.local_address in _ANY else s.local_address}:{port}" for s in own][:1]
-    return found
+    commands = {pid: read_arguments(pid) for pid in psutil.pids()}
+    raylets = [c for pid, c in commands.items() if c[0].endswith(_RAYLET) and shares_namespace(pid, "pid")]
+    dashboards = [pid for pid, c in commands.items() if c[1:2] and c[1].endswith(_DASHBOARD)]
+    own = [pid for pid in dashboards if read_user(pid) in users and shares_namespace(pid, "net")]
+    urls = [url for pid in own if (url := _address(pid, commands[pid])) is not None]
+    return urls, frozenset(value for command in raylets for value in _values(command, _NODE))
 
 
-def _user(pid: int) -> int | None:
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid
-    except OSError:
-        return None
+def _address(pid: int, command: Sequence[str]) -> str | None:
+    """Where a process answers that was given a port; None where it does not listen there."""
+    ports = list(_values(command, _PORT))
+    hosts = (one.local_address for one in listening_sockets(pid) if str(one.local_port) in ports[:1])
+    host = next(hosts, None)
+    return None if host is None else f"http://{_LOOPBACK if host in _ANY else host}:{ports[0]}"
 
 
-def _shares(pid: int, namespace: str) -> bool:
-    """Whether a process is in our own namespace of that kind: a container has addresses, and pids, of its own."""
-    return read_link(f"/proc/{pid}/ns/{namespace}") == read_link(f"/proc/self/ns/{namespace}")
+def _values(command: Sequence[str], option: str) -> Iterator[str]:
+    return (word.removeprefix(option) for word in command if word.startswith(option))

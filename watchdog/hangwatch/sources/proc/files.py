@@ -14,6 +14,8 @@ from typing import NamedTuple
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 #: ``btime`` of /proc/stat is rounded to seconds and moves by one when the clock is disciplined.
 START_TIME_TOLERANCE_S = 1.05
+#: The most that Linux hands to a program as one argument (``MAX_ARG_STRLEN``, execve(2)).
+_COMMAND_LIMIT_BYTES = 1 << 17
 
 
 class Stat(NamedTuple):
@@ -131,6 +133,25 @@ def read_link(path: str) -> str | None:
         return str(Path(path).readlink())
     except OSError:
         return None
+
+
+def read_arguments(pid: int) -> list[str]:
+    """The command line of a process; of one that is gone a single empty word."""
+    command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
+    return [part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0")]
+
+
+def read_user(pid: int) -> int | None:
+    """The user of a process, by its number; None where it is gone."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return None
+
+
+def shares_namespace(pid: int, kind: str) -> bool:
+    """Whether a process is in our own namespace of a kind (``net``, ``pid``, ``mnt``): a container has its own."""
+    return read_link(f"/proc/{pid}/ns/{kind}") == read_link(f"/proc/self/ns/{kind}")
 
 
 def read_stat(pid: int) -> Stat | None:

@@ -64,6 +64,12 @@ def read_socket_inodes(pid: int) -> frozenset[int]:
     )
 
 
+def listening_sockets(pid: int) -> list[TcpSocket]:
+    """The sockets of its own on which a process listens."""
+    held = read_socket_inodes(pid)
+    return [one for one in read_tcp_sockets(pid) if one.listening and one.inode in held]
+
+
 def read_descriptors(pid: int, limit: int = 4096) -> Iterator[tuple[int, str]]:
     """Descriptor numbers of a process and what they point at; nothing where it cannot be read."""
     folder = f"/proc/{pid}/fd"

@@ -16,8 +16,8 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from hangwatch.sources.discovery.process_table import KnownProcess
-from hangwatch.sources.proc.files import read_link
-from hangwatch.sources.proc.sockets import read_socket_inodes, read_tcp_sockets
+from hangwatch.sources.proc.files import shares_namespace
+from hangwatch.sources.proc.sockets import listening_sockets, read_socket_inodes, read_tcp_sockets
 
 _TITLES = frozenset({"VLLM", "sglang"})
 _PORTS = {"vllm": 8000, "sglang": 30000, "trtllm-serve": 8000}
@@ -63,11 +63,10 @@ def read_port(arguments: Sequence[str], server: str) -> int:
 def find_endpoints(processes: Mapping[int, KnownProcess], meeting_ports: Iterable[int]) -> list[Endpoint]:
     """Where engines of these processes may answer, in this network namespace: of a known command line at its port alone, of a
     family known by its titles at whatever port its first process listens. ``meeting_ports`` are those of ranks."""
-    own = read_link("/proc/self/ns/net")
     found = []
     for front, server in _fronts(processes).items():
         process = processes[front]
-        if read_link(f"/proc/{front}/ns/net") != own:
+        if not shares_namespace(front, "net"):
             continue
         ports = listening_ports(front) - set(meeting_ports)
         if server is not None:
@@ -125,8 +124,7 @@ def find_members(processes: Mapping[int, KnownProcess], top: int) -> list[KnownP
 
 def listening_ports(pid: int) -> frozenset[int]:
     """The TCP ports that a process listens on."""
-    held = read_socket_inodes(pid)
-    return frozenset(s.local_port for s in read_tcp_sockets(pid) if s.listening and s.inode in held)
+    return frozenset(one.local_port for one in listening_sockets(pid))
 
 
 def find_listener(processes: Mapping[int, KnownProcess], port: int) -> KnownProcess | None:

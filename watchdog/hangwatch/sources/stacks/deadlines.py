@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hangwatch.model.stacks import Block
-from hangwatch.sources.stacks.iterations import is_named, walk
+from hangwatch.sources.stacks.iterations import in_every_iteration, is_named, walk
 
 #: Clocks that all processes share, by the functions of ``time`` that read them (CPython on Linux).
 _CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "perf_counter": time.CLOCK_MONOTONIC, "time": time.CLOCK_REALTIME}
@@ -77,7 +77,7 @@ def _counted_s(one: Countdown, values: Mapping[str, str]) -> float | None:
 
 
 def _countdown(loop: ast.While) -> Countdown | None:
-    """By its condition, a sleep of a fixed time and a step of a fixed width, both in any iteration."""
+    """By its condition, a sleep of a fixed time and a step of a fixed width, both in every iteration."""
     match loop.test:
         case ast.Compare(
             left=ast.Name(id=counter), ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE()], comparators=[right]
@@ -86,7 +86,7 @@ def _countdown(loop: ast.While) -> Countdown | None:
         case _:
             return None
     sleep_s = step = 0.0
-    for statement in loop.body:
+    for statement in in_every_iteration(loop):
         match statement:
             case ast.Expr(value=ast.Call(args=[ast.Constant(value=int() | float() as value)]) as call) if is_named(
                 call, {"sleep"}
@@ -96,7 +96,7 @@ def _countdown(loop: ast.While) -> Countdown | None:
                 if name == counter and isinstance(op, ast.Add | ast.Sub):
                     step += value if isinstance(op, ast.Add) else -value
     down = isinstance(loop.test.ops[0], ast.Gt | ast.GtE)
-    fits = limit is not None and sleep_s > 0 and (step < 0 if down else step > 0)
+    fits = sleep_s > 0 and (step < 0 if down else step > 0)
     return Countdown(counter, limit, step, sleep_s) if fits and limit is not None else None
 
 

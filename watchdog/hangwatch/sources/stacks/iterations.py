@@ -126,14 +126,20 @@ def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
 
 
 def _step_of(loop: _Loop) -> tuple[str, int] | None:
-    """The variable that each iteration of a loop makes one more, and where; nothing before it may go on to the next iteration."""
-    for statement in loop.body:
+    """The variable that each iteration of a loop makes one more, and where."""
+    for statement in in_every_iteration(loop):
         match statement:
             case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=ast.Constant(value=1)):
                 return name, statement.lineno
-        if _goes_on(statement):
-            return None
     return None
+
+
+def in_every_iteration(loop: _Loop) -> Iterator[ast.stmt]:
+    """The statements of a loop's body that each iteration comes by: none after one that may go on to the next."""
+    for statement in loop.body:
+        yield statement
+        if _goes_on(statement):
+            return
 
 
 def _goes_on(statement: ast.stmt) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 
 from hangwatch.model.collectives import FlightRecord, Operation
 from hangwatch.model.stacks import Block, Frame, Position, StackSample, TaskStack, ThreadStack
-from hangwatch.sources.proc.files import read_link
+from hangwatch.sources.proc.files import read_link, shares_namespace
 from hangwatch.sources.redaction import redact_code
 from hangwatch.sources.stacks.blocks import SourceTree
 from hangwatch.sources.stacks.deadlines import Countdown, Deadline, find_deadlines, left_s
@@ -202,7 +202,7 @@ def _path_of(pid: int, file: str) -> Path | None:
             return None
         file = f"{folder}/{file}"
     same_root = read_link(f"/proc/{pid}/root") == read_link("/proc/self/root")
-    same_mounts = read_link(f"/proc/{pid}/ns/mnt") == read_link("/proc/self/ns/mnt")
+    same_mounts = shares_namespace(pid, "mnt")
     # A process that is gone is looked up by our own view too: its dump may have been kept.
     alike = (same_root and same_mounts) or not Path(f"/proc/{pid}").exists()
     path = Path(file) if alike else Path(f"/proc/{pid}/root{file}")

@@ -140,11 +140,10 @@ def _loads_data(view: RankView) -> bool:
 
 def _reads_from_child(view: RankView) -> Frame | None:
     """The frame in which the main thread is at a pipe whose other end a child alone has, which does not move."""
-    last = view.sample
-    if last is None or not view.frames or view.motion.state == "busy" or _loads_data(view):
+    if view.sample is None or not view.frames or view.motion.state == "busy" or _loads_data(view):
         return None
-    own = next((c for c in _children(view) if last.writers == (c.pid,)), None)
-    return view.frames[0] if own is not None and not _moved(view, own) else None
+    own = view.sample.writing_child
+    return view.frames[0] if own in _children(view) and not _moved(view, own) else None
 
 
 def _from_children(frame: Frame) -> bool:
