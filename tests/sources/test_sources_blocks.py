@@ -101,6 +101,31 @@ def test_a_decorator_that_keeps_results_is_a_guard() -> None:
     assert blocks("torch.no_grad()") == blocks("property") == []
 
 
+def _saved(*body: str) -> list[tuple[int, str]]:
+    source = "\n".join(["def keep(self):", *(f"    {line}" for line in body)])
+    blocks = SourceTree(source).blocks_at(source.count("\n") + 1)
+    return [(block.line, block.text) for block in blocks if block.kind == "saved"]
+
+
+def test_a_barrier_is_behind_what_was_saved_just_before() -> None:
+    """Whatever the function is called, and whoever writes; what is said of it in between is no other work."""
+    save = "torch.save(self.model.state_dict(), path)"
+    assert _saved(save, "dist.barrier()") == [(2, save)]
+    assert _saved("if rank == 0:", f"    {save}", 'print("saved", path)', "dist.barrier()") == [(3, save)]
+    assert _saved("state = self.model.state_dict()", "self.store.write(state)", "wait_for_everyone()") == [
+        (3, "self.store.write(state)")
+    ]
+
+
+def test_a_barrier_behind_other_work_is_behind_no_saving() -> None:
+    """What is saved is no model, something else came after it, or the line is no barrier."""
+    save = "torch.save(self.model.state_dict(), path)"
+    assert _saved("torch.save(spectrum, path)", "dist.barrier()") == []
+    assert _saved(save, "self.evaluate()", "dist.barrier()") == []
+    assert _saved(save, "dist.all_reduce(loss)") == []
+    assert _saved("self.model.load_state_dict(state)", "dist.barrier()") == []
+
+
 def test_an_except_that_leaves_is_a_guard() -> None:
     """Past it, nothing was caught; one that goes on with what follows, or raises again, leaves nothing out."""
 

@@ -59,7 +59,12 @@ def test_its_end_is_in_its_condition(text: str, values: dict[str, float], found:
         (("while left > 0:", "    sleep(1)", "    left += 1"), {"left": "7"}, None),
         (("while left > 0:", "    sleep(1)", "    if ready():", "        left -= 1"), {"left": "7"}, None),
         (("while left > 0:", "    if ready(): continue", "    sleep(1)", "    left -= 1"), {"left": "7"}, None),
-        (("while left > 0:", "    sleep(pause)", "    left -= 1"), {"left": "7", "pause": "1"}, None),
+        (("while left > 0:", "    sleep(pause)", "    left -= 1"), {"left": "7", "pause": "0.5"}, (3.5, 0.5)),
+        (("while left > 0:", "    sleep(pause)", "    left -= 1"), {"left": "7"}, None),
+        (("for minute in range(n):", "    sleep(2)", "    print(minute)"), {"minute": "1", "n": "4"}, (6.0, 2.0)),
+        (("for _ in range(1, 5):", "    sleep(2)", "    sleep(1)"), {"_": "3"}, (6.0, 3.0)),
+        (("for _ in range(0, 5, 2):", "    sleep(2)"), {"_": "3"}, None),
+        (("for item in items:", "    sleep(2)"), {"item": "3", "items": "5"}, None),
         (("while not ready():", "    sleep(1)", "    left -= 1"), {"left": "7"}, None),
         (("while left > 0:", "    sleep(1)", "    left -= 1"), {}, None),
     ],
@@ -67,7 +72,7 @@ def test_its_end_is_in_its_condition(text: str, values: dict[str, float], found:
 def test_a_loop_that_counts_its_sleeps_ends_with_the_last(
     body: tuple[str, ...], values: dict[str, str], found: tuple[float, float] | None
 ) -> None:
-    """By a step and a sleep of a fixed width that every iteration comes by."""
+    """By a step of a fixed width and the sleeps that every iteration comes by."""
     tree = SourceTree("\n".join(["def work():", *(f"    {one}" for one in body)]))
     assert left_s(tree.countdowns_at(3), values) == found
 

@@ -256,6 +256,17 @@ def test_source_that_is_nested_deeply_is_read_or_left(tmp_path: Path) -> None:
     assert all(line.text == "elif x:" for place, line in found.items() if place[0] == str(branches))
 
 
+def test_a_program_of_the_command_line_is_read_from_there(jobs: JobRunner, tmp_path: Path) -> None:
+    """``python -c`` names no file; what a script is given behind its name is none of its source."""
+    program = "import time\ntime.sleep(600)"
+    (tmp_path / "script.py").write_text(program)
+    given = jobs.start([sys.executable, "-u", "-c", program]).pid
+    script = jobs.start([sys.executable, tmp_path / "script.py", "-c", program]).pid
+    lines = SourceLines()
+    assert [line.text for line in lines.read(given, [("<string>", 2)]).values()] == ["time.sleep(600)"]
+    assert lines.read(script, [("<string>", 2)]) == {}
+
+
 def test_values_are_kept_only_when_asked_for() -> None:
     """Without being asked no value is kept; with it, all but what is secret by its name or its shape."""
     data = msgspec.json.encode(

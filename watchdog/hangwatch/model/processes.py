@@ -33,7 +33,7 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     rank's own stack shows no wait for other ranks. ``forked``: it has its parent's command line, so it was started by fork
     alone. ``threads`` counts all its threads, Python's or not, None where unread; ``side_threads`` are the places of its other
     Python threads, a line each, and known only where ``stack`` is, as are ``positions``: how far its main thread is in its data,
-    and ``mutexes``. ``sleep_left_s`` is what it is of the rank.
+    and ``mutexes``. ``sleep_left_s`` is what it is of the rank; of a loop that counts its sleeps all that are left.
     """
 
     pid: int

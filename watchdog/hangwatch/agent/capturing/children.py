@@ -5,7 +5,7 @@ May import the model, ``analysis.ranks``, ``sources.proc`` and ``sources.stacks`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -63,4 +63,11 @@ def _with_stack(child: ChildProcess, stack: StackSample) -> ChildProcess:
         side_threads=tuple(_line(f) for f in others)[:_FRAMES],
         positions=tuple(p for f in main for p in f.positions),
         mutexes=find_mutex_waits(child.pid),
+        sleep_left_s=_left_s(child, main),
     )
+
+
+def _left_s(child: ChildProcess, main: Sequence[Frame]) -> float | None:
+    """In how many seconds its sleep ends, and where a loop counts its sleeps the last of them."""
+    counted = [f.ends_in_s - f.early_s for f in main if f.ends_in_s is not None and f.early_s]
+    return child.sleep_left_s + min(counted) if child.sleep_left_s is not None and counted else child.sleep_left_s

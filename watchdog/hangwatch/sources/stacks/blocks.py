@@ -17,6 +17,7 @@ from hangwatch.sources.stacks.conditions import find_deciders
 from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
 from hangwatch.sources.stacks.iterations import find_counters, has_no_end
 from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
+from hangwatch.sources.stacks.saving import saved_before
 
 _TEXT_LIMIT_CHARS = 200
 _GOES_ON = (ast.Return, ast.Continue, ast.Break)
@@ -66,8 +67,10 @@ class SourceTree:
 
     def countdowns_at(self, line: int) -> tuple[Countdown, ...]:
         """The loops around a line that count their sleeps."""
-        function = _function_at(self._tree, line) if self._tree is not None else None
-        return find_countdowns(function.body, line) if function is not None else ()
+        if self._tree is None:
+            return ()
+        function = _function_at(self._tree, line)
+        return find_countdowns(function.body if function is not None else self._tree.body, line)
 
     def counters_at(self, line: int) -> frozenset[str]:
         """The variables that count iterations of loops in the function around a line; none outside of any."""
@@ -107,8 +110,14 @@ class SourceTree:
                     exhausts = kind in {"for", "while"} and ends_with_its_data(statement)
                     block = Block(kind, header, _one_line(text), exhausts=exhausts)
                     return [*found, block, *self._descend(suite, line)]
-            return [*found, *self._comprehensions(statement, line)]
+            return [*found, *self._comprehensions(statement, line), *self._saved(body, line)]
         return []
+
+    def _saved(self, body: Sequence[ast.stmt], line: int) -> Iterator[Block]:
+        """What has been saved just before a barrier at the line of a suite."""
+        call = saved_before(body, line)
+        if call is not None:
+            yield Block("saved", call.lineno, _one_line(self._text(call)))
 
     def _comprehensions(self, statement: ast.stmt, line: int) -> Iterator[Block]:
         """The loops of comprehensions around a line, as ``for``; where a call in it can be nowhere else than in the loop."""

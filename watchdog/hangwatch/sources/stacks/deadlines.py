@@ -30,12 +30,13 @@ class Deadline(NamedTuple):
 
 
 class Countdown(NamedTuple):
-    """A loop sleeps ``sleep_s`` in each iteration and moves ``counter`` by ``step``, until it has come to ``limit``."""
+    """A loop sleeps in each iteration, as long as ``sleeps`` say, and moves ``counter`` by ``step``, until it has come to
+    ``limit``: names, or numbers."""
 
     counter: str
     limit: str | float
     step: float
-    sleep_s: float
+    sleeps: tuple[str | float, ...]
 
 
 def find_deadlines(blocks: Iterable[Block]) -> tuple[Deadline, ...]:
@@ -45,8 +46,9 @@ def find_deadlines(blocks: Iterable[Block]) -> tuple[Deadline, ...]:
 
 
 def find_countdowns(body: Sequence[ast.stmt], line: int) -> tuple[Countdown, ...]:
-    """The loops around a line of a function that count their sleeps: ``while left > 0:`` with ``sleep(1)`` and ``left -= 1``."""
-    loops = (node for node in walk(body) if isinstance(node, ast.While))
+    """The loops around a line of a function that count their sleeps: ``while left > 0:`` with ``sleep(1)`` and ``left -= 1``, or
+    ``for i in range(n):`` with ``sleep(1)``."""
+    loops = (node for node in walk(body) if isinstance(node, (ast.For, ast.While)))
     around = (one for one in loops if one.lineno <= line <= (one.body[-1].end_lineno or 0))
     return tuple(one for loop in around if (one := _countdown(loop)) is not None)
 
@@ -58,46 +60,60 @@ def left_s(ends: Iterable[Deadline | Countdown], values: Mapping[str, str]) -> t
     """
     known = []
     for one in ends:
-        left = _counted_s(one, values) if isinstance(one, Countdown) else _clocked_s(one, values)
-        # How much of its present sleep is over is not known.
-        known += [(left, one.sleep_s if isinstance(one, Countdown) else 0.0)] if left is not None else []
+        found = _counted_s(one, values) if isinstance(one, Countdown) else _clocked_s(one, values)
+        known += [found] if found is not None else []
     first, early = min(known, default=(_FARTHEST_S, 0.0))
     return (max(0.0, first), early) if -_FARTHEST_S < first < _FARTHEST_S else None
 
 
-def _clocked_s(one: Deadline, values: Mapping[str, str]) -> float | None:
+def _clocked_s(one: Deadline, values: Mapping[str, str]) -> tuple[float, float] | None:
     end, start = (_number(part, values) for part in (one.end, one.start))
-    return start + end - time.clock_gettime(one.clock) if end is not None and start is not None else None
+    return (start + end - time.clock_gettime(one.clock), 0.0) if end is not None and start is not None else None
 
 
-def _counted_s(one: Countdown, values: Mapping[str, str]) -> float | None:
-    now, limit = _number(one.counter, values), _number(one.limit, values)
-    rounds = (limit - now) / one.step if now is not None and limit is not None else -1.0
-    return math.ceil(rounds) * one.sleep_s if rounds >= 0 else None
+def _counted_s(one: Countdown, values: Mapping[str, str]) -> tuple[float, float] | None:
+    """How much of its present sleep is over is not known: it may end sooner by that."""
+    now, limit, *sleeps = (_number(part, values) for part in (one.counter, one.limit, *one.sleeps))
+    if now is None or limit is None or None in sleeps or (rounds := (limit - now) / one.step) < 0:
+        return None
+    sleep_s = sum(one for one in sleeps if one is not None)
+    return (math.ceil(rounds) * sleep_s, sleep_s) if sleep_s > 0 else None
 
 
-def _countdown(loop: ast.While) -> Countdown | None:
-    """By its condition, a sleep of a fixed time and a step of a fixed width, both in every iteration."""
-    match loop.test:
+def _countdown(loop: ast.For | ast.While) -> Countdown | None:
+    """By its header, the sleeps and the step of a fixed width of every iteration."""
+    sleeps = [one for one in map(_slept, in_every_iteration(loop)) if one is not None]
+    match loop.target if isinstance(loop, ast.For) else loop.test, loop:
+        case ast.Name(id=counter), ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[right] | [_, right])):
+            step, limit = 1.0, _operand(right)
         case ast.Compare(
-            left=ast.Name(id=counter), ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE()], comparators=[right]
-        ):
-            limit = _operand(right)
+            left=ast.Name(id=counter), ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE() as sign], comparators=[right]
+        ), _:
+            step, limit = _step(loop, counter), _operand(right)
+            if not (step < 0 if isinstance(sign, ast.Gt | ast.GtE) else step > 0):
+                return None
         case _:
             return None
-    sleep_s = step = 0.0
+    return Countdown(counter, limit, step, tuple(sleeps)) if sleeps and limit is not None else None
+
+
+def _slept(statement: ast.stmt) -> str | float | None:
+    """How long a statement sleeps that does nothing else."""
+    match statement:
+        case ast.Expr(value=ast.Call(args=[length]) as call) if is_named(call, {"sleep"}):
+            return _operand(length)
+    return None
+
+
+def _step(loop: ast.For | ast.While, counter: str) -> float:
+    """By how much every iteration moves a variable."""
+    step = 0.0
     for statement in in_every_iteration(loop):
         match statement:
-            case ast.Expr(value=ast.Call(args=[ast.Constant(value=int() | float() as value)]) as call) if is_named(
-                call, {"sleep"}
-            ):
-                sleep_s += value
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=ast.Constant(value=int() | float() as value)):
                 if name == counter and isinstance(op, ast.Add | ast.Sub):
                     step += value if isinstance(op, ast.Add) else -value
-    down = isinstance(loop.test.ops[0], ast.Gt | ast.GtE)
-    fits = sleep_s > 0 and (step < 0 if down else step > 0)
-    return Countdown(counter, limit, step, sleep_s) if fits and limit is not None else None
+    return step
 
 
 def _number(part: str | float, values: Mapping[str, str]) -> float | None:

@@ -1,9 +1,10 @@
 """The text of the source lines a stack is at, read as the process itself sees the files.
 
 May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Through ``/proc/PID/root`` files
-of another container are found too. Only lines of code somebody may have to look at are read: nothing of the standard
-library, nothing frozen. The blocks around a line are given for all but torch itself, whose
-branches are no choice of the job's, save those of its pipeline schedules: they say which stage is awaited.
+of another container are found too; a program that was given on the command line (``python -c``) is read from there. Only lines
+of code somebody may have to look at are read: nothing of the standard library, nothing frozen. The blocks around a line are
+given for all but torch itself, whose branches are no choice of the job's, save those of its pipeline schedules: they say which
+stage is awaited.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
 from hangwatch.model.collectives import FlightRecord, Operation
 from hangwatch.model.stacks import Block, Frame, Position, StackSample, TaskStack, ThreadStack
-from hangwatch.sources.proc.files import read_link, shares_namespace
+from hangwatch.sources.proc.files import read_arguments, read_link, shares_namespace
 from hangwatch.sources.redaction import redact_code
 from hangwatch.sources.stacks.blocks import SourceTree
 from hangwatch.sources.stacks.deadlines import Countdown, Deadline, find_deadlines, left_s
@@ -32,6 +34,9 @@ _LINE_LIMIT_CHARS = 300
 _CACHE_LIMIT = 5_000
 #: Of threads beside the main one so many frames are read, the deepest.
 _SIDE_FRAMES = 16
+
+#: What Python calls the file of a program that it is given on its command line.
+_OF_COMMAND = "<string>"
 
 Place = tuple[str, int]
 
@@ -134,6 +139,9 @@ class SourceLines:
 
     def _read_file(self, pid: int, file: str, numbers: list[int]) -> dict[int, Line]:
         """Some lines of one file."""
+        if file == _OF_COMMAND:
+            source = _command_source(pid)
+            return self._remember(("-c", hash(source), len(source)), file, numbers, lambda: source)
         path = _path_of(pid, file)
         if path is None:
             return {}
@@ -141,17 +149,27 @@ class SourceLines:
             status = path.stat()
             if status.st_size > _FILE_LIMIT_BYTES:
                 return {}
-            keys = {number: (str(path), status.st_mtime_ns, status.st_size, number) for number in numbers}
-            if not all(key in self._lines for key in keys.values()):
-                if len(self._lines) > _CACHE_LIMIT:
-                    self._lines.clear()
-                source = path.read_bytes().decode(errors="replace")
-                lines = source.split("\n")
+            version = (str(path), status.st_mtime_ns, status.st_size)
+            return self._remember(version, file, numbers, lambda: path.read_bytes().decode(errors="replace"))
+        except OSError:
+            return {}
+
+    def _remember(
+        self, version: tuple[str, int, int], file: str, numbers: Sequence[int], read: Callable[[], str]
+    ) -> dict[int, Line]:
+        """Some lines of a version of a file, which is read if they are not known yet."""
+        keys = {number: (*version, number) for number in numbers}
+        if not all(key in self._lines for key in keys.values()):
+            if len(self._lines) > _CACHE_LIMIT:
+                self._lines.clear()
+            source = read()
+            lines = source.split("\n")
+            try:
                 tree = SourceTree(source) if len(source) <= _TREE_LIMIT_BYTES and _has_blocks(file) else None
                 for number, key in keys.items():
                     self._lines[key] = _make_line(lines[number - 1], number, tree) if 0 < number <= len(lines) else None
-        except (OSError, RecursionError):  # a thousand branches of one `if` are as many levels of it
-            return {}
+            except RecursionError:  # a thousand branches of one `if` are as many levels of it
+                return {}
         return {number: line for number, key in keys.items() if (line := self._lines.get(key))}
 
 
@@ -187,11 +205,25 @@ def _has_blocks(file: str) -> bool:
 
 def _is_worth_reading(frame: Frame) -> bool:
     """Not the standard library, nothing that is no file, nothing without a line."""
-    if frame.line <= 0 or not frame.file.endswith(".py"):
+    if frame.line <= 0:
+        return False
+    if frame.file == _OF_COMMAND:  # functions that a library makes while it runs are of a file with this name too
+        return frame.function == "<module>"
+    if not frame.file.endswith(".py"):
         return False
     parts = frame.file.split("/")
     library = any(part.startswith("python3") and parts[i - 1] in {"lib", "lib64"} for i, part in enumerate(parts) if i)
     return _is_installed(frame.file) or not library
+
+
+def _command_source(pid: int) -> str:
+    """The program that a process was given on its command line: ``python -c PROGRAM``; empty where it was given none."""
+    for option, value in pairwise(read_arguments(pid)[1:]):
+        if not option.startswith("-"):
+            break
+        if option.endswith("c") and not option.startswith("--"):
+            return value
+    return ""
 
 
 def _path_of(pid: int, file: str) -> Path | None:

@@ -95,10 +95,11 @@ def checkpoint(case: Case) -> Match | None:
         # The fork's own frame is in a function that both are in, unless the two diverged between functions.
         tail = side.tail[:-1] if fork.one_function else side.tail
         others = other.tail[:-1] if fork.one_function else other.tail
-        frame = _saving(tail) or _saving(_handed_over(case, side.rank))
-        if frame is None or _saving(others) is not None:
-            continue
         inside = fork.relation == "branch" and fork.only == side.rank
+        frame = _saving(tail) or _saving(_handed_over(case, side.rank))
+        saved = _saved(side.tail if inside else tail) if frame is None else None
+        if (frame is None and saved is None) or _saving(others) is not None or _saved(others) is not None:
+            continue
         row = {"loop": IN_A_LOOP, "order": ON_ONE_WAY, "unknown": ON_ONE_WAY}.get(fork.relation, ELSEWHERE)
         if begun and loop is not None and loop.inside.rank != side.rank:
             row = NEXT_ROUND_COUNTED if loop.ahead else NEXT_ROUND
@@ -106,9 +107,9 @@ def checkpoint(case: Case) -> Match | None:
             row = IN_A_LOOP_BY_RANK
         if inside:
             row = UNDER_RANK if fork.ranked else UNDER_CONDITION
-        said = f"Rank {side.rank} is saving, in {where(frame)}, and needs every rank for it; rank {other.rank} is not there."
-        evidence = (Evidence(side.rank, "stack", f"in {where(frame)}"), *at_fork(case, fork))
-        return Match(row, said, evidence)
+        at = f"in {where(frame)}" if frame is not None else f"at the barrier behind `{saved}`"
+        said = f"Rank {side.rank} is saving, {at}, and needs every rank for it; rank {other.rank} is not there."
+        return Match(row, said, (Evidence(side.rank, "stack", at), *at_fork(case, fork)))
     for side, other in sides:
         frame = _gathers_state(side.tail)
         if frame is not None and _gathers_state(other.tail) is None:
@@ -140,6 +141,11 @@ def _saving(tail: Sequence[Frame]) -> Frame | None:
         if _KEEPS.match(_owner(frame)) and _NO_SAVING.search(name) is None:
             return frame
     return None
+
+
+def _saved(tail: Sequence[Frame]) -> str | None:
+    """The call just before the barrier that a path is at, if it has saved the model."""
+    return next((block.text for frame in tail for block in frame.blocks if block.kind == "saved"), None)
 
 
 def _owner(frame: Frame) -> str:
