@@ -57,6 +57,7 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("campus-lit-keys", "rank-conditional-collective", "`for _, result_metric in self.valid_items():`"),
         ("campus-species-report", "rank-conditional-collective", "has called fewer collectives"),
         ("birds-dawn-chorus", "rank-conditional-collective", "counts fewer iterations"),
+        ("digest-columns", "rank-conditional-collective", "more iterations of `for name in sorted(self.pending):`"),
         ("campus-resume-counter", "checkpoint-on-some-ranks", "at the barrier behind `scratch.write("),
         ("river-recorded-since-june", "uneven-inputs", "`for levels, future in loader:`"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
@@ -68,7 +69,7 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     around a call; a call in each branch; a pipeline that one stage has left; a loop that began at another number; a row of
     collectives that one side has left sooner; every so many of what the rank counts itself; one collective left out, and not
     the step; weights that a module gathers by code of its own; what is suppressed every so often; what was saved just before a
-    barrier; a loop in what a collective is called with."""
+    barrier; names that an object has collected; a loop in what a collective is called with."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

@@ -263,12 +263,14 @@ class Loop:
 def over_keys(frame: Frame, loop: Block) -> bool:
     """Whether a loop goes over the keys of a dictionary: its variable is a short string, or one of any length in a library.
 
-    A list of names is data as well as any: of files, say.
+    So do those that an object has collected and sorts. A list of names is data as well as any: of files, say.
     """
     target, _, over = loop.text.removeprefix("for ").partition(" in ")
     known = frame.locals or {}
     texts = [found for name in _NAME.findall(target) if (found := _TEXT.fullmatch(known.get(name, "")))]
-    keys = "items(" in over or "keys(" in over or any("dict" in known.get(n, "") for n in _NAME.findall(over))
+    keys = any(part in over for part in ("items(", "keys(", "sorted(self.")) or any(
+        "dict" in known.get(n, "") for n in _NAME.findall(over)
+    )
     short = texts if package_of(frame) is not None else [t for t in texts if int(t["length"]) <= _NAME_LENGTH]
     return loop.kind == "for" and keys and bool(short)
 
