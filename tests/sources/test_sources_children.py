@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
+import msgspec
 import psutil
 
 from hangwatch.agent.capturing.children import add_child_stacks
 from hangwatch.model.capture import RankIdentity
+from hangwatch.model.processes import ChildProcess
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources.proc.samples import sample_process
 from hangwatch.sources.stacks.locals import describe_group, name_groups
@@ -48,6 +50,20 @@ def test_a_forked_child_is_distinguished_from_another_program(jobs: JobRunner) -
     assert reported.side_threads == ()
     torch = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
     assert asyncio.run(add_child_stacks({job.pid: (process, _stack(Frame("all_reduce", torch, 100)))})) == {}
+
+
+def test_a_pid_that_is_no_child_s_any_more_has_no_stack(jobs: JobRunner) -> None:
+    """Another process may have it by the time its stack is read."""
+    rank, stranger = (
+        jobs.start([sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"]) for _ in "ab"
+    )
+    for job in (rank, stranger):
+        job.wait_for_output("ready")
+    identity = RankIdentity(0, rank.pid, psutil.Process(rank.pid).create_time())
+    process = sample_process(identity, deep=True)
+    process = msgspec.structs.replace(process, children=(ChildProcess(stranger.pid, "python", "S", 0.1),))
+    waits = _stack(Frame("<module>", "/srv/train/train.py", 11, source="os.waitpid(child, 0)"))
+    assert asyncio.run(add_child_stacks({rank.pid: (process, waits)})) == {}
 
 
 def test_the_group_that_torch_creates_is_recognised_by_value() -> None:

@@ -14,6 +14,7 @@ from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.model.text import short_path
 from hangwatch.sources.proc.mutexes import find_mutex_waits
+from hangwatch.sources.proc.samples import find_descendants
 from hangwatch.sources.stacks.samples import sample_stacks
 
 #: A stack costs tens of milliseconds of the node's CPU time, and one worker's mostly tells what all of them do.
@@ -37,7 +38,9 @@ async def add_child_stacks(seen: Mapping[int, tuple[ProcessSample, StackSample |
     if not asked:
         return {}
     found = await sample_stacks(asked, timeout_s=_TIMEOUT_S)
-    stacks = {pid: stack for pid, stack in found.items() if isinstance(stack, StackSample)}
+    # A reader takes a while to start. Of a child that has ended meanwhile, another process may have the pid.
+    there = {child for pid in wanted for child in find_descendants(pid)}
+    stacks = {pid: stack for pid, stack in found.items() if isinstance(stack, StackSample) and pid in there}
     return {
         pid: _with_stacks(seen[pid][0], stacks)
         for pid, children in wanted.items()
