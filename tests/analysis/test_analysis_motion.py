@@ -378,3 +378,18 @@ def test_a_loop_that_reads_to_the_end_asks_for_nothing() -> None:
     assert reading("while piece := response.read(4096):") == "busy"
     assert reading("while not response.read(1):") == "stuck"
     assert reading('while (state := service.read_state()) != "ready":') == "stuck"
+
+
+def test_a_handler_that_a_timer_calls_within_itself_stands_still() -> None:
+    """It awaits a lock, and with each signal there is one more of its frames."""
+    handler = Frame("_on_timer", "/srv/train/train.py", 44, source="with self.lock:")
+    below = (Frame("merge", "/srv/train/train.py", 34), Frame("main", "/srv/train/train.py", 82))
+    capture = rank(0, (), (handler, *below))
+    deeper = tuple(
+        msgspec.structs.replace(
+            stack, threads=tuple(msgspec.structs.replace(t, frames=(*(handler,) * n, *below)) for t in stack.threads)
+        )
+        for n, stack in enumerate(capture.stacks, 1)
+    )
+    assert len({len(s.threads[0].frames) for s in deeper}) > 1
+    assert read_motion(msgspec.structs.replace(capture, stacks=deeper)).state == "stuck"

@@ -59,6 +59,12 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("birds-dawn-chorus", "rank-conditional-collective", "counts fewer iterations"),
         ("digest-columns", "rank-conditional-collective", "more iterations of `for name in sorted(self.pending):`"),
         ("campus-resume-counter", "checkpoint-on-some-ranks", "at the barrier behind `scratch.write("),
+        ("grid-best-refresh", "checkpoint-on-some-ranks", "at the barrier behind `torch.save("),
+        ("reefs-ambient-profile", "rank-conditional-collective", "is in `for _ in range(self.steps):` again"),
+        ("reef-tidal-store", "checkpoint-on-some-ranks", "Rank 1 is saving, in write"),
+        ("reef-snapping-tp", "skipped-collective", "Rank 0 is 1 ahead in `for clip in range(320):`"),
+        ("skies-archive-poll", "rank-conditional-collective", "past `if not self.ongoing: return`"),
+        ("skies-lightcurve-sampling", "generate-length-divergence", "Rank 0 still generates"),
         ("river-recorded-since-june", "uneven-inputs", "`for levels, future in loader:`"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
     ],
@@ -69,7 +75,9 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     around a call; a call in each branch; a pipeline that one stage has left; a loop that began at another number; a row of
     collectives that one side has left sooner; every so many of what the rank counts itself; one collective left out, and not
     the step; weights that a module gathers by code of its own; what is suppressed every so often; what was saved just before a
-    barrier; names that an object has collected; a loop in what a collective is called with."""
+    barrier; names that an object has collected; a loop in what a collective is called with; the same under
+    `@torch.no_grad()`; the first iteration of a loop after one in it; a loop of tries around a save; one line in two iterations;
+    a helper that returns before its one collective."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

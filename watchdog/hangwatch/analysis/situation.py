@@ -121,7 +121,7 @@ class Situation:
         front = view.frontier
         if front is None or not (self.ran_ahead(rank) or not view.frames):
             return view.frames
-        return front.frames or (() if any(o.frames for o in view.pending[1:]) else view.frames)
+        return front.frames or next((o.frames for o in view.pending[1:] if o.frames), None) or view.frames
 
     def ran_ahead(self, rank: int) -> bool:
         """Whether a rank that waits may have gone on from the call that it is in: the device waits, and the host later."""

@@ -20,6 +20,7 @@ from hangwatch.analysis.ranks.file_locks import find_lock_file
 from hangwatch.analysis.ranks.shutdown import exit_of
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_fork, at_process, at_stack, named
+from hangwatch.causes.rules.diverged.checkpoint import saving_frame
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.rules.diverged.sharded import chosen_modules
 from hangwatch.causes.rules.rank.straggling import wait_at_barrier
@@ -79,6 +80,17 @@ def _by_a_condition(fork: Fork) -> str:
         f"It may be that rank {fork.mine.rank} or rank {fork.theirs.rank} is where it is by a condition{which} that does not "
         "hold on every rank."
     )
+
+
+def _for_saving(fork: Fork) -> str | None:
+    sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine))
+    found = next(
+        ((s, o, f) for s, o in sides if (f := saving_frame(s.tail)) is not None and saving_frame(o.tail) is None), None
+    )
+    if found is None:
+        return None
+    side, other, frame = found
+    return f"It may be that rank {side.rank} is saving, in {where(frame)}, and rank {other.rank} is not."
 
 
 def _other_modules(fork: Fork) -> str | None:
@@ -239,6 +251,7 @@ def _looks_again(_: Case, view: RankView) -> str | None:
     return f"It may be that rank {view.rank} polls, in {where(frame)}, for something that never comes."
 
 
+_SAVING = Alternative("checkpoint-on-some-ranks", of_fork=_for_saving)
 _SHARDED = Alternative("sharded-forward-divergence", of_fork=_other_modules)
 _SKIPPED = Alternative("skipped-collective", of_fork=_skipped)
 _CONDITION = Alternative("rank-conditional-collective", of_fork=_by_a_condition)
@@ -248,10 +261,11 @@ _EXCEPTION = Alternative("rank-raised", of_fork=_by_an_exception)
 
 #: By the cause that comes first: what it may be taken for, the likelier first.
 TABLE: Mapping[str, tuple[Alternative, ...]] = {
-    "uneven-inputs": (_SHARDED, _BREAK, _SKIPPED, _EXCEPTION, _CONDITION),
-    "skipped-collective": (_SHARDED, _CONDITION, _DATA),
+    "uneven-inputs": (_SHARDED, _SAVING, _BREAK, _SKIPPED, _EXCEPTION, _CONDITION),
+    "skipped-collective": (_SHARDED, _SAVING, _CONDITION, _DATA),
     "rank-conditional-collective": (
         _SHARDED,
+        _SAVING,
         _SKIPPED,
         _DATA,
         Alternative("uneven-inputs", of_rank=_had_more),

@@ -18,7 +18,8 @@ from hangwatch.analysis.places import bare
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
 
-#: By so many functions a call goes to the one that it names, at the most: torch's collectives have a wrapper.
+#: By so many functions a call goes to the one that it names, at the most: torch's collectives have a wrapper, and so has what is
+#: under ``@torch.no_grad()``.
 _WRAPPED = 2
 
 
@@ -83,7 +84,9 @@ def _one_is_an_argument(shared: Sequence[Frame], mine: Sequence[Frame], theirs: 
     if not shared or not mine or not theirs or shared[0].source is None:
         return False
     nested = arguments_of_calls(shared[0].source)
-    pairs = ((a, b) for one, other in ((mine, theirs), (theirs, mine)) for a in one[-_WRAPPED:] for b in other[-1:])
+    pairs = (
+        (a, b) for one, other in ((mine, theirs), (theirs, mine)) for a in one[-_WRAPPED:] for b in other[-_WRAPPED:]
+    )
     return any((bare(a), bare(b)) in nested for a, b in pairs)
 
 
@@ -117,7 +120,17 @@ def side_path(case: Situation, rank: int) -> tuple[Frame, ...]:
     """A rank's call path at the divergence. The live stack is preferred where it is the same place: it knows more."""
     recorded = case.side_frames(rank)
     now = case.views[rank].frames if rank in case.views else ()
-    return now if recorded and call_site(now) == call_site(recorded) else annotated(case, recorded)
+    if recorded and call_site(now) == call_site(recorded):
+        return now
+    return _with_callers(annotated(case, recorded), now)
+
+
+def _with_callers(recorded: tuple[Frame, ...], now: Sequence[Frame]) -> tuple[Frame, ...]:
+    """A recorded path whose callers are taken from the stack, where it is in the same function still: a stack knows more."""
+    below, live = _part(recorded, now)
+    if not below or not live or function_of(below[-1]) != function_of(live[-1]):
+        return recorded
+    return (*below, *now[len(live) :])
 
 
 def annotated(case: Situation, path: Sequence[Frame]) -> tuple[Frame, ...]:

@@ -28,6 +28,8 @@ _TESTED = re.compile(r"(?:el)?if (?P<name>[A-Za-z_]\w*)(?P<none> is not None)?:"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 #: A description of a text; names are no longer than this.
 _TEXT, _NAME_LENGTH = re.compile(r"str\((?P<length>\d+)\)"), 24
+#: A loop that counts from one.
+_FROM_ONE = re.compile(r"\brange\(1, |\benumerate\(.*, (?:start=)?1\)")
 _FIXED = re.compile(r" in range\(\d+\):$")
 _EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
 
@@ -230,7 +232,24 @@ class Loop:
     @property
     def ahead(self) -> bool:
         """Whether something counts the side in this loop as rounds ahead."""
-        return (self.rounds_ahead or 0) > 0
+        return (self.rounds_ahead or 0) > 0 or self.anew
+
+    @property
+    def anew(self) -> bool:
+        """Whether the side in this loop is in its first iteration, and both had called something in it just before, in the round
+        before; the other is still in all that is around the loop."""
+        before = self.steps.before
+        first = 1 if _FROM_ONE.search(self.block.text) else 0
+        index = self.inside.path.index(self.frame)
+        outer = [(f, b) for f in self.inside.path[index:] for b in f.blocks if b.kind in LOOPS and b != self.block]
+        around = [(f, b) for f, b in outer if f != self.frame or b.line < self.block.line]
+        return (
+            all(inside(self.past.path, f, b) is not None for f, b in around)
+            and count_iterations(self.frame, self.block) == first
+            and before is not None
+            and inside(before.frames or (), self.frame, self.block) is not None
+            and not self.mid_iteration
+        )
 
     @property
     def begun_again(self) -> bool:
@@ -310,7 +329,8 @@ def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
     loops = [(b, count) for b in at.blocks if (count := count_iterations(at, b)) is not None]
     for rank in (*case.blame.culprits, *case.blame.waiting) if loops else ():
         path = case.views[rank].frames if rank in case.views else ()
-        there = _same_function(path, at) if call_site(path) != call_site(inside.path) else None
+        called = call_site(case.side_frames(rank) or path)  # on NCCL its stack is further on
+        there = _same_function(path, at) if called != call_site(inside.path) else None
         counts = [(count, count_iterations(there, b)) for b, count in loops] if there is not None else []
         if counts and all(theirs is not None and theirs <= mine for mine, theirs in counts):
             return True

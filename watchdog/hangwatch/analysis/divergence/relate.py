@@ -24,6 +24,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 #: What is so on every rank of a job: a file is run and not imported, the groups are there.
 _ALIKE = re.compile(r"__name__|^(?:el)?if (?:torch\.)?(?:dist|distributed)\.is_(?:initialized|available)\(\):$")
 
+#: What formats a message, or does not.
+_LOGGING = "logging/__init__.py"
+
 #: How a guard's text ends.
 _LEAVING = re.compile(r": (?:return|continue|break|raise)$")
 
@@ -339,8 +342,9 @@ def own_blocks(side: Side, other: Side) -> tuple[Block, ...]:
 
 def only_by_iteration(side: Side, other: Side) -> bool:
     """Whether nothing on a side's own way may differ by rank: there are no conditions but on the iteration of a loop, and none
-    is left early but by an exception."""
-    return all(depends_only_on_loop_variable(b, side.path) for b in decisive_blocks(side, other))
+    is left early but by an exception. A logger has a level of its own."""
+    logged = any(f.file.endswith(_LOGGING) for f in side.tail)
+    return not logged and all(depends_only_on_loop_variable(b, side.path) for b in decisive_blocks(side, other))
 
 
 def decisive_blocks(side: Side, other: Side) -> list[Block]:

@@ -14,10 +14,6 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.awaiting import Awaiting, read_awaiting
 from hangwatch.analysis.stacks.remote_calls import awaits_ray
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import Frame
-
-#: A read so few lines below the head of its loop is at the head, where no call sites tell.
-_AT_HEAD_LINES = 3
 
 
 def find_awaiting(view: RankView) -> Awaiting | None:
@@ -28,7 +24,7 @@ def find_awaiting(view: RankView) -> Awaiting | None:
     found = read_awaiting(view.frames, view.side_threads, last)
     if found is None or found.place != "commands" or found.loop is None:
         return found
-    return found if not _of_its_own(last) and _begins_with_it(view, found.frame, found.loop) else None
+    return found if not _of_its_own(last) and _begins_with_it(view, found, found.loop) else None
 
 
 def awaits_from_afar(view: RankView) -> bool:
@@ -58,14 +54,15 @@ def has_gone_on(awaiting: Awaiting, other: RankView) -> bool:
     return any(f.line > mine.line and any(b.line == awaiting.loop for b in f.blocks) for f in here)
 
 
-def _begins_with_it(view: RankView, frame: Frame, loop: int) -> bool:
+def _begins_with_it(view: RankView, awaiting: Awaiting, loop: int) -> bool:
     """Whether an iteration of the loop begins with this read: no collective of this rank's comes before it in there."""
+    frame = awaiting.frame
     if frame.line == loop:
         return True
     recorded = view.capture.flight.operations if view.capture.flight is not None else ()
     sites = [f.line for o in recorded for f in o.frames or () if (f.file, bare(f)) == (frame.file, bare(frame))]
     inside = [line for line in sites if line > loop]
-    return all(line > frame.line for line in inside) if inside else frame.line - loop <= _AT_HEAD_LINES
+    return all(line > frame.line for line in inside) if inside else awaiting.at_head
 
 
 def _of_its_own(last: ProcessSample) -> bool:

@@ -18,7 +18,7 @@ from hangwatch.analysis.stacks.waits import in_torch_distributed, read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Operation, OperationColumns
 from hangwatch.model.processes import ProcessSample, ThreadSample
-from hangwatch.model.stacks import PROBE_THREAD, StackSample, ThreadStack
+from hangwatch.model.stacks import PROBE_THREAD, Frame, StackSample, ThreadStack
 
 #: Where a worker of a pool waits for something to do (CPython 3.10 to 3.14).
 _POOL, _WORKER = "concurrent/futures/thread.py", "_worker"
@@ -119,8 +119,9 @@ def _asks(capture: RankCapture, thread: ThreadStack) -> bool:
         return False
     if own.server is None and own.answering is None and not own.servers and own.store is None:
         return False
-    asked = read_awaiting(thread.frames, (), _process_of(last, thread)) is None
-    return asked and not all(is_interpreter(f) for f in thread.frames)
+    return not _takes_command(thread.frames, _process_of(last, thread)) and not all(
+        is_interpreter(f) for f in thread.frames
+    )
 
 
 def find_serving(capture: RankCapture) -> ThreadStack | None:
@@ -152,7 +153,13 @@ def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:
     waits = any(part in f.file for f in above for part in (*_HANDOVERS, *_LOOPS, *_SERVERS))
     accepts = bool(above) and bare(above[0]) == "accept"
     hands_on = thread.is_main and not called and (waits or accepts)
-    return bool(user_frames(thread.frames)) and not hands_on and read_awaiting(thread.frames, (), sample) is None
+    return bool(user_frames(thread.frames)) and not hands_on and not _takes_command(thread.frames, sample)
+
+
+def _takes_command(frames: Sequence[Frame], sample: ProcessSample) -> bool:
+    """Whether a thread takes its next command there, at the head of a loop."""
+    awaiting = read_awaiting(frames, (), sample)
+    return awaiting is not None and awaiting.at_head
 
 
 def find_thread(threads: Sequence[ThreadStack], ident: int) -> ThreadStack | None:

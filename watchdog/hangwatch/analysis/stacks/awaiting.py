@@ -32,6 +32,8 @@ _THREAD_QUEUE = "/queue.py"
 #: What a thread is in that takes commands from outside, and hands them on.
 _LISTENS = (*_QUEUES, "socket.py", "selectors.py", _SERVER, "asyncio/")
 _ENDLESS = re.compile(r"while\s*\(?\s*(?:True|1)\s*\)?\s*:|while\s+not\b.*:|while\s+\(?\w+\s*:=.*:")
+#: A read so few lines below the head of its loop is at the head, where no call sites tell.
+_AT_HEAD_LINES = 3
 _READS_IN_HEADER = re.compile(r"(?:async )?for\b.*\bin\s+iter\(|while\b.*:=")
 
 
@@ -42,6 +44,11 @@ class Awaiting:
     place: Place
     frame: Frame
     loop: int | None = None
+
+    @property
+    def at_head(self) -> bool:
+        """Whether the read is at the head of its loop, or a library's: further down it may be of an answer."""
+        return self.loop is None or self.frame.line - self.loop <= _AT_HEAD_LINES
 
 
 def read_awaiting(frames: Sequence[Frame], others: Sequence[ThreadStack], last: ProcessSample) -> Awaiting | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import groupby, pairwise, takewhile
 
 from msgspec.structs import replace
 
@@ -24,9 +24,10 @@ _TAKES = re.compile(r"while \(?\w+ := [\w.]+\.(?:read|recv)\w*\([^()]*\)\)?:$")
 
 
 def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
-    """The calls of the main thread, none where it was not seen."""
+    """The calls of the main thread, none where it was not seen. A signal handler that is stuck is called within itself again and
+    again: that is one place."""
     main = sample.main
-    return tuple((f.file, f.function, f.line) for f in main.frames) if main else ()
+    return tuple(place for place, _ in groupby((f.file, f.function, f.line) for f in main.frames)) if main else ()
 
 
 def polls_throughout(stacks: Sequence[StackSample]) -> bool:

@@ -22,7 +22,7 @@ NEXT_ROUND_COUNTED = Signature(
     "checkpoint-on-some-ranks",
     "others-in-the-next-round-counted",
     "strong",
-    beats=("rank-conditional-collective", "skipped-collective"),
+    beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs"),
 )
 #: What the condition is there for.
 UNDER_CONDITION = Signature(
@@ -65,6 +65,13 @@ GATHERS_PARAMETERS = Signature("checkpoint-on-some-ranks", "gathers-parameters",
 IN_A_LOOP_BY_RANK = Signature(
     "checkpoint-on-some-ranks", "in-a-loop-by-rank", "strong", beats=("rank-conditional-collective",)
 )
+#: The others are not behind that loop, as they have not come to it.
+IN_A_LOOP_OF_ITS_OWN = Signature(
+    "checkpoint-on-some-ranks",
+    "in-a-loop-of-its-own",
+    "strong",
+    beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs"),
+)
 IN_A_LOOP = Signature("checkpoint-on-some-ranks", "in-a-loop", "possible")
 
 _SAVES = re.compile(
@@ -96,15 +103,17 @@ def checkpoint(case: Case) -> Match | None:
         tail = side.tail[:-1] if fork.one_function else side.tail
         others = other.tail[:-1] if fork.one_function else other.tail
         inside = fork.relation == "branch" and fork.only == side.rank
-        frame = _saving(tail) or _saving(_handed_over(case, side.rank))
+        frame = saving_frame(tail) or saving_frame(_handed_over(case, side.rank))
         saved = _saved(side.tail if inside else tail) if frame is None else None
-        if (frame is None and saved is None) or _saving(others) is not None or _saved(others) is not None:
+        if (frame is None and saved is None) or saving_frame(others) is not None or _saved(others) is not None:
             continue
         row = {"loop": IN_A_LOOP, "order": ON_ONE_WAY, "unknown": ON_ONE_WAY}.get(fork.relation, ELSEWHERE)
         if begun and loop is not None and loop.inside.rank != side.rank:
             row = NEXT_ROUND_COUNTED if loop.ahead else NEXT_ROUND
         if row is IN_A_LOOP and loop is not None and loop.inside.rank == side.rank and loop.ranked is not None:
             row = IN_A_LOOP_BY_RANK
+        if row is IN_A_LOOP and loop is not None and loop.inside.rank == side.rank and loop.frame in side.tail[:-1]:
+            row = IN_A_LOOP_OF_ITS_OWN
         if inside:
             row = UNDER_RANK if fork.ranked else UNDER_CONDITION
         at = f"in {where(frame)}" if frame is not None else f"at the barrier behind `{saved}`"
@@ -130,7 +139,7 @@ def _handed_over(case: Case, rank: int) -> Sequence[Frame]:
     return caller.frames if caller is not None else ()
 
 
-def _saving(tail: Sequence[Frame]) -> Frame | None:
+def saving_frame(tail: Sequence[Frame]) -> Frame | None:
     """The outermost frame of a path that saves, or goes through a state dict."""
     for frame in reversed(tail):
         name = bare(frame).lower()

@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.call_sites import is_new_place
+from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
 from hangwatch.analysis.divergence.find import side_path
 from hangwatch.analysis.divergence.frames import by_rank, call_site, is_parameter_loop, is_program
-from hangwatch.analysis.divergence.iterations import inside, steps_of
+from hangwatch.analysis.divergence.iterations import inside, is_of_a_step, steps_of
 from hangwatch.analysis.divergence.loop import Loop, called_in_addition, holds_on_later_iterations, over_keys
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
@@ -97,6 +97,13 @@ ROW_LEFT_SOONER = Signature(
         "uneven-inputs/past-a-loop-further-down",
     ),
 )
+#: It comes to that place after one operation less: the one that it returned before, and no step.
+HELPER_RETURNED = Signature(
+    "rank-conditional-collective",
+    "returned-from-a-helper",
+    "strong",
+    beats=("skipped-collective/early-by-count", "skipped-collective/early-by-a-guard"),
+)
 ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")
 ON_A_TIE = Signature("rank-conditional-collective", "condition-on-a-tie", "likely")
 NEW_PLACE = Signature("rank-conditional-collective", "new-place", "likely")
@@ -141,6 +148,12 @@ def conditional(case: Case) -> Match | None:
             f"loop still: one of them was not called on every rank."
         )
         return _match(case, ROW_LEFT_SOONER, said, replace(fork, block=None))
+    if (guard := _returned_from_a_helper(case, fork)) is not None:
+        said = (
+            f"Rank {fork.theirs.rank} is past `{guard.text}`, in a function that calls one collective and returns; rank "
+            f"{fork.mine.rank} has called one less, and has gone on with the iteration."
+        )
+        return _match(case, HELPER_RETURNED, said, replace(fork, block=None))
     if loop is not None and not ranked:
         return _conditional_in_loop(case, fork, loop)
     if partly is not None:
@@ -254,6 +267,16 @@ def _decisive_below(side: Side, block: Block) -> Block | None:
         return None
     below = (b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks)
     return next((b for b in below if b.kind in CONDITIONS or b.kind == "guard"), None)
+
+
+def _returned_from_a_helper(case: Case, fork: Fork) -> Block | None:
+    """The guard that the others are past in a function further down, no step, where the culprit is ahead by its one call."""
+    if fork.relation not in {"order", "skip"} or not case.blame.waiting or is_of_a_step(fork.theirs.tail):
+        return None
+    below = (f for f in fork.theirs.tail[:-1] if is_program(f) and package_of(f) is None)
+    guard = next((b for f in below for b in f.blocks if b.kind == "guard" and returns(b) and not by_rank(b.text)), None)
+    early = early_visit(case, fork.mine.rank, fork.theirs.rank, repeats=False) if guard is not None else None
+    return guard if early is not None and early.by == 1 else None
 
 
 def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:

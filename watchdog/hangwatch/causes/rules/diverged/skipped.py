@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
-from hangwatch.analysis.divergence.iterations import LOOPS, around, has_called_inside, is_of_a_step, steps_of
+from hangwatch.analysis.divergence.iterations import (
+    LOOPS,
+    around,
+    count_iterations,
+    has_called_inside,
+    inside,
+    is_of_a_step,
+    steps_of,
+)
 from hangwatch.analysis.divergence.loop import held_for_both, holds_on_later_iterations
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
@@ -47,6 +55,7 @@ AS_MANY_ITERATIONS = Signature(
     "strong",
     beats=_SAYS_LESS_OF_A_LOOP,
 )
+ITERATION_AHEAD = Signature("skipped-collective", "iteration-ahead", "certain")
 #: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
 CAUGHT = Signature(
     "skipped-collective",
@@ -142,6 +151,8 @@ def skipped(case: Case) -> Match | None:
         return None
     if fork.relation == "loop":
         return _skipped_iteration(case, fork)
+    if fork.relation == "same":
+        return _iteration_ahead(case, fork)
     mine = case.views.get(fork.mine.rank)
     if mine is not None and in_point_to_point(mine):
         return None  # it is no operation of all that it has reached
@@ -291,6 +302,27 @@ def _passed_by(case: Case, fork: Fork) -> bool:
             return False
     done = case.history.of(fork.mine.rank)
     return sum(o.completed and call_site(o.frames or ()) == there for o in done) >= 2
+
+
+def _iteration_ahead(case: Case, fork: Fork) -> Match | None:
+    """Both sides are in one operation, and the culprits in a later iteration than the others: by as many they have left out."""
+    mine, theirs = (case.views.get(side.rank) for side in (fork.mine, fork.theirs))
+    # On NCCL hosts run ahead of their devices: where they are counts only if both have called as much since.
+    if not case.blame.waiting or mine is None or theirs is None or len(mine.pending) != len(theirs.pending):
+        return None
+    if in_point_to_point(mine):
+        return None  # stages of a pipeline are in different iterations
+    for frame in mine.frames:
+        for block in frame.blocks:
+            there = inside(theirs.frames, frame, block)
+            counts = [count_iterations(f, block) for f in (frame, there) if f is not None]
+            if len(counts) == 2 and counts[0] is not None and counts[1] is not None and counts[0] > counts[1]:
+                said = (
+                    f"Rank {fork.mine.rank} is {counts[0] - counts[1]} ahead in `{block.text}` and calls the same operation as "
+                    f"rank {fork.theirs.rank}: it has left out so many iterations."
+                )
+                return Match(ITERATION_AHEAD, said, at_fork(case, fork))
+    return None
 
 
 def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
