@@ -157,22 +157,24 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
 
 
 def _families(rows: Sequence[Judgement]) -> str:
-    lines = []
-    for family in sorted({row.family for row in rows}):
-        ours = [row for row in rows if row.family == family]
-        hangs = [row for row in ours if row.culprits_right is not None]
-        shares = [
-            f"{sum(map(bool, right))}" if hangs else ""
-            for right in (
-                [row.culprits_right for row in hangs],
-                [row.cause_first for row in hangs],
-                [row.cause_in_three for row in hangs],
-            )
-        ]
-        alarms = sum(row.false_alarm for row in ours)
-        lines.append((f"`{family}`", str(len(hangs)), *shares, f"{alarms} of {len(ours) - len(hangs)}"))
+    """A line for each family with a miss, and one for all others, so that the summary keeps its length."""
+    missed = sorted({row.family for row in rows if not row.good})
+    lines = [(f"`{family}`", *_shares([row for row in rows if row.family == family])) for family in missed]
+    others = [row for row in rows if row.family not in missed]
+    if others:
+        lines.append((f"{len({row.family for row in others})} others", *_shares(others)))
     head = ("family", "hangs", "culprits right", "cause first", "cause among three", "hang verdicts on controls")
     return _table(head, lines)
+
+
+def _shares(rows: Sequence[Judgement]) -> tuple[str, ...]:
+    hangs = [row for row in rows if row.culprits_right is not None]
+    right = [
+        sum(map(bool, r))
+        for r in zip(*((h.culprits_right, h.cause_first, h.cause_in_three) for h in hangs), strict=True)
+    ]
+    alarms = sum(row.false_alarm for row in rows)
+    return (str(len(hangs)), *(map(str, right) if hangs else ("", "", "")), f"{alarms} of {len(rows) - len(hangs)}")
 
 
 def _misses(rows: Sequence[Judgement]) -> str:

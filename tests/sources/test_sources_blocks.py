@@ -126,6 +126,32 @@ def test_a_barrier_behind_other_work_is_behind_no_saving() -> None:
     assert _saved("self.model.load_state_dict(state)", "dist.barrier()") == []
 
 
+def test_what_a_line_gathers_is_saved_further_down() -> None:
+    """By the name that it is put into, or by what that is put into; nothing else in the function is saved for it."""
+
+    def saves(*body: str) -> list[tuple[int, str]]:
+        source = "\n".join(["def to_tablet(model, path):", *(f"    {line}" for line in body)])
+        return [(block.line, block.text) for block in SourceTree(source).blocks_at(3) if block.kind == "saves"]
+
+    loop = ("for name, p in model.named_parameters():", "    value = p.full_tensor()")
+    save = "torch.save(weights, path)"
+    assert saves(*loop, "    weights[name] = value.half()", save) == [(5, save)]
+    assert saves(*loop, "    weights.append(value)", save) == [(5, save)]
+    assert saves(*loop, "    norms[name] = value.norm()", "print(norms)") == []
+    assert saves(*loop, "    norms[name] = value.norm()", save) == []
+
+
+def test_past_a_suppress_around_what_returns_something_was_caught() -> None:
+    """As past a ``try`` that returns, whose ``except`` does not."""
+
+    def caught(manager: str) -> list[str]:
+        source = f"def claim(path):\n    while True:\n        with {manager}:\n            return open(path)\n        sleep(1)\n"
+        return [block.text for block in SourceTree(source).blocks_at(5) if block.kind == "except"]
+
+    assert caught("suppress(FileExistsError)") == ["with suppress(FileExistsError):"]
+    assert caught("lock") == []
+
+
 def test_an_except_that_leaves_is_a_guard() -> None:
     """Past it, nothing was caught; one that goes on with what follows, or raises again, leaves nothing out."""
 

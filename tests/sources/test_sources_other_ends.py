@@ -307,3 +307,22 @@ def test_lock_between_processes(jobs: JobRunner, tmp_path: Path) -> None:
     both = wait_for(lambda: len(found := job.stdout().split()) == 2 and [int(pid) for pid in found], what="both")
     waiter = next(pid for pid in both if wait_for(lambda: read_calls(pid)[pid], what="its call").name == "futex")  # noqa: B023
     wait_for(lambda: ends(waiter).holders == {job.pid, *both} - {waiter}, what="the others")
+
+
+HOLDING = """
+import fcntl, sys, time
+held = open(sys.argv[1], "a")
+fcntl.{take}(held, fcntl.LOCK_EX)
+print("has it", flush=True)
+time.sleep(600)
+"""
+WAITING = "import fcntl,sys; f=open(sys.argv[1],'a'); fcntl.{take}(f, fcntl.LOCK_EX)"
+
+
+@pytest.mark.parametrize("take", ["flock", "lockf"])
+def test_lock_on_a_file(jobs: JobRunner, tmp_path: Path, take: str) -> None:
+    """The kernel tells who has the lock on a file, of flock(2) and of fcntl(2)."""
+    path = str(tmp_path / "lock")
+    holder, _ = started(jobs, HOLDING.replace("{take}", take), path)
+    job = jobs.start([sys.executable, "-c", WAITING.replace("{take}", take), path])
+    wait_for(lambda: other_end(job.pid) == holder.pid, what="who has the lock")

@@ -159,7 +159,15 @@ def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:
 def _takes_command(frames: Sequence[Frame], sample: ProcessSample) -> bool:
     """Whether a thread takes its next command there, at the head of a loop."""
     awaiting = read_awaiting(frames, (), sample)
-    return awaiting is not None and awaiting.at_head
+    return _reads_request(frames) if awaiting is None else awaiting.at_head
+
+
+def _reads_request(frames: Sequence[Frame]) -> bool:
+    """Whether a handler reads its client's next request, in the header of a loop: ``for line in self.rfile:``."""
+    own = next((f for f in frames if not is_interpreter(f)), None)
+    reads = bool(frames) and frames[0].file.endswith("/socket.py")
+    handles = any(part in f.file for f in frames for part in _SERVERS)
+    return reads and handles and own is not None and (own.source or "").startswith("for ")
 
 
 def find_thread(threads: Sequence[ThreadStack], ident: int) -> ThreadStack | None:

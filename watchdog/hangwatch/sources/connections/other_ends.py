@@ -1,4 +1,5 @@
-"""Who has the other end of the sockets, pipes and semaphores that threads are blocked on, without touching either side.
+"""Who has the other end of the sockets, pipes, semaphores and locks on files that threads are blocked on, without touching either
+side.
 
 May import ``sources.proc`` and the standard library. A TCP connection within a node is in the tables of its network namespaces
 twice, with its ends swapped; of UNIX sockets the kernel's ``sock_diag`` tells the peer (sock_diag(7), Linux 3.3 on); a pipe is
@@ -15,11 +16,17 @@ from typing import NamedTuple
 
 from hangwatch.sources.connections.stores import Store, serves_store
 from hangwatch.sources.connections.unix_sockets import read_bound_sockets, read_unix_peers
-from hangwatch.sources.proc.blocking import access_mode, descriptors_read, descriptors_written, read_syscall
-from hangwatch.sources.proc.files import list_folder, read_link, read_small
+from hangwatch.sources.proc.blocking import (
+    access_mode,
+    descriptors_read,
+    descriptors_written,
+    find_lock_owner,
+    read_syscall,
+)
+from hangwatch.sources.proc.files import list_folder, read_link, read_small, read_stat
 from hangwatch.sources.proc.semaphores import find_semaphore, find_sharing
 from hangwatch.sources.proc.sockets import TcpSocket, read_descriptors, read_tcp_sockets
-from hangwatch.sources.proc.syscalls import SystemCall
+from hangwatch.sources.proc.syscalls import LOCKING, SystemCall
 
 #: A node with more processes than this is not searched: whose end it is remains unknown.
 _MOST_PROCESSES = 1 << 14
@@ -84,6 +91,11 @@ def find_ends(calls: Mapping[Thread, SystemCall | None]) -> dict[Thread, Ends]:
     beside = find_connected(set(afar.values())) if afar else {}
     ends |= {thread: Ends(beside[there]) for thread, there in afar.items() if beside.get(there)}
     ends |= {thread: Ends(frozenset(sharing[name]) - {thread[0]}) for thread, name in semaphores.items()}
+    for thread, call in calls.items():
+        owner = find_lock_owner(thread[0]) if call is not None and call.name in LOCKING else None
+        # A lock lives on with the descriptors that a process has handed down.
+        if owner is not None and read_stat(owner) is not None:
+            ends[thread] = Ends(frozenset({owner}))
     return {thread: found for thread, found in ends.items() if found != Ends()}
 
 

@@ -175,14 +175,23 @@ def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterabl
 
 
 def _describe_owner(pid: int) -> str:
-    """Who has the lock on a file that the process waits for (proc_locks(5): those who wait follow under its number)."""
+    """Who has the lock on a file that the process waits for."""
+    owner = find_lock_owner(pid)
+    if owner is None:
+        return ""
+    stat = read_stat(owner)
+    return f" held by {owner} {stat.name}" if stat is not None else f" held by {owner}"
+
+
+def find_lock_owner(pid: int) -> int | None:
+    """The process of this node that has the lock on a file which a process waits for; None where that is not known.
+
+    In proc_locks(5) those who wait follow under the number of the lock.
+    """
     entries = _read_locks()
     number = next((e[0] for e in entries if len(e) > 5 and e[1] == "->" and e[5] == str(pid)), None)
     owner = next((e[4] for e in entries if len(e) > 5 and e[0] == number and e[1] != "->"), "")
-    if not owner.isdigit() or owner == "0":  # of another node or container
-        return ""
-    stat = read_stat(int(owner))
-    return f" held by {owner} {stat.name}" if stat is not None else f" held by {owner}"
+    return int(owner) if owner.isdigit() and owner != "0" else None  # of another node or container
 
 
 def _read_locks() -> list[list[str]]:

@@ -13,7 +13,7 @@ from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, re
 from hangwatch.sources.proc.files import list_folder, parse_inner_pid, parse_stat, parse_switches, read_small
 from hangwatch.sources.proc.samples import parse_io
 from hangwatch.sources.proc.semaphores import on_shared_futex
-from hangwatch.sources.proc.syscalls import ON_EPOLL, ON_POLL, READING, WRITING, SystemCall
+from hangwatch.sources.proc.syscalls import LOCKING, ON_EPOLL, ON_POLL, READING, WRITING, SystemCall
 
 #: A program with more Python threads than this has them for something else than collectives.
 THREADS_LIMIT = 32
@@ -22,14 +22,14 @@ THREADS_LIMIT = 32
 _CALLS_LIMIT = 128
 #: What a thread is in that waits for another process. An event loop's wait is not among them: beside the main thread it is mostly
 #: a transport's, which watches the connections to all ranks.
-_BLOCKING = READING | WRITING | ON_POLL
+_BLOCKING = READING | WRITING | ON_POLL | LOCKING
 #: What a main thread is in that has left the work to others.
 _AWAITS_OTHERS = ON_POLL | ON_EPOLL | {"futex", "accept", "accept4", "select", "pselect6"}
 
 
 def read_calls(pid: int) -> dict[int, SystemCall | None]:
     """The system call of the main thread, by its number; where that waits for another one, or for clients, also those of others
-    that read, write, poll or want to have what processes share."""
+    that read, write, poll or want to have what processes share, be it the lock on a file."""
     found: dict[int, SystemCall | None] = {pid: read_syscall(pid)}
     main = found[pid]
     if main is None or main.name not in _AWAITS_OTHERS:

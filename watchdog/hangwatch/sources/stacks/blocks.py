@@ -17,7 +17,7 @@ from hangwatch.sources.stacks.conditions import find_deciders
 from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
 from hangwatch.sources.stacks.iterations import find_counters, has_no_end
 from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
-from hangwatch.sources.stacks.saving import saved_before
+from hangwatch.sources.stacks.saving import saved_before, saved_later
 
 _TEXT_LIMIT_CHARS = 200
 _GOES_ON = (ast.Return, ast.Continue, ast.Break)
@@ -110,8 +110,16 @@ class SourceTree:
                     exhausts = kind in {"for", "while"} and ends_with_its_data(statement)
                     block = Block(kind, header, _one_line(text), exhausts=exhausts)
                     return [*found, block, *self._descend(suite, line)]
-            return [*found, *self._comprehensions(statement, line), *self._saved(body, line)]
+            return [*found, *self._comprehensions(statement, line), *self._saved(body, line), *self._saves(line)]
         return []
+
+    def _saves(self, line: int) -> Iterator[Block]:
+        """What saves, further down in the function, what the line has made of a sharded tensor."""
+        function = _function_at(self._tree, line) if self._tree is not None else None
+        text = self._lines[line - 1] if line <= len(self._lines) else b""
+        call = saved_later(function.body, line) if function is not None and b"full_tensor" in text else None
+        if call is not None:
+            yield Block("saves", call.lineno, _one_line(self._text(call)))
 
     def _saved(self, body: Sequence[ast.stmt], line: int) -> Iterator[Block]:
         """What has been saved just before a barrier at the line of a suite."""
@@ -150,7 +158,8 @@ class SourceTree:
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
         """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught.
 
-        A ``try`` that leaves, with one ``except`` that does not: past it, something was caught.
+        A ``try`` that leaves, with one ``except`` that does not: past it, something was caught. So it was past a ``suppress``
+        around what leaves.
         """
         if isinstance(statement, _TRIES):
             for handler in statement.handlers:
@@ -161,6 +170,8 @@ class SourceTree:
             caught = [h for h in statement.handlers if not isinstance(_last(h.body), _LEAVES)]
             if isinstance(_last(statement.body), _LEAVES) and not statement.orelse and len(caught) == 1:
                 yield Block("except", caught[0].lineno, _one_line(self._except(caught[0])))
+        if isinstance(statement, ast.With) and isinstance(_last(statement.body), _LEAVES) and _suppresses(statement):
+            yield Block("except", statement.lineno, _one_line(f"with {self._items(statement)}:"))
         if (
             isinstance(statement, ast.If)
             and not statement.orelse
@@ -185,11 +196,7 @@ class SourceTree:
             yield kind, line, header, statement.body
             yield "after", line, header, statement.orelse
         elif isinstance(statement, (ast.With, ast.AsyncWith)):
-            items = ", ".join(
-                self._text(item.context_expr) + (f" as {self._text(item.optional_vars)}" if item.optional_vars else "")
-                for item in statement.items
-            )
-            yield "with", line, f"with {items}:", statement.body
+            yield "with", line, f"with {self._items(statement)}:", statement.body
         elif isinstance(statement, ast.Match):
             for case in statement.cases:
                 guard = f" if {self._text(case.guard)}" if case.guard else ""
@@ -200,6 +207,12 @@ class SourceTree:
                 yield "except", handler.lineno, self._except(handler), handler.body
             yield "after", line, "try:", statement.orelse
             yield "finally", line, "finally:", statement.finalbody
+
+    def _items(self, statement: ast.With | ast.AsyncWith) -> str:
+        return ", ".join(
+            self._text(item.context_expr) + (f" as {self._text(item.optional_vars)}" if item.optional_vars else "")
+            for item in statement.items
+        )
 
     def _except(self, handler: ast.ExceptHandler) -> str:
         what = f" {self._text(handler.type)}" if handler.type else ""
@@ -249,9 +262,13 @@ def _last(body: Sequence[ast.stmt]) -> ast.stmt:
     last = body[-1]
     if not isinstance(last, (ast.With, ast.AsyncWith)):
         return last
-    managers = (item.context_expr for item in last.items)
-    swallows = any(isinstance(one, ast.Call) and _is_plain(one, frozenset({"suppress"})) for one in managers)
-    return last if swallows else _last(last.body)
+    return last if _suppresses(last) else _last(last.body)
+
+
+def _suppresses(statement: ast.With | ast.AsyncWith) -> bool:
+    """Whether a ``with`` keeps exceptions to itself."""
+    managers = (item.context_expr for item in statement.items)
+    return any(isinstance(one, ast.Call) and _is_plain(one, frozenset({"suppress"})) for one in managers)
 
 
 def _spans(statement: ast.stmt, line: int) -> bool:

@@ -1,6 +1,7 @@
-"""Barriers that belong to saving: what is written just before them. Pure.
+"""Lines that belong to saving, whatever their function is called. Pure.
 
-``torch.save(model.state_dict(), path)`` and a barrier behind it are one thing, whatever their function is called.
+``torch.save(model.state_dict(), path)`` and a barrier behind it are one thing, and so are ``weights = parameter.full_tensor()``
+and a ``torch.save(weights, path)`` further down.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from hangwatch.sources.stacks.iterations import called
 _BARRIER = re.compile(r"barrier|^wait_for_everyone$")
 _WRITES = re.compile(r"(?:^|_)(?:save|write|dump|store|persist|export)(?:_|$|r$)")
 _STATE = re.compile(r"(?:^|_)state_dict$|^save_(?:pretrained|model|checkpoint|state)$")
+#: What writes tensors to a file: torch's, safetensors'.
+_SAVES = frozenset({"save", "save_file", "save_model"})
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 #: What a program says of its saving, between it and the barrier.
 _SAYS = frozenset({"print", "debug", "info", "warning", "log"})
 
@@ -27,6 +31,40 @@ def saved_before(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
     writes = (call for one in before[-1:] for call in _calls(one) if _WRITES.search(called(call)))
     states = (call for one in before for call in _calls(one) if _STATE.search(called(call)))
     return next(writes, None) if any(states) else None
+
+
+def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
+    """The call further down in a function that saves what the statement at a line has made, or what that has been put into."""
+    statements = sorted(
+        (n for one in body for n in ast.walk(one) if isinstance(n, _SIMPLE)),
+        key=lambda node: (node.lineno, node.col_offset),
+    )
+    made: set[str] = set()
+    for one in statements:
+        here = one.lineno <= line <= (one.end_lineno or one.lineno)
+        if one.lineno > line and made and made.isdisjoint(_names(one)):
+            continue
+        if one.lineno > line and (call := next((c for c in _calls(one) if called(c) in _SAVES), None)) is not None:
+            return call if made and not made.isdisjoint(_names(call)) else None
+        if here or (one.lineno > line and made):
+            made |= {name for target in _targets(one) for name in _names(target)}
+    return None
+
+
+def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
+    """What a statement puts a value into: its targets, or the object of ``states.append(value)``."""
+    match statement:
+        case ast.Assign(targets=targets):
+            return targets
+        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+            return [target]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=holder))):
+            return [holder]
+    return []
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {"self"}
 
 
 def _calls(statement: ast.stmt) -> Iterator[ast.Call]:

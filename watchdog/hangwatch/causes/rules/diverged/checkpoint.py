@@ -122,9 +122,11 @@ def checkpoint(case: Case) -> Match | None:
     for side, other in sides:
         frame = _gathers_state(side.tail)
         if frame is not None and _gathers_state(other.tail) is None:
-            exports = next((f for f in side.tail if is_program(f) and _EXPORTS.search(bare(f).lower())), None)
-            if exports is not None:
-                said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}, to save them in {bare(exports)}."
+            exports = next((bare(f) for f in side.tail if is_program(f) and _EXPORTS.search(bare(f).lower())), None)
+            saves = next((b.text for f in side.tail for b in f.blocks if b.kind == "saves"), None)
+            if exports is not None or saves is not None:
+                how = f"by `{saves}`" if saves is not None else f"in {exports}"
+                said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}, to save them {how}."
                 return Match(GATHERS_TO_SAVE, said, at_fork(case, fork))
             said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}: to save them, it may be."
             return Match(GATHERS_PARAMETERS, said, at_fork(case, fork))

@@ -183,12 +183,20 @@ def sharded_forward(case: Case) -> Match | None:
         return Match(INSIDE_FORWARD, said, at_fork(case, fork))
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
         chosen = chosen_modules(side.path) if _exchanges(side.path) and not in_backward(side.path) else None
-        if chosen is not None and chosen[1].kind == "guard" and _module(other.path) is None:
-            said = (
-                f"Rank {side.rank} exchanges tokens with the experts of other ranks, past `{chosen[1].text}` in "
-                f"{bare(chosen[0])}; rank {other.rank} has returned from it before."
-            )
-            return Match(EXPERTS_LEFT_OUT, said, at_fork(case, fork))
+        if chosen is None or _module(other.path) is not None:
+            continue
+        frame, block = chosen
+        if block.kind == "guard":
+            how, left = "past", "has returned from it before"
+        elif block.kind == "if" and _module(side.path[: side.path.index(frame)]) is not None:
+            how, left = "under", "has left that module out"
+        else:
+            continue
+        said = (
+            f"Rank {side.rank} exchanges tokens with the experts of other ranks, {how} `{block.text}` in {bare(frame)}; "
+            f"rank {other.rank} {left}."
+        )
+        return Match(EXPERTS_LEFT_OUT, said, at_fork(case, fork))
     both = all(_computing(side.path) is not None or _in_engine(side.path) for side in (fork.mine, fork.theirs))
     if (
         fork.relation == "same"
