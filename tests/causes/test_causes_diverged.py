@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.capture import Capture
 from scenarios import recording
 from scenarios.catalogue import load_catalogue
 
@@ -83,6 +86,17 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     assert found is not None
     assert found.id == cause
     assert said in found.explanation
+
+
+def test_a_loop_that_may_begin_elsewhere_tells_no_iteration_that_was_left_out() -> None:
+    """Ranks that have resumed from different steps are in different iterations all along."""
+    (entry,) = load_catalogue(["reef-snapping-tp"])
+    text = msgspec.json.encode(recording.load(entry)).decode()
+    resumed = text.replace("for clip in range(320):", "for clip in range(first, 320):")
+    assert resumed != text
+    cause = diagnose(msgspec.json.decode(resumed, type=Capture)).verdict.cause
+    assert cause is not None
+    assert cause.id == "shape-mismatch"
 
 
 def test_what_a_backward_left_out_may_be_a_module_as_well() -> None:

@@ -239,17 +239,14 @@ class Loop:
         """Whether the side in this loop is in its first iteration, and both had called something in it just before, in the round
         before; the other is still in all that is around the loop."""
         before = self.steps.before
+        if before is None or inside(before.frames or (), self.frame, self.block) is None or self.mid_iteration:
+            return False
         first = 1 if _FROM_ONE.search(self.block.text) else 0
         index = self.inside.path.index(self.frame)
         outer = [(f, b) for f in self.inside.path[index:] for b in f.blocks if b.kind in LOOPS and b != self.block]
         around = [(f, b) for f, b in outer if f != self.frame or b.line < self.block.line]
-        return (
-            all(inside(self.past.path, f, b) is not None for f, b in around)
-            and count_iterations(self.frame, self.block) == first
-            and before is not None
-            and inside(before.frames or (), self.frame, self.block) is not None
-            and not self.mid_iteration
-        )
+        stays = all(inside(self.past.path, f, b) is not None for f, b in around)
+        return stays and count_iterations(self.frame, self.block) == first
 
     @property
     def begun_again(self) -> bool:

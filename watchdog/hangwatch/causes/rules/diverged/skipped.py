@@ -140,6 +140,8 @@ EARLY_ONCE = Signature("skipped-collective", "early-once", "possible")
 
 #: ``if step % self.every:``, however it goes on.
 _EVERY = re.compile(r"^(?:el)?if (?:not )?[^(]*%[^(]*:")
+#: A loop that may begin at another number on each rank: ``range(start, 100)``.
+_RESUMES = re.compile(r"\brange\((?!\d+,)[^(),]+,|\bstart=(?!\d+\))")
 #: ``if step % log_every == 0:``, with nothing that is called.
 _PERIODIC = re.compile(r"^[^(]*%[^(]*==\s*\w+\s*:$")
 
@@ -312,16 +314,16 @@ def _iteration_ahead(case: Case, fork: Fork) -> Match | None:
         return None
     if in_point_to_point(mine):
         return None  # stages of a pipeline are in different iterations
-    for frame in mine.frames:
-        for block in frame.blocks:
-            there = inside(theirs.frames, frame, block)
-            counts = [count_iterations(f, block) for f in (frame, there) if f is not None]
-            if len(counts) == 2 and counts[0] is not None and counts[1] is not None and counts[0] > counts[1]:
-                said = (
-                    f"Rank {fork.mine.rank} is {counts[0] - counts[1]} ahead in `{block.text}` and calls the same operation as "
-                    f"rank {fork.theirs.rank}: it has left out so many iterations."
-                )
-                return Match(ITERATION_AHEAD, said, at_fork(case, fork))
+    counted = ((f, b) for f in mine.frames for b in f.blocks if b.iterations is not None and not b.iterations.resumed)
+    for frame, block in counted:
+        there = inside(theirs.frames, frame, block) if _RESUMES.search(block.text) is None else None
+        own, other = count_iterations(frame, block), count_iterations(there, block) if there is not None else None
+        if own is not None and other is not None and own > other:
+            said = (
+                f"Rank {fork.mine.rank} is {own - other} ahead in `{block.text}` and calls the same operation as rank "
+                f"{fork.theirs.rank}: it has left out so many iterations."
+            )
+            return Match(ITERATION_AHEAD, said, at_fork(case, fork))
     return None
 
 
