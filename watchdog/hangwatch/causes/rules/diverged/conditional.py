@@ -134,7 +134,9 @@ def conditional(case: Case) -> Match | None:
     if fork is None:
         return None
     own = [b for b in own_blocks(fork.mine, fork.theirs) if b.kind in CONDITIONS and is_decisive(b)]
-    if own and called_in_addition(case, fork):
+    mine = case.views.get(fork.mine.rank)
+    sends = mine is not None and in_point_to_point(mine)  # which is meant to differ by rank
+    if own and not sends and called_in_addition(case, fork):
         said = (
             f"Rank {fork.mine.rank} has called a collective under {' and '.join(named(b) for b in own[-_NAMED:])} that rank "
             f"{fork.theirs.rank} has not, and both are in the same iteration by now: nobody has skipped one."
