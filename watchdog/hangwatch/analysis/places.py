@@ -71,6 +71,12 @@ def user_frame(frames: Sequence[Frame]) -> Frame | None:
     return next(iter(user_frames(frames)), None)
 
 
+def called_by_user(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames that the user's deepest one has called; all of them where none is the user's."""
+    own = user_frame(frames)
+    return frames[: frames.index(own)] if own is not None else frames
+
+
 def diverging_frames(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame | None, Frame | None]:
     """The outermost frames at which two call paths diverge: the same function at two lines, or two functions."""
     a, b = list(reversed(ours)), list(reversed(theirs))

@@ -107,8 +107,8 @@ class Situation:
     def side_frames(self, rank: int) -> tuple[Frame, ...]:
         """A rank's call path at the divergence: its operation's recorded call site, else its stack now.
 
-        On NCCL the host goes on: what it is in now was called after the operation that hangs. Where it has called another one
-        since, and the record has no call site of this one (a backward pass calls from a thread of torch's own), none is known.
+        On NCCL the host goes on: what it is in now was called after the operation that hangs. Where the record has no call site
+        of this one (a backward pass calls from a thread of torch's own), that of the next one is nearest.
         """
         diverged_at = self.blame.diverged_at
         if diverged_at is not None and diverged_at.mismatch:

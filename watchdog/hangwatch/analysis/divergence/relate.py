@@ -320,6 +320,12 @@ def returns(block: Block) -> bool:
     return block.kind == "guard" and not block.text.endswith((" raise", " continue", " break"))
 
 
+def returning_guard(path: Sequence[Frame]) -> Block | None:
+    """The first ``if ..: return`` that a path is past in the program's own functions; one that speaks of the rank is meant so."""
+    own = (f for f in path if is_program(f) and package_of(f) is None)
+    return next((b for f in own for b in f.blocks if returns(b) and not by_rank(b.text)), None)
+
+
 def condition_of(side: Side, other: Side) -> Block | None:
     """The innermost condition that a side is under and the other is not."""
     shared = {(b.kind, b.line) for b in other.at.blocks} if other.at is not None and side.at is not None else set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hangwatch.analysis.places import calls, user_frames
+from hangwatch.analysis.places import called_by_user, calls, user_frames
 from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.analysis.ranks.threads import find_serving
 from hangwatch.analysis.ranks.views import RankView
@@ -125,10 +125,8 @@ def _awaits(view: RankView, asker: RankView) -> bool:
 
 def waits_for_children(view: RankView) -> bool:
     """Whether a process waits for the end of those that it has started."""
-    own = user_frames(view.frames)
-    above = view.frames[: view.frames.index(own[0])] if own else view.frames
     last = view.sample
-    joins = any(part in f.file for f in above for part in _CHILDREN_FILES)
+    joins = any(part in f.file for f in called_by_user(view.frames) for part in _CHILDREN_FILES)
     return joins or (last is not None and last.syscall in _CHILDREN_CALLS)
 
 

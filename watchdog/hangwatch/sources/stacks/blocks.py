@@ -60,17 +60,11 @@ class SourceTree:
 
     def holders_at(self, line: int) -> tuple[Holder, ...]:
         """The variables that tell how far the loops around a line are in their data."""
-        if self._tree is None:
-            return ()
-        function = _function_at(self._tree, line)
-        return find_holders(function.body if function is not None else self._tree.body, line)
+        return find_holders(self._body(line), line)
 
     def countdowns_at(self, line: int) -> tuple[Countdown, ...]:
         """The loops around a line that count their sleeps."""
-        if self._tree is None:
-            return ()
-        function = _function_at(self._tree, line)
-        return find_countdowns(function.body if function is not None else self._tree.body, line)
+        return find_countdowns(self._body(line), line)
 
     def counters_at(self, line: int) -> frozenset[str]:
         """The variables that count iterations of loops in the function around a line; none outside of any."""
@@ -78,16 +72,27 @@ class SourceTree:
 
     def deciders_at(self, line: int) -> frozenset[str]:
         """The variables that the conditions in the function around a line name; none outside of any."""
-        function = _function_at(self._tree, line) if self._tree is not None else None
+        function = self._function(line)
         if function is None:
             return frozenset()
         if function.lineno not in self._named:
             self._named[function.lineno] = find_deciders(function.body)
         return self._named[function.lineno]
 
+    def _function(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The innermost function in whose body a line is; None outside of any."""
+        return _function_at(self._tree, line) if self._tree is not None else None
+
+    def _body(self, line: int) -> Sequence[ast.stmt]:
+        """Its statements; outside of any those of the file."""
+        function = self._function(line)
+        if function is not None:
+            return function.body
+        return self._tree.body if self._tree is not None else ()
+
     def _counters(self, line: int) -> Mapping[int, Iterations]:
         """They by the line of the loop."""
-        function = _function_at(self._tree, line) if self._tree is not None else None
+        function = self._function(line)
         if function is None:
             return {}
         if function.lineno not in self._counted:
@@ -115,9 +120,9 @@ class SourceTree:
 
     def _saves(self, line: int) -> Iterator[Block]:
         """What saves, further down in the function, what the line has made of a sharded tensor."""
-        function = _function_at(self._tree, line) if self._tree is not None else None
         text = self._lines[line - 1] if line <= len(self._lines) else b""
-        call = saved_later(function.body, line) if function is not None and b"full_tensor" in text else None
+        function = self._function(line) if b"full_tensor" in text else None
+        call = saved_later(function.body, line) if function is not None else None
         if call is not None:
             yield Block("saves", call.lineno, _one_line(self._text(call)))
 

@@ -39,15 +39,15 @@ def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
         (n for one in body for n in ast.walk(one) if isinstance(n, _SIMPLE)),
         key=lambda node: (node.lineno, node.col_offset),
     )
-    made: set[str] = set()
+    here = (one for one in statements if one.lineno <= line <= (one.end_lineno or one.lineno))
+    made = {name for one in here for target in _targets(one) for name in _names(target)}
     for one in statements:
-        here = one.lineno <= line <= (one.end_lineno or one.lineno)
-        if one.lineno > line and made and made.isdisjoint(_names(one)):
+        if one.lineno <= line or made.isdisjoint(_names(one)):
             continue
-        if one.lineno > line and (call := next((c for c in _calls(one) if called(c) in _SAVES), None)) is not None:
-            return call if made and not made.isdisjoint(_names(call)) else None
-        if here or (one.lineno > line and made):
-            made |= {name for target in _targets(one) for name in _names(target)}
+        call = next((call for call in _calls(one) if called(call) in _SAVES), None)
+        if call is not None:
+            return None if made.isdisjoint(_names(call)) else call
+        made |= {name for target in _targets(one) for name in _names(target)}
     return None
 
 

@@ -21,6 +21,7 @@ from hangwatch.analysis.divergence.relate import (
     depends_only_on_loop_variable,
     is_decisive,
     own_blocks,
+    returning_guard,
     returns,
     tests_guard,
 )
@@ -275,8 +276,7 @@ def _returned_from_a_helper(case: Case, fork: Fork) -> Block | None:
     """The guard that the others are past in a function further down, no step, where the culprit is ahead by its one call."""
     if fork.relation not in {"order", "skip"} or not case.blame.waiting or is_of_a_step(fork.theirs.tail):
         return None
-    below = (f for f in fork.theirs.tail[:-1] if is_program(f) and package_of(f) is None)
-    guard = next((b for f in below for b in f.blocks if b.kind == "guard" and returns(b) and not by_rank(b.text)), None)
+    guard = returning_guard(fork.theirs.tail[:-1])
     early = early_visit(case, fork.mine.rank, fork.theirs.rank, repeats=False) if guard is not None else None
     return guard if early is not None and early.by == 1 else None
 

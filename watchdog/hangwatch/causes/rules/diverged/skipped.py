@@ -28,6 +28,7 @@ from hangwatch.analysis.divergence.relate import (
     depends_only_on_loop_variable,
     only_by_iteration,
     own_blocks,
+    returning_guard,
     returns,
     tests_guard,
 )
@@ -55,6 +56,7 @@ AS_MANY_ITERATIONS = Signature(
     "strong",
     beats=_SAYS_LESS_OF_A_LOOP,
 )
+#: The same line in two iterations: one was left out, whatever its tensors are like.
 ITERATION_AHEAD = Signature("skipped-collective", "iteration-ahead", "certain")
 #: The loop has a way out by which an iteration is cut short, and batches are even as a rule.
 CAUGHT = Signature(
@@ -413,8 +415,7 @@ def _returns_early(fork: Fork) -> bool:
         return False
     if _PERIODIC.search(block.text) is None and not depends_only_on_loop_variable(block, inside.path):
         return False
-    below = [f for f in inside.path[: inside.path.index(at)] if is_program(f) and package_of(f) is None]
-    return any(b.kind == "guard" and returns(b) and not by_rank(b.text) for f in below for b in f.blocks)
+    return returning_guard(inside.path[: inside.path.index(at)]) is not None
 
 
 def _usual(case: Case, fork: Fork) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.places import bare, calls, is_interpreter, user_frames
+from hangwatch.analysis.places import bare, called_by_user, calls, is_interpreter
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack, standing
 from hangwatch.causes.signature import Match, Signature
@@ -135,9 +135,7 @@ def waits_for_child(view: RankView) -> Frame | None:
 
 def _loads_data(view: RankView) -> bool:
     """Whether the children that it waits for are its DataLoader's, a cause of its own. A data set may read from others."""
-    own = user_frames(view.frames)
-    above = view.frames[: view.frames.index(own[0])] if own else view.frames
-    return calls(above, "torch/utils/data/dataloader.py") is not None
+    return calls(called_by_user(view.frames), "torch/utils/data/dataloader.py") is not None
 
 
 def _reads_from_child(view: RankView) -> Frame | None:
