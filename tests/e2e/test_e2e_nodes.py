@@ -81,7 +81,10 @@ def test_the_holder_of_the_lease_dies_in_an_incident(cluster: Cluster) -> None:
 
 
 def test_the_way_to_the_exchange_loses_packets(cluster: Cluster) -> None:
-    """A fifth of all that goes to Redis and comes from it: nobody is blamed, and then a hang is named from every node."""
+    """A fifth of all that goes to Redis and comes from it: nobody is blamed, and then a hang is named from every node.
+
+    A node that the losses have cut off for a while may say meanwhile that it sees its own rank alone.
+    """
     cluster.start_redis()
     cluster.start_agents()
     cluster.start_job()
@@ -96,7 +99,11 @@ def test_the_way_to_the_exchange_loses_packets(cluster: Cluster) -> None:
     wait_for(named, 120.0, "every node to name the rank")
     for number in range(NODES):
         for incident in cluster.incidents(number):
-            assert_licence_is_awaited(incident, 2)
+            if not any("out of reach" in what for what in incident.missing):
+                assert_licence_is_awaited(incident, 2)
+            else:
+                assert incident.verdict.culprit_ranks in {(), (2,)}
+                assert not incident.verdict.proven
 
 
 def test_clocks_that_differ_by_minutes(cluster: Cluster) -> None:

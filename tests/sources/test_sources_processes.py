@@ -246,7 +246,7 @@ def test_process_outlives_its_main_thread(jobs: JobRunner) -> None:
     try:
         identity = identify(job.pid)
         wait_for(lambda: psutil.Process(job.pid).status() == psutil.STATUS_ZOMBIE, what="the main thread's end")
-        assert sample_process(identity, deep=True).state == "S"
+        wait_for(lambda: sample_process(identity, deep=True).state == "S", what="the thread that is left to sleep")
     finally:
         job.send(signal.SIGKILL)  # it looks dead, so the job's own cleaning would pass it over
 
