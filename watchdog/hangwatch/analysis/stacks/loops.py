@@ -18,7 +18,8 @@ _Loop = tuple[int, int, str, str, int, str]
 _HANDOVERS = ("/threading.py", "/queue.py", "/concurrent/futures/")
 #: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
 _CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
-
+#: A loop for as long as a file is there, and nothing else.
+_IS_THERE = re.compile(r"while (?!not\b)[^=<>]*\b(?:exists|lexists|is_file|isfile)\([^()]*\):$")
 #: A loop that reads what is sent to its end, and compares it with nothing.
 _TAKES = re.compile(r"while \(?\w+ := [\w.]+\.(?:read|recv)\w*\([^()]*\)\)?:$")
 
@@ -210,9 +211,9 @@ def is_between_items(frames: Sequence[Frame]) -> bool:
 
 def sleeps_for_file(frame: Frame) -> bool:
     """Whether a line sleeps because a file is there that another process has made and is to remove, in a loop: a lock file."""
-    kinds = [b.kind for b in frame.blocks]
+    kinds, loops = [b.kind for b in frame.blocks], _loops(frame)
     caught = "except" in kinds and "FileExistsError" in frame.blocks[kinds.index("except")].text
-    return caught and _sleeps(frame) and bool(_loops(frame))
+    return _sleeps(frame) and bool(loops) and (caught or _IS_THERE.match(loops[-1].text) is not None)
 
 
 def asks(stacks: Sequence[StackSample]) -> bool:

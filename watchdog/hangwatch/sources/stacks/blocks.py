@@ -17,7 +17,7 @@ from hangwatch.sources.stacks.conditions import find_deciders
 from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
 from hangwatch.sources.stacks.iterations import find_counters, has_no_end
 from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
-from hangwatch.sources.stacks.saving import saved_before, saved_later
+from hangwatch.sources.stacks.saving import saved_beside, saved_later
 
 _TEXT_LIMIT_CHARS = 200
 _GOES_ON = (ast.Return, ast.Continue, ast.Break)
@@ -127,8 +127,8 @@ class SourceTree:
             yield Block("saves", call.lineno, _one_line(self._text(call)))
 
     def _saved(self, body: Sequence[ast.stmt], line: int) -> Iterator[Block]:
-        """What has been saved just before a barrier at the line of a suite."""
-        call = saved_before(body, line)
+        """What is saved just before or after a barrier at the line of a suite."""
+        call = saved_beside(body, line)
         if call is not None:
             yield Block("saved", call.lineno, _one_line(self._text(call)))
 

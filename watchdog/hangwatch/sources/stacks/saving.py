@@ -1,7 +1,7 @@
 """Lines that belong to saving, whatever their function is called. Pure.
 
-``torch.save(model.state_dict(), path)`` and a barrier behind it are one thing, and so are ``weights = parameter.full_tensor()``
-and a ``torch.save(weights, path)`` further down.
+``torch.save(model.state_dict(), path)`` and a barrier before or behind it are one thing, and so are
+``weights = parameter.full_tensor()`` and a ``torch.save(weights, path)`` further down.
 """
 
 from __future__ import annotations
@@ -22,15 +22,21 @@ _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 _SAYS = frozenset({"print", "debug", "info", "warning", "log"})
 
 
-def saved_before(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
-    """The call that writes the state of a model just before a barrier at the line, in the same suite; None where none does."""
+def saved_beside(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
+    """The call that writes the state of a model just before or after a barrier at the line, in the same suite."""
     found = next((i for i, one in enumerate(body) if one.lineno <= line <= (one.end_lineno or one.lineno)), None)
     if found is None or not any(_BARRIER.search(called(call)) for call in _calls(body[found])):
         return None
     before = [one for one in body[:found] if not _is_said(one)]
-    writes = (call for one in before[-1:] for call in _calls(one) if _WRITES.search(called(call)))
-    states = (call for one in before for call in _calls(one) if _STATE.search(called(call)))
-    return next(writes, None) if any(states) else None
+    after = [one for one in body[found + 1 :] if not _is_said(one)]
+    return _writes_state(before[-1:], before) or _writes_state(after[:1], after[:1])
+
+
+def _writes_state(beside: Sequence[ast.stmt], where: Sequence[ast.stmt]) -> ast.Call | None:
+    """The call of a statement that writes, if the state of a model is taken somewhere."""
+    if not any(_STATE.search(called(call)) for one in where for call in _calls(one)):
+        return None
+    return next((call for one in beside for call in _calls(one) if _WRITES.search(called(call))), None)
 
 
 def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:

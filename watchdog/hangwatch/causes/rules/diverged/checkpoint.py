@@ -116,7 +116,7 @@ def checkpoint(case: Case) -> Match | None:
             row = IN_A_LOOP_OF_ITS_OWN
         if inside:
             row = UNDER_RANK if fork.ranked else UNDER_CONDITION
-        at = f"in {where(frame)}" if frame is not None else f"at the barrier behind `{saved}`"
+        at = f"in {where(frame)}" if frame is not None else f"at the barrier beside `{saved}`"
         said = f"Rank {side.rank} is saving, {at}, and needs every rank for it; rank {other.rank} is not there."
         return Match(row, said, (Evidence(side.rank, "stack", at), *at_fork(case, fork)))
     for side, other in sides:
@@ -155,7 +155,7 @@ def saving_frame(tail: Sequence[Frame]) -> Frame | None:
 
 
 def _saved(tail: Sequence[Frame]) -> str | None:
-    """The call just before the barrier that a path is at, if it has saved the model."""
+    """The call just before or after the barrier that a path is at, if it saves the model."""
     return next((block.text for frame in tail for block in frame.blocks if block.kind == "saved"), None)
 
 
