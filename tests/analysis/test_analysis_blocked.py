@@ -9,7 +9,7 @@ from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import Cadence, fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Block, Frame
 from worlds import rank, world
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/utils"
@@ -49,6 +49,22 @@ def test_all_ranks_at_a_lock_file_are_a_stall_that_names_them_all() -> None:
     assert verdict.cause.id == "blocked-io"
     assert verdict.divergence is not None
     assert verdict.divergence.others is None
+
+
+@pytest.mark.parametrize(
+    ("loop", "blocked"),
+    [
+        ("while self.lock.exists():", True),
+        ("while os.path.exists(lock):", True),
+        ("while not self.done.exists():", False),
+        ("while lock.exists() and tries < 10:", False),
+    ],
+)
+def test_a_file_that_is_to_go_is_a_lock_file(loop: str, blocked: bool) -> None:
+    """A program that sleeps for as long as a file is there waits for a lock; one that is to come may be another phase's."""
+    sleep = Frame("turn", "/srv/train/cache.py", 39, "time.sleep(0.25)", blocks=(Block("while", 38, loop),))
+    held = world(*(_waking(rank(r, (), (sleep, SLEEP[-1]), channel="hrtimer_nanosleep")) for r in range(2)))
+    assert diagnose(held).verdict.culprit_ranks == ((0, 1) if blocked else ())
 
 
 @pytest.mark.parametrize("call", ["read", "openat", "newfstatat"])

@@ -101,9 +101,9 @@ def test_a_decorator_that_keeps_results_is_a_guard() -> None:
     assert blocks("torch.no_grad()") == blocks("property") == []
 
 
-def _saved(*body: str) -> list[tuple[int, str]]:
+def _saved(*body: str, at: int | None = None) -> list[tuple[int, str]]:
     source = "\n".join(["def keep(self):", *(f"    {line}" for line in body)])
-    blocks = SourceTree(source).blocks_at(source.count("\n") + 1)
+    blocks = SourceTree(source).blocks_at(at or source.count("\n") + 1)
     return [(block.line, block.text) for block in blocks if block.kind == "saved"]
 
 
@@ -115,6 +115,13 @@ def test_a_barrier_is_behind_what_was_saved_just_before() -> None:
     assert _saved("state = self.model.state_dict()", "self.store.write(state)", "wait_for_everyone()") == [
         (3, "self.store.write(state)")
     ]
+
+
+def test_a_barrier_is_before_what_is_saved_next() -> None:
+    """By whomever; what else is done first is none of its business."""
+    save = "torch.save(self.model.state_dict(), path)"
+    assert _saved("dist.barrier()", "if rank == 0:", "    path.mkdir()", f"    {save}", at=2) == [(5, save)]
+    assert _saved("dist.barrier()", "self.evaluate()", save, at=2) == []
 
 
 def test_a_barrier_behind_other_work_is_behind_no_saving() -> None:
