@@ -11,9 +11,11 @@ from itertools import pairwise
 
 from hangwatch.analysis.divergence.frames import call_site
 from hangwatch.analysis.operations.alignment import GroupKey
+from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Frame
+from hangwatch.model.text import short_path
 
 #: How far back a silent shift is followed.
 _REACH = 512
@@ -38,6 +40,13 @@ def _lines(operation: Operation) -> list[tuple[str, int]]:
 
 def _call_site(operation: Operation | None) -> CallSite | None:
     return call_site(operation.frames) if operation is not None and operation.frames else None
+
+
+def _place(operation: Operation | None) -> CallSite | None:
+    """The call site of an operation; of one that a thread of torch's own has called, as in a backward on NCCL, what it is."""
+    if operation is not None and not operation.frames:
+        return describe(operation), 0
+    return _call_site(operation)
 
 
 @dataclass(frozen=True)
@@ -101,16 +110,21 @@ def is_new_place(case: Situation, rank: int, place: CallSite | None) -> bool:
     """Whether a rank is at a place that no collective of any rank has been issued from, as far as call sites were recorded."""
     if place is None or sum(o.frames is not None for o in case.history.of(rank)) <= 2:
         return False
+    front = case.views[rank].frontier if case.ran_ahead(rank) else None
+    if front is not None and not front.frames:
+        return False  # where the host is now is not from where it called this
     # Lazily: of a large job's records most are never looked at.
     return all(_call_site(o) != place for r in case.views for o in case.history.of(r) if o.frames and o.completed)
 
 
 @dataclass(frozen=True)
 class EarlyVisit:
-    """A place both ranks used to reach together, and one reached sooner, ``by`` so many operations if known."""
+    """A place both ranks used to reach together, and one reached sooner, ``by`` so many operations if known.
 
-    file: str
-    line: int
+    ``place``: a file and a line, or an operation.
+    """
+
+    place: str
     visits: int
     by: int | None
 
@@ -120,9 +134,9 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
     is not there yet: ``one`` has left something out on the way. ``repeats``: it may call it several times in a row."""
     diverged_at = case.blame.diverged_at
     own = _at(case, one, diverged_at.seq) if diverged_at is not None else None
-    here = _call_site(own)
-    if diverged_at is None or here is None:
-        return None
+    here = _place(own)
+    if here is None or not any(o.frames for o in case.history.of(one)):
+        return None  # a record without call sites
     mine, theirs = _arrivals(case, one, here, repeats), _arrivals(case, other, here, repeats)
     if len(mine) < 2 or mine[:-1] != theirs:
         return None
@@ -130,7 +144,8 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
     last = mine[-1] - mine[-2]
     if gaps and last >= min(gaps):
         return None
-    return EarlyVisit(here[0], here[1], len(theirs), min(gaps) - last if len(gaps) == 1 else None)
+    place = f"{short_path(here[0])}:{here[1]}" if here[1] else here[0]
+    return EarlyVisit(place, len(theirs), min(gaps) - last if len(gaps) == 1 else None)
 
 
 def _arrivals(case: Situation, rank: int, place: CallSite, repeats: bool) -> list[int]:
@@ -140,7 +155,7 @@ def _arrivals(case: Situation, rank: int, place: CallSite, repeats: bool) -> lis
     found: list[int] = []
     last: CallSite | None = None
     for seq in range(max(1, end - _REACH), end + 1):
-        now = _call_site(_at(case, rank, seq))
+        now = _place(_at(case, rank, seq))
         if now == place and (last != place or not repeats):
             found.append(seq)
         last = now

@@ -227,7 +227,7 @@ def sharded_forward(case: Case) -> Match | None:
     if sharding is None or not (backward or _module(behind.tail)) or _generation(behind.path) is not None:
         return None
     early = early_visit(case, ahead.rank, behind.rank)
-    left_out_a_part = early is not None and early.by is not None  # less than a step has
+    left_out_a_part = early is not None  # less than a step has
     if not left_out_a_part and behind.at is not None and begins_again(case, behind.rank, behind.at):
         return None  # it is in the forward of another step
     said = (

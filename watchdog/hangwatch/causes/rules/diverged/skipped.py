@@ -38,7 +38,6 @@ from hangwatch.causes.rules.diverged.checkpoint import orientations
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.stacks import Block, Frame
-from hangwatch.model.text import short_path
 
 #: Rows that say only that a side is past a loop, or under a condition around it: less than how it left an iteration.
 _SAYS_LESS_OF_A_LOOP = (
@@ -197,7 +196,7 @@ def skipped(case: Case) -> Match | None:
         lead = f" by {early.by} operation{'s' if early.by > 1 else ''}" if early.by else ""
         before = "once" if early.visits == 1 else f"{early.visits} times"
         said = (
-            f"Rank {side.rank} has reached {short_path(early.file)}:{early.line} too early{lead}: {before} before, "
+            f"Rank {side.rank} has reached {early.place} too early{lead}: {before} before, "
             f"both sides reached it at the same number."
         )
         row = EARLY_BY_SKIP if fork.relation == "skip" else EARLY_BY_COUNT if early.by else EARLY
