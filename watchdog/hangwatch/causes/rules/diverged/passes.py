@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.find import side_path
 from hangwatch.analysis.divergence.frames import call_site, is_program, same_function
-from hangwatch.analysis.divergence.iterations import LOOPS
+from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.causes.evidence import at_recorder
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
+from hangwatch.model.stacks import Frame
 from hangwatch.model.text import format_ranks, short_path
 
 #: One less on one side, and all others had as many: batches are even as a rule.
@@ -144,7 +145,7 @@ def _passes_until(
 
 
 def _is_on_its_way(case: Case, rank: int, leader: int) -> bool:
-    """Whether a rank stands earlier on the way to where another rank is, in no loop but those around both."""
+    """Whether a rank stands earlier on the way to where another rank is, in the same iteration of the loops around both."""
     mine = [f for f in reversed(case.views[rank].frames) if is_program(f)]
     theirs = [f for f in reversed(side_path(case, leader)) if is_program(f)]
     for depth, (own, ahead) in enumerate(zip(mine, theirs, strict=False)):
@@ -153,8 +154,17 @@ def _is_on_its_way(case: Case, rank: int, leader: int) -> bool:
         if own.line != ahead.line:
             shared = {(b.kind, b.line) for b in ahead.blocks}
             loops = ((b.kind, b.line) for f in mine[depth:] for b in f.blocks if b.kind in LOOPS)
-            return own.line < ahead.line and shared.issuperset(loops)
+            return own.line < ahead.line and shared.issuperset(loops) and not _is_in_a_later_iteration(own, ahead)
     return False
+
+
+def _is_in_a_later_iteration(own: Frame, other: Frame) -> bool:
+    """Whether a rank has begun an iteration of the outermost loop around both, by its counter, that the other has not."""
+    loop = next((b for b in own.blocks if b.kind in LOOPS and b.iterations is not None), None)
+    if loop is None:
+        return False
+    mine, theirs = count_iterations(own, loop), count_iterations(other, loop)
+    return mine is not None and theirs is not None and mine > theirs
 
 
 def _operations_of_a_pass(case: Case, rank: int, operation: Operation) -> int | None:
