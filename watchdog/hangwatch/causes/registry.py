@@ -97,6 +97,7 @@ RULES: tuple[Rule, ...] = (
     requests.waits_for_request,
     cycles.request_cycle,
     serving.engine_stalled,
+    serving.waits_for_slot,
     sharded.generate_length,
     sharded.sharded_forward,
     skipped.skipped,

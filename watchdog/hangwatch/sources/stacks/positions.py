@@ -1,7 +1,8 @@
 """Which variables of a function tell how far it is in the data that its loops go through. Pure.
 
 A loop over data and a loop that polls both sleep between their iterations. What tells them apart is what an iteration is about:
-an item of a sequence, or what was taken out of a container or was received. A poll's variables are attempts, delays and times.
+an item of a sequence, what was taken out of a container or was received, or an answer that is another one than before. A poll's
+own variables are attempts, delays and times.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ _TAKES = frozenset(
 )  # fmt: skip
 #: Results of tasks one by one, of a pool of multiprocessing or concurrent.futures; ``map`` of Python calls its function for each.
 _DELIVERS = frozenset({"imap", "imap_unordered", "as_completed", "map", "starmap"})
+#: What is another value each time, however often one asks.
+_CLOCKS = frozenset(
+    {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today", "strftime",
+     "ctime", "isoformat", "random", "uniform", "randint", "choice", "sample", "uuid4", "token_hex", "urandom", "min", "max"}
+)  # fmt: skip
 #: What only passes the time, or tells people of it.
 _PASTIMES = frozenset(
     {"sleep", "print", "debug", "info", "warning", "error", "exception", "log", "wait", "write_line", "set_description"}
@@ -130,12 +136,49 @@ def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.
 
 
 def _of_while(loop: ast.While) -> Iterator[Holder]:
-    """What it takes from the container that its condition asks, as long as there is something; else what it receives."""
+    """What it takes from the container that its condition asks, as long as there is something; else what it receives.
+
+    What it collects of one answer after another, too. Of a loop that polls, with sleeps in between, an answer may tell that is
+    another one than ever before, and no number: something gets on elsewhere.
+    """
     stores = {ast.dump(one) for one in _stores(loop.test)}
-    for name, value in _bound(loop):
-        if _takes(value) and _works_on(loop.body, name):
-            own = _mentions(value, stores)
-            yield Holder(name, loop.lineno, numbers=own, objects=own)
+    bound = dict(_bound(loop))
+    taken = {name for name, value in bound.items() if _takes(value) and _works_on(loop.body, name)}
+    for name in taken:
+        own = _mentions(bound[name], stores)
+        yield Holder(name, loop.lineno, numbers=own, objects=own)
+    slept = {n.id for call in _sleeps(loop) for n in ast.walk(call) if isinstance(n, ast.Name)}
+    answers = {name for name, value in bound.items() if _is_answer(value)} - taken - slept
+    collected = dict(_collected(loop, answers))
+    for name, numbers in collected.items():
+        yield Holder(name, loop.lineno, numbers=numbers, objects=not numbers)
+    if any(True for _ in _sleeps(loop)):
+        for name in answers - collected.keys():
+            yield Holder(name, loop.lineno, numbers=False, objects=False)
+
+
+def _is_answer(value: ast.expr) -> bool:
+    """Whether a value is what something that was called has answered, and no time or chance."""
+    call = value.value if isinstance(value, ast.Await) else value
+    return isinstance(call, ast.Call) and not any(
+        is_named(n, _CLOCKS) for n in ast.walk(call) if isinstance(n, ast.Call)
+    )
+
+
+def _sleeps(loop: ast.While) -> Iterator[ast.Call]:
+    """The sleeps between its iterations."""
+    return (n for n in walk(loop.body, inner_loops=False) if isinstance(n, ast.Call) and called(n) == "sleep")
+
+
+def _collected(loop: ast.While, answers: Collection[str]) -> Iterator[tuple[str, bool]]:
+    """The variables that are another in each iteration as a loop collects its answers, and whether they are numbers: a sum
+    (``score += reward``), or the answer that is kept (``screens.append(screen)``), a new object each time."""
+    for node in walk(loop.body, inner_loops=False):
+        match node:
+            case ast.AugAssign(target=ast.Name(id=total), op=ast.Add(), value=ast.Name(id=name)) if name in answers:
+                yield total, True
+            case ast.Call(func=ast.Attribute(attr="append"), args=[ast.Name(id=name)]) if name in answers:
+                yield name, False
 
 
 def _stores(test: ast.expr) -> Iterator[ast.expr]:

@@ -253,6 +253,9 @@ def _of_one_module(case: Case) -> bool:
 def chosen_modules(path: Sequence[Frame]) -> tuple[Frame, Block] | None:
     """In a model whose parts are spread over the ranks: the condition by which some are left out, and whose it is."""
     entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
+    if entry is None and _exchanges(path):
+        # A layer that is no module of torch's is called as one.
+        entry = next((i + 1 for i, f in enumerate(path) if is_program(f) and bare(f) in {"__call__", "forward"}), None)
     if entry is None or not (_exchanges(path) or _under_sharding(path)):
         return None
     program = ((f, b) for f in path[:entry] if is_program(f) and package_of(f) is None for b in f.blocks)

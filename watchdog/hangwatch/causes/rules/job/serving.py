@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.places import calls, user_frame
 from hangwatch.analysis.ranks.requests import find_awaiting
+from hangwatch.analysis.ranks.threads import find_serving
 from hangwatch.analysis.serving.stall import find_engine_stall
-from hangwatch.causes.evidence import at_process, at_stack
+from hangwatch.causes.evidence import at_process, at_stack, standing
+from hangwatch.causes.rules.rank.threads import working_threads
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
+from hangwatch.model.numbers import is_guest
 from hangwatch.model.text import format_ranks
 
 #: That it sleeps or computes in its loop follows from there being nothing that it gives to anyone.
 UNSCHEDULED = Signature(
     "engine-stalled", "scheduler-gives-no-work", "likely", beats=("busy-loop", "blocked-io", "straggler", "rank0-work")
+)
+#: Which thread had it says nothing: a semaphore is given back by whoever has work, and none has.
+SLOT_NOT_FREE = Signature(
+    "engine-stalled", "waits-for-a-slot", "strong", beats=("thread-stall", "lock-deadlock", "rank-raised", "blocked-io")
 )
 #: Nothing more is seen than that nothing comes out.
 NOTHING_COMES_OUT = Signature("engine-stalled", "nothing-comes-out", "possible", general=True)
@@ -49,3 +56,18 @@ def engine_stalled(case: Case) -> Match | None:
         seen += (Evidence(rank, "process", state), *at_stack(case, rank))
     said = "Requests are there and nothing comes out; why cannot be seen from its processes."
     return Match(NOTHING_COMES_OUT, said, seen)
+
+
+def waits_for_slot(case: Case) -> Match | None:
+    """A server that is no rank, whose request waits for a slot, a semaphore's, that none of its threads at work can free."""
+    for rank, view in standing(case):
+        found = calls(view.frames, "/threading.py", "acquire") if is_guest(rank) else None
+        own = user_frame(view.frames)
+        if found is None or own is None or find_serving(view.capture) is None or working_threads(view):
+            continue
+        said = (
+            f"Rank {rank}'s {view.who} has a request, which waits for a slot in {where(own)}; no thread of it "
+            "is at work that could give one back."
+        )
+        return Match(SLOT_NOT_FREE, said, (*at_stack(case, rank, found), *at_process(case, rank)))
+    return None
