@@ -49,10 +49,18 @@ def _holders(*body: str, line: int = 0) -> set[tuple[str, bool, bool]]:
         # Polls.
         (["while not os.path.exists(path):", "    sleep(1)"], set()),
         (["while not ready():", "    tries += 1", "    delay = min(2 * delay, 60)", "    sleep(delay)"], set()),
-        (["while True:", "    state = client.get()", "    if state == 'done':", "        break", "    sleep(1)"], set()),
-        (["while True:", "    line = log.readline()", "    if 'done' in line:", "        break", "    sleep(1)"], set()),
+        (["while not ready():", "    delay = backoff()", "    sleep(delay)", "    waited += delay"], set()),
         (["while not done():", "    now = time.strftime('%X')", "    beat(now)", "    sleep(1)"], set()),
-        (["while not done():", "    answer = ask()", "    print(answer)", "    sleep(1)"], set()),
+        (["while True:", "    sample = draw()", "    if good(sample):", "        return sample"], set()),
+        # Polls whose answer may tell that something gets on.
+        (["while True:", "    state = client.get()", "    if state == 'done':", "        break", "    sleep(1)"],
+         {("state", False, False)}),
+        (["while True:", "    line = log.readline()", "    if 'done' in line:", "        break", "    sleep(1)"],
+         {("line", False, False)}),
+        (["while not done():", "    code, answer = ask()", "    sleep(1)"], {("code", False, False), ("answer", False, False)}),
+        # What is collected.
+        (["while not done:", "    screen, won, done = play()", "    total += won", "    screens.append(screen)"],
+         {("total", True, False), ("screen", False, True)}),
     ],
 )  # fmt: skip
 def test_what_an_iteration_is_about(body: list[str], held: set[tuple[str, bool, bool]]) -> None:

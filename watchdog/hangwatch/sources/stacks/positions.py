@@ -148,7 +148,8 @@ def _of_while(loop: ast.While) -> Iterator[Holder]:
         own = _mentions(bound[name], stores)
         yield Holder(name, loop.lineno, numbers=own, objects=own)
     slept = {n.id for call in _sleeps(loop) for n in ast.walk(call) if isinstance(n, ast.Name)}
-    answers = {name for name, value in bound.items() if _is_answer(value)} - taken - slept
+    items = [bound[name] for name in taken]
+    answers = {name for name, value in bound.items() if _is_answer(value) and value not in items} - slept
     collected = dict(_collected(loop, answers))
     for name, numbers in collected.items():
         yield Holder(name, loop.lineno, numbers=numbers, objects=not numbers)

@@ -29,6 +29,8 @@ ENDING_WITH_STATUS = Signature("rank-raised", "ending-with-status", "strong", be
 #: Why it is not there.
 LEAVING = Signature("rank-raised", "leaving-a-with", "certain", beats=("init-missing-rank",))
 LEAVING_BY_TYPE = Signature("rank-raised", "leaving-a-with-by-type", "strong")
+#: What did not answer in time is what it waits for still.
+LEAVING_AFTER_TIMEOUT = Signature("rank-raised", "leaving-a-with-after-a-timeout", "possible")
 #: Why it is not there.
 HANDLING_ANYTHING = Signature("rank-raised", "handling-any-exception", "certain", beats=("init-missing-rank",))
 HANDLING = Signature("rank-raised", "handling", "likely")
@@ -86,6 +88,11 @@ def failed_and_ending(case: Case) -> Match | None:
     return None
 
 
+def _is_thread_late(error: Sequence[str]) -> bool:
+    """Whether an exception says that a thread has not answered in time."""
+    return bool(error) and error[-1].startswith("TimeoutError") and any("concurrent/futures/" in line for line in error)
+
+
 def _status(frames: Sequence[Frame]) -> int | None:
     """The status other than 0 with which multiprocessing is about to end the process; None where it is 0 or not known."""
     frame = calls(frames, "multiprocessing/process.py", "_bootstrap")
@@ -108,6 +115,8 @@ def failed_and_handling(case: Case) -> Match | None:
             continue  # all of the program runs in a handler, say that of an import that failed
         handler = _handler(view.frames)
         row = HANDLING if leaving is None else LEAVING if error else LEAVING_BY_TYPE
+        if leaving is not None and _is_thread_late(error) and waits_for_thread(view) is not None:
+            row = LEAVING_AFTER_TIMEOUT
         evidence = (*_quoted(rank, error), *at_stack(case, rank, leaving), *at_process(case, rank))
         if handler is not None and leaving is None:
             frame, block = handler
