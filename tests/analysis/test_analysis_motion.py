@@ -317,6 +317,29 @@ def test_who_waits_for_a_child_moves_with_it() -> None:
     assert read_motion(seen("a", "a")).state == "stuck"
 
 
+@pytest.mark.parametrize(
+    ("between", "left_s", "state"),
+    [
+        (True, (0.3, 0.4), "busy"),
+        (True, (0.8, 0.3), "stuck"),
+        (False, (0.3, 0.4), "stuck"),
+        (True, (None, 0.4), "stuck"),
+    ],
+)
+def test_a_child_that_woke_between_two_items_moves(
+    between: bool, left_s: tuple[float | None, float], state: str
+) -> None:
+    """Its sleep ends at another time than before, and behind it is the next item, though none of its variables can be read."""
+    capture = rank(0, (), (Frame("main", "/srv/train/train.py", 20, "lexicon = load()"),))
+    processes = tuple(
+        msgspec.structs.replace(
+            one, children=(ChildProcess(9, "fetcher", "S", 0.1, sleep_left_s=left, between_items=between),)
+        )
+        for one, left in zip(capture.processes[-2:], left_s, strict=True)
+    )
+    assert read_motion(msgspec.structs.replace(capture, processes=processes)).state == state
+
+
 def test_who_reads_a_pipe_has_got_something_when_it_wakes() -> None:
     """A line each second is enough; but a loop that asks again and again may get the same answer for ever."""
 

@@ -34,6 +34,7 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     alone. ``threads`` counts all its threads, Python's or not, None where unread; ``side_threads`` are the places of its other
     Python threads, a line each, and known only where ``stack`` is, as are ``positions``: how far its main thread is in its data,
     and ``mutexes``. ``sleep_left_s`` is what it is of the rank; of a loop that counts its sleeps all that are left.
+    ``between_items``: behind that sleep is the next item of a loop that ends with its data.
     """
 
     pid: int
@@ -48,6 +49,7 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     positions: tuple[Position, ...] = ()
     mutexes: tuple[MutexWait, ...] = ()
     sleep_left_s: float | None = None
+    between_items: bool = False
 
 
 class CallerProcess(msgspec.Struct, frozen=True, omit_defaults=True):

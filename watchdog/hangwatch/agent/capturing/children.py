@@ -1,6 +1,6 @@
 """The stacks of the children a rank may be waiting for: DataLoader workers, pools, whatever it forked.
 
-May import the model, ``analysis.ranks``, ``sources.proc`` and ``sources.stacks``.
+May import the model, ``analysis.stacks``, ``sources.proc`` and ``sources.stacks``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from hangwatch.analysis.stacks.loops import is_between_items
 from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
@@ -67,6 +68,7 @@ def _with_stack(child: ChildProcess, stack: StackSample) -> ChildProcess:
         positions=tuple(p for f in main for p in f.positions),
         mutexes=find_mutex_waits(child.pid),
         sleep_left_s=_left_s(child, main),
+        between_items=is_between_items(main),
     )
 
 

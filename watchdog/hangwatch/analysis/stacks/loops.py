@@ -20,6 +20,8 @@ _HANDOVERS = ("/threading.py", "/queue.py", "/concurrent/futures/")
 _CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
 #: A loop for as long as a file is there, and nothing else.
 _IS_THERE = re.compile(r"while (?!not\b)[^=<>]*\b(?:exists|lexists|is_file|isfile)\([^()]*\):$")
+#: Two ends of one sleep, as they are read, are no further from each other.
+_OTHER_SLEEP_S = 0.05
 #: A loop that reads what is sent to its end, and compares it with nothing.
 _TAKES = re.compile(r"while \(?\w+ := [\w.]+\.(?:read|recv)\w*\([^()]*\)\)?:$")
 
@@ -151,8 +153,9 @@ def hands_over(frames: Sequence[Frame]) -> bool:
 
 
 def children_go_on(samples: Sequence[ProcessSample]) -> bool:
-    """Whether a child's loop over data is at an item that it was not at before."""
+    """Whether a child's loop over data is at an item that it was not at before, or has slept between two items and woken."""
     seen: dict[tuple[int, int, str], set[str]] = {}
+    wakes_s: dict[int, float] = {}
     for sample in samples:
         for child in sample.children:
             for one in child.positions:
@@ -160,6 +163,10 @@ def children_go_on(samples: Sequence[ProcessSample]) -> bool:
                 if known and one.digest not in known:
                     return True
                 known.add(one.digest)
+            if child.between_items and child.sleep_left_s is not None:
+                at_s = sample.at_ns / 1e9 + child.sleep_left_s
+                if at_s - wakes_s.setdefault(child.pid, at_s) > _OTHER_SLEEP_S:
+                    return True
     return False
 
 
