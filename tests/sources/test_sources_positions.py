@@ -58,6 +58,9 @@ def _holders(*body: str, line: int = 0) -> set[tuple[str, bool, bool]]:
         (["while True:", "    line = log.readline()", "    if 'done' in line:", "        break", "    sleep(1)"],
          {("line", False, False)}),
         (["while not done():", "    code, answer = ask()", "    sleep(1)"], {("code", False, False), ("answer", False, False)}),
+        (["while there < size:", "    sleep(1)", "    there = path.stat().st_size if path else 0"], {("there", True, False)}),
+        (["while song in heard:", "    song = draw()"], set()),
+        (["while now < until:", "    sleep(1)", "    now = time.monotonic()"], set()),
         # What is collected.
         (["while not done:", "    screen, won, done = play()", "    total += won", "    screens.append(screen)"],
          {("total", True, False), ("screen", False, True)}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise, takewhile
+from itertools import pairwise, takewhile
 
 from msgspec.structs import replace
 
@@ -28,9 +28,11 @@ _TAKES = re.compile(r"while \(?\w+ := [\w.]+\.(?:read|recv)\w*\([^()]*\)\)?:$")
 
 def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
     """The calls of the main thread, none where it was not seen. A signal handler that is stuck is called within itself again and
-    again: that is one place."""
-    main = sample.main
-    return tuple(place for place, _ in groupby((f.file, f.function, f.line) for f in main.frames)) if main else ()
+    again: that is one place. What calls itself from another line than it is in goes on."""
+    frames = sample.main.frames if sample.main is not None else ()
+    places = [(f.file, f.function, f.line) for f in frames]
+    within = next((i for i, place in enumerate(places) if place != places[0]), len(places))
+    return tuple(places[max(within - 1, 0) :])
 
 
 def polls_throughout(stacks: Sequence[StackSample]) -> bool:

@@ -17,6 +17,7 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 _FOR = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _PARTS = (ast.expr, ast.withitem, ast.keyword)
 #: What takes the next item out of a container or a stream.
 _TAKES = frozenset(
@@ -138,8 +139,8 @@ def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.
 def _of_while(loop: ast.While) -> Iterator[Holder]:
     """What it takes from the container that its condition asks, as long as there is something; else what it receives.
 
-    What it collects of one answer after another, too. Of a loop that polls, with sleeps in between, an answer may tell that is
-    another one than ever before, and no number: something gets on elsewhere.
+    What it collects of one answer after another, too, and an answer of whose size its condition asks. Of a loop that polls, with
+    sleeps in between, an answer may tell that is another one than ever before, and no number: something gets on elsewhere.
     """
     stores = {ast.dump(one) for one in _stores(loop.test)}
     bound = dict(_bound(loop))
@@ -150,20 +151,30 @@ def _of_while(loop: ast.While) -> Iterator[Holder]:
     slept = {n.id for call in _sleeps(loop) for n in ast.walk(call) if isinstance(n, ast.Name)}
     items = [bound[name] for name in taken]
     answers = {name for name, value in bound.items() if _is_answer(value) and value not in items} - slept
-    collected = dict(_collected(loop, answers))
-    for name, numbers in collected.items():
-        yield Holder(name, loop.lineno, numbers=numbers, objects=not numbers)
+    told = dict.fromkeys(answers & _compared(loop.test), (True, False))
+    told |= {name: (numbers, not numbers) for name, numbers in _collected(loop, answers)}
     if any(True for _ in _sleeps(loop)):
-        for name in answers - collected.keys():
-            yield Holder(name, loop.lineno, numbers=False, objects=False)
+        told = dict.fromkeys(answers, (False, False)) | told
+    for name, (numbers, objects) in told.items():
+        yield Holder(name, loop.lineno, numbers=numbers, objects=objects)
+
+
+def _compared(test: ast.expr) -> set[str]:
+    """The variables of which a condition asks how large they are: ``there`` of ``while there < size:``."""
+    compares = (n for n in ast.walk(test) if isinstance(n, ast.Compare) and all(isinstance(op, _ORDER) for op in n.ops))
+    return {one.id for n in compares for one in (n.left, *n.comparators) if isinstance(one, ast.Name)}
 
 
 def _is_answer(value: ast.expr) -> bool:
-    """Whether a value is what something that was called has answered, and no time or chance."""
-    call = value.value if isinstance(value, ast.Await) else value
-    return isinstance(call, ast.Call) and not any(
-        is_named(n, _CLOCKS) for n in ast.walk(call) if isinstance(n, ast.Call)
-    )
+    """Whether a value is what something that was called has answered, or a part of it, and no time or chance."""
+    match value:
+        case ast.Await(value=inner) | ast.Subscript(value=inner) | ast.Attribute(value=inner):
+            return _is_answer(inner)
+        case ast.IfExp(body=body, orelse=other):
+            return _is_answer(body) or _is_answer(other)
+        case ast.Call():
+            return not any(is_named(n, _CLOCKS) for n in ast.walk(value) if isinstance(n, ast.Call))
+    return False
 
 
 def _sleeps(loop: ast.While) -> Iterator[ast.Call]:
