@@ -33,7 +33,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     an ``if ..: return`` (or continue, break, raise) that comes before, or the function's ``@cache``. ``line`` is where its header
     is, ``text`` the header as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``.
     ``saved`` is no block: the line is a barrier, and the call in ``text``, just before or after it, writes the state of a model.
-    Nor is ``saves``: what the line makes of a sharded tensor is saved by the call in ``text``, further down.
+    Nor is ``saves``: what the line makes, of a sharded tensor or for that alone, is saved by the call in ``text``, further down.
     ``iterations``: how those of a loop are counted, where they are. ``exhausts``: a loop that nothing but the end of its data
     ends (of a ``while``: those in the container that it empties), and in which each iteration calls something besides a sleep:
     whoever is in the next one has got on.

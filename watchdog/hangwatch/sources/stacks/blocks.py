@@ -17,7 +17,7 @@ from hangwatch.sources.stacks.conditions import find_deciders
 from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
 from hangwatch.sources.stacks.iterations import find_counters, has_no_end
 from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
-from hangwatch.sources.stacks.saving import saved_beside, saved_later
+from hangwatch.sources.stacks.saving import made_to_save, saved_beside, saved_later
 
 _TEXT_LIMIT_CHARS = 200
 _GOES_ON = (ast.Return, ast.Continue, ast.Break)
@@ -119,10 +119,12 @@ class SourceTree:
         return []
 
     def _saves(self, line: int) -> Iterator[Block]:
-        """What saves, further down in the function, what the line has made of a sharded tensor."""
+        """What saves, further down in the function, what the line has made: of a sharded tensor, or for that alone."""
         text = self._lines[line - 1] if line <= len(self._lines) else b""
-        function = self._function(line) if b"full_tensor" in text else None
-        call = saved_later(function.body, line) if function is not None else None
+        function = self._function(line) if b"(" in text and b"=" in text else None
+        if function is None:
+            return
+        call = (saved_later if b"full_tensor" in text else made_to_save)(function.body, line)
         if call is not None:
             yield Block("saves", call.lineno, _one_line(self._text(call)))
 

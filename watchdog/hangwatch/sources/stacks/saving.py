@@ -1,7 +1,7 @@
 """Lines that belong to saving, whatever their function is called. Pure.
 
 ``torch.save(model.state_dict(), path)`` and a barrier before or behind it are one thing, and so are
-``weights = parameter.full_tensor()`` and a ``torch.save(weights, path)`` further down.
+``weights = parameter.full_tensor()`` and a ``torch.save(weights, path)`` further down, or anything that is made for a save alone.
 """
 
 from __future__ import annotations
@@ -55,6 +55,22 @@ def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
             return None if made.isdisjoint(_names(call)) else call
         made |= {name for target in _targets(one) for name in _names(target)}
     return None
+
+
+def made_to_save(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
+    """The call further down in a function that saves what the call at a line has answered, which is used for nothing else."""
+    nodes = [node for one in body for node in ast.walk(one)]
+    made = next(
+        (n for n in nodes if isinstance(n, ast.Assign) and n.lineno <= line <= (n.end_lineno or n.lineno)), None
+    )
+    match made:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()):
+            used = [n for n in nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        case _:
+            return None
+    saves = [n for n in nodes if isinstance(n, ast.Call) and called(n) in _SAVES and n.lineno > line]
+    within = {id(n): call for call in saves for n in ast.walk(call)}
+    return within[id(used[0])] if used and all(id(n) in within for n in used) else None
 
 
 def _targets(statement: ast.stmt) -> Sequence[ast.expr]:

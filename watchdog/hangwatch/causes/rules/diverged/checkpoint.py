@@ -120,13 +120,13 @@ def checkpoint(case: Case) -> Match | None:
         said = f"Rank {side.rank} is saving, {at}, and needs every rank for it; rank {other.rank} is not there."
         return Match(row, said, (Evidence(side.rank, "stack", at), *at_fork(case, fork)))
     for side, other in sides:
-        frame = _gathers_state(side.tail)
-        if frame is not None and _gathers_state(other.tail) is None:
+        made = _made_to_save(side.tail)
+        frame = _gathers_state(side.tail) or (made[0] if made is not None else None)
+        if frame is not None and _gathers_state(other.tail) is None and _made_to_save(other.tail) is None:
             exports = next((bare(f) for f in side.tail if is_program(f) and _EXPORTS.search(bare(f).lower())), None)
-            saves = next((b.text for f in side.tail for b in f.blocks if b.kind == "saves"), None)
-            if exports is not None or saves is not None:
-                how = f"by `{saves}`" if saves is not None else f"in {exports}"
-                said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}, to save them {how}."
+            if exports is not None or made is not None:
+                how = f"by `{made[1]}`" if made is not None else f"in {exports}"
+                said = f"Rank {side.rank} gathers what lies in parts on all ranks, in {where(frame)}, to save it {how}."
                 return Match(GATHERS_TO_SAVE, said, at_fork(case, fork))
             said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}: to save them, it may be."
             return Match(GATHERS_PARAMETERS, said, at_fork(case, fork))
@@ -157,6 +157,13 @@ def saving_frame(tail: Sequence[Frame]) -> Frame | None:
 def _saved(tail: Sequence[Frame]) -> str | None:
     """The call just before or after the barrier that a path is at, if it saves the model."""
     return next((block.text for frame in tail for block in frame.blocks if block.kind == "saved"), None)
+
+
+def _made_to_save(tail: Sequence[Frame]) -> tuple[Frame, str] | None:
+    """The frame whose line makes what is saved further down, and by which call; none within a model's forward."""
+    if calls(tail, "torch/nn/modules/module.py", "_call_impl") is not None:
+        return None
+    return next(((f, b.text) for f in tail for b in f.blocks if b.kind == "saves"), None)
 
 
 def _owner(frame: Frame) -> str:

@@ -169,11 +169,25 @@ def _is_in_a_later_iteration(own: Frame, other: Frame) -> bool:
 
 def _operations_of_a_pass(case: Case, rank: int, operation: Operation) -> int | None:
     """After how many operations a backward pass begins again, by those before this one; None where they do not repeat."""
+    before = _row_before(case, rank, operation, operation.seq)
+    repeated = next((n for n in range(1, len(before) // 2 + 1) if before[:n] == before[n : 2 * n]), None)
+    if before:
+        return repeated
+    # Between two passes it calls something else: then the last one was a whole one.
     key, taken = operation.group.key, case.views[rank].taken
-    before = []
-    for seq in range(operation.seq - 1, max(0, operation.seq - _REACH), -1):
+    seqs = range(operation.seq - 1, max(0, operation.seq - _REACH), -1)
+    last = next((s for s in seqs if (o := case.history.at(key, s).get(rank)) is None or is_engines(taken, o)), None)
+    row = _row_before(case, rank, operation, last + 1) if last is not None else []
+    return len(row) if row and row[-1] == signature(operation) else None
+
+
+def _row_before(case: Case, rank: int, operation: Operation, end: int) -> list[object]:
+    """What a backward pass has called up to a number of the operation's group, the last first."""
+    key, taken = operation.group.key, case.views[rank].taken
+    before: list[object] = []
+    for seq in range(end - 1, max(0, end - _REACH), -1):
         earlier = case.history.at(key, seq).get(rank)
         if earlier is None or not is_engines(taken, earlier):
             break
         before.append(signature(earlier))
-    return next((n for n in range(1, len(before) // 2 + 1) if before[:n] == before[n : 2 * n]), None)
+    return before

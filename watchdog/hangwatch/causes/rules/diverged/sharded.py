@@ -106,13 +106,18 @@ def _gathers_its_own(path: Sequence[Frame]) -> Frame | None:
 
 
 def _exchanges(path: Sequence[Frame]) -> bool:
-    """Whether a path is in an exchange between experts, which a program has spread over the ranks itself."""
-    return calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single") is not None
+    """Whether a path is in an exchange between the parts of a layer that a program has spread over the ranks itself, as experts:
+    all to all, or what a function with a backward of its own calls in the forward."""
+    if calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single") is not None:
+        return True
+    apply = calls(path, "torch/autograd/function.py", "apply")
+    return apply is not None and any(is_program(f) for f in path[: path.index(apply)]) and not in_backward(path)
 
 
 def _exchanges_its_own(path: Sequence[Frame]) -> Frame | None:
     """What a backward pass calls that takes gradients back between experts."""
-    if not _exchanges(path) or calls(path, "torch/autograd/function.py", "apply") is None:
+    exchange = calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single")
+    if exchange is None or calls(path, "torch/autograd/function.py", "apply") is None:
         return None
     return next((f for f in path if is_program(f)), None)
 
