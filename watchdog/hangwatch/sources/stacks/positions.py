@@ -151,11 +151,11 @@ def _of_while(loop: ast.While) -> Iterator[Holder]:
     slept = {n.id for call in _sleeps(loop) for n in ast.walk(call) if isinstance(n, ast.Name)}
     items = [bound[name] for name in taken]
     answers = {name for name, value in bound.items() if _is_answer(value) and value not in items} - slept
-    told = dict.fromkeys(answers & _compared(loop.test), (True, False))
-    told |= {name: (numbers, not numbers) for name, numbers in _collected(loop, answers)}
+    telling = dict.fromkeys(answers & _compared(loop.test), (True, False))
+    telling |= {name: (numbers, not numbers) for name, numbers in _collected(loop, answers)}
     if any(True for _ in _sleeps(loop)):
-        told = dict.fromkeys(answers, (False, False)) | told
-    for name, (numbers, objects) in told.items():
+        telling = dict.fromkeys(answers, (False, False)) | telling
+    for name, (numbers, objects) in telling.items():
         yield Holder(name, loop.lineno, numbers=numbers, objects=objects)
 
 
