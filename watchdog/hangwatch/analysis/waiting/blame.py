@@ -106,9 +106,13 @@ def _name_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tupl
     return tuple(sorted(r for side in (ordered if tie else ordered[1:]) for r in side))
 
 
-def _hub(graph: WaitGraph, component: Sequence[int]) -> tuple[int, ...]:
-    """The one rank without which the others would wait in no circle, if it is one only: all of them are at odds with it."""
+def _odd_ones(graph: WaitGraph, component: Sequence[int]) -> tuple[int, ...]:
+    """The smaller of two sides that wait for each other; else the one rank without which the others would wait in no circle, if
+    it is one only: all of them are at odds with it."""
     edges = graph.within(component)
+    sides = sorted((frozenset(e.waiters) for e in edges), key=len)
+    if len(sides) == 2 and sorted(rank for side in sides for rank in side) == sorted(component):
+        return tuple(sorted(sides[0])) if len(sides[0]) < len(sides[1]) else ()
 
     def circular(without: int) -> bool:
         rest = frozenset(component) - {without}
@@ -121,10 +125,10 @@ def _hub(graph: WaitGraph, component: Sequence[int]) -> tuple[int, ...]:
 def _cycle_culprits(
     views: Mapping[int, RankView], graph: WaitGraph, component: Sequence[int], diverged_at: SequenceDivergence | None
 ) -> tuple[int, ...]:
-    """Which of a cycle's ranks are named: the smaller side of a divergence that all of them took part in, else the one
-    that all others are at odds with, else all."""
+    """Which of a cycle's ranks are named: the smaller side of a divergence that all of them took part in, else those that the
+    others are at odds with, else all."""
     named = _cycle_sides(views, component, diverged_at)
-    return _hub(graph, component) or named if len(named) == len(component) else named
+    return _odd_ones(graph, component) or named if len(named) == len(component) else named
 
 
 def _cycle_sides(
