@@ -57,6 +57,7 @@ def test_all_ranks_at_a_lock_file_are_a_stall_that_names_them_all() -> None:
         ("while self.lock.exists():", True),
         ("while os.path.exists(lock):", True),
         ("while not self.done.exists():", False),
+        ("while self.waits and not path.exists():", False),
         ("while lock.exists() and tries < 10:", False),
     ],
 )

@@ -19,7 +19,7 @@ _HANDOVERS = ("/threading.py", "/queue.py", "/concurrent/futures/")
 #: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
 _CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
 #: A loop for as long as a file is there, and nothing else.
-_IS_THERE = re.compile(r"while (?!not\b)[^=<>]*\b(?:exists|lexists|is_file|isfile)\([^()]*\):$")
+_IS_THERE = re.compile(r"while (?!.*\bnot\b)[^=<>]*\b(?:exists|lexists|is_file|isfile)\([^()]*\):$")
 #: Two ends of one sleep, as they are read, are no further from each other.
 _OTHER_SLEEP_S = 0.05
 #: A loop that reads what is sent to its end, and compares it with nothing.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit
-from hangwatch.analysis.divergence.frames import is_program, where
+from hangwatch.analysis.divergence.frames import is_program, same_function, where
 from hangwatch.analysis.divergence.iterations import begins_again, in_backward
 from hangwatch.analysis.divergence.relate import CONDITIONS
 from hangwatch.analysis.places import bare, calls, package_of
@@ -106,18 +106,24 @@ def _gathers_its_own(path: Sequence[Frame]) -> Frame | None:
 
 
 def _exchanges(path: Sequence[Frame]) -> bool:
-    """Whether a path is in an exchange between the parts of a layer that a program has spread over the ranks itself, as experts:
-    all to all, or what a function with a backward of its own calls in the forward."""
-    if calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single") is not None:
-        return True
+    """Whether a path is in an exchange between experts, which a program has spread over the ranks itself."""
+    return calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single") is not None
+
+
+def _gathers_and_scatters(case: Case, rank: int, path: Sequence[Frame]) -> bool:
+    """Whether a path is in a function with a backward of its own, of a layer that gathers from all ranks and scatters to them
+    what it makes of that: another way to exchange. A loss gathers only."""
     apply = calls(path, "torch/autograd/function.py", "apply")
-    return apply is not None and any(is_program(f) for f in path[: path.index(apply)]) and not in_backward(path)
+    own = next((f for f in path[path.index(apply) :] if is_program(f)), None) if apply is not None else None
+    if own is None or in_backward(path):
+        return False
+    called = {o.op for o in case.history.of(rank) if any(same_function(f, own) for f in o.frames or ())}
+    return {"all_gather", "reduce_scatter"} <= called
 
 
 def _exchanges_its_own(path: Sequence[Frame]) -> Frame | None:
     """What a backward pass calls that takes gradients back between experts."""
-    exchange = calls(path, "torch/distributed/distributed_c10d.py", "all_to_all", "all_to_all_single")
-    if exchange is None or calls(path, "torch/autograd/function.py", "apply") is None:
+    if not _exchanges(path) or calls(path, "torch/autograd/function.py", "apply") is None:
         return None
     return next((f for f in path if is_program(f)), None)
 
@@ -187,7 +193,8 @@ def sharded_forward(case: Case) -> Match | None:
         said = f"The ranks part inside the model's forward, and {where(sharding)} needs the parameters' shards of every rank."
         return Match(INSIDE_FORWARD, said, at_fork(case, fork))
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
-        chosen = chosen_modules(side.path) if _exchanges(side.path) and not in_backward(side.path) else None
+        spread = _exchanges(side.path) or _gathers_and_scatters(case, side.rank, side.path)
+        chosen = chosen_modules(side.path, spread=spread) if spread and not in_backward(side.path) else None
         if chosen is None or _module(other.path) is not None:
             continue
         frame, block = chosen
@@ -255,13 +262,14 @@ def _of_one_module(case: Case) -> bool:
     return len(shapes) > 1 and min(map(len, shapes)) > 1 and len({(len(s), s[-1]) for s in shapes}) == 1
 
 
-def chosen_modules(path: Sequence[Frame]) -> tuple[Frame, Block] | None:
-    """In a model whose parts are spread over the ranks: the condition by which some are left out, and whose it is."""
+def chosen_modules(path: Sequence[Frame], *, spread: bool = False) -> tuple[Frame, Block] | None:
+    """In a model whose parts are known to be ``spread`` over the ranks, or are by the path: the condition by which some are left
+    out, and whose it is."""
     entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
     if entry is None and _exchanges(path):
         # A layer that is no module of torch's is called as one.
         entry = next((i + 1 for i, f in enumerate(path) if is_program(f) and bare(f) in {"__call__", "forward"}), None)
-    if entry is None or not (_exchanges(path) or _under_sharding(path)):
+    if entry is None or not (spread or _exchanges(path) or _under_sharding(path)):
         return None
     program = ((f, b) for f in path[:entry] if is_program(f) and package_of(f) is None for b in f.blocks)
     return next(((f, b) for f, b in program if b.kind in CONDITIONS or b.kind == "guard"), None)
