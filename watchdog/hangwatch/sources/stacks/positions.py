@@ -148,12 +148,13 @@ def _of_while(loop: ast.While) -> Iterator[Holder]:
     for name in taken:
         own = _mentions(bound[name], stores)
         yield Holder(name, loop.lineno, numbers=own, objects=own)
-    slept = {n.id for call in _sleeps(loop) for n in ast.walk(call) if isinstance(n, ast.Name)}
+    sleeps = [n for n in walk(loop.body, inner_loops=False) if isinstance(n, ast.Call) and called(n) == "sleep"]
+    slept = {n.id for call in sleeps for n in ast.walk(call) if isinstance(n, ast.Name)}
     items = [bound[name] for name in taken]
     answers = {name for name, value in bound.items() if _is_answer(value) and value not in items} - slept
     telling = dict.fromkeys(answers & _compared(loop.test), (True, False))
     telling |= {name: (numbers, not numbers) for name, numbers in _collected(loop, answers)}
-    if any(True for _ in _sleeps(loop)):
+    if sleeps:
         telling = dict.fromkeys(answers, (False, False)) | telling
     for name, (numbers, objects) in telling.items():
         yield Holder(name, loop.lineno, numbers=numbers, objects=objects)
@@ -175,11 +176,6 @@ def _is_answer(value: ast.expr) -> bool:
         case ast.Call():
             return not any(is_named(n, _CLOCKS) for n in ast.walk(value) if isinstance(n, ast.Call))
     return False
-
-
-def _sleeps(loop: ast.While) -> Iterator[ast.Call]:
-    """The sleeps between its iterations."""
-    return (n for n in walk(loop.body, inner_loops=False) if isinstance(n, ast.Call) and called(n) == "sleep")
 
 
 def _collected(loop: ast.While, answers: Collection[str]) -> Iterator[tuple[str, bool]]:
