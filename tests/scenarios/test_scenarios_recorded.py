@@ -51,13 +51,6 @@ CALLED_LATER = {
 #: Of the family ``nccl`` alone.
 NCCL_BAR = {"culprits": 0.97, "cause_first": 0.92, "cause_in_three": 0.97}
 
-#: Verdicts that are another one in a larger job, and why; held as strictly.
-CHANGED_BY_SIZE = dict.fromkeys(
-    ("nccl-balance-before-gradients", "gust-at-one-crane", "polar-overlap-lanes", "birds-two-ledgers"),
-    "all is enqueued on all ranks; which side is the smaller one is seen in three ranks only",
-)
-
-
 each_recorded = pytest.mark.parametrize("entry", RECORDED, ids=lambda entry: entry.scenario.name)
 
 
@@ -193,12 +186,8 @@ def _assert_same(entry: Entry, variant: _Variant) -> Verdict:
 
 @pytest.mark.usefixtures("long")
 @each_recorded
-def test_no_verdict_depends_on_the_numbers_of_ranks_or_the_size_of_the_job(
-    entry: Entry, request: pytest.FixtureRequest
-) -> None:
+def test_no_verdict_depends_on_the_numbers_of_ranks_or_the_size_of_the_job(entry: Entry) -> None:
     """The same hang with ranks numbered otherwise, and in a job several times as large: the same of the same processes."""
-    if entry.scenario.name in CHANGED_BY_SIZE:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=CHANGED_BY_SIZE[entry.scenario.name]))
     for variant in _renumbered(entry):
         assert _confidence(_assert_same(entry, variant)) == _confidence(verdict_of(entry)), variant.what
     if _may_be_copied(entry):

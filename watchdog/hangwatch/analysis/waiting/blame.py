@@ -91,6 +91,14 @@ def _is_undecided_by_name(views: Mapping[int, RankView], component: Iterable[int
     return unknown > 0 and len(sizes) > 1 and sizes[1] + unknown > sizes[0]
 
 
+def _is_undecided_by_record(views: Mapping[int, RankView], component: Sequence[int], named: Container[int]) -> bool:
+    """Whether all of several are named because one is in a collective that its record, which it has, does not show."""
+    if len(component) <= 2 or not all(rank in named for rank in component):
+        return False
+    seen = [views[rank] for rank in component if rank in views and views[rank].capture.flight is not None]
+    return any(v.frontier is None and v.wait is not None and v.wait.kind == "collective" for v in seen)
+
+
 def _name_sides(views: Mapping[int, RankView], component: Iterable[int]) -> tuple[int, ...]:
     """The smaller side by name, of ranks that all create the group of the same members: of two names one came too late.
 
@@ -303,7 +311,9 @@ def assign_blame(
     named, diverged_at = _name_culprits(views, graph, surest, divergences)
     if not any(e.reason == "gone" for e in graph.edges) and any(_is_undecided(d, named) for d in divergences):
         proof = None
-    if any(_is_undecided_by_name(views, cycle, world) for cycle in circles):
+    if any(
+        _is_undecided_by_name(views, cycle, world) or _is_undecided_by_record(views, cycle, named) for cycle in circles
+    ):
         proof = None
     left = next((e.waiters for e in graph.edges if set(named).issubset(e.awaited) and _left_over(views, e)), ())
     if left:
