@@ -187,6 +187,12 @@ def count_iterations(frame: Frame, loop: Block) -> int | None:
     return int(described.removeprefix("int=")) + uncounted
 
 
+def iterations_ahead(one: Frame, other: Frame | None, loop: Block) -> int | None:
+    """By how many iterations of a loop a rank is ahead of another in its function; None where nothing counts them for both."""
+    mine, theirs = count_iterations(one, loop), count_iterations(other, loop) if other is not None else None
+    return mine - theirs if mine is not None and theirs is not None else None
+
+
 def in_backward(path: Sequence[Frame]) -> bool:
     """Whether a path is in a backward: a loop around that is one of steps, and not over the parts of a model."""
     return any(bare(f) in {"backward", "_engine_run_backward"} for f in path)

@@ -16,6 +16,7 @@ from hangwatch.analysis.divergence.iterations import (
     count_iterations,
     has_called_inside,
     inside,
+    iterations_ahead,
     steps_of,
 )
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, depends_only_on_loop_variable
@@ -206,9 +207,9 @@ class Loop:
     def _count_around(self, theirs: Frame) -> IterationCount | None:
         """The count of the outermost loop around this one that the other side has left too, in another iteration of it."""
         for block in self._left():
-            mine, last = count_iterations(self.frame, block), count_iterations(theirs, block)
-            if block.iterations is not None and mine is not None and last is not None and mine != last:
-                return IterationCount(block.iterations.counter, mine - last, block.iterations.breaks)
+            ahead = iterations_ahead(self.frame, theirs, block)
+            if block.iterations is not None and ahead:
+                return IterationCount(block.iterations.counter, ahead, block.iterations.breaks)
         return None
 
     @property
@@ -220,13 +221,10 @@ class Loop:
         counted = None
         for mine in reversed(self.inside.path):
             for block in mine.blocks:
-                theirs = inside(self.past.path, mine, block)
-                own = count_iterations(mine, block)
-                other = count_iterations(theirs, block) if theirs is not None else None
-                if own is not None and other is not None:
-                    counted = own - other
-                    if counted:
-                        return counted
+                ahead = iterations_ahead(mine, inside(self.past.path, mine, block), block)
+                if ahead:
+                    return ahead
+                counted = ahead if counted is None else counted
         return counted
 
     @property
@@ -344,8 +342,7 @@ def held_for_both(case: Situation, fork: Fork) -> bool:
     there = _same_function(other.path, at)
     if there is None or not depends_only_on_loop_variable(fork.block, one.path):
         return False
-    counts = [(count_iterations(at, b), count_iterations(there, b)) for b in at.blocks if b.iterations is not None]
-    known = [theirs - ours for ours, theirs in counts if ours is not None and theirs is not None]
+    known = [ahead for b in at.blocks if (ahead := iterations_ahead(there, at, b)) is not None]
     if known:
         return next((ahead > 0 for ahead in known if ahead), False)
     around = {(b.kind, b.line) for b in there.blocks}
@@ -369,13 +366,13 @@ def called_in_addition(case: Situation, fork: Fork) -> bool:
     if any(call_site(o.frames or ()) == site for o in case.history.of(fork.theirs.rank)):
         return False
     rounds = [
-        (count_iterations(frame, block), count_iterations(other, block))
+        iterations_ahead(frame, other, block)
         for frame in mine.frames
         if is_program(frame)
         for block in frame.blocks
         if block.iterations is not None and (other := inside(theirs.frames, frame, block)) is not None
     ]
-    return bool(rounds) and all(one is not None and one == other for one, other in rounds)
+    return bool(rounds) and all(ahead == 0 for ahead in rounds)
 
 
 def loop_of(case: Situation, fork: Fork) -> Loop | None:

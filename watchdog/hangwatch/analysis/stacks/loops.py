@@ -31,8 +31,8 @@ def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
     again: that is one place. What calls itself from another line than it is in goes on."""
     frames = sample.main.frames if sample.main is not None else ()
     places = [(f.file, f.function, f.line) for f in frames]
-    within = next((i for i, place in enumerate(places) if place != places[0]), len(places))
-    return tuple(places[max(within - 1, 0) :])
+    again = sum(1 for _ in takewhile(lambda place: place == places[0], places[1:]))
+    return tuple(places[again:])
 
 
 def polls_throughout(stacks: Sequence[StackSample]) -> bool:

@@ -137,25 +137,30 @@ def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.
 
 
 def _of_while(loop: ast.While) -> Iterator[Holder]:
-    """What it takes from the container that its condition asks, as long as there is something; else what it receives.
-
-    What it collects of one answer after another, too, and an answer of whose size its condition asks. Of a loop that polls, with
-    sleeps in between, an answer may tell that is another one than ever before, and no number: something gets on elsewhere.
-    """
+    """What it takes from the container that its condition asks, as long as there is something; else what it receives or hears."""
     stores = {ast.dump(one) for one in _stores(loop.test)}
     bound = dict(_bound(loop))
-    taken = {name for name, value in bound.items() if _takes(value) and _works_on(loop.body, name)}
-    for name in taken:
-        own = _mentions(bound[name], stores)
+    taken = {name: value for name, value in bound.items() if _takes(value) and _works_on(loop.body, name)}
+    for name, value in taken.items():
+        own = _mentions(value, stores)
         yield Holder(name, loop.lineno, numbers=own, objects=own)
-    sleeps = [n for n in walk(loop.body, inner_loops=False) if isinstance(n, ast.Call) and called(n) == "sleep"]
+    items = taken.values()
+    yield from _of_answers(loop, {name for name, value in bound.items() if _is_answer(value) and value not in items})
+
+
+def _of_answers(loop: ast.While, answers: Collection[str]) -> Iterator[Holder]:
+    """What a loop collects of one answer after another, and an answer of whose size its condition asks.
+
+    Of a loop that polls, with sleeps in between, an answer may tell that is another one than ever before, and no number:
+    something gets on elsewhere.
+    """
+    sleeps = [n for n in walk(loop.body, inner_loops=False) if isinstance(n, ast.Call) and is_named(n, {"sleep"})]
     slept = {n.id for call in sleeps for n in ast.walk(call) if isinstance(n, ast.Name)}
-    items = [bound[name] for name in taken]
-    answers = {name for name, value in bound.items() if _is_answer(value) and value not in items} - slept
-    telling = dict.fromkeys(answers & _compared(loop.test), (True, False))
-    telling |= {name: (numbers, not numbers) for name, numbers in _collected(loop, answers)}
+    learnt = set(answers) - slept
+    telling = dict.fromkeys(learnt & _compared(loop.test), (True, False))
+    telling |= {name: (numbers, not numbers) for name, numbers in _collected(loop, learnt)}
     if sleeps:
-        telling = dict.fromkeys(answers, (False, False)) | telling
+        telling = dict.fromkeys(learnt, (False, False)) | telling
     for name, (numbers, objects) in telling.items():
         yield Holder(name, loop.lineno, numbers=numbers, objects=objects)
 

@@ -120,12 +120,11 @@ def checkpoint(case: Case) -> Match | None:
         said = f"Rank {side.rank} is saving, {at}, and needs every rank for it; rank {other.rank} is not there."
         return Match(row, said, (Evidence(side.rank, "stack", at), *at_fork(case, fork)))
     for side, other in sides:
-        made = _made_to_save(side.tail)
-        frame = _gathers_state(side.tail) or (made[0] if made is not None else None)
-        if frame is not None and _gathers_state(other.tail) is None and _made_to_save(other.tail) is None:
+        frame, saves = _gathers(side.tail)
+        if frame is not None and _gathers(other.tail)[0] is None:
             exports = next((bare(f) for f in side.tail if is_program(f) and _EXPORTS.search(bare(f).lower())), None)
-            if exports is not None or made is not None:
-                how = f"by `{made[1]}`" if made is not None else f"in {exports}"
+            if exports is not None or saves is not None:
+                how = f"by `{saves}`" if saves is not None else f"in {exports}"
                 said = f"Rank {side.rank} gathers what lies in parts on all ranks, in {where(frame)}, to save it {how}."
                 return Match(GATHERS_TO_SAVE, said, at_fork(case, fork))
             said = f"Rank {side.rank} gathers whole parameters, in {where(frame)}: to save them, it may be."
@@ -159,26 +158,22 @@ def _saved(tail: Sequence[Frame]) -> str | None:
     return next((block.text for frame in tail for block in frame.blocks if block.kind == "saved"), None)
 
 
-def _made_to_save(tail: Sequence[Frame]) -> tuple[Frame, str] | None:
-    """The frame whose line makes what is saved further down, and by which call; none within a model's forward."""
-    if calls(tail, "torch/nn/modules/module.py", "_call_impl") is not None:
-        return None
-    return next(((f, b.text) for f in tail for b in f.blocks if b.kind == "saves"), None)
-
-
 def _owner(frame: Frame) -> str:
     """The class whose method a frame is in, in lower case with underscores; empty where it is in none, or that is not known."""
     qualified = frame.function.rpartition(".")[0].rpartition(".")[2]
     return _WORD.sub("_", (frame.locals or {}).get("self", "") or qualified).lower()
 
 
-def _gathers_state(tail: Sequence[Frame]) -> Frame | None:
-    """The frame in which a path makes parameters whole that lie in parts on all ranks, outside of the model's own forward."""
+def _gathers(tail: Sequence[Frame]) -> tuple[Frame | None, str | None]:
+    """The frame in which a path makes whole what lies in parts on all ranks, outside of the model's own forward; and the call
+    that saves it further down."""
     if calls(tail, "torch/nn/modules/module.py", "_call_impl") is not None:
-        return None
-    return calls(tail, "torch/distributed/tensor/", "full_tensor") or calls(
+        return None, None
+    made, saves = next(((f, b.text) for f in tail for b in f.blocks if b.kind == "saves"), (None, None))
+    whole = calls(tail, "torch/distributed/tensor/", "full_tensor") or calls(
         tail, "deepspeed/runtime/zero/partition_parameters.py", "__enter__"
     )
+    return whole or made, saves
 
 
 def orientations(case: Case, fork: Fork) -> tuple[tuple[Side, Side], ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.find import side_path
 from hangwatch.analysis.divergence.frames import call_site, is_program, same_function
-from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations
+from hangwatch.analysis.divergence.iterations import LOOPS, iterations_ahead
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.causes.evidence import at_recorder
@@ -161,18 +161,14 @@ def _is_on_its_way(case: Case, rank: int, leader: int) -> bool:
 def _is_in_a_later_iteration(own: Frame, other: Frame) -> bool:
     """Whether a rank has begun an iteration of the outermost loop around both, by its counter, that the other has not."""
     loop = next((b for b in own.blocks if b.kind in LOOPS and b.iterations is not None), None)
-    if loop is None:
-        return False
-    mine, theirs = count_iterations(own, loop), count_iterations(other, loop)
-    return mine is not None and theirs is not None and mine > theirs
+    return loop is not None and (iterations_ahead(own, other, loop) or 0) > 0
 
 
 def _operations_of_a_pass(case: Case, rank: int, operation: Operation) -> int | None:
     """After how many operations a backward pass begins again, by those before this one; None where they do not repeat."""
     before = _row_before(case, rank, operation, operation.seq)
-    repeated = next((n for n in range(1, len(before) // 2 + 1) if before[:n] == before[n : 2 * n]), None)
     if before:
-        return repeated
+        return next((n for n in range(1, len(before) // 2 + 1) if before[:n] == before[n : 2 * n]), None)
     # Between two passes it calls something else: then the last one was a whole one.
     key, taken = operation.group.key, case.views[rank].taken
     seqs = range(operation.seq - 1, max(0, operation.seq - _REACH), -1)

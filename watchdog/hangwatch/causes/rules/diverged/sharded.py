@@ -115,7 +115,7 @@ def _gathers_and_scatters(case: Case, rank: int, path: Sequence[Frame]) -> bool:
     what it makes of that: another way to exchange. A loss gathers only."""
     apply = calls(path, "torch/autograd/function.py", "apply")
     own = next((f for f in path[path.index(apply) :] if is_program(f)), None) if apply is not None else None
-    if own is None or in_backward(path):
+    if own is None:
         return False
     called = {o.op for o in case.history.of(rank) if any(same_function(f, own) for f in o.frames or ())}
     return {"all_gather", "reduce_scatter"} <= called

@@ -11,10 +11,10 @@ from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of
 from hangwatch.analysis.divergence.iterations import (
     LOOPS,
     around,
-    count_iterations,
     has_called_inside,
     inside,
     is_of_a_step,
+    iterations_ahead,
     steps_of,
 )
 from hangwatch.analysis.divergence.loop import held_for_both, holds_on_later_iterations
@@ -318,10 +318,10 @@ def _iteration_ahead(case: Case, fork: Fork) -> Match | None:
     counted = ((f, b) for f in mine.frames for b in f.blocks if b.iterations is not None and not b.iterations.resumed)
     for frame, block in counted:
         there = inside(theirs.frames, frame, block) if _RESUMES.search(block.text) is None else None
-        own, other = count_iterations(frame, block), count_iterations(there, block) if there is not None else None
-        if own is not None and other is not None and own > other:
+        ahead = iterations_ahead(frame, there, block)
+        if ahead is not None and ahead > 0:
             said = (
-                f"Rank {fork.mine.rank} is {own - other} ahead in `{block.text}` and calls the same operation as rank "
+                f"Rank {fork.mine.rank} is {ahead} ahead in `{block.text}` and calls the same operation as rank "
                 f"{fork.theirs.rank}: it has left out so many iterations."
             )
             return Match(ITERATION_AHEAD, said, at_fork(case, fork))
