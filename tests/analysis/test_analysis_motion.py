@@ -27,6 +27,17 @@ def test_a_thread_that_is_ready_to_run_is_not_stuck_though_it_gets_no_processor(
     assert read_motion(msgspec.structs.replace(capture, processes=once)).state == "stuck"
 
 
+@pytest.mark.parametrize(("states", "state"), [("RR", "busy"), ("SR", "stuck")])
+def test_nor_is_one_whose_child_is_ready_to_run(states: str, state: str) -> None:
+    """It waits for what that computes."""
+    capture = rank(0, (), (Frame("_try_wait", "/usr/lib/python3.11/subprocess.py", 2004),), channel="do_wait")
+    processes = tuple(
+        msgspec.structs.replace(one, children=(ChildProcess(9, "sealer", of, 0.1),))
+        for one, of in zip(capture.processes[-2:], states, strict=True)
+    )
+    assert read_motion(msgspec.structs.replace(capture, processes=processes)).state == state
+
+
 def test_a_call_that_polls_has_stood_since_its_frames_have() -> None:
     """It sleeps and wakes all the time: that dates a loop of the program, and not one call of a library."""
     capture = rank(0, (), collective_frames("init_process_group"))

@@ -59,6 +59,8 @@ def _holders(*body: str, line: int = 0) -> set[tuple[str, bool, bool]]:
          {("line", False, False)}),
         (["while not done():", "    code, answer = ask()", "    sleep(1)"], {("code", False, False), ("answer", False, False)}),
         (["while there < size:", "    sleep(1)", "    there = path.stat().st_size if path else 0"], {("there", True, False)}),
+        (["while last < wells:", "    last = robot.position.value", "    sleep(1)"], {("last", True, False)}),
+        (["while last < limit:", "    self.tries += 1", "    last = self.tries", "    sleep(1)"], set()),
         (["while song in heard:", "    song = draw()"], set()),
         (["while now < until:", "    sleep(1)", "    now = time.monotonic()"], set()),
         # What is collected.

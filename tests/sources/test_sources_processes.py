@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch.model.capture import RankIdentity
-from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall
+from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall, read_wait_left
 from hangwatch.sources.proc.cgroups import is_frozen, parse_cgroups
 from hangwatch.sources.proc.files import parse_stat, parse_switches
 from hangwatch.sources.proc.samples import parse_io, parse_wait_status, sample_process
@@ -72,6 +72,17 @@ def test_a_sleep_is_known_by_its_end(jobs: JobRunner) -> None:
     wait_for(lambda: (call := read_syscall(other.pid)) is not None and call.name == "clock_nanosleep")
     assert read_sleep_left(other.pid, read_syscall(other.pid)) is None
     assert read_sleep_left(other.pid, None) is None
+
+
+def test_a_wait_with_a_time_out_is_known_by_its_end(jobs: JobRunner) -> None:
+    """Of an event; one that waits for ever names none."""
+    program = "import sys, threading; threading.Event().wait(float(sys.argv[1]) or None)"
+    job = jobs.start([sys.executable, "-c", program, "600"])
+    left = wait_for(lambda: read_wait_left(job.pid, read_syscall(job.pid)))
+    assert 0 < left <= 600
+    other = jobs.start([sys.executable, "-c", program, "0"])
+    wait_for(lambda: (call := read_syscall(other.pid)) is not None and call.name == "futex")
+    assert read_wait_left(other.pid, read_syscall(other.pid)) is None
 
 
 def test_fifo_read_names_its_path(jobs: JobRunner, tmp_path: Path) -> None:

@@ -54,10 +54,11 @@ def at_stack(case: Case, rank: int, frame: Frame | None = None) -> tuple[Evidenc
 
 
 def at_sleep(case: Case, rank: int) -> tuple[Evidence, ...]:
-    """For how much longer its thread sleeps, where the kernel knows."""
+    """When its sleep, or its wait with a time-out, ends, where the kernel knows."""
     last = case.views[rank].sample if rank in case.views else None
-    left_s = last.sleep_left_s if last is not None else None
-    return (Evidence(rank, "process", f"its sleep ends in {max(0.0, left_s):.0f} s"),) if left_s is not None else ()
+    if last is None or last.sleep_left_s is None:
+        return ()
+    return (Evidence(rank, "process", f"its wait ends by itself in {max(0.0, last.sleep_left_s):.0f} s"),)
 
 
 def at_tasks(case: Case, rank: int) -> tuple[Evidence, ...]:

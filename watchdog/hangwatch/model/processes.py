@@ -138,8 +138,9 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     most frequent first, an empty name for code of no file; looked for only where it may spin for its device.
     ``mutexes``: which of its threads, Python's or not, wait for a mutex of the C library. ``watchdogs``: torch's of NCCL, those
     that were asleep. ``sleep_left_s``: how long the main thread is still to sleep, where it has named the time at which to wake
-    (``time.sleep`` of Python 3.11 and later). ``tasks``: those of Ray's that it has called and that are not done, with Ray's word
-    for their state; read only of one in ``ray.get`` or ``ray.wait``, whose ``servers`` are those that run them on this node.
+    (``time.sleep`` of Python 3.11 and later), or to wait for another thread with a time-out. ``tasks``: those of Ray's that it
+    has called and that are not done, with Ray's word for their state; read only of one in ``ray.get`` or ``ray.wait``, whose
+    ``servers`` are those that run them on this node.
     """
 
     at_ns: int

@@ -82,6 +82,12 @@ def _cpu_share(before: ProcessSample, after: ProcessSample) -> float:
     return max(0.0, (after.cpu_s - before.cpu_s + children_s) / window_s)
 
 
+def _runnable(sample: ProcessSample) -> set[int]:
+    """It and its children, those of them that run or are ready to."""
+    states = {sample.pid: sample.state, **{child.pid: child.state for child in sample.children}}
+    return {pid for pid, state in states.items() if state == "R"}
+
+
 def _io_rate(before: ProcessSample, after: ProcessSample) -> float | None:
     if before.io_bytes is None or after.io_bytes is None:
         return None
@@ -177,7 +183,7 @@ def read_motion(
     # A compiler or a downloader that comes and goes is work, though its CPU time never shows in two samples.
     family = any({c.pid for c in a.children} != {c.pid for c in b.children} for a, b in pairs)
     # On a machine with more to do than it has cores for, a thread that is to run all the time may get next to nothing.
-    runnable = all(p.state == "R" for p in samples[-2:])
+    runnable = bool(_runnable(samples[-2]) & _runnable(last))
     computes = not spins and (runnable or cpu >= BUSY_CPU_SHARE)
     enough = BUSY_IO_BESIDE_A_WAIT_BYTES_PER_S if waits else BUSY_IO_BYTES_PER_S
     moves = computes or (io is not None and io >= enough) or changed is True

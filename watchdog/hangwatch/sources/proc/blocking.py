@@ -29,6 +29,8 @@ from hangwatch.sources.proc.syscalls import (
 
 #: ``struct timespec`` on 64 bits, and TIMER_ABSTIME (``linux/time.h``).
 _TIME, _ABSOLUTE = struct.Struct("=qq"), 1
+#: FUTEX_WAIT_BITSET, by which glibc waits with a time-out; its flags FUTEX_PRIVATE and FUTEX_CLOCK_REALTIME (``linux/futex.h``).
+_WAIT_UNTIL, _PRIVATE, _REALTIME = 9, 128, 256
 #: A sleep whose end is longer ago is one by another clock.
 _CLOCKS_APART_S = 5.0
 _PATH_LIMIT_BYTES = 4096
@@ -53,8 +55,27 @@ def read_sleep_left(pid: int, call: SystemCall | None) -> float | None:
     if call is None or call.name != "clock_nanosleep" or len(call.arguments) < 3:
         return None
     clock, flags, address = call.arguments[:3]
+    return _read_time_left(pid, clock, address) if clock == time.CLOCK_MONOTONIC and flags == _ABSOLUTE else None
+
+
+def read_wait_left(pid: int, call: SystemCall | None) -> float | None:
+    """The same of a sleep, and of a wait for another thread that has a time-out: of a lock, an event, a queue, a future.
+
+    ``futex(2)`` with FUTEX_WAIT_BITSET has the address of the time at which it gives up; none where it does not.
+    """
+    if call is None or call.name != "futex" or len(call.arguments) < 4:
+        return read_sleep_left(pid, call)
+    operation, address = call.arguments[1], call.arguments[3]
+    if operation & ~(_PRIVATE | _REALTIME) != _WAIT_UNTIL or not address:
+        return None
+    clock = time.CLOCK_REALTIME if operation & _REALTIME else time.CLOCK_MONOTONIC
+    return _read_time_left(pid, clock, address)
+
+
+def _read_time_left(pid: int, clock: int, address: int) -> float | None:
+    """How far a time in a process's memory is ahead."""
     until = read_memory(pid, address, _TIME.size) or b""
-    if clock != time.CLOCK_MONOTONIC or flags != _ABSOLUTE or len(until) < _TIME.size:
+    if len(until) < _TIME.size:
         return None
     seconds, nanoseconds = _TIME.unpack(until)
     left_s = seconds + nanoseconds / 1e9 - time.clock_gettime(clock)

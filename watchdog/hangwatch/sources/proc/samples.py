@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import ChildProcess, ExitStatus, ProcessSample
-from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall
+from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall, read_wait_left
 from hangwatch.sources.proc.cgroups import is_frozen
 from hangwatch.sources.proc.files import (
     START_TIME_TOLERANCE_S,
@@ -69,7 +69,7 @@ def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSamp
         children=children,
         mutexes=find_mutex_waits(pid) if deep else (),
         watchdogs=find_watchdogs(pid) if deep else (),
-        sleep_left_s=read_sleep_left(pid, call),
+        sleep_left_s=read_wait_left(pid, call),
     )
 
 

@@ -17,6 +17,7 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 _FOR = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_BINDS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _PARTS = (ast.expr, ast.withitem, ast.keyword)
 #: What takes the next item out of a container or a stream.
@@ -145,11 +146,12 @@ def _of_while(loop: ast.While) -> Iterator[Holder]:
         own = _mentions(value, stores)
         yield Holder(name, loop.lineno, numbers=own, objects=own)
     items = taken.values()
-    yield from _of_answers(loop, {name for name, value in bound.items() if _is_answer(value) and value not in items})
+    answers = {name for name, value in bound.items() if _is_answer(value) and value not in items}
+    yield from _of_answers(loop, answers, {name for name, value in bound.items() if _is_seen(loop, value)})
 
 
-def _of_answers(loop: ast.While, answers: Collection[str]) -> Iterator[Holder]:
-    """What a loop collects of one answer after another, and an answer of whose size its condition asks.
+def _of_answers(loop: ast.While, answers: Collection[str], seen: Collection[str]) -> Iterator[Holder]:
+    """What a loop collects of one answer after another, and an answer, or what it has ``seen``, of whose size its condition asks.
 
     Of a loop that polls, with sleeps in between, an answer may tell that is another one than ever before, and no number:
     something gets on elsewhere.
@@ -157,7 +159,7 @@ def _of_answers(loop: ast.While, answers: Collection[str]) -> Iterator[Holder]:
     sleeps = [n for n in walk(loop.body, inner_loops=False) if isinstance(n, ast.Call) and is_named(n, {"sleep"})]
     slept = {n.id for call in sleeps for n in ast.walk(call) if isinstance(n, ast.Name)}
     learnt = set(answers) - slept
-    telling = dict.fromkeys(learnt & _compared(loop.test), (True, False))
+    telling = dict.fromkeys((learnt | set(seen)) & _compared(loop.test), (True, False))
     telling |= {name: (numbers, not numbers) for name, numbers in _collected(loop, learnt)}
     if sleeps:
         telling = dict.fromkeys(learnt, (False, False)) | telling
@@ -181,6 +183,18 @@ def _is_answer(value: ast.expr) -> bool:
         case ast.Call():
             return not any(is_named(n, _CLOCKS) for n in ast.walk(value) if isinstance(n, ast.Call))
     return False
+
+
+def _is_seen(loop: ast.While, value: ast.expr) -> bool:
+    """Whether a value is of something that others may change, and this loop does not: ``position.value``."""
+    if not isinstance(value, (ast.Attribute, ast.Subscript)):
+        return False
+    bound = (
+        one.targets if isinstance(one, ast.Assign) else [one.target]
+        for one in walk(loop.body)
+        if isinstance(one, _BINDS)
+    )
+    return ast.unparse(value) not in {ast.unparse(target) for targets in bound for target in targets}
 
 
 def _collected(loop: ast.While, answers: Collection[str]) -> Iterator[tuple[str, bool]]:
