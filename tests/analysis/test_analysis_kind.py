@@ -34,7 +34,8 @@ def asleep(left_s: float | None, slept_s: int, *, child: bool = False) -> tuple[
     samples = []
     for ago in range(10, -1, -1):
         left = None if left_s is None else left_s + ago if ago <= slept_s else ago - slept_s
-        one = ProcessSample(NOW_NS - ago * SECOND_NS, 1000, "S", 1.0, switches=7, syscall="clock_nanosleep")
+        woken = 7 if ago <= slept_s else 6
+        one = ProcessSample(NOW_NS - ago * SECOND_NS, 1000, "S", 1.0, switches=woken, syscall="clock_nanosleep")
         if child:
             worker = ChildProcess(1001, "pt_data_worker", "S", 0.5, sleep_left_s=left)
             samples.append(msgspec.structs.replace(one, syscall="poll", children=(worker,)))
@@ -61,7 +62,21 @@ def test_who_wakes_soon_is_late_and_not_stuck(left_s: float | None, slept_s: int
     assert (found.kind, found.culprit_ranks) == (kind, (0,))
     assert found.cause is not None
     says = [e.says for e in found.cause.evidence if "ends by itself" in e.says]
-    assert says == ([f"its wait ends by itself in {left_s:.0f} s"] if left_s is not None and not child else [])
+    assert says == ([f"its wait ends by itself within {left_s:.0f} s"] if left_s is not None and not child else [])
+
+
+@pytest.mark.parametrize(("all_s", "kind"), [(13.0, "straggler"), (60.0, "stall"), (None, "stall")])
+def test_who_waits_with_a_time_out_is_late_until_it_ends(all_s: float | None, kind: str) -> None:
+    """``poll`` says how long it waits in all; that it has waited since a sample, its thread's context switches tell."""
+    group = Group("0", (0, 1), "default_pg")
+    late = rank(0, (operation(1, group, 1),), PACKING, channel="poll_schedule_timeout")
+    samples = tuple(msgspec.structs.replace(p, syscall="poll", sleep_left_s=all_s) for p in asleep(None, 9))
+    ranks = (
+        msgspec.structs.replace(late, processes=samples),
+        rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
+    )
+    found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == (kind, (0,))
 
 
 JOINS = (

@@ -74,14 +74,22 @@ def test_a_sleep_is_known_by_its_end(jobs: JobRunner) -> None:
     assert read_sleep_left(other.pid, None) is None
 
 
-def test_a_wait_with_a_time_out_is_known_by_its_end(jobs: JobRunner) -> None:
-    """Of an event; one that waits for ever names none."""
-    program = "import sys, threading; threading.Event().wait(float(sys.argv[1]) or None)"
-    job = jobs.start([sys.executable, "-c", program, "600"])
+@pytest.mark.parametrize(
+    ("waits", "in_all"),
+    [
+        ("import threading; threading.Event().wait({})", 600),
+        ("import select; select.poll().poll({} and {} * 1000)", 600),
+        ("import select; select.epoll().poll({})", 600),
+    ],
+    ids=["event", "poll", "epoll"],
+)
+def test_a_wait_with_a_time_out_is_known_by_its_end(jobs: JobRunner, waits: str, in_all: int) -> None:
+    """Or by how long it is in all; one that waits for ever names none."""
+    job = jobs.start([sys.executable, "-c", waits.replace("{}", str(in_all))])
     left = wait_for(lambda: read_wait_left(job.pid, read_syscall(job.pid)))
-    assert 0 < left <= 600
-    other = jobs.start([sys.executable, "-c", program, "0"])
-    wait_for(lambda: (call := read_syscall(other.pid)) is not None and call.name == "futex")
+    assert 0 < left <= in_all
+    other = jobs.start([sys.executable, "-c", waits.replace("{}", "None")])
+    wait_for(lambda: (call := read_syscall(other.pid)) is not None and call.name in {"futex", "poll", "epoll_wait"})
     assert read_wait_left(other.pid, read_syscall(other.pid)) is None
 
 

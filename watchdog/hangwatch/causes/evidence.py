@@ -58,7 +58,7 @@ def at_sleep(case: Case, rank: int) -> tuple[Evidence, ...]:
     last = case.views[rank].sample if rank in case.views else None
     if last is None or last.sleep_left_s is None:
         return ()
-    return (Evidence(rank, "process", f"its wait ends by itself in {max(0.0, last.sleep_left_s):.0f} s"),)
+    return (Evidence(rank, "process", f"its wait ends by itself within {max(0.0, last.sleep_left_s):.0f} s"),)
 
 
 def at_tasks(case: Case, rank: int) -> tuple[Evidence, ...]:

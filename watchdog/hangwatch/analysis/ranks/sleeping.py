@@ -5,7 +5,7 @@ Such a wait ends by itself. A poll sleeps as well, for less than it waits, and b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hangwatch.analysis.stacks.loops import hands_over, is_between_items, retries
 from hangwatch.model.capture import RankCapture
@@ -26,8 +26,14 @@ def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
     """
     if not capture.processes:
         return None
-    last = dict(_ends(capture.processes[-1]))
-    before = [found for sample in capture.processes if sample.at_ns <= since_ns for found in _ends(sample)]
+    sampled = list(_ends(capture.processes))
+    last = dict(sampled[-1])
+    before = [
+        found
+        for sample, ends in zip(capture.processes, sampled, strict=True)
+        if sample.at_ns <= since_ns
+        for found in ends
+    ]
     before += [(_OWN, end[0]) for s in capture.stacks if s.at_ns <= since_ns and (end := _loop_end(s)) is not None]
     looping = _loop_end(capture.stacks[-1]) if capture.stacks else None
     same_ns = _SAME_END_NS
@@ -43,11 +49,22 @@ def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
     return max(0.0, (min(ends) - capture.processes[-1].at_ns) / 1e9) if ends else None
 
 
-def _ends(sample: ProcessSample) -> Iterator[tuple[int, int]]:
-    """When the sleeps end that a sample shows (wall clock, ns), by the number of the child or other thread."""
-    left = [(_OWN, sample.sleep_left_s), *((child.pid, child.sleep_left_s) for child in sample.children)]
-    left += [(thread.os_thread_id, thread.sleep_left_s) for thread in sample.threads]
-    yield from ((who, sample.at_ns + int(left_s * 1e9)) for who, left_s in left if left_s is not None)
+def _ends(samples: Sequence[ProcessSample]) -> Iterator[list[tuple[int, int]]]:
+    """When the sleeps and waits end that each sample shows (wall clock, ns), by the number of the child or other thread.
+
+    A wait that says how long it is in all began no later than the first sample that shows it: its thread has not run since.
+    """
+    first = samples[0]
+    for sample in samples:
+        if sample.switches is None or (sample.switches, sample.syscall) != (first.switches, first.syscall):
+            first = sample
+        left = [(child.pid, child.sleep_left_s) for child in sample.children]
+        left += [(thread.os_thread_id, thread.sleep_left_s) for thread in sample.threads]
+        ends = [(who, sample.at_ns + int(left_s * 1e9)) for who, left_s in left if left_s is not None]
+        if sample.sleep_left_s is not None:
+            began = first if first.sleep_left_s is not None else sample
+            ends.append((_OWN, began.at_ns + int((began.sleep_left_s or 0.0) * 1e9)))
+        yield ends
 
 
 def _loop_end(stack: StackSample) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hangwatch.sources.proc.blocking import watched_descriptors
 from hangwatch.sources.proc.files import list_folder, read_small
-from hangwatch.sources.proc.syscalls import ON_EPOLL, ON_POLL, as_descriptor, parse_syscall
+from hangwatch.sources.proc.syscalls import ON_EPOLL, ON_POLL, as_int, parse_syscall
 
 _THREAD = b"pt_tcpstore"
 
@@ -43,6 +43,6 @@ def serves_store(pid: int, descriptor: int) -> bool:
             continue
         if call.name in ON_POLL:
             return True
-        if call.name in ON_EPOLL and descriptor in watched_descriptors(pid, as_descriptor(call.arguments[0])):
+        if call.name in ON_EPOLL and descriptor in watched_descriptors(pid, as_int(call.arguments[0])):
             return True
     return False

@@ -23,7 +23,7 @@ from hangwatch.sources.proc.syscalls import (
     READING,
     WRITING,
     SystemCall,
-    as_descriptor,
+    as_int,
     parse_syscall,
 )
 
@@ -31,6 +31,8 @@ from hangwatch.sources.proc.syscalls import (
 _TIME, _ABSOLUTE = struct.Struct("=qq"), 1
 #: FUTEX_WAIT_BITSET, by which glibc waits with a time-out; its flags FUTEX_PRIVATE and FUTEX_CLOCK_REALTIME (``linux/futex.h``).
 _WAIT_UNTIL, _PRIVATE, _REALTIME = 9, 128, 256
+#: Which argument of a wait is its time-out.
+_TIMED = {"futex": 3, "poll": 2, "epoll_wait": 3, "epoll_pwait": 3}
 #: A sleep whose end is longer ago is one by another clock.
 _CLOCKS_APART_S = 5.0
 _PATH_LIMIT_BYTES = 4096
@@ -59,17 +61,20 @@ def read_sleep_left(pid: int, call: SystemCall | None) -> float | None:
 
 
 def read_wait_left(pid: int, call: SystemCall | None) -> float | None:
-    """The same of a sleep, and of a wait for another thread that has a time-out: of a lock, an event, a queue, a future.
+    """The same of a sleep or a wait with a time-out: of a lock, an event, a queue, a future, a child's answer, a connection.
 
-    ``futex(2)`` with FUTEX_WAIT_BITSET has the address of the time at which it gives up; none where it does not.
+    ``futex(2)`` with FUTEX_WAIT_BITSET has the address of the time at which it gives up; none where it does not. ``poll(2)`` and
+    ``epoll_wait(2)`` say how long they wait in all, in milliseconds, so that less may be left; negative for ever.
     """
-    if call is None or call.name != "futex" or len(call.arguments) < 4:
+    if call is None or call.name not in _TIMED or len(call.arguments) < 4:
         return read_sleep_left(pid, call)
-    operation, address = call.arguments[1], call.arguments[3]
-    if operation & ~(_PRIVATE | _REALTIME) != _WAIT_UNTIL or not address:
+    timeout = call.arguments[_TIMED[call.name]]
+    if call.name != "futex":
+        return as_int(timeout) / 1000 if as_int(timeout) > 0 else None
+    operation = call.arguments[1]
+    if operation & ~(_PRIVATE | _REALTIME) != _WAIT_UNTIL or not timeout:
         return None
-    clock = time.CLOCK_REALTIME if operation & _REALTIME else time.CLOCK_MONOTONIC
-    return _read_time_left(pid, clock, address)
+    return _read_time_left(pid, time.CLOCK_REALTIME if operation & _REALTIME else time.CLOCK_MONOTONIC, timeout)
 
 
 def _read_time_left(pid: int, clock: int, address: int) -> float | None:
@@ -94,9 +99,9 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
     if call.name in ON_PATH and len(call.arguments) > ON_PATH[call.name]:
         return _path_argument(pid, call)
     if call.name in ON_EPOLL and call.arguments:
-        return _describe_watched(pid, as_descriptor(call.arguments[0]), relatives)
+        return _describe_watched(pid, as_int(call.arguments[0]), relatives)
     if call.name in ON_DESCRIPTOR and call.arguments:
-        on = _describe_descriptor(pid, as_descriptor(call.arguments[0]), relatives)
+        on = _describe_descriptor(pid, as_int(call.arguments[0]), relatives)
         return on + _describe_owner(pid) if on is not None and call.name in LOCKING else on
     if call.asleep:
         return _describe_locked_file(pid)
@@ -112,16 +117,16 @@ def descriptors_read(pid: int, call: SystemCall | None) -> tuple[int, ...]:
     if call is None or not call.arguments:
         return ()
     if call.name in READING:
-        return (as_descriptor(call.arguments[0]),)
+        return (as_int(call.arguments[0]),)
     if call.name in ON_POLL and len(call.arguments) > 1:
         return tuple(_polled_descriptors(pid, call.arguments[0], call.arguments[1]))
-    return watched_descriptors(pid, as_descriptor(call.arguments[0])) if call.name in ON_EPOLL else ()
+    return watched_descriptors(pid, as_int(call.arguments[0])) if call.name in ON_EPOLL else ()
 
 
 def descriptors_written(call: SystemCall | None) -> tuple[int, ...]:
     """The descriptor that the call writes to; none of any other call."""
     writes = call is not None and call.name in WRITING and bool(call.arguments)
-    return (as_descriptor(call.arguments[0]),) if call is not None and writes else ()
+    return (as_int(call.arguments[0]),) if call is not None and writes else ()
 
 
 def watched_descriptors(pid: int, descriptor: int) -> tuple[int, ...]:
@@ -139,7 +144,7 @@ def _path_argument(pid: int, call: SystemCall) -> str | None:
     path = raw.split(b"\0", 1)[0].decode(errors="replace")
     if not path or path.startswith("/") or not path.isprintable():
         return path if path.isprintable() and path else None
-    start = AT_FDCWD if index == 0 else as_descriptor(call.arguments[0])
+    start = AT_FDCWD if index == 0 else as_int(call.arguments[0])
     folder = read_link(f"/proc/{pid}/cwd" if start == AT_FDCWD else f"/proc/{pid}/fd/{start}")
     return path if folder is None else f"{folder}/{path}"
 

@@ -97,7 +97,7 @@ def parse_syscall(data: bytes, machine: str = platform.machine()) -> SystemCall 
     return SystemCall(_NAMES.get(machine, {}).get(number, f"#{number}"), arguments)
 
 
-def as_descriptor(argument: int) -> int:
-    """An argument as the C ``int`` a descriptor is."""
+def as_int(argument: int) -> int:
+    """An argument as a C ``int``: a descriptor, a time in milliseconds."""
     low = argument & 0xFFFFFFFF
     return low - (1 << 32) if low >= 1 << 31 else low
