@@ -210,3 +210,21 @@ def test_a_comprehension_is_a_loop() -> None:
 def test_any_text_has_an_answer(source: str, line: int) -> None:
     """Files that are no Python, or of a newer one, have no blocks and do no harm."""
     SourceTree(source).blocks_at(line)
+
+
+def test_a_function_has_the_name_that_python_gives_it() -> None:
+    """The flight recorder has ``flush`` for that of every class."""
+    source = """
+class Lane:
+    mark = 1
+    def flush(self):
+        def sends():
+            return 1
+        return sends()
+
+def main():
+    pass
+"""
+    names = [SourceTree(source).function_at(line) for line in range(2, 11)]
+    inner = "Lane.flush.<locals>.sends"
+    assert names == ["", "", "", "Lane.flush", inner, "Lane.flush", "", "", "main"]

@@ -106,6 +106,13 @@ def _first_of_run(case: Situation, key: GroupKey, seq: int, one: int, other: int
     return found
 
 
+def calls_usual_operation(case: Situation, rank: int, other: int) -> bool:
+    """Whether what a thread of torch has called on a rank, as in a backward on NCCL, is what it has called on another too."""
+    diverged_at = case.blame.diverged_at
+    now = _at(case, rank, diverged_at.seq) if diverged_at is not None else None
+    return now is not None and not now.frames and any(_place(o) == _place(now) for o in case.history.of(other))
+
+
 def is_new_place(case: Situation, rank: int, place: CallSite | None) -> bool:
     """Whether a rank is at a place that no collective of any rank has been issued from, as far as call sites were recorded."""
     if place is None or sum(o.frames is not None for o in case.history.of(rank)) <= 2:

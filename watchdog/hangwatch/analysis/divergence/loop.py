@@ -233,6 +233,11 @@ class Loop:
         return (self.rounds_ahead or 0) > 0 or self.anew
 
     @property
+    def behind_in_rounds(self) -> bool:
+        """Whether something counts the other side as rounds ahead: it has gone through this loop to its end, or never into it."""
+        return (self.rounds_ahead or 0) < 0
+
+    @property
     def anew(self) -> bool:
         """Whether the side in this loop is in its first iteration, and both had called something in it just before, in the round
         before; the other is still in all that is around the loop."""

@@ -79,9 +79,16 @@ class SourceTree:
             self._named[function.lineno] = find_deciders(function.body)
         return self._named[function.lineno]
 
+    def function_at(self, line: int) -> str:
+        """The name of the function around a line, qualified as Python does it: ``Trainer.fit``; empty outside of any."""
+        scopes = tuple(_scopes_at(self._tree, line)) if self._tree is not None else ()
+        names = (f"{one.name}.<locals>" if isinstance(one, _FUNCTIONS) else one.name for one in scopes)
+        return ".".join(names).removesuffix(".<locals>") if self._function(line) is not None else ""
+
     def _function(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The innermost function in whose body a line is; None outside of any."""
-        return _function_at(self._tree, line) if self._tree is not None else None
+        scopes = _scopes_at(self._tree, line) if self._tree is not None else ()
+        return next((one for one in reversed(tuple(scopes)) if isinstance(one, _FUNCTIONS)), None)
 
     def _body(self, line: int) -> Sequence[ast.stmt]:
         """Its statements; outside of any those of the file."""
@@ -241,20 +248,17 @@ class SourceTree:
         return b"\n".join(lines).decode(errors="replace")
 
 
-def _function_at(node: ast.AST, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The innermost function in whose body a line is."""
+def _scopes_at(node: ast.AST, line: int) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """The functions and classes in whose bodies a line is, outermost first."""
     for child in ast.iter_child_nodes(node):
         # Expressions have no functions in them, and may be nested deeply.
         if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             continue
         if isinstance(child, ast.stmt) and not _spans(child, line):
             continue
-        inner = _function_at(child, line)
-        if inner is None and isinstance(child, _FUNCTIONS) and _within(child.body, line):
-            inner = child
-        if inner is not None:
-            return inner
-    return None
+        if isinstance(child, _SCOPES) and _within(child.body, line):
+            yield child
+        yield from _scopes_at(child, line)
 
 
 def _with_counter(block: Block, counters: Mapping[int, Iterations]) -> Block:

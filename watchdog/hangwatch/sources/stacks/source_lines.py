@@ -45,7 +45,7 @@ class Line(msgspec.Struct, frozen=True):
     """A line of source, stripped, the blocks around it (none in torch itself), and what counts iterations in its function.
 
     ``deciders``: the variables that the conditions of the function name. ``holders``: those that hold what its loops go through.
-    ``deadlines``: when the loops around it end that go on until a time.
+    ``deadlines``: when the loops around it end that go on until a time. ``function``: the qualified name of its function.
     """
 
     text: str
@@ -54,6 +54,7 @@ class Line(msgspec.Struct, frozen=True):
     deciders: frozenset[str] = frozenset()
     holders: tuple[Holder, ...] = ()
     deadlines: tuple[Deadline | Countdown, ...] = ()
+    function: str = ""
 
 
 class SourceLines:
@@ -181,7 +182,7 @@ def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
     blocks = tree.blocks_at(number)
     hidden = tuple(msgspec.structs.replace(one, text=redact_code(one.text)) for one in blocks)
     names = (tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
-    return Line(short, hidden, *names, (*find_deadlines(blocks), *tree.countdowns_at(number)))
+    return Line(short, hidden, *names, (*find_deadlines(blocks), *tree.countdowns_at(number)), tree.function_at(number))
 
 
 #: The lines read by this process, remembered for all who ask.
@@ -281,7 +282,11 @@ def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool
         frame = msgspec.structs.replace(
             frame, locals=settled, positions=positions, ends_in_s=ends_in_s, early_s=early_s
         )
-    return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks) if line is not None else frame
+    if line is None:
+        return frame
+    # The flight recorder, and py-spy before Python 3.11, have the bare name.
+    function = line.function if line.function.rpartition(".")[2] == frame.function else frame.function
+    return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks, function=function)
 
 
 def _settle_positions(frame: Frame, described: Mapping[str, str], holders: Sequence[Holder]) -> tuple[Position, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
+from hangwatch.analysis.divergence.call_sites import calls_usual_operation, early_visit, is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
 from hangwatch.analysis.divergence.find import side_path
 from hangwatch.analysis.divergence.frames import by_rank, call_site, is_parameter_loop, is_program
@@ -107,6 +107,13 @@ HELPER_RETURNED = Signature(
 )
 ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")
 ON_A_TIE = Signature("rank-conditional-collective", "condition-on-a-tie", "likely")
+#: The others have gone through that loop to its end, and on to its next round.
+NEW_PLACE_IN_LOOP = Signature(
+    "rank-conditional-collective",
+    "new-place-in-a-loop",
+    "strong",
+    beats=("uneven-inputs/past-the-loop", "uneven-inputs/past-a-loop-further-down"),
+)
 NEW_PLACE = Signature("rank-conditional-collective", "new-place", "likely")
 #: The other side was never in that loop, or not for data.
 NEVER_IN_LOOP = Signature("rank-conditional-collective", "never-in-the-loop", "likely", beats=("uneven-inputs",))
@@ -157,6 +164,8 @@ def conditional(case: Case) -> Match | None:
             f"{fork.mine.rank} has called one less, and has gone on with the iteration."
         )
         return _match(case, HELPER_RETURNED, said, replace(fork, block=None))
+    if loop is not None and loop.inside is fork.mine and loop.behind_in_rounds and _alone_in_a_place(case, fork, loop):
+        return _new_place(case, fork, NEW_PLACE_IN_LOOP)
     if loop is not None and not ranked:
         return _conditional_in_loop(case, fork, loop)
     if partly is not None:
@@ -165,11 +174,7 @@ def conditional(case: Case) -> Match | None:
         said = f"Rank {side.rank} is in `{frame.source}`, where a collective is called or not {how}; the other side is not."
         return _match(case, EXPRESSION_BY_RANK if ranked else EXPRESSION, said, replace(fork, block=None))
     if (fork.relation == "order" or tests_guard(fork)) and _alone_in_a_place(case, fork):
-        said = f"Rank {fork.mine.rank} is in a collective at a place where none was called before, on any rank."
-        below = next((b for b in reversed(own_blocks(fork.mine, fork.theirs)) if b.kind in CONDITIONS), None)
-        if below is not None:
-            said += f" It is under `{below.text}` (line {below.line}) there."
-        return _match(case, NEW_PLACE, said, fork)
+        return _new_place(case, fork, NEW_PLACE)
     if left_schedule(case):
         return _out_of_a_pipeline(case, fork)
     if fork.relation != "branch" or fork.block is None:
@@ -256,12 +261,25 @@ def _row_left_sooner(case: Case, fork: Fork) -> Block | None:
     return None
 
 
-def _alone_in_a_place(case: Case, fork: Fork) -> bool:
-    """Whether the culprit's call is from a place that is new to all ranks, and the others' from one that is not."""
-    mine, theirs = call_site(fork.mine.path), call_site(fork.theirs.path)
-    named = bool(case.blame.waiting) and theirs is not None
-    known_place = any(call_site(o.frames or ()) == theirs for o in case.history.of(fork.mine.rank) if o.completed)
-    return named and known_place and is_new_place(case, fork.mine.rank, mine)
+def _new_place(case: Case, fork: Fork, row: Signature) -> Match:
+    said = f"Rank {fork.mine.rank} is in a collective at a place where none was called before, on any rank."
+    below = next((b for b in reversed(own_blocks(fork.mine, fork.theirs)) if b.kind in CONDITIONS), None)
+    if below is not None:
+        said += f" It is under `{below.text}` (line {below.line}) there."
+    return _match(case, row, said, fork)
+
+
+def _alone_in_a_place(case: Case, fork: Fork, loop: Loop | None = None) -> bool:
+    """Whether the culprit's call is from a place that is new to all ranks, and the others' from one that is not.
+
+    Of a backward on NCCL the latter is no place, but an operation: one that ends a ``loop`` on the others may come before it.
+    """
+    mine, theirs = fork.mine.rank, call_site(fork.theirs.path)
+    usual = (
+        any(call_site(o.frames or ()) == theirs for o in case.history.of(mine) if o.completed) and theirs is not None
+    )
+    usual = usual or (loop is not None and calls_usual_operation(case, fork.theirs.rank, mine))
+    return bool(case.blame.waiting) and usual and is_new_place(case, mine, call_site(fork.mine.path))
 
 
 def _decisive_below(side: Side, block: Block) -> Block | None:
