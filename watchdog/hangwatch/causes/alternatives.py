@@ -139,8 +139,8 @@ def _data_ended(case: Case, view: RankView) -> str | None:
 
 
 def _child_does_not_answer(_: Case, view: RankView) -> str | None:
-    """It reads from a pipe of which a child of its own alone has the other end."""
-    child = view.sample.writing_child if view.sample is not None else None
+    """It is at a pipe of which a child of its own alone has the other end."""
+    child = view.sample.child_at_pipe if view.sample is not None else None
     return (
         f"It may be that {child.name} (process {child.pid}), its child, does not answer." if child is not None else None
     )

@@ -183,11 +183,15 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def writers(self) -> tuple[int, ...]:
         """The related processes that may write to the pipe it is blocked on: 12 and 13 of ``pipe:[7] from 12 cat, 13 sort``."""
-        kind, found, holders = (self.blocked_on or "").partition("] from ")
-        named = (one.partition(" ") for one in holders.split(", ")) if found and "pipe:[" in kind else ()
-        return tuple(int(pid) for pid, space, _ in named if space and pid.isdigit())
+        return self._at_pipe("from")
 
     @property
-    def writing_child(self) -> ChildProcess | None:
-        """The child that alone may write to the pipe it is blocked on."""
-        return next((child for child in self.children if self.writers == (child.pid,)), None)
+    def child_at_pipe(self) -> ChildProcess | None:
+        """The child that alone has the other end of the pipe it is blocked on, to write to it or to read from it."""
+        ends = self.writers or self._at_pipe("to")
+        return next((child for child in self.children if ends == (child.pid,)), None)
+
+    def _at_pipe(self, way: str) -> tuple[int, ...]:
+        kind, found, holders = (self.blocked_on or "").partition(f"] {way} ")
+        named = (one.partition(" ") for one in holders.split(", ")) if found and "pipe:[" in kind else ()
+        return tuple(int(pid) for pid, space, _ in named if space and pid.isdigit())

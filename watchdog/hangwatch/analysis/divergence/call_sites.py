@@ -19,6 +19,8 @@ from hangwatch.model.text import short_path
 
 #: How far back a silent shift is followed.
 _REACH = 512
+#: So many visits of a place in a row, with as many calls each, say how many a visit takes.
+_HABIT = 5
 
 CallSite = tuple[str, int]
 
@@ -156,14 +158,21 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
 
 
 def _arrivals(case: Situation, rank: int, place: CallSite, repeats: bool) -> list[int]:
-    """The numbers, up to the divergence, at which a rank reached a place; with ``repeats``, from another one only."""
+    """The numbers, up to the divergence, at which a rank reached a place; with ``repeats``, from another one only.
+
+    If it has called it there as often the last times, it has come anew after so many calls, be it from nowhere else.
+    """
     diverged_at = case.blame.diverged_at
     end = diverged_at.seq if diverged_at is not None else 0
-    found: list[int] = []
+    visits: list[list[int]] = []
     last: CallSite | None = None
     for seq in range(max(1, end - _REACH), end + 1):
         now = _place(_at(case, rank, seq))
-        if now == place and (last != place or not repeats):
-            found.append(seq)
+        if now == place and last == place and repeats:
+            visits[-1].append(seq)
+        elif now == place:
+            visits.append([seq])
         last = now
-    return found
+    lengths = [len(visit) for visit in visits[-1 - _HABIT : -1]]
+    each = lengths[0] if len(set(lengths)) == 1 and len(lengths) == _HABIT else end + 1
+    return [*(visit[0] for visit in visits[:-1]), *(visits[-1][::each] if visits else ())]

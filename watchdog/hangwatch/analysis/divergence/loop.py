@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
-from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
+from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program, same_function
 from hangwatch.analysis.divergence.iterations import (
     LOOPS,
     Steps,
@@ -32,6 +32,7 @@ _TEXT, _NAME_LENGTH = re.compile(r"str\((?P<length>\d+)\)"), 24
 #: A loop that counts from one.
 _FROM_ONE = re.compile(r"\brange\(1, |\benumerate\(.*, (?:start=)?1\)")
 _FIXED = re.compile(r" in range\(\d+\):$")
+_ENDS_DATA = re.compile(r"except \(?(?:\w+, )*Stop(?:Async)?Iteration\b")
 _EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
 
 
@@ -177,7 +178,8 @@ class Loop:
         decisive = ((f, b) for f in deeper for b in reversed(f.blocks) if _is_condition(b) or b.kind == "guard")
         ways = [(f, b) for f, b in islice(decisive, 1) if b.kind == "guard" and b.text.endswith(" return")]
         ways += [(self.frame, b) for b in reversed(self.around) if b.kind == "guard" and b.text.endswith(" continue")]
-        return next((way for frame, way in ways if not by_rank(way.text) and _on_data(frame, way)), None)
+        ways = [(frame, way) for frame, way in ways if not by_rank(way.text) and not ends_data(way)]
+        return next((way for frame, way in ways if _on_data(frame, way)), None)
 
     @property
     def iteration_count(self) -> IterationCount | None:
@@ -294,6 +296,11 @@ def over_keys(frame: Frame, loop: Block) -> bool:
     return loop.kind == "for" and keys and bool(short)
 
 
+def ends_data(way: Block) -> bool:
+    """Whether a way out of an iteration is the end of the data: ``except StopIteration:``."""
+    return _ENDS_DATA.match(way.text) is not None
+
+
 def _is_condition(block: Block) -> bool:
     return block.kind in CONDITIONS or (block.kind == "after" and block.text == "try:")
 
@@ -378,6 +385,42 @@ def called_in_addition(case: Situation, fork: Fork) -> bool:
         if block.iterations is not None and (other := inside(theirs.frames, frame, block)) is not None
     ]
     return bool(rounds) and all(ahead == 0 for ahead in rounds)
+
+
+def calls_it_elsewhere(case: Situation, fork: Fork) -> bool:
+    """Whether, of two sides that wait for each other in two groups, the one outside of a condition has called what is under it.
+
+    It was from the same place, and so by another way: the condition decides of when, and not of whether.
+    """
+    under, other = fork.sides
+    site = call_site(under.path)
+    if case.blame.shape != "cycle" or not {under.rank, other.rank} <= set(case.blame.culprits):
+        return False
+    if fork.relation != "branch" or fork.block is None or under.at is None or site == call_site((under.at,)):
+        return False
+    fronts = [case.views[side.rank].frontier for side in (under, other)]
+    if len({front.group.key for front in fronts if front is not None}) < len(fronts):
+        return False
+    done = [o.frames or () for o in case.history.of(other.rank) if o.completed]
+    return any(call_site(frames) == site and inside(frames, under.at, fork.block) is None for frames in done)
+
+
+def counts_as_many(case: Situation, side: Side, other: Side) -> bool:
+    """Whether a side has begun as many iterations as one that has left out nothing in between: its operation is one more.
+
+    That is as many as the other side, where that comes to its own further down in the loop; one less where it has come by there.
+    """
+    mine, theirs = side.at, other.at
+    if mine is None or theirs is None or not same_function(mine, theirs) or case.ran_ahead(side.rank):
+        return False
+    shared = {(b.kind, b.line) for b in theirs.blocks}
+    loops = [b for b in mine.blocks if b.iterations is not None and (b.kind, b.line) in shared]
+    here, there = (
+        next((f for f in case.views[s.rank].frames if f.line == at.line and f.file == at.file), None)
+        for s, at in ((side, mine), (other, theirs))
+    )
+    ahead = iterations_ahead(here, there, loops[-1]) if loops and here is not None else None
+    return ahead is not None and ahead == (0 if mine.line < theirs.line else -1)
 
 
 def loop_of(case: Situation, fork: Fork) -> Loop | None:

@@ -48,6 +48,7 @@ class SourceTree:
             self._tree: ast.Module | None = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
+        self._wraps = _cached_functions(self._tree) if self._tree is not None else {}
         self._counted: dict[int, dict[int, Iterations]] = {}
         self._named: dict[int, frozenset[str]] = {}
 
@@ -164,10 +165,12 @@ class SourceTree:
                 yield Block("for", node.lineno, text, exhausts=not has_no_end(first.iter))
 
     def _cache(self, scope: ast.stmt) -> Iterator[Block]:
-        """A decorator that keeps results: inside the function, there was none to return."""
+        """A decorator, or a call, that keeps results: inside the function, there was none to return."""
         for one in getattr(scope, "decorator_list", ()):
-            if _name_of(one.func if isinstance(one, ast.Call) else one) in _CACHES:
+            if _is_cache(one):
                 yield Block("guard", one.lineno, _one_line(f"@{self._text(one)}: return"))
+        for call in self._wraps.get(getattr(scope, "name", ""), ()):
+            yield Block("guard", call.lineno, _one_line(f"{self._text(call)}: return"))
 
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
         """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught.
@@ -302,6 +305,20 @@ def _called_beside(statement: ast.stmt, comprehension: ast.expr, inner: Collecti
 def _is_plain(call: ast.Call, names: frozenset[str]) -> bool:
     """Whether a function or method of one of these names is called."""
     return _name_of(call.func) in names
+
+
+def _is_cache(made: ast.expr) -> bool:
+    """Whether a decorator keeps results: ``cache`` or ``lru_cache(maxsize=8)``."""
+    return _name_of(made.func if isinstance(made, ast.Call) else made) in _CACHES
+
+
+def _cached_functions(tree: ast.AST) -> dict[str, list[ast.Call]]:
+    """The functions that are given to what keeps their results, by name: ``self.get = lru_cache(maxsize=8)(self._compute)``."""
+    found: dict[str, list[ast.Call]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and _is_cache(node.func):
+            found.setdefault(_name_of(node.args[0]), []).append(node)
+    return found
 
 
 def _name_of(function: ast.expr) -> str:

@@ -170,7 +170,10 @@ def _of_answers(loop: ast.While, answers: Collection[str], seen: Collection[str]
 def _compared(test: ast.expr) -> set[str]:
     """The variables of which a condition asks how large they are: ``there`` of ``while there < size:``."""
     compares = (n for n in ast.walk(test) if isinstance(n, ast.Compare) and all(isinstance(op, _ORDER) for op in n.ops))
-    return {one.id for n in compares for one in (n.left, *n.comparators) if isinstance(one, ast.Name)}
+    sides = (
+        one.target if isinstance(one, ast.NamedExpr) else one for n in compares for one in (n.left, *n.comparators)
+    )
+    return {one.id for one in sides if isinstance(one, ast.Name)}
 
 
 def _is_answer(value: ast.expr) -> bool:

@@ -11,7 +11,13 @@ from hangwatch.analysis.divergence.expressions import is_called_in_part
 from hangwatch.analysis.divergence.find import side_path
 from hangwatch.analysis.divergence.frames import by_rank, call_site, is_parameter_loop, is_program
 from hangwatch.analysis.divergence.iterations import inside, is_of_a_step, steps_of
-from hangwatch.analysis.divergence.loop import Loop, called_in_addition, holds_on_later_iterations, over_keys
+from hangwatch.analysis.divergence.loop import (
+    Loop,
+    called_in_addition,
+    calls_it_elsewhere,
+    holds_on_later_iterations,
+    over_keys,
+)
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
@@ -105,6 +111,8 @@ HELPER_RETURNED = Signature(
     "strong",
     beats=("skipped-collective/early-by-count", "skipped-collective/early-by-a-guard"),
 )
+#: Something there refers to the object still.
+NOT_DESTROYED = Signature("rank-conditional-collective", "not-destroyed", "strong", beats=("skipped-collective",))
 ON_CULPRIT = Signature("rank-conditional-collective", "condition-on-the-culprit", "likely")
 ON_A_TIE = Signature("rank-conditional-collective", "condition-on-a-tie", "likely")
 #: The others have gone through that loop to its end, and on to its next round.
@@ -134,6 +142,7 @@ LATER_ITERATION = Signature("rank-conditional-collective", "holds-on-later-itera
 COUNTED_OTHERWISE = Signature("rank-conditional-collective", "iterations-counted-otherwise", "likely")
 #: Of so many conditions around a call, the innermost: which of them decides is not known.
 _NAMED = 3
+_DESTRUCTOR = "__del__"
 
 
 def conditional(case: Case) -> Match | None:
@@ -141,6 +150,13 @@ def conditional(case: Case) -> Match | None:
     fork = case.fork
     if fork is None:
         return None
+    dying = next((f for f in fork.theirs.tail if bare(f) == _DESTRUCTOR), None)
+    if dying is not None and case.blame.waiting and all(bare(f) != _DESTRUCTOR for f in fork.mine.tail):
+        said = (
+            f"Rank {fork.theirs.rank} calls a collective as an object is destroyed, in `{dying.function}`; rank {fork.mine.rank} "
+            f"has not: something there refers to the object still."
+        )
+        return _match(case, NOT_DESTROYED, said, replace(fork, block=None))
     own = [b for b in own_blocks(fork.mine, fork.theirs) if b.kind in CONDITIONS and is_decisive(b)]
     mine = case.views.get(fork.mine.rank)
     sends = mine is not None and in_point_to_point(mine)  # which is meant to differ by rank
@@ -177,7 +193,7 @@ def conditional(case: Case) -> Match | None:
         return _new_place(case, fork, NEW_PLACE)
     if left_schedule(case):
         return _out_of_a_pipeline(case, fork)
-    if fork.relation != "branch" or fork.block is None:
+    if fork.relation != "branch" or fork.block is None or calls_it_elsewhere(case, fork):
         return None
     waits = [v.wait for side in (fork.mine, fork.theirs) if (v := case.views.get(side.rank)) is not None]
     under = case.views.get(fork.only) if fork.only is not None else None

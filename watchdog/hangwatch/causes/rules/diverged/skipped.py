@@ -17,7 +17,7 @@ from hangwatch.analysis.divergence.iterations import (
     iterations_ahead,
     steps_of,
 )
-from hangwatch.analysis.divergence.loop import held_for_both, holds_on_later_iterations
+from hangwatch.analysis.divergence.loop import counts_as_many, ends_data, held_for_both, holds_on_later_iterations
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
@@ -191,7 +191,7 @@ def skipped(case: Case) -> Match | None:
         return Match(row, said + tell_values(case, fork), at_fork(case, fork))
     for side, other in orientations(case, fork):
         early = early_visit(case, side.rank, other.rank, repeats=_own_loop(side, other))
-        if early is None:
+        if early is None or counts_as_many(case, side, other):
             continue
         lead = f" by {early.by} operation{'s' if early.by > 1 else ''}" if early.by else ""
         before = "once" if early.visits == 1 else f"{early.visits} times"
@@ -358,7 +358,9 @@ def _skipped_iteration(case: Case, fork: Fork) -> Match | None:
         return Match(AS_MANY_ITERATIONS, said, at_fork(case, fork))
     if count is not None and count.fewer > 0 and not count.breaks:
         return None  # it had fewer
-    guards = [b for b in loop.around if b.kind == "guard" and not b.text.endswith((" raise", " break"))]
+    guards = [
+        b for b in loop.around if b.kind == "guard" and not b.text.endswith((" raise", " break")) and not ends_data(b)
+    ]
     below = [f for f in loop.inside.tail[:-1] if is_program(f) and package_of(f) is None]
     within = below[: below.index(loop.frame)] if loop.frame in below else below
     inner = [*loop.around, *(b for f in below if f != loop.frame for b in (f.blocks if f in within else _in_loops(f)))]

@@ -86,7 +86,7 @@ def _forked_into_lock(view: RankView, child: ChildProcess) -> Signature | None:
 def child_stall(case: Case) -> Match | None:
     """The main thread is in a wait for a child process, and neither moves."""
     for rank, view in standing(case):
-        frame = waits_for_child(view) or _reads_from_child(view)
+        frame = waits_for_child(view) or _at_pipe_of_child(view)
         if frame is None:
             continue
         children = _children(view)
@@ -107,11 +107,12 @@ def child_stall(case: Case) -> Match | None:
         if not children or not still:
             said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}."
             return Match(AWAITED, said, evidence)
-        writing = [c for c in still if c.pid in view.capture.processes[-1].writers]
-        child = (writing or still)[0]
+        last = view.capture.processes[-1]
+        at_end = [c for c in still if c.pid in last.writers or c == last.child_at_pipe]
+        child = (at_end or still)[0]
         named = f"{child.name} (process {child.pid})"
         said = f"Rank {rank}'s {view.who} waits for a child process in {bare(frame)}, and {named} does not move."
-        return Match(AT_OTHER_END if writing else STUCK, said, evidence)
+        return Match(AT_OTHER_END if at_end else STUCK, said, evidence)
     return None
 
 
@@ -138,11 +139,11 @@ def _loads_data(view: RankView) -> bool:
     return calls(called_by_user(view.frames), "torch/utils/data/dataloader.py") is not None
 
 
-def _reads_from_child(view: RankView) -> Frame | None:
+def _at_pipe_of_child(view: RankView) -> Frame | None:
     """The frame in which the main thread is at a pipe whose other end a child alone has, which does not move."""
     if view.sample is None or not view.frames or view.motion.state == "busy" or _loads_data(view):
         return None
-    own = view.sample.writing_child
+    own = view.sample.child_at_pipe
     return view.frames[0] if own in _children(view) and not _moved(view, own) else None
 
 
