@@ -6,6 +6,7 @@ meets an all_reduce of one float of training, and both go through.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -146,7 +147,11 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
     here = _place(own)
     if here is None or not any(o.frames for o in case.history.of(one)):
         return None  # a record without call sites
-    mine, theirs = _arrivals(case, one, here, repeats), _arrivals(case, other, here, repeats)
+    ours, others = _visits(case, one, here), _visits(case, other, here)
+    each = _exceeded(ours)
+    if each is None and not repeats:
+        ours, others = ([[seq] for visit in visits for seq in visit] for visits in (ours, others))
+    mine, theirs = (_arrivals(visits, each or _REACH + 1) for visits in (ours, others))
     if len(mine) < 2 or mine[:-1] != theirs:
         return None
     gaps = {b - a for a, b in pairwise(mine[:-1])}
@@ -157,22 +162,29 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
     return EarlyVisit(place, len(theirs), min(gaps) - last if len(gaps) == 1 else None)
 
 
-def _arrivals(case: Situation, rank: int, place: CallSite, repeats: bool) -> list[int]:
-    """The numbers, up to the divergence, at which a rank reached a place; with ``repeats``, from another one only.
-
-    If it has called it there as often the last times, it has come anew after so many calls, be it from nowhere else.
-    """
+def _visits(case: Situation, rank: int, place: CallSite) -> list[list[int]]:
+    """The numbers, up to the divergence, that a rank called at a place, by how often in a row."""
     diverged_at = case.blame.diverged_at
     end = diverged_at.seq if diverged_at is not None else 0
     visits: list[list[int]] = []
     last: CallSite | None = None
     for seq in range(max(1, end - _REACH), end + 1):
         now = _place(_at(case, rank, seq))
-        if now == place and last == place and repeats:
+        if now == place:
+            if last != place:
+                visits.append([])
             visits[-1].append(seq)
-        elif now == place:
-            visits.append([seq])
         last = now
-    lengths = [len(visit) for visit in visits[-1 - _HABIT : -1]]
-    each = lengths[0] if len(set(lengths)) == 1 and len(lengths) == _HABIT else end + 1
+    return visits
+
+
+def _exceeded(visits: Sequence[Sequence[int]]) -> int | None:
+    """How many calls a visit takes, by the last ones, where the present one has more: it is the next visit by now."""
+    lengths = {len(visit) for visit in visits[-1 - _HABIT : -1]}
+    usual = lengths.pop() if len(lengths) == 1 and len(visits) > _HABIT else None
+    return usual if usual is not None and len(visits[-1]) > usual else None
+
+
+def _arrivals(visits: Sequence[Sequence[int]], each: int) -> list[int]:
+    """When it came to the place. Of the last visit, each so many calls are one; of those before, all."""
     return [*(visit[0] for visit in visits[:-1]), *(visits[-1][::each] if visits else ())]
