@@ -50,9 +50,9 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a frame is in the data that a loop goes through: ``variable`` holds what the iteration is about.
 
-    ``loop``: the line of its header. ``digest``: of what py-spy shows of the value, with a key that only the agent's process has
-    and that ends with it: it tells whether the value is the same as before, and nothing else. ``known``: it was that in an
-    earlier sample.
+    ``loop``: the line of its header; 0 for the call that a thread of a pool has been given. ``digest``: of what py-spy shows of
+    the value, with a key that only the agent's process has and that ends with it: it tells whether the value is the same as
+    before, and nothing else. ``known``: it was that in an earlier sample.
     """
 
     variable: str

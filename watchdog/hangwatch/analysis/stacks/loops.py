@@ -138,6 +138,8 @@ def _key(thread: ThreadStack, depth: int, frame: Frame, one: Position) -> _Loop:
 def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
     """The loops that a process is in and where, and whether any other item than the ones before is progress."""
     main = sample.main
+    # Calls that a loop gives to a pool may ask the same again and again.
+    hands_on = main is not None and any(map(_is_in_while, main.frames))
     for thread in (
         sample.threads if main is not None and hands_over(main.frames) else (main,) if main is not None else ()
     ):
@@ -145,7 +147,8 @@ def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
         for depth, frame in enumerate(reversed(thread.frames), 1):
             whole = {b.line for b in takewhile(lambda b: not _may_go_round(b), frame.blocks) if b.exhausts}
             for one in frame.positions:
-                yield _key(thread, depth, frame, one), one, not polls and one.loop in whole
+                if one.loop or not hands_on:
+                    yield _key(thread, depth, frame, one), one, not polls and one.loop in whole
             polls |= _is_in_while(frame)
 
 

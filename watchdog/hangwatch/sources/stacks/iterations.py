@@ -18,7 +18,7 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 #: What shows a bar beside an iterable, and goes through it as it is.
 _BARS = ("tqdm", "trange", "progress", "track")
 #: What goes on for ever.
-_ENDLESS = frozenset({"count", "cycle", "repeat", "iter"})
+_ENDLESS = frozenset({"count", "cycle", "repeat"})
 #: What a loop that only passes the time calls.
 _PASTIMES = frozenset(
     {"sleep", "print", "time", "monotonic", "perf_counter", "debug", "info", "warning", "flush", "wait"}
@@ -78,8 +78,18 @@ def _ends_by_number(loop: _Loop, counter: str) -> bool:
 
 
 def has_no_end(iterable: ast.expr) -> bool:
-    """Whether what a loop goes over goes on for ever."""
-    return any(is_named(n, _ENDLESS) for n in ast.walk(iterable) if isinstance(n, ast.Call))
+    """Whether what a loop goes over goes on for ever, or until an answer is the one that is waited for."""
+    calls = (n for n in ast.walk(iterable) if isinstance(n, ast.Call))
+    return asks_until(iterable) or any(is_named(n, _ENDLESS) for n in calls)
+
+
+def asks_until(iterable: ast.expr) -> bool:
+    """Whether a loop asks until an answer is the one that is waited for: ``iter(ask, "done")``.
+
+    If that is nothing (``iter(tasks.get, None)``), it goes over what there is.
+    """
+    calls = (n for n in ast.walk(iterable) if isinstance(n, ast.Call) and is_named(n, {"iter"}) and len(n.args) > 1)
+    return any(not isinstance(n.args[1], ast.Constant) or bool(n.args[1].value) for n in calls)
 
 
 def acts(body: Sequence[ast.stmt]) -> bool:

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from hangwatch.sources.stacks.iterations import acts, called, ends_early, has_no_end, is_named, walk
+from hangwatch.sources.stacks.iterations import acts, asks_until, called, ends_early, has_no_end, is_named, walk
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 _FOR = (ast.For, ast.AsyncFor)
@@ -57,7 +57,7 @@ def find_holders(body: Sequence[ast.stmt], line: int) -> tuple[Holder, ...]:
     found: list[Holder] = []
     for node in walk(body):
         if isinstance(node, (*_FOR, ast.While)) and node.lineno <= line <= (node.body[-1].end_lineno or 0):
-            found.extend(_of_for(node) if isinstance(node, _FOR) else _of_while(node))
+            found.extend(_of_for(node) if isinstance(node, _FOR) else _of_poll(node, node.test))
         elif isinstance(node, _COMPREHENSIONS) and node.lineno <= line <= (node.end_lineno or 0):
             found.extend(_of_comprehension(node))
     return tuple(found)
@@ -118,40 +118,47 @@ def _hands_over(call: ast.Call, names: Collection[str]) -> bool:
 
 
 def _of_for(loop: ast.For | ast.AsyncFor) -> Iterator[Holder]:
-    if has_no_end(loop.iter):
-        return
     # Whatever its body does: behind each item is work that others have done, or that the iterable calls.
     delivered = any(is_named(call, _DELIVERS) for call in ast.walk(loop.iter) if isinstance(call, ast.Call))
     whole = ends_with_its_data(loop) or (delivered and not ends_early(loop))
-    for name in _targets(loop.target):
+    for name in _targets(loop.target) if not has_no_end(loop.iter) else ():
         if whole or _works_on(loop.body, name):
             yield Holder(name, loop.lineno, numbers=whole, objects=True)
+    if asks_until(loop.iter):
+        yield from (Holder(name, loop.lineno, numbers=False, objects=False) for name in _targets(loop.target))
+    if ends_early(loop) or has_no_end(loop.iter):
+        yield from _of_poll(loop, None)  # its items may be attempts
 
 
 def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Iterator[Holder]:
-    """Whoever goes through a generator may end before its data do."""
+    """Whoever goes through a generator may end before its data do, or by a condition on how large an item is."""
     whole = not isinstance(node, ast.GeneratorExp)
     for part in node.generators:
+        asked = {name for test in part.ifs for name in _compared(test)}
         if not has_no_end(part.iter):
             for name in _targets(part.target):
-                yield Holder(name, node.lineno, numbers=whole, objects=whole)
+                yield Holder(name, node.lineno, numbers=whole or name in asked, objects=whole)
 
 
-def _of_while(loop: ast.While) -> Iterator[Holder]:
+def _of_poll(loop: _Loop, test: ast.expr | None) -> Iterator[Holder]:
     """What it takes from the container that its condition asks, as long as there is something; else what it receives or hears."""
-    stores = {ast.dump(one) for one in _stores(loop.test)}
-    bound = dict(_bound(loop))
+    stores = {ast.dump(one) for one in _stores(test)} if test is not None else set()
+    bound = dict(_bound(loop, test))
     taken = {name: value for name, value in bound.items() if _takes(value) and _works_on(loop.body, name)}
     for name, value in taken.items():
         own = _mentions(value, stores)
         yield Holder(name, loop.lineno, numbers=own, objects=own)
     items = taken.values()
     answers = {name for name, value in bound.items() if _is_answer(value) and value not in items}
-    yield from _of_answers(loop, answers, {name for name, value in bound.items() if _is_seen(loop, value)})
+    asked = _compared(test) if test is not None else set()
+    yield from _of_answers(loop, answers, asked, {name for name in asked & bound.keys() if _is_seen(loop, bound[name])})
 
 
-def _of_answers(loop: ast.While, answers: Collection[str], seen: Collection[str]) -> Iterator[Holder]:
-    """What a loop collects of one answer after another, and an answer, or what it has ``seen``, of whose size its condition asks.
+def _of_answers(
+    loop: _Loop, answers: Collection[str], asked: Collection[str], seen: Collection[str]
+) -> Iterator[Holder]:
+    """What a loop collects of one answer after another, and an answer that is ``asked`` for its size by the condition, or what is
+    ``seen`` for it.
 
     Of a loop that polls, with sleeps in between, an answer may tell that is another one than ever before, and no number:
     something gets on elsewhere.
@@ -159,7 +166,7 @@ def _of_answers(loop: ast.While, answers: Collection[str], seen: Collection[str]
     sleeps = [n for n in walk(loop.body, inner_loops=False) if isinstance(n, ast.Call) and is_named(n, {"sleep"})]
     slept = {n.id for call in sleeps for n in ast.walk(call) if isinstance(n, ast.Name)}
     learnt = set(answers) - slept
-    telling = dict.fromkeys((learnt | set(seen)) & _compared(loop.test), (True, False))
+    telling = dict.fromkeys((learnt & set(asked)) | set(seen), (True, False))
     telling |= {name: (numbers, not numbers) for name, numbers in _collected(loop, learnt)}
     if sleeps:
         telling = dict.fromkeys(learnt, (False, False)) | telling
@@ -188,7 +195,7 @@ def _is_answer(value: ast.expr) -> bool:
     return False
 
 
-def _is_seen(loop: ast.While, value: ast.expr) -> bool:
+def _is_seen(loop: _Loop, value: ast.expr) -> bool:
     """Whether a value is of something that others may change, and this loop does not: ``position.value``."""
     if not isinstance(value, (ast.Attribute, ast.Subscript)):
         return False
@@ -200,7 +207,7 @@ def _is_seen(loop: ast.While, value: ast.expr) -> bool:
     return ast.unparse(value) not in {ast.unparse(target) for targets in bound for target in targets}
 
 
-def _collected(loop: ast.While, answers: Collection[str]) -> Iterator[tuple[str, bool]]:
+def _collected(loop: _Loop, answers: Collection[str]) -> Iterator[tuple[str, bool]]:
     """The variables that are another in each iteration as a loop collects its answers, and whether they are numbers: a sum
     (``score += reward``), or the answer that is kept (``screens.append(screen)``), a new object each time."""
     for node in walk(loop.body, inner_loops=False):
@@ -227,9 +234,9 @@ def _stores(test: ast.expr) -> Iterator[ast.expr]:
                 yield from _stores(one)
 
 
-def _bound(loop: ast.While) -> Iterator[tuple[str, ast.expr]]:
+def _bound(loop: _Loop, test: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
     """The variables that an iteration binds, and to what: in the condition, or in its body outside of inner loops."""
-    for node in ast.walk(loop.test):
+    for node in ast.walk(test) if test is not None else ():
         if isinstance(node, ast.NamedExpr):
             yield node.target.id, node.value
     for node in walk(loop.body, inner_loops=False):

@@ -35,6 +35,8 @@ _CACHE_LIMIT = 5_000
 #: Of threads beside the main one so many frames are read, the deepest.
 _SIDE_FRAMES = 16
 
+#: The loop of a thread of a pool, and its variable for the call that it has been given (CPython 3.10 to 3.14).
+_POOLS_WORKER, _POOLS_ITEM = "/concurrent/futures/thread.py", "work_item"
 #: What Python calls the file of a program that it is given on its command line.
 _OF_COMMAND = "<string>"
 
@@ -292,6 +294,8 @@ def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool
 def _settle_positions(frame: Frame, described: Mapping[str, str], holders: Sequence[Holder]) -> tuple[Position, ...]:
     """Of the digests of all variables those that tell how far a loop is."""
     digests = {one.variable: one.digest for one in frame.positions}
+    if frame.file.endswith(_POOLS_WORKER):
+        return tuple(Position(name, 0, digest) for name, digest in digests.items() if name == _POOLS_ITEM)
     return tuple(
         Position(one.name, one.loop, digests[one.name])
         for one in holders
