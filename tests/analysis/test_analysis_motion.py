@@ -427,3 +427,44 @@ def test_a_handler_that_a_timer_calls_within_itself_stands_still() -> None:
     )
     assert len({len(s.threads[0].frames) for s in deeper}) > 1
     assert read_motion(msgspec.structs.replace(capture, stacks=deeper)).state == "stuck"
+
+
+@pytest.mark.parametrize(
+    ("calls", "around", "state"),
+    [
+        (("a", "b"), (), "busy"),
+        (("a", "a"), (), "stuck"),
+        (("a", "b"), (Block("while", 40, "while not pool.submit(ready).result():"),), "stuck"),
+    ],
+    ids=["other-calls", "one-call", "asks-again"],
+)
+def test_a_pool_whose_threads_are_given_other_calls_gets_on(
+    calls: tuple[str, str], around: tuple[Block, ...], state: str
+) -> None:
+    """The main thread waits for the pool; one that hands it call after call may ask the same each time."""
+    captured = rank(0, (), ())
+    first = captured.processes[0]
+    waits = (
+        Frame("result", "/usr/lib/python3.11/concurrent/futures/_base.py", 451),
+        Frame("score", "/srv/train/train.py", 41, "done.result()", blocks=around),
+    )
+
+    def stack(number: int, call: str) -> StackSample:
+        worker = (
+            Frame("read", "/srv/train/data.py", 21, "time.sleep(1)"),
+            Frame(
+                "_worker",
+                "/usr/lib/python3.11/concurrent/futures/thread.py",
+                83,
+                positions=(Position("work_item", 0, call),),
+            ),
+        )
+        threads = (
+            ThreadStack(1000, "MainThread", True, False, False, waits),
+            ThreadStack(77, "pictures_0", False, False, False, worker, ident=77),
+        )
+        return StackSample(first.at_ns + number * SECOND_NS, threads)
+
+    processes = tuple(msgspec.structs.replace(first, at_ns=first.at_ns + n * SECOND_NS) for n in range(2))
+    stacks = tuple(stack(n, call) for n, call in enumerate(calls))
+    assert read_motion(msgspec.structs.replace(captured, processes=processes, stacks=stacks)).state == state

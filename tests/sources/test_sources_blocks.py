@@ -228,3 +228,22 @@ def main():
     names = [SourceTree(source).function_at(line) for line in range(2, 11)]
     inner = "Lane.flush.<locals>.sends"
     assert names == ["", "", "", "Lane.flush", inner, "Lane.flush", "", "", "main"]
+
+
+def test_what_keeps_a_functions_results_had_none_of_it() -> None:
+    """A decorator, or what the function is given to."""
+    source = """
+class Baselines:
+    def __init__(self):
+        self.get = lru_cache(maxsize=8)(self._compute)
+
+    def _compute(self, week):
+        return gather(week)
+
+    @cache
+    def names(self):
+        return gather()
+"""
+    tree = SourceTree(source)
+    texts = [block.text for line in (7, 11) for block in tree.blocks_at(line)]
+    assert texts == ["lru_cache(maxsize=8)(self._compute): return", "@cache: return"]
