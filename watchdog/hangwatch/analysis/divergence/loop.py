@@ -235,6 +235,12 @@ class Loop:
         return (self.rounds_ahead or 0) > 0 or self.anew
 
     @property
+    def not_begun(self) -> bool:
+        """Whether the other side is in the same round of what is around, and no further down than where this loop is called."""
+        here, there = self.inside.at, self.past.at
+        return self.rounds_ahead == 0 and here is not None and there is not None and there.line <= here.line
+
+    @property
     def behind_in_rounds(self) -> bool:
         """Whether something counts the other side as rounds ahead: it has gone through this loop to its end, or never into it."""
         return (self.rounds_ahead or 0) < 0

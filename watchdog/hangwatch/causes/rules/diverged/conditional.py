@@ -336,10 +336,10 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
         return _match(case, LOOP_CALLED, said, replace(fork, block=called))
     if block is None and loop.visited is False and loop.conditions:
         block, row = loop.conditions[0], NEVER_IN_LOOP
-    if block is None and loop.fixed and (guard := _guarded(loop.past)) is not None:
+    if block is None and (loop.fixed or loop.not_begun) and (guard := _guarded(loop.past)) is not None:
         said = (
             f"Rank {loop.past.rank} is past `{guard.text}` on its way to the collective; rank {loop.inside.rank} has left that "
-            f"function, it seems, and is in the next iteration already."
+            f"function, it seems, and has gone on."
         )
         return _match(case, PAST_GUARD, said, replace(fork, block=None))
     if block is None and loop.ahead:

@@ -107,7 +107,8 @@ def _row_of(case: Case, fork: Fork, loop: Loop | None) -> Signature:
         return PARAMETER_LOOP
     if loop is not None and in_point_to_point(case.views[loop.inside.rank]):
         return POINT_TO_POINT
-    if loop is not None and (loop.ranked or loop.behind or loop.failed or loop.keyed or loop.mid_iteration):
+    by_condition = loop is not None and (loop.ranked or loop.behind or loop.failed or loop.keyed)
+    if loop is not None and (by_condition or loop.mid_iteration or loop.not_begun):
         return BY_A_CONDITION
     if loop is not None and (loop.alone or loop.fixed):
         return OWN_OR_FIXED_LOOP
