@@ -330,12 +330,13 @@ def _same_function(path: Sequence[Frame], frame: Frame) -> Frame | None:
 def holds_on_later_iterations(case: Situation, fork: Fork) -> bool:
     """Whether a side is under a condition on the iteration of a loop that a rank at another place has not reached yet:
     it holds for all on later iterations, and is not what they diverged by."""
-    inside, _ = fork.sides
+    inside, outside = fork.sides
     at = inside.at
     if (
         fork.relation != "branch"
         or fork.block is None
         or at is None
+        or counts_as_many(case, inside, outside)
         or not depends_only_on_loop_variable(fork.block, inside.path)
     ):
         return False
@@ -422,7 +423,7 @@ def counts_as_many(case: Situation, side: Side, other: Side) -> bool:
     shared = {(b.kind, b.line) for b in theirs.blocks}
     loops = [b for b in mine.blocks if b.iterations is not None and (b.kind, b.line) in shared]
     here, there = (
-        next((f for f in case.views[s.rank].frames if f.line == at.line and f.file == at.file), None)
+        next((f for f in case.views[s.rank].frames if f.line == at.line and same_function(f, at)), None)
         for s, at in ((side, mine), (other, theirs))
     )
     ahead = iterations_ahead(here, there, loops[-1]) if loops and here is not None else None

@@ -19,6 +19,8 @@ from hangwatch.model.stacks import Block, Frame
 
 CONDITIONS = frozenset({"if", "else", "except", "case"})
 
+#: What a number is taken modulo of, where it is an attribute.
+_EVERY = re.compile(r"% (\w+(?:\.\w+)+)(?![\w(])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 #: What is so on every rank of a job: a file is run and not imported, the groups are there.
@@ -305,13 +307,19 @@ def _own_conditions(side: Side) -> tuple[Block, ...]:
 
 
 def depends_only_on_loop_variable(block: Block, path: Sequence[Frame]) -> bool:
-    """Whether a condition speaks only of variables of the loops a path is in, and constants: the same on every rank."""
+    """Whether a condition speaks only of variables of the loops a path is in, and constants: the same on every rank.
+
+    A setting is one: ``step % self.config.every``.
+    """
     loops = [b for f in path for b in f.blocks if b.kind in LOOPS]
     headers = (b.text.removeprefix("for ").partition(" in ")[0] for b in loops if b.kind == "for")
     variables = {name for text in headers for name in _NAME.findall(text)} | {
         b.iterations.counter for b in loops if b.iterations
     }
-    named = {name for name in _NAME.findall(_LEAVING.sub(":", block.text).partition(" ")[2]) if not name.isupper()}
+    text = _LEAVING.sub(":", block.text).partition(" ")[2]
+    for setting in _EVERY.findall(text):
+        text = text.replace(setting, "")
+    named = {name for name in _NAME.findall(text) if not name.isupper()}
     return bool(named) and variables.issuperset(named)
 
 

@@ -303,7 +303,7 @@ def _decisive_below(side: Side, block: Block) -> Block | None:
     if not depends_only_on_loop_variable(block, side.path):
         return None
     below = (b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks)
-    return next((b for b in below if b.kind in CONDITIONS or b.kind == "guard"), None)
+    return next((b for b in below if b != block and (b.kind in CONDITIONS or b.kind == "guard")), None)
 
 
 def _returned_from_a_helper(case: Case, fork: Fork) -> Block | None:
