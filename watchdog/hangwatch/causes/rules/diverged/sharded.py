@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit
 from hangwatch.analysis.divergence.frames import is_program, same_function, where
-from hangwatch.analysis.divergence.iterations import begins_again, in_backward
-from hangwatch.analysis.divergence.relate import CONDITIONS
+from hangwatch.analysis.divergence.iterations import begins_again, in_backward, steps_of
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork
 from hangwatch.analysis.places import bare, calls, package_of
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.signature import Match, Signature
@@ -211,7 +211,7 @@ def sharded_forward(case: Case) -> Match | None:
         return Match(EXPERTS_LEFT_OUT, said, at_fork(case, fork))
     both = all(_computing(side.path) is not None or _in_engine(side.path) for side in (fork.mine, fork.theirs))
     if (
-        fork.relation == "same"
+        (fork.relation == "same" or _is_in_its_backward(case, fork))
         and both
         and not _of_one_module(case)
         and (sharding := sharding or _under_sharding(fork.mine.path)) is not None
@@ -284,6 +284,14 @@ def _computing(path: Sequence[Frame]) -> Frame | None:
 def _in_engine(path: Sequence[Frame]) -> bool:
     """Whether a backward pass has called it from a thread of its own, in which there is nothing of the program."""
     return bool(path) and not any(is_program(f) for f in path)
+
+
+def _is_in_its_backward(case: Case, fork: Fork) -> bool:
+    """Whether one side is in the backward, as a thread of torch's shows, of a forward that the other is in: they came to it
+    together, as the operation before was of that."""
+    before = steps_of(case, fork.mine.rank, fork.mine.path, fork.theirs.rank).before
+    engine = [_in_engine(side.path) for side in (fork.mine, fork.theirs)]
+    return sum(engine) == 1 and before is not None and _module(before.frames or ()) is not None
 
 
 def _is_entry(frame: Frame) -> bool:
