@@ -185,8 +185,7 @@ def skipped(case: Case) -> Match | None:
             f"iterations before, and is ahead of them."
         )
         thrown = _caught_every_so_often(fork)
-        if thrown is not None:
-            said += f" The `{thrown.kind}` in line {thrown.line} may have caught an exception there."
+        said += _tell_caught(thrown)
         row = USUAL_BLOCK if is_of_a_step(fork.theirs.tail) or thrown is not None else BESIDE_THE_STEP
         return Match(row, said + tell_values(case, fork), at_fork(case, fork))
     for side, other in orientations(case, fork):
@@ -221,7 +220,7 @@ def skipped(case: Case) -> Match | None:
             f"Rank {fork.mine.rank} is past the place rank {fork.theirs.rank} is at without the operation there, which it has "
             f"called together with the others before."
         )
-        return Match(PASSED_BY, said, at_fork(case, fork))
+        return Match(PASSED_BY, said + _tell_caught(_caught_every_so_often(fork)), at_fork(case, fork))
     if fork.relation != "skip" or fork.block is None:
         return None
     past, jumped = fork.sides
@@ -232,6 +231,10 @@ def skipped(case: Case) -> Match | None:
         f"skipped the rest of an iteration and is ahead."
     )
     return Match(JUMPED if fork.sure else JUMPED_ON_A_TIE, said + tell_values(case, fork), at_fork(case, fork))
+
+
+def _tell_caught(block: Block | None) -> str:
+    return f" The `{block.kind}` in line {block.line} may have caught an exception there." if block is not None else ""
 
 
 def _caught_every_so_often(fork: Fork) -> Block | None:
