@@ -45,7 +45,8 @@ NOT_KEPT = {
 
 #: Hangs that are stragglers at their patience, and why.
 CALLED_LATER = {
-    "mirror-keeps-the-lock": "the rank that holds up the others has called an operation within the patience"
+    "mirror-keeps-the-lock": "the rank that holds up the others has called an operation within the patience",
+    "game-level-loader": "a DataLoader's worker computes without end, and what is ready to run may be at work",
 }
 
 #: Of the family ``nccl`` alone.

@@ -416,18 +416,26 @@ def counts_as_many(case: Situation, side: Side, other: Side) -> bool:
     """Whether a side has begun as many iterations as one that has left out nothing in between: its operation is one more.
 
     That is as many as the other side, where that comes to its own further down in the loop; one less where it has come by there.
+    So it is against all who are where the other side is.
     """
     mine, theirs = side.at, other.at
     if mine is None or theirs is None or not same_function(mine, theirs) or case.ran_ahead(side.rank):
         return False
     shared = {(b.kind, b.line) for b in theirs.blocks}
     loops = [b for b in mine.blocks if b.iterations is not None and (b.kind, b.line) in shared]
-    here, there = (
-        next((f for f in case.views[s.rank].frames if f.line == at.line and same_function(f, at)), None)
-        for s, at in ((side, mine), (other, theirs))
-    )
-    ahead = iterations_ahead(here, there, loops[-1]) if loops and here is not None else None
-    return ahead is not None and ahead == (0 if mine.line < theirs.line else -1)
+    here = _at_line(case, side.rank, mine)
+    if not loops or here is None:
+        return False
+    there = [
+        _at_line(case, rank, theirs) for rank in {other.rank, *case.blame.waiting} - {side.rank} if rank in case.views
+    ]
+    ahead = {iterations_ahead(here, frame, loops[-1]) for frame in there if frame is not None}
+    return ahead == {0 if mine.line < theirs.line else -1}
+
+
+def _at_line(case: Situation, rank: int, frame: Frame) -> Frame | None:
+    """What a rank's stack has of a function, where it is in the same line of it."""
+    return next((f for f in case.views[rank].frames if f.line == frame.line and same_function(f, frame)), None)
 
 
 def loop_of(case: Situation, fork: Fork) -> Loop | None:
