@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hangwatch.analysis.case import build_case
-from hangwatch.analysis.divergence.loop import held_for_both
+from hangwatch.analysis.divergence.both_sides import held_for_both
 from hangwatch.analysis.divergence.relate import Side, caught_around, condition_of, own_blocks, relate
 from hangwatch.analysis.divergence.values import fewer_iterations
 from hangwatch.causes.rules.diverged.operations import in_each_branch

@@ -8,11 +8,12 @@ from functools import cached_property
 
 import msgspec
 
+from hangwatch.analysis.divergence.both_sides import holds_on_later_iterations
 from hangwatch.analysis.divergence.call_sites import first_difference
 from hangwatch.analysis.divergence.expressions import arguments_of_calls
 from hangwatch.analysis.divergence.frames import call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
-from hangwatch.analysis.divergence.loop import Loop, holds_on_later_iterations, loop_of
+from hangwatch.analysis.divergence.loop import Loop, loop_of
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, relate
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.situation import Situation

@@ -79,6 +79,11 @@ def same_function(one: Frame, other: Frame) -> bool:
     return function_of(one) == function_of(other) and (not qualified or one.function == other.function)
 
 
+def frame_in(path: Sequence[Frame], frame: Frame) -> Frame | None:
+    """The frame of a path that is of the function of another one, by its whole name."""
+    return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
+
+
 def call_site(frames: Sequence[Frame]) -> tuple[str, int] | None:
     """The place in the program that issued an operation: its deepest frame outside the carrying libraries."""
     return next(((f.file, f.line) for f in frames if is_program(f)), None)

@@ -54,17 +54,19 @@ def _ends(samples: Sequence[ProcessSample]) -> Iterator[list[tuple[int, int]]]:
 
     A wait that says how long it is in all began no later than the first sample that shows it: its thread has not run since.
     """
-    first = samples[0]
+    own: int | None = None
+    shown: tuple[int | None, str | None] | None = None
     for sample in samples:
-        if sample.switches is None or (sample.switches, sample.syscall) != (first.switches, first.syscall):
-            first = sample
         left = [(child.pid, child.sleep_left_s) for child in sample.children]
         left += [(thread.os_thread_id, thread.sleep_left_s) for thread in sample.threads]
         ends = [(who, sample.at_ns + int(left_s * 1e9)) for who, left_s in left if left_s is not None]
-        if sample.sleep_left_s is not None:
-            began = first if first.sleep_left_s is not None else sample
-            ends.append((_OWN, began.at_ns + int((began.sleep_left_s or 0.0) * 1e9)))
-        yield ends
+        call = (sample.switches, sample.syscall)
+        if sample.sleep_left_s is None:
+            own = None
+        elif own is None or sample.switches is None or call != shown:
+            own = sample.at_ns + int(sample.sleep_left_s * 1e9)
+        shown = call
+        yield [*ends, (_OWN, own)] if own is not None else ends
 
 
 def _loop_end(stack: StackSample) -> tuple[int, int] | None:

@@ -35,6 +35,8 @@ _COLLECT = frozenset(
 )
 #: Decorators that return a result that is there already: those of functools, and what others are called.
 _CACHES = frozenset({"lru_cache", "cache", "cached_property", "cached", "memoize"})
+#: A file without it calls none of them.
+_MAY_WRAP = re.compile(rf"\b(?:{'|'.join(sorted(_CACHES))})\b.*\(")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
 
@@ -48,7 +50,8 @@ class SourceTree:
             self._tree: ast.Module | None = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
-        self._wraps = _cached_functions(self._tree) if self._tree is not None else {}
+        # To look through a tree takes half as long as to parse it, and few files have any.
+        self._wraps = _cached_functions(self._tree) if _MAY_WRAP.search(source) is not None else {}
         self._counted: dict[int, dict[int, Iterations]] = {}
         self._named: dict[int, frozenset[str]] = {}
 
@@ -84,7 +87,8 @@ class SourceTree:
         """The name of the function around a line, qualified as Python does it: ``Trainer.fit``; empty outside of any."""
         scopes = tuple(_scopes_at(self._tree, line)) if self._tree is not None else ()
         names = (f"{one.name}.<locals>" if isinstance(one, _FUNCTIONS) else one.name for one in scopes)
-        return ".".join(names).removesuffix(".<locals>") if self._function(line) is not None else ""
+        inside = any(isinstance(one, _FUNCTIONS) for one in scopes)
+        return ".".join(names).removesuffix(".<locals>") if inside else ""
 
     def _function(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The innermost function in whose body a line is; None outside of any."""
@@ -312,10 +316,10 @@ def _is_cache(made: ast.expr) -> bool:
     return _name_of(made.func if isinstance(made, ast.Call) else made) in _CACHES
 
 
-def _cached_functions(tree: ast.AST) -> dict[str, list[ast.Call]]:
+def _cached_functions(tree: ast.AST | None) -> dict[str, list[ast.Call]]:
     """The functions that are given to what keeps their results, by name: ``self.get = lru_cache(maxsize=8)(self._compute)``."""
     found: dict[str, list[ast.Call]] = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and _is_cache(node.func):
             found.setdefault(_name_of(node.args[0]), []).append(node)
     return found

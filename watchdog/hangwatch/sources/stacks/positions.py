@@ -57,7 +57,7 @@ def find_holders(body: Sequence[ast.stmt], line: int) -> tuple[Holder, ...]:
     found: list[Holder] = []
     for node in walk(body):
         if isinstance(node, (*_FOR, ast.While)) and node.lineno <= line <= (node.body[-1].end_lineno or 0):
-            found.extend(_of_for(node) if isinstance(node, _FOR) else _of_poll(node, node.test))
+            found.extend(_of_for(node) if isinstance(node, _FOR) else _of_poll(node))
         elif isinstance(node, _COMPREHENSIONS) and node.lineno <= line <= (node.end_lineno or 0):
             found.extend(_of_comprehension(node))
     return tuple(found)
@@ -127,7 +127,7 @@ def _of_for(loop: ast.For | ast.AsyncFor) -> Iterator[Holder]:
     if asks_until(loop.iter):
         yield from (Holder(name, loop.lineno, numbers=False, objects=False) for name in _targets(loop.target))
     if ends_early(loop) or has_no_end(loop.iter):
-        yield from _of_poll(loop, None)  # its items may be attempts
+        yield from _of_poll(loop)  # its items may be attempts
 
 
 def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Iterator[Holder]:
@@ -140,10 +140,11 @@ def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.
                 yield Holder(name, node.lineno, numbers=whole or name in asked, objects=whole)
 
 
-def _of_poll(loop: _Loop, test: ast.expr | None) -> Iterator[Holder]:
+def _of_poll(loop: _Loop) -> Iterator[Holder]:
     """What it takes from the container that its condition asks, as long as there is something; else what it receives or hears."""
+    test = loop.test if isinstance(loop, ast.While) else None
     stores = {ast.dump(one) for one in _stores(test)} if test is not None else set()
-    bound = dict(_bound(loop, test))
+    bound = dict(_bound(loop))
     taken = {name: value for name, value in bound.items() if _takes(value) and _works_on(loop.body, name)}
     for name, value in taken.items():
         own = _mentions(value, stores)
@@ -234,9 +235,9 @@ def _stores(test: ast.expr) -> Iterator[ast.expr]:
                 yield from _stores(one)
 
 
-def _bound(loop: _Loop, test: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
+def _bound(loop: _Loop) -> Iterator[tuple[str, ast.expr]]:
     """The variables that an iteration binds, and to what: in the condition, or in its body outside of inner loops."""
-    for node in ast.walk(test) if test is not None else ():
+    for node in ast.walk(loop.test) if isinstance(loop, ast.While) else ():
         if isinstance(node, ast.NamedExpr):
             yield node.target.id, node.value
     for node in walk(loop.body, inner_loops=False):

@@ -6,18 +6,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.both_sides import called_in_addition, calls_it_elsewhere, holds_on_later_iterations
 from hangwatch.analysis.divergence.call_sites import calls_usual_operation, early_visit, is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
 from hangwatch.analysis.divergence.find import side_path
 from hangwatch.analysis.divergence.frames import by_rank, call_site, is_parameter_loop, is_program
 from hangwatch.analysis.divergence.iterations import inside, is_of_a_step, steps_of
-from hangwatch.analysis.divergence.loop import (
-    Loop,
-    called_in_addition,
-    calls_it_elsewhere,
-    holds_on_later_iterations,
-    over_keys,
-)
+from hangwatch.analysis.divergence.loop import Loop, over_keys
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,

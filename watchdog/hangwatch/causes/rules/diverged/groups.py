@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.both_sides import calls_it_elsewhere
 from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
 from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import call_site
 from hangwatch.analysis.divergence.iterations import is_of_a_step
-from hangwatch.analysis.divergence.loop import calls_it_elsewhere
 from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.ranks.views import RankView
@@ -101,7 +101,7 @@ def inversion(case: Case) -> Match | None:
         row = TWO_BRANCHES if _both_used(case, one, other, fronts) else TWO_BRANCHES_UNUSED
     elif fork.relation == "branch" and fork.only in case.blame.waiting and (fork.sure or _is_past_guard(fork)):
         row = PAST_A_CONDITION  # the culprits have come past something, in whatever order
-    elif fork is not None and calls_it_elsewhere(case, fork):
+    elif calls_it_elsewhere(case, fork):
         row = OPPOSITE_ORDER
     elif any(is_new_place(case, r, _place(case, r, fronts[r])) for r in (one, other)):
         row = NEW_PLACE  # a place that no collective was ever called from has had no order

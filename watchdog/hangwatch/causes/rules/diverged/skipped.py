@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.both_sides import counts_as_many, held_for_both, holds_on_later_iterations
 from hangwatch.analysis.divergence.call_sites import early_visit, is_new_place
 from hangwatch.analysis.divergence.frames import by_rank, call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import (
@@ -17,7 +18,7 @@ from hangwatch.analysis.divergence.iterations import (
     iterations_ahead,
     steps_of,
 )
-from hangwatch.analysis.divergence.loop import counts_as_many, ends_data, held_for_both, holds_on_later_iterations
+from hangwatch.analysis.divergence.loop import ends_data
 from hangwatch.analysis.divergence.relate import (
     CONDITIONS,
     Fork,
