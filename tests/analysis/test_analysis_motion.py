@@ -331,22 +331,23 @@ def test_who_waits_for_a_child_moves_with_it() -> None:
 @pytest.mark.parametrize(
     ("between", "left_s", "state"),
     [
-        (True, (0.3, 0.4), "busy"),
-        (True, (0.8, 0.3), "stuck"),
-        (False, (0.3, 0.4), "stuck"),
-        (True, (None, 0.4), "stuck"),
+        ((True, True), (0.3, 0.4), "busy"),
+        ((True, False), (0.3, 0.4), "busy"),  # its stack was read when it had woken
+        ((True, True), (0.8, 0.3), "stuck"),
+        ((False, False), (0.3, 0.4), "stuck"),
+        ((True, True), (None, 0.4), "stuck"),
     ],
 )
 def test_a_child_that_woke_between_two_items_moves(
-    between: bool, left_s: tuple[float | None, float], state: str
+    between: tuple[bool, bool], left_s: tuple[float | None, float], state: str
 ) -> None:
     """Its sleep ends at another time than before, and behind it is the next item, though none of its variables can be read."""
     capture = rank(0, (), (Frame("main", "/srv/train/train.py", 20, "lexicon = load()"),))
     processes = tuple(
         msgspec.structs.replace(
-            one, children=(ChildProcess(9, "fetcher", "S", 0.1, sleep_left_s=left, between_items=between),)
+            one, children=(ChildProcess(9, "fetcher", "S", 0.1, sleep_left_s=left, between_items=item),)
         )
-        for one, left in zip(capture.processes[-2:], left_s, strict=True)
+        for one, left, item in zip(capture.processes[-2:], left_s, between, strict=True)
     )
     assert read_motion(msgspec.structs.replace(capture, processes=processes)).state == state
 

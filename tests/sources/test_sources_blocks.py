@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,6 +123,18 @@ def test_a_barrier_is_before_what_is_saved_next() -> None:
     save = "torch.save(self.model.state_dict(), path)"
     assert _saved("dist.barrier()", "if rank == 0:", "    path.mkdir()", f"    {save}", at=2) == [(5, save)]
     assert _saved("dist.barrier()", "self.evaluate()", save, at=2) == []
+    assert _saved("dist.barrier()", "state = self.model.state_dict()", "torch.save(state, path)", at=2) == [
+        (4, "torch.save(state, path)")
+    ]
+    assert _saved("dist.barrier()", "state = self.model.state_dict()", "self.evaluate()", save, at=2) == []
+
+
+def test_a_file_of_tensors_for_a_step_is_saved() -> None:
+    """Whatever writes it, under whatever name; what reads it, and a file for each rank alone, is no saving."""
+    put = 'self.bucket.put(folder, f"bank-{step:05d}.pkl", part)'
+    assert _saved("try:", f"    {put}", "except OSError:", "    return False", "dist.barrier()") == [(3, put)]
+    assert _saved('part = self.bucket.get(f"bank-{step}.pkl")', "dist.barrier()") == []
+    assert _saved('self.bucket.put(f"scores-{rank}.pkl", part)', "dist.barrier()") == []
 
 
 def test_a_barrier_behind_other_work_is_behind_no_saving() -> None:
@@ -146,6 +159,34 @@ def test_what_a_line_gathers_is_saved_further_down() -> None:
     assert saves(*loop, "    weights.append(value)", save) == [(5, save)]
     assert saves(*loop, "    norms[name] = value.norm()", "print(norms)") == []
     assert saves(*loop, "    norms[name] = value.norm()", save) == []
+
+
+@pytest.mark.parametrize(
+    ("loop", "chosen"),
+    [
+        ("logits = model(token)  # here; token = logits.argmax(-1).masked_fill(ended, END)", "logits.argmax(-1)"),
+        (
+            "scores = model(ids) / temperature  # here; ids = torch.cat([ids, scores.argmax(1, keepdim=True)], 1)",
+            "scores.argmax(1, keepdim=True)",
+        ),
+        ("token = model(token)[:, -1].argmax(-1)  # here; out.append(token)", "model(token)[:, -1].argmax(-1)"),
+        (
+            "p = net(tokens)  # here; token = torch.multinomial(p.softmax(-1), 1); tokens.append(token)",
+            "torch.multinomial(p.softmax(-1), 1)",
+        ),
+        ("token = Categorical(logits=net(token)).sample()  # here", "Categorical(logits=net(token)).sample()"),
+        ("q = policy(seen)  # here; seen, reward = world.step(q.argmax())", None),  # an episode
+        ("loss = model(x, who)  # here; who = signal.argmax(1)", None),  # a label: no outcome of the model's
+        ("x, y = buffer.sample(64)  # here; loss = net(x)", None),
+        ("state = cell(x, state)  # here; best = state.argmax(-1)", None),
+    ],
+)
+def test_a_line_generates_where_what_is_chosen_goes_into_it_again(loop: str, chosen: str | None) -> None:
+    """By whatever it is called; the choice may come first into another shape, and not through anything that answers."""
+    body = "".join(f"        {one.strip()}\n" for one in loop.split(";"))
+    source = f"def write(model, token):\n    for position in range(48):\n{body}"
+    blocks = SourceTree(source).blocks_at(3)
+    assert next((b.text for b in blocks if b.kind == "chosen"), None) == chosen
 
 
 def test_past_a_suppress_around_what_returns_something_was_caught() -> None:

@@ -161,6 +161,8 @@ def children_go_on(samples: Sequence[ProcessSample]) -> bool:
     """Whether a child's loop over data is at an item that it was not at before, or has slept between two items and woken."""
     seen: dict[tuple[int, int, str], set[str]] = {}
     wakes_s: dict[int, float] = {}
+    # Where a child's time is too short for both, its stack may be read after the sleep that the kernel showed.
+    between = {child.pid for sample in samples for child in sample.children if child.between_items}
     for sample in samples:
         for child in sample.children:
             for one in child.positions:
@@ -168,7 +170,7 @@ def children_go_on(samples: Sequence[ProcessSample]) -> bool:
                 if known and one.digest not in known:
                     return True
                 known.add(one.digest)
-            if child.between_items and child.sleep_left_s is not None:
+            if child.pid in between and child.sleep_left_s is not None:
                 at_s = sample.at_ns / 1e9 + child.sleep_left_s
                 if at_s - wakes_s.setdefault(child.pid, at_s) > _OTHER_SLEEP_S:
                     return True

@@ -15,6 +15,7 @@ import msgspec
 from hangwatch.model.stacks import Block, Iterations
 from hangwatch.sources.stacks.conditions import find_deciders
 from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
+from hangwatch.sources.stacks.decoding import chosen_for
 from hangwatch.sources.stacks.iterations import find_counters, has_no_end
 from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
 from hangwatch.sources.stacks.saving import made_to_save, saved_beside, saved_later
@@ -127,7 +128,13 @@ class SourceTree:
                     exhausts = kind in {"for", "while"} and ends_with_its_data(statement)
                     block = Block(kind, header, _one_line(text), exhausts=exhausts)
                     return [*found, block, *self._descend(suite, line)]
-            return [*found, *self._comprehensions(statement, line), *self._saved(body, line), *self._saves(line)]
+            return [
+                *found,
+                *self._comprehensions(statement, line),
+                *self._saved(body, line),
+                *self._saves(line),
+                *self._chosen(line),
+            ]
         return []
 
     def _saves(self, line: int) -> Iterator[Block]:
@@ -145,6 +152,13 @@ class SourceTree:
         call = saved_beside(body, line)
         if call is not None:
             yield Block("saved", call.lineno, _one_line(self._text(call)))
+
+    def _chosen(self, line: int) -> Iterator[Block]:
+        """What has been chosen from the outcome of a line, and goes into it again."""
+        function = self._function(line)
+        call = chosen_for(function.body, line) if function is not None else None
+        if call is not None:
+            yield Block("chosen", call.lineno, _one_line(self._text(call)))
 
     def _comprehensions(self, statement: ast.stmt, line: int) -> Iterator[Block]:
         """The loops of comprehensions around a line, as ``for``; where a call in it can be nowhere else than in the loop."""

@@ -15,6 +15,10 @@ from hangwatch.sources.stacks.iterations import called
 _BARRIER = re.compile(r"barrier|^wait_for_everyone$")
 _WRITES = re.compile(r"(?:^|_)(?:save|write|dump|store|persist|export)(?:_|$|r$)")
 _STATE = re.compile(r"(?:^|_)state_dict$|^save_(?:pretrained|model|checkpoint|state)$")
+#: The number of a step, and a file of tensors.
+_STEP = re.compile(r"(?:^|_)(?:step|epoch|iter(?:ation)?)s?$")
+_TENSORS = re.compile(r"\.(?:pt|pth|pkl|ckpt|safetensors)$")
+_READS = re.compile(r"(?:^|_)(?:load|read|open|get|exists|is_file|download|fetch|join|Path|unlink|remove)(?:_|$)")
 #: What writes tensors to a file: torch's, safetensors'.
 _SAVES = frozenset({"save", "save_file", "save_model"})
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
@@ -29,14 +33,41 @@ def saved_beside(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
         return None
     before = [one for one in body[:found] if not _is_said(one)]
     after = [one for one in body[found + 1 :] if not _is_said(one)]
-    return _writes_state(before[-1:], before) or _writes_state(after[:1], after[:1])
+    behind = after[: 2 if _made(after[:1]) & _used(after[1:2]) else 1]
+    return _writes_state(before[-1:], before) or _writes_state(behind, behind)
 
 
 def _writes_state(beside: Sequence[ast.stmt], where: Sequence[ast.stmt]) -> ast.Call | None:
-    """The call of a statement that writes, if the state of a model is taken somewhere."""
-    if not any(_STATE.search(called(call)) for one in where for call in _calls(one)):
-        return None
+    """The call of a statement that writes, if the state of a model is taken somewhere; or one of a file for a step."""
+    of_a_step = next((call for one in beside for call in _calls(one) if _names_a_step(call)), None)
+    if of_a_step is not None or not any(_STATE.search(called(call)) for one in where for call in _calls(one)):
+        return of_a_step
     return next((call for one in beside for call in _calls(one) if _WRITES.search(called(call))), None)
+
+
+def _names_a_step(call: ast.Call) -> bool:
+    """Whether a call is given the name of a file of tensors that the number of a step is in, to write it."""
+    if _READS.search(called(call)):
+        return False
+    for one in (*call.args, *(keyword.value for keyword in call.keywords)):
+        match one:
+            case ast.JoinedStr(values=[*parts, ast.Constant(value=str(end))]) if _TENSORS.search(end):
+                return any(_STEP.search(name) for part in parts for name in _words(part))
+    return False
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, (ast.Name, ast.Attribute)):
+            yield one.id if isinstance(one, ast.Name) else one.attr
+
+
+def _made(statements: Sequence[ast.stmt]) -> set[str]:
+    return {name for one in statements for target in _targets(one) for name in _names(target)}
+
+
+def _used(statements: Sequence[ast.stmt]) -> set[str]:
+    return {name for one in statements for name in _names(one)}
 
 
 def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:

@@ -61,6 +61,13 @@ BEHIND_A_FORWARD = Signature(
 )
 #: Of a module that has its weights on every rank the same may be called a collective that was left out.
 BEHIND_IN_A_BACKWARD = Signature("sharded-forward-divergence", "behind-in-the-backward", "likely")
+#: The experts are spread over the ranks, and so is what takes their gradients back: without tokens there was none to take.
+EXCHANGE_LEFT_OUT = Signature(
+    "sharded-forward-divergence",
+    "exchange-left-out-of-the-backward",
+    "strong",
+    beats=("skipped-collective", "rank-conditional-collective"),
+)
 BEHIND_ELSEWHERE = Signature("sharded-forward-divergence", "behind-others-elsewhere", "likely")
 #: The experts are spread over the ranks: what a rank without tokens left out is a module's.
 EXPERTS_LEFT_OUT = Signature(
@@ -97,12 +104,16 @@ def _under_sharding(path: Sequence[Frame]) -> Frame | None:
 
 
 def _gathers_its_own(path: Sequence[Frame]) -> Frame | None:
-    """The forward of a module that spreads its weights over the ranks by code of its own, and gathers them for each use."""
+    """The line of a module that spreads its weights over the ranks by code of its own, and gathers them for each use."""
+    entry = next((i for i, f in enumerate(path) if _module((f,)) is not None), 0)
+    return _gathers_a_part(path[:entry])
+
+
+def _gathers_a_part(path: Sequence[Frame]) -> Frame | None:
+    """The line of an object that gathers what it has a part of."""
     if calls(path, "torch/distributed/distributed_c10d.py", "all_gather", "all_gather_into_tensor") is None:
         return None
-    entry = next((i for i, f in enumerate(path) if _module((f,)) is not None), 0)
-    own = next((f for f in reversed(path[:entry]) if is_program(f)), None)
-    return own if own is not None and _GATHERS_ITS_OWN.search(own.source or "") else None
+    return next((f for f in path if is_program(f) and _GATHERS_ITS_OWN.search(f.source or "")), None)
 
 
 def _exchanges(path: Sequence[Frame]) -> bool:
@@ -154,6 +165,12 @@ def _decoding(path: Sequence[Frame]) -> Frame | None:
     return None
 
 
+def _choosing(path: Sequence[Frame]) -> Frame | None:
+    """The program's frame with a loop that its outcome ends, in which what is chosen from that is the next input."""
+    looped = (f for f in path if is_program(f) and any(ends_by_outcome(b) for b in f.blocks))
+    return next((f for f in looped if any(b.kind == "chosen" for b in f.blocks)), None)
+
+
 def ends_by_outcome(loop: Block) -> bool:
     """Whether a loop goes on for as long as something holds, or so many times at most."""
     breaks = loop.iterations is not None and loop.iterations.breaks
@@ -168,7 +185,9 @@ def generate_length(case: Case) -> Match | None:
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
         inside, sharding = _generation(side.path), _under_sharding(side.path)
         own = inside is None and fork.relation == "loop"
-        if own:
+        if own and (inside := _choosing(side.path)) is not None:
+            sharding = sharding or _gathers_a_part(side.path[: side.path.index(inside)])
+        elif own:
             inside = _decoding(side.path)
         if inside is None or sharding is None or _generation(other.path) is not None:
             continue
@@ -235,7 +254,8 @@ def sharded_forward(case: Case) -> Match | None:
         return None
     behind, ahead = (fork.mine, fork.theirs) if fork.mine.at.line < fork.theirs.at.line else (fork.theirs, fork.mine)
     backward = in_backward(behind.tail)
-    sharding = _under_sharding(behind.tail) or (_exchanges_its_own(behind.tail) if backward else None)
+    exchange = _exchanges_its_own(behind.tail) if backward else None
+    sharding = _under_sharding(behind.tail) or exchange
     if sharding is None or not (backward or _module(behind.tail)) or _generation(behind.path) is not None:
         return None
     early = early_visit(case, ahead.rank, behind.rank)
@@ -247,7 +267,9 @@ def sharded_forward(case: Case) -> Match | None:
         f"{where(sharding)}: it runs more modules than the other."
     )
     in_the_step = left_out_a_part or _computing(ahead.path) is not None
-    row = BEHIND_IN_A_BACKWARD if backward else BEHIND_A_FORWARD if in_the_step else BEHIND_ELSEWHERE
+    row = BEHIND_A_FORWARD if in_the_step else BEHIND_ELSEWHERE
+    if backward:
+        row = EXCHANGE_LEFT_OUT if exchange is not None else BEHIND_IN_A_BACKWARD
     return Match(row, said, at_fork(case, fork))
 
 

@@ -115,7 +115,6 @@ LEFT_IN_AN_EARLIER_ITERATION = Signature(
     "skipped-collective",
     "left-in-an-earlier-iteration",
     "strong",
-    beats=("checkpoint-on-some-ranks/under-a-condition",),
 )
 #: Nothing else leads past the call.
 CAUGHT_ON_THE_WAY = Signature(
