@@ -352,6 +352,24 @@ def test_a_child_that_woke_between_two_items_moves(
     assert read_motion(msgspec.structs.replace(capture, processes=processes)).state == state
 
 
+@pytest.mark.parametrize(
+    ("kind", "switches", "state"),
+    [("coroutines", (41, 43), "busy"), ("coroutines", (41, 41), "stuck"), ("with", (41, 43), "stuck")],
+)
+def test_an_event_loop_that_wakes_moves(kind: str, switches: tuple[int, int], state: str) -> None:
+    """If all that it runs ends with its data; one that polls wakes as well, and gets nowhere."""
+    waits = Frame("BaseEventLoop._run_once", "/usr/lib/python3.11/asyncio/base_events.py", 1884)
+    own = Frame(
+        "main", "/srv/train/train.py", 20, "asyncio.run(ask())", blocks=(Block(kind, 20, "asyncio.run(ask())"),)
+    )
+    capture = rank(0, (), (Frame("EpollSelector.select", "/usr/lib/python3.11/selectors.py", 468), waits, own))
+    processes = tuple(
+        msgspec.structs.replace(one, switches=number)
+        for one, number in zip(capture.processes[-2:], switches, strict=True)
+    )
+    assert read_motion(msgspec.structs.replace(capture, processes=processes)).state == state
+
+
 def test_who_reads_a_pipe_has_got_something_when_it_wakes() -> None:
     """A line each second is enough; but a loop that asks again and again may get the same answer for ever."""
 

@@ -16,6 +16,7 @@ from hangwatch.analysis.stacks.loops import (
     main_place,
     polls_throughout,
     sleeps_between_items,
+    tasks_go_on,
     will_retry,
 )
 from hangwatch.model.capture import RankCapture
@@ -189,7 +190,7 @@ def read_motion(
     moves = computes or (io is not None and io >= enough) or changed is True
     woke = (samples[-1].switches or 0) > (samples[0].switches or 0)
     retries = woke and (will_retry(stacks) or gives_up(stacks) or sleeps_between_items(stacks))
-    gets_on = counts_on(stacks) or goes_through_data(stacks) or children_go_on(samples)
+    gets_on = counts_on(stacks) or goes_through_data(stacks) or children_go_on(samples) or tasks_go_on(stacks, samples)
     asking, receives = asks(stacks), _receives(stacks)
     fed = any(_is_fed(a, b, asking=asking, receives=receives) for a, b in pairs)
     busy = moves or family or retries or gets_on or fed

@@ -22,6 +22,8 @@ _CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*
 _IS_THERE = re.compile(r"while (?!.*\bnot\b)[^=<>]*\b(?:exists|lexists|is_file|isfile)\([^()]*\):$")
 #: Two ends of one sleep, as they are read, are no further from each other.
 _OTHER_SLEEP_S = 0.05
+#: As often at least an event loop has woken that gets on: once it may for a signal.
+_WAKES = 2
 #: A loop that reads what is sent to its end, and compares it with nothing.
 _TAKES = re.compile(r"while \(?\w+ := [\w.]+\.(?:read|recv)\w*\([^()]*\)\)?:$")
 
@@ -175,6 +177,25 @@ def children_go_on(samples: Sequence[ProcessSample]) -> bool:
                 if at_s - wakes_s.setdefault(child.pid, at_s) > _OTHER_SLEEP_S:
                     return True
     return False
+
+
+def tasks_go_on(stacks: Sequence[StackSample], samples: Sequence[ProcessSample]) -> bool:
+    """Whether the main thread's event loop wakes for tasks, all of which end with their data: there are only so many answers.
+
+    Tasks are on no stack while they wait, and a loop in which none can go on does not wake: measured in 32 hangs.
+    """
+    between = [s.main.frames for s in stacks if s.main is not None]
+    if len(between) < len(stacks) or not all(map(_is_for_tasks_that_end, between)):
+        return False
+    switches = [s.switches for s in samples if s.switches is not None]
+    return bool(switches) and switches[-1] - switches[0] >= _WAKES
+
+
+def _is_for_tasks_that_end(frames: Sequence[Frame]) -> bool:
+    """Whether these frames are in asyncio's wait for the next event (``BaseEventLoop._run_once``, CPython 3.10 to 3.14)."""
+    waits = any(f.file.endswith("asyncio/base_events.py") and f.function.endswith("_run_once") for f in frames[:2])
+    own = next((f for f in frames if f.blocks), None)
+    return waits and own is not None and any(b.kind == "coroutines" for b in own.blocks)
 
 
 def will_retry(stacks: Sequence[StackSample]) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from hangwatch.model.stacks import Block, Iterations
 from hangwatch.sources.stacks.conditions import find_deciders
+from hangwatch.sources.stacks.coroutines import run_to_their_end
 from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
 from hangwatch.sources.stacks.decoding import chosen_for
 from hangwatch.sources.stacks.iterations import find_counters, has_no_end
@@ -134,6 +135,7 @@ class SourceTree:
                 *self._saved(body, line),
                 *self._saves(line),
                 *self._chosen(line),
+                *self._coroutines(line),
             ]
         return []
 
@@ -159,6 +161,13 @@ class SourceTree:
         call = chosen_for(function.body, line) if function is not None else None
         if call is not None:
             yield Block("chosen", call.lineno, _one_line(self._text(call)))
+
+    def _coroutines(self, line: int) -> Iterator[Block]:
+        """What runs in the event loop that a line starts, if all of that ends with its data."""
+        text = self._lines[line - 1] if line <= len(self._lines) else b""
+        call = run_to_their_end(self._tree, line) if self._tree is not None and b"run" in text else None
+        if call is not None:
+            yield Block("coroutines", call.lineno, _one_line(self._text(call)))
 
     def _comprehensions(self, statement: ast.stmt, line: int) -> Iterator[Block]:
         """The loops of comprehensions around a line, as ``for``; where a call in it can be nowhere else than in the loop."""

@@ -81,7 +81,7 @@ def _takes_by_header(test: ast.expr) -> bool:
     """
     match test:
         case ast.Compare(left=ast.NamedExpr(value=value), ops=[ast.IsNot() | ast.NotEq()]) | ast.NamedExpr(value=value):
-            return isinstance(value, ast.Call) and _takes(value)
+            return isinstance(value, ast.Call | ast.Await) and _takes(value)
     return False
 
 
