@@ -34,7 +34,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     is, ``text`` the header as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``.
     ``saved`` is no block: the line is a barrier, and the call in ``text``, just before or after it, writes the state of a model.
     Nor is ``saves``: what the line makes, of a sharded tensor or for that alone, is saved by the call in ``text``, further down.
-    Nor is ``chosen``: the line generates, as the call in ``text`` chooses from its outcome what goes into it in the next iteration.
+    Nor is ``chosen``: the line generates, as the call in ``text`` chooses from its outcome what goes into it next.
     Nor is ``coroutines``: the call in ``text`` runs an event loop, and all that it comes to in this file ends with its data.
     ``iterations``: how those of a loop are counted, where they are. ``exhausts``: a loop that nothing but the end of its data
     ends (of a ``while``: those in the container that it empties), and in which each iteration calls something besides a sleep:
