@@ -370,6 +370,25 @@ def test_an_event_loop_that_wakes_moves(kind: str, switches: tuple[int, int], st
     assert read_motion(msgspec.structs.replace(capture, processes=processes)).state == state
 
 
+@pytest.mark.parametrize(("handler", "state"), [("BaseServer.finish_request", "busy"), ("Thread.run", "stuck")])
+def test_who_awaits_its_own_server_moves_with_it(handler: str, state: str) -> None:
+    """The handler is in another thread of the process, and gets on; what another thread does is none of its business."""
+
+    reads = Frame("SocketIO.readinto", "/usr/lib/python3.11/socket.py", 706)
+    block = Block("for", 19, "for answer in answers:", exhausts=True)
+    answers = Frame(handler, "/usr/lib/python3.11/socketserver.py", 361)
+
+    def seen(at_ns: int, digest: str) -> StackSample:
+        position = (Position("answer", 19, digest),)
+        works = Frame("do_POST", "/srv/train/judge.py", 20, "marks.append(2)", blocks=(block,), positions=position)
+        own = ThreadStack(1, "MainThread", True, False, False, (reads, Frame("ask", "/srv/train/train.py", 20)))
+        return StackSample(at_ns, (own, ThreadStack(2, "Thread-7", False, False, False, (works, answers))))
+
+    capture = rank(0, (), (reads,))
+    stacks = tuple(seen(one.at_ns, digest) for one, digest in zip(capture.processes[-2:], "ab", strict=True))
+    assert read_motion(msgspec.structs.replace(capture, stacks=stacks)).state == state
+
+
 def test_who_reads_a_pipe_has_got_something_when_it_wakes() -> None:
     """A line each second is enough; but a loop that asks again and again may get the same answer for ever."""
 

@@ -86,7 +86,8 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     the step; weights that a module gathers by code of its own; what is suppressed every so often; what was saved just before a
     barrier; names that an object has collected; a loop in what a collective is called with; the same under
     `@torch.no_grad()`; the first iteration of a loop after one in it; a loop of tries around a save; one line in two iterations;
-    a helper that returns before its one collective; an exchange between experts left out of a backward."""
+    a helper that returns before its one collective; an exchange of experts left out of a backward;
+    a save behind a barrier, or in a function that only saves; choices that are fed back; distinct values; a result kept."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

@@ -41,6 +41,7 @@ NOT_KEPT = {
     "lab-imitation-demos": "the same",
     "news-wire-pages": "a server that never answers is named, in a warning for longer than the run",
     "desk-uid-clash": "a server that waits for requests may answer yet: a warning for longer than the run",
+    "courtb-statute-lookup": "the same",
 }
 
 #: Hangs that are stragglers at their patience, and why.

@@ -129,6 +129,17 @@ def test_a_barrier_is_before_what_is_saved_next() -> None:
     assert _saved("dist.barrier()", "state = self.model.state_dict()", "self.evaluate()", save, at=2) == []
 
 
+def test_where_all_meet_in_a_function_that_only_saves() -> None:
+    """What they bring is for the file; one that trains or evaluates as well may meet for that."""
+    save = ("if rank == 0:", "    torch.save({'model': model.state_dict(), 'draws': draws}, path)")
+    call = save[1].strip()
+    gathers = ("dist.barrier()", "dist.all_gather_object(draws, state)")
+    assert _saved(*gathers, *save, at=2) == _saved(*gathers, *save, at=3) == [(5, call)]
+    assert _saved("seen = dist.all_reduce(count)", *gathers, *save, at=4) == []
+    assert _saved(*gathers, "for batch in held_out:", "    score(batch)", *save, at=2) == []
+    assert _saved(*gathers, *save, at=5) == []
+
+
 def test_a_file_of_tensors_for_a_step_is_saved() -> None:
     """Whatever writes it, under whatever name; what reads it, and a file for each rank alone, is no saving."""
     put = 'self.bucket.put(folder, f"bank-{step:05d}.pkl", part)'

@@ -123,6 +123,28 @@ def test_a_loop_that_empties_its_container_ends(body: list[str], empties: bool) 
 
 
 @pytest.mark.parametrize(
+    ("body", "ends"),
+    [
+        (["while left > 0:", "    fly()", "    left -= speed / 20", "    sleep(1)"], True),
+        (["while page < pages:", "    read(page)", "    page += 2", "    sleep(1)"], True),
+        (["while seen < size:", "    seen += read(file)", "    sleep(1)"], False),
+        (["while left > 0:", "    if fly():", "        left -= 1", "    sleep(1)"], False),
+        (["while left > 0:", "    left = ask()", "    sleep(1)"], False),
+        (["while left > 0:", "    fly()", "    left += speed", "    sleep(1)"], False),
+        (["while tries < 900:", "    if ready():", "        break", "    tries += 1", "    sleep(1)"], False),
+        (["while True:", "    job = pipe.recv()", "    if job is None:", "        return", "    work(job)"], True),
+        (["while True:", "    job = pipe.recv()", "    if work(job):", "        return", "    sleep(1)"], False),
+        (["while True:", "    job = ask(server)", "    if job is None:", "        return", "    sleep(1)"], False),
+    ],
+)
+def test_a_loop_that_counts_or_takes_what_it_is_sent_ends(body: list[str], ends: bool) -> None:
+    """If each iteration does, and nothing else ends it: else it asks until the answer is another."""
+    source = "\n".join(["def run():", *(f"    {line}" for line in body)])
+    blocks = SourceTree(source).blocks_at(len(body) + 1)
+    assert [block.exhausts for block in blocks if block.kind == "while"] == [ends]
+
+
+@pytest.mark.parametrize(
     ("description", "told"),
     [
         ("str(12)", True), ("tuple[str, int]", True), ("dict[url: str]", True),

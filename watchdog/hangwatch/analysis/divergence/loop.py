@@ -30,6 +30,8 @@ _TEXT, _NAME_LENGTH = re.compile(r"str\((?P<length>\d+)\)"), 24
 #: A loop that counts from one.
 _FROM_ONE = re.compile(r"\brange\(1, |\benumerate\(.*, (?:start=)?1\)")
 _FIXED = re.compile(r" in range\(\d+\):$")
+#: What goes over the distinct values of something, as over keys.
+_DISTINCT = re.compile(r"(?:sorted\(|list\(|enumerate\()*(?:\{[^:{}]* for |set\(|[\w.]+\.unique\()")
 _ENDS_DATA = re.compile(r"except \(?(?:\w+, )*Stop(?:Async)?Iteration\b")
 _EMPTY = frozenset({"list[]", "tuple[]", "dict[]", "str(0)", "None"})
 
@@ -288,7 +290,8 @@ class Loop:
 def over_keys(frame: Frame, loop: Block) -> bool:
     """Whether a loop goes over the keys of a dictionary: its variable is a short string, or one of any length in a library.
 
-    So do those that an object has collected and sorts. A list of names is data as well as any: of files, say.
+    So do those that an object has collected and sorts, and a loop over the distinct values of something. A list of names is
+    data as well as any: of files, say.
     """
     target, _, over = loop.text.removeprefix("for ").partition(" in ")
     known = frame.locals or {}
@@ -297,7 +300,7 @@ def over_keys(frame: Frame, loop: Block) -> bool:
         "dict" in known.get(n, "") for n in _NAME.findall(over)
     )
     short = texts if package_of(frame) is not None else [t for t in texts if int(t["length"]) <= _NAME_LENGTH]
-    return loop.kind == "for" and keys and bool(short)
+    return loop.kind == "for" and (_DISTINCT.match(over) is not None or (keys and bool(short)))
 
 
 def ends_data(way: Block) -> bool:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Literal, TypeVar
 
 from hangwatch.analysis.stacks.loops import (
+    BELOW_A_SOCKET,
     asks,
     children_go_on,
     counts_on,
@@ -40,8 +41,6 @@ _DATA_CHANNELS = (
     *_PIPE_CHANNELS, "wait_woken", "sk_wait_data", "unix_stream_", "io_schedule", "folio_wait", "nfs", "rpc_wait",
     "request_wait", "fuse",
 )  # fmt: skip
-#: How deep ``SocketIO.readinto`` is at most: below it is ssl's ``recv_into`` and ``read``.
-_BELOW_A_SOCKET = 3
 #: Intervals shorter than this say nothing: the kernel counts CPU time in ticks of 10 ms.
 MIN_INTERVAL_NS = 200_000_000
 
@@ -121,7 +120,7 @@ def _receives(stacks: Sequence[StackSample]) -> bool:
     def waits(frames: Sequence[Frame]) -> bool:
         communicates = len(frames) > 1 and frames[0].file.endswith("/selectors.py")
         return (communicates and frames[1].file.endswith("/subprocess.py")) or any(
-            f.file.endswith("/socket.py") and f.function.endswith("readinto") for f in frames[:_BELOW_A_SOCKET]
+            f.file.endswith("/socket.py") and f.function.endswith("readinto") for f in frames[:BELOW_A_SOCKET]
         )
 
     return bool(stacks) and all(s.main is not None and waits(s.main.frames) for s in stacks)

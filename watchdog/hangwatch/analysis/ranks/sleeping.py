@@ -84,6 +84,6 @@ def _between_items(capture: RankCapture) -> set[int]:
     main = stack.main if stack is not None else None
     if stack is None or main is None:
         return set()
-    threads = [t for t in stack.threads if not t.is_main] if hands_over(main.frames) else [main]
+    threads = [t for t in stack.threads if not t.is_main] if hands_over(stack) else [main]
     between = (t for t in threads if is_between_items(t.frames) or retries(t.frames))
     return {_OWN if t.is_main else t.os_thread_id for t in between}

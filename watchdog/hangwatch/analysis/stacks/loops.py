@@ -22,8 +22,11 @@ _CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*
 _IS_THERE = re.compile(r"while (?!.*\bnot\b)[^=<>]*\b(?:exists|lexists|is_file|isfile)\([^()]*\):$")
 #: Two ends of one sleep, as they are read, are no further from each other.
 _OTHER_SLEEP_S = 0.05
-#: As often at least an event loop has woken that gets on: once it may for a signal.
+#: How deep ``SocketIO.readinto`` is at most: below it is ssl's ``recv_into`` and ``read``.
+BELOW_A_SOCKET = 3
+#: As often at least an event loop wakes that gets on: once it may for a signal, and every 20 s for a connection's heartbeat.
 _WAKES = 2
+_WAKES_PER_S = 0.4
 #: A loop that reads what is sent to its end, and compares it with nothing.
 _TAKES = re.compile(r"while \(?\w+ := [\w.]+\.(?:read|recv)\w*\([^()]*\)\)?:$")
 
@@ -142,9 +145,8 @@ def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
     main = sample.main
     # Calls that a loop gives to a pool may ask the same again and again.
     hands_on = main is not None and any(map(_is_in_while, main.frames))
-    for thread in (
-        sample.threads if main is not None and hands_over(main.frames) else (main,) if main is not None else ()
-    ):
+    own = (main,) if main is not None else ()
+    for thread in sample.threads if hands_over(sample) else own:
         polls = False
         for depth, frame in enumerate(reversed(thread.frames), 1):
             whole = {b.line for b in takewhile(lambda b: not _may_go_round(b), frame.blocks) if b.exhausts}
@@ -154,9 +156,18 @@ def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
             polls |= _is_in_while(frame)
 
 
-def hands_over(frames: Sequence[Frame]) -> bool:
-    """Whether a main thread waits for another one of its process."""
-    return bool(frames) and any(part in frames[0].file for part in _HANDOVERS)
+def hands_over(sample: StackSample) -> bool:
+    """Whether the main thread waits for another one of its process, be it for the answer of a server that it has begun itself."""
+    frames = sample.main.frames if sample.main is not None else ()
+    if not frames:
+        return False
+    reads = any(f.file.endswith("/socket.py") for f in frames[:BELOW_A_SOCKET])
+    return any(part in frames[0].file for part in _HANDOVERS) or (reads and any(map(_answers, sample.threads)))
+
+
+def _answers(thread: ThreadStack) -> bool:
+    """Whether a thread handles a request (``BaseServer.finish_request``, CPython 3.10 to 3.14)."""
+    return any(f.file.endswith("/socketserver.py") and f.function.endswith("finish_request") for f in thread.frames)
 
 
 def children_go_on(samples: Sequence[ProcessSample]) -> bool:
@@ -187,8 +198,11 @@ def tasks_go_on(stacks: Sequence[StackSample], samples: Sequence[ProcessSample])
     between = [s.main.frames for s in stacks if s.main is not None]
     if len(between) < len(stacks) or not all(map(_is_for_tasks_that_end, between)):
         return False
-    switches = [s.switches for s in samples if s.switches is not None]
-    return bool(switches) and switches[-1] - switches[0] >= _WAKES
+    woken = [(s.at_ns, s.switches) for s in samples if s.switches is not None]
+    if not woken:
+        return False
+    (began_ns, first), (ended_ns, last) = woken[0], woken[-1]
+    return last - first >= max(_WAKES, _WAKES_PER_S * (ended_ns - began_ns) / 1e9)
 
 
 def _is_for_tasks_that_end(frames: Sequence[Frame]) -> bool:

@@ -16,10 +16,10 @@ from hangwatch.model.stacks import Block, Iterations
 from hangwatch.sources.stacks.conditions import find_deciders
 from hangwatch.sources.stacks.coroutines import run_to_their_end
 from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
-from hangwatch.sources.stacks.decoding import chosen_for
+from hangwatch.sources.stacks.decoding import chosen_for, may_choose
 from hangwatch.sources.stacks.iterations import find_counters, has_no_end
 from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
-from hangwatch.sources.stacks.saving import made_to_save, saved_beside, saved_later
+from hangwatch.sources.stacks.saving import made_to_save, meets_all, saved_beside, saved_by, saved_later
 
 _TEXT_LIMIT_CHARS = 200
 _GOES_ON = (ast.Return, ast.Continue, ast.Break)
@@ -54,6 +54,7 @@ class SourceTree:
             self._tree = None
         # To look through a tree takes half as long as to parse it, and few files have any.
         self._wraps = _cached_functions(self._tree) if _MAY_WRAP.search(source) is not None else {}
+        self._chooses = may_choose(source)
         self._counted: dict[int, dict[int, Iterations]] = {}
         self._named: dict[int, frozenset[str]] = {}
 
@@ -141,31 +142,32 @@ class SourceTree:
 
     def _saves(self, line: int) -> Iterator[Block]:
         """What saves, further down in the function, what the line has made: of a sharded tensor, or for that alone."""
-        text = self._lines[line - 1] if line <= len(self._lines) else b""
-        function = self._function(line) if b"(" in text and b"=" in text else None
+        text = self._line(line)
+        function = self._function(line) if "(" in text and "=" in text else None
         if function is None:
             return
-        call = (saved_later if b"full_tensor" in text else made_to_save)(function.body, line)
+        call = (saved_later if "full_tensor" in text else made_to_save)(function.body, line)
         if call is not None:
             yield Block("saves", call.lineno, _one_line(self._text(call)))
 
     def _saved(self, body: Sequence[ast.stmt], line: int) -> Iterator[Block]:
-        """What is saved just before or after a barrier at the line of a suite."""
-        call = saved_beside(body, line)
+        """What is saved just before or after a barrier at the line of a suite, or by a function that does little else."""
+        function = self._function(line) if meets_all(self._line(line)) else None
+        call = saved_beside(body, line) or (saved_by(function.body) if function is not None else None)
         if call is not None:
             yield Block("saved", call.lineno, _one_line(self._text(call)))
 
     def _chosen(self, line: int) -> Iterator[Block]:
         """What has been chosen from the outcome of a line, and goes into it again."""
-        function = self._function(line)
+        function = self._function(line) if self._chooses else None
         call = chosen_for(function.body, line) if function is not None else None
         if call is not None:
             yield Block("chosen", call.lineno, _one_line(self._text(call)))
 
     def _coroutines(self, line: int) -> Iterator[Block]:
         """What runs in the event loop that a line starts, if all of that ends with its data."""
-        text = self._lines[line - 1] if line <= len(self._lines) else b""
-        call = run_to_their_end(self._tree, line) if self._tree is not None and b"run" in text else None
+        runs = self._tree is not None and "run" in self._line(line)
+        call = run_to_their_end(self._tree, line) if runs and self._tree is not None else None
         if call is not None:
             yield Block("coroutines", call.lineno, _one_line(self._text(call)))
 
@@ -267,6 +269,9 @@ class SourceTree:
         """``if`` or ``elif``, as it is written."""
         text = self._lines[statement.lineno - 1] if statement.lineno <= len(self._lines) else b""
         return "elif" if text[statement.col_offset :].startswith(b"elif") else "if"
+
+    def _line(self, line: int) -> str:
+        return self._lines[line - 1].decode(errors="replace") if line <= len(self._lines) else ""
 
     def _text(self, node: ast.expr | ast.pattern) -> str:
         """An expression as it is written (``ast.get_source_segment`` splits the whole file each time; offsets are bytes)."""

@@ -7,11 +7,13 @@ and whether or not the model is a module of torch's. What goes through an enviro
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from hangwatch.sources.stacks.iterations import called, walk
 
 _CHOOSES = frozenset({"argmax", "multinomial", "topk"})
+_MAY_CHOOSE = re.compile(rf"\b(?:{'|'.join(sorted(_CHOOSES))}|sample)\(")
 #: What makes the next input of a choice: it is put behind what was there, or where a sequence goes on.
 _SHAPES = frozenset(
     {
@@ -22,6 +24,11 @@ _SHAPES = frozenset(
 )  # fmt: skip
 _LOOPS = (ast.For, ast.While)
 _Statement = ast.Assign | ast.AugAssign | ast.Expr
+
+
+def may_choose(source: str) -> bool:
+    """Whether a file has any call that chooses: to look through a function takes longer."""
+    return _MAY_CHOOSE.search(source) is not None
 
 
 def chosen_for(body: Sequence[ast.stmt], line: int) -> ast.Call | None:

@@ -11,7 +11,16 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from hangwatch.sources.stacks.iterations import acts, asks_until, called, ends_early, has_no_end, is_named, walk
+from hangwatch.sources.stacks.iterations import (
+    acts,
+    asks_until,
+    called,
+    ends_early,
+    has_no_end,
+    in_every_iteration,
+    is_named,
+    walk,
+)
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 _FOR = (ast.For, ast.AsyncFor)
@@ -25,6 +34,8 @@ _TAKES = frozenset(
     {"pop", "popleft", "popitem", "heappop", "get", "get_nowait", "next", "anext", "recv", "recv_bytes", "receive", "read",
      "readline", "read1", "readuntil", "readexactly"}
 )  # fmt: skip
+#: Of these, what waits until there is one.
+_BLOCKS = frozenset({"get", "recv", "recv_bytes", "readline"})
 #: Results of tasks one by one, of a pool of multiprocessing or concurrent.futures; ``map`` of Python calls its function for each.
 _DELIVERS = frozenset({"imap", "imap_unordered", "as_completed", "map", "starmap"})
 #: What is another value each time, however often one asks.
@@ -65,13 +76,41 @@ def find_holders(body: Sequence[ast.stmt], line: int) -> tuple[Holder, ...]:
 
 def ends_with_its_data(loop: ast.stmt) -> bool:
     """Whether a loop goes over data to their end, or empties a container, and each iteration calls something besides a sleep."""
+    if isinstance(loop, ast.While) and _takes_first(loop):
+        return True
     if not isinstance(loop, (*_FOR, ast.While)) or ends_early(loop):
         return False
     if isinstance(loop, ast.While) and _takes_by_header(loop.test):
         return True
     if not acts(loop.body):
         return False
-    return _empties(loop) if isinstance(loop, ast.While) else not has_no_end(loop.iter)
+    if isinstance(loop, ast.While):
+        return _empties(loop) or _counts_to_an_end(loop)
+    return not has_no_end(loop.iter)
+
+
+def _takes_first(loop: ast.While) -> bool:
+    """Whether a loop goes over what it is sent: each iteration begins with the next of it (``order = pipe.recv()``), without
+    which it does not go on, and nothing but the end of that ends it (``if order is None: return``)."""
+    match loop:
+        case ast.While(
+            test=ast.Constant(value=True),
+            body=[ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[], keywords=[]) as take), *rest],
+        ) if is_named(take, _BLOCKS):
+            ends = rest[:1] if rest and _is_end_of(rest[0], name) else []
+            return not ends_early(ast.While(test=loop.test, body=rest[len(ends) :], orelse=[]))
+    return False
+
+
+def _is_end_of(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement ends a loop where a variable has nothing: ``if order is None: break``."""
+    match statement:
+        case ast.If(
+            test=ast.Compare(left=ast.Name(id=read), ops=[ast.Is()], comparators=[ast.Constant(value=None)])
+            | ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=read))
+        ):
+            return read == name
+    return False
 
 
 def _takes_by_header(test: ast.expr) -> bool:
@@ -82,6 +121,26 @@ def _takes_by_header(test: ast.expr) -> bool:
     match test:
         case ast.Compare(left=ast.NamedExpr(value=value), ops=[ast.IsNot() | ast.NotEq()]) | ast.NamedExpr(value=value):
             return isinstance(value, ast.Call | ast.Await) and _takes(value)
+    return False
+
+
+def _counts_to_an_end(loop: ast.While) -> bool:
+    """Whether each iteration takes something from the number by which it ends: ``while left > 0:`` with ``left -= step``."""
+    match loop.test:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Gt() | ast.GtE()], comparators=[ast.Constant() | ast.Name()]):
+            takes: type[ast.operator] = ast.Sub
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Lt() | ast.LtE()], comparators=[ast.Constant() | ast.Name()]):
+            takes = ast.Add
+        case _:
+            return False
+    bound = [n for n in walk(loop.body) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
+    for one in in_every_iteration(loop):
+        match one:
+            case ast.AugAssign(target=ast.Name(id=counted), op=op, value=step) if counted == name and isinstance(
+                op, takes
+            ):
+                # What is called may answer with nothing.
+                return len(bound) == 1 and not any(isinstance(n, ast.Call | ast.Await) for n in ast.walk(step))
     return False
 
 

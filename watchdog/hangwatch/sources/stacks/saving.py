@@ -10,9 +10,15 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from hangwatch.sources.stacks.iterations import called
+from hangwatch.sources.stacks.iterations import called, walk
 
 _BARRIER = re.compile(r"barrier|^wait_for_everyone$")
+#: Where all ranks meet, and what they bring may be for the file.
+_MEETS = re.compile(r"(?:barrier|wait_for_everyone|gather\w*|broadcast_object_list)\(")
+#: What trains or evaluates.
+_WORKS = re.compile(
+    r"^(?:backward|step|zero_grad|train|fit|eval|evaluate|validate|test|predict|generate|reduce|all_reduce)$"
+)
 _WRITES = re.compile(r"(?:^|_)(?:save|write|dump|store|persist|export)(?:_|$|r$)")
 _STATE = re.compile(r"(?:^|_)state_dict$|^save_(?:pretrained|model|checkpoint|state)$")
 #: The number of a step, and a file of tensors.
@@ -35,6 +41,20 @@ def saved_beside(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
     after = [one for one in body[found + 1 :] if not _is_said(one)]
     behind = after[: 2 if _made(after[:1]) & _used(after[1:2]) else 1]
     return _writes_state(before[-1:], before) or _writes_state(behind, behind)
+
+
+def meets_all(text: str) -> bool:
+    """Whether a line calls what all ranks meet in, and what they bring may be for a file."""
+    return _MEETS.search(text) is not None
+
+
+def saved_by(body: Sequence[ast.stmt]) -> ast.Call | None:
+    """The call that writes the state of a model in a function that only saves: no loop, and no work."""
+    nodes = list(walk(body))
+    works = any(
+        isinstance(n, ast.For | ast.While) or (isinstance(n, ast.Call) and _WORKS.search(called(n))) for n in nodes
+    )
+    return None if works else _writes_state(body, body)
 
 
 def _writes_state(beside: Sequence[ast.stmt], where: Sequence[ast.stmt]) -> ast.Call | None:

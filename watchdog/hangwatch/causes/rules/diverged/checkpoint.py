@@ -76,6 +76,7 @@ IN_A_LOOP = Signature("checkpoint-on-some-ranks", "in-a-loop", "possible")
 
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|export|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"
+    r"|(?:^|_)(?:write|store|dump|persist|archive)_(?:\w+_)?(?:states?|models?|weights|param(?:eter)?s|optimizer)$"
 )
 #: A class that is there for checkpoints, by what its name begins with. Whatever it does beside loading them is a part of saving.
 _KEEPS = re.compile(r"(?:model_|state_|best_|async_)?(?:checkpoint|ckpt|snapshot)(?:s|er|ers|ing)?(?:_|$)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -140,6 +141,10 @@ _NAMED = 3
 _DESTRUCTOR = "__del__"
 
 
+#: A function that keeps what it has found: ``if key in self.tables: return``.
+_KEPT = re.compile(r"if [^:]* in [\w.]+: return$")
+
+
 def conditional(case: Case) -> Match | None:
     """One side is under a condition that does not hold on the other."""
     fork = case.fork
@@ -169,12 +174,8 @@ def conditional(case: Case) -> Match | None:
             f"loop still: one of them was not called on every rank."
         )
         return _match(case, ROW_LEFT_SOONER, said, replace(fork, block=None))
-    if (guard := _returned_from_a_helper(case, fork)) is not None:
-        said = (
-            f"Rank {fork.theirs.rank} is past `{guard.text}`, in a function that calls one collective and returns; rank "
-            f"{fork.mine.rank} has called one less, and has gone on with the iteration."
-        )
-        return _match(case, HELPER_RETURNED, said, replace(fork, block=None))
+    if (left := _left_a_helper(case, fork)) is not None:
+        return _match(case, HELPER_RETURNED, left, replace(fork, block=None))
     if loop is not None and loop.inside is fork.mine and loop.behind_in_rounds and _alone_in_a_place(case, fork, loop):
         return _new_place(case, fork, NEW_PLACE_IN_LOOP)
     if loop is not None and not ranked:
@@ -301,6 +302,21 @@ def _decisive_below(side: Side, block: Block) -> Block | None:
     return next((b for b in below if b != block and (b.kind in CONDITIONS or b.kind == "guard")), None)
 
 
+def _left_a_helper(case: Case, fork: Fork) -> str | None:
+    """What there is to say where one side has returned from a function that calls one collective before that, and gone on."""
+    if (guard := _returned_from_a_helper(case, fork)) is not None:
+        return (
+            f"Rank {fork.theirs.rank} is past `{guard.text}`, in a function that calls one collective and returns; rank "
+            f"{fork.mine.rank} has called one less, and has gone on with the iteration."
+        )
+    if (guard := _kept_by_the_others(case, fork)) is not None:
+        return (
+            f"Rank {fork.mine.rank} is past `{guard.text}`, in a function that calls one collective and returns; the other side "
+            f"has returned there before that."
+        )
+    return None
+
+
 def _returned_from_a_helper(case: Case, fork: Fork) -> Block | None:
     """The guard that the others are past in a function further down, no step, where the culprit is ahead by its one call."""
     if fork.relation not in {"order", "skip"} or not case.blame.waiting or is_of_a_step(fork.theirs.tail):
@@ -308,6 +324,17 @@ def _returned_from_a_helper(case: Case, fork: Fork) -> Block | None:
     guard = returning_guard(fork.theirs.tail[:-1])
     early = early_visit(case, fork.mine.rank, fork.theirs.rank, repeats=False) if guard is not None else None
     return guard if early is not None and early.by == 1 else None
+
+
+def _kept_by_the_others(case: Case, fork: Fork) -> Block | None:
+    """The guard of a function that keeps what it has found, which the culprits alone are past, at its one call: the others had
+    it still."""
+    if fork.relation != "branch" or fork.sure or fork.only != fork.mine.rank or not case.blame.waiting:
+        return None
+    guard = returning_guard(fork.mine.tail[:-1])
+    if guard is None or guard != fork.block or _KEPT.match(guard.text) is None:
+        return None
+    return guard if early_visit(case, fork.theirs.rank, fork.mine.rank) is not None else None
 
 
 def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
