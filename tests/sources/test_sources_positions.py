@@ -134,6 +134,8 @@ def test_a_loop_that_empties_its_container_ends(body: list[str], empties: bool) 
         (["while tries < 900:", "    if ready():", "        break", "    tries += 1", "    sleep(1)"], False),
         (["while True:", "    job = pipe.recv()", "    if job is None:", "        return", "    work(job)"], True),
         (["while True:", "    job = pipe.recv()", "    if work(job):", "        return", "    sleep(1)"], False),
+        (["while True:", "    job = box.get()", "    if not job:", "        break", "    sleep(1)"], False),
+        (["while True:", "    job = box.get()", "    if job is None:", "        continue", "    sleep(1)"], False),
         (["while True:", "    job = ask(server)", "    if job is None:", "        return", "    sleep(1)"], False),
     ],
 )

@@ -166,8 +166,8 @@ class SourceTree:
 
     def _coroutines(self, line: int) -> Iterator[Block]:
         """What runs in the event loop that a line starts, if all of that ends with its data."""
-        runs = self._tree is not None and "run" in self._line(line)
-        call = run_to_their_end(self._tree, line) if runs and self._tree is not None else None
+        tree = self._tree if "run" in self._line(line) else None
+        call = run_to_their_end(tree, line) if tree is not None else None
         if call is not None:
             yield Block("coroutines", call.lineno, _one_line(self._text(call)))
 

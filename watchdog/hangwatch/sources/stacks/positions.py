@@ -35,7 +35,7 @@ _TAKES = frozenset(
      "readline", "read1", "readuntil", "readexactly"}
 )  # fmt: skip
 #: Of these, what waits until there is one.
-_BLOCKS = frozenset({"get", "recv", "recv_bytes", "readline"})
+_BLOCKS = frozenset({"get", "recv"})
 #: Results of tasks one by one, of a pool of multiprocessing or concurrent.futures; ``map`` of Python calls its function for each.
 _DELIVERS = frozenset({"imap", "imap_unordered", "as_completed", "map", "starmap"})
 #: What is another value each time, however often one asks.
@@ -95,20 +95,20 @@ def _takes_first(loop: ast.While) -> bool:
     match loop:
         case ast.While(
             test=ast.Constant(value=True),
-            body=[ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[], keywords=[]) as take), *rest],
+            body=[
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[], keywords=[]) as take),
+                ast.If(test=test, body=[*_, ast.Return() | ast.Break()], orelse=[]),
+                *rest,
+            ],
         ) if is_named(take, _BLOCKS):
-            ends = rest[:1] if rest and _is_end_of(rest[0], name) else []
-            return not ends_early(ast.While(test=loop.test, body=rest[len(ends) :], orelse=[]))
+            return _is_nothing(test, name) and not ends_early(ast.While(test=loop.test, body=rest, orelse=[]))
     return False
 
 
-def _is_end_of(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement ends a loop where a variable has nothing: ``if order is None: break``."""
-    match statement:
-        case ast.If(
-            test=ast.Compare(left=ast.Name(id=read), ops=[ast.Is()], comparators=[ast.Constant(value=None)])
-            | ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=read))
-        ):
+def _is_nothing(test: ast.expr, name: str) -> bool:
+    """Whether a test is that a variable has nothing. What is only empty may be a state that is waited for."""
+    match test:
+        case ast.Compare(left=ast.Name(id=read), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
             return read == name
     return False
 
