@@ -373,7 +373,6 @@ def test_an_event_loop_that_wakes_moves(kind: str, switches: tuple[int, int], st
 @pytest.mark.parametrize(("handler", "state"), [("BaseServer.finish_request", "busy"), ("Thread.run", "stuck")])
 def test_who_awaits_its_own_server_moves_with_it(handler: str, state: str) -> None:
     """The handler is in another thread of the process, and gets on; what another thread does is none of its business."""
-
     reads = Frame("SocketIO.readinto", "/usr/lib/python3.11/socket.py", 706)
     block = Block("for", 19, "for answer in answers:", exhausts=True)
     answers = Frame(handler, "/usr/lib/python3.11/socketserver.py", 361)

@@ -70,6 +70,12 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("skies-archive-poll", "rank-conditional-collective", "past `if not self.ongoing: return`"),
         ("skies-lightcurve-sampling", "generate-length-divergence", "Rank 0 still generates"),
         ("river-recorded-since-june", "uneven-inputs", "`for levels, future in loader:`"),
+        ("maila_sort_plan", "checkpoint-on-some-ranks", "at the barrier beside `torch.save("),
+        ("millb-arc-furnace", "checkpoint-on-some-ranks", "Rank 0 is saving"),
+        ("courtb-brief-writer", "checkpoint-on-some-ranks", "Rank 2 is saving, in write_state"),
+        ("zooa-vet-notes", "generate-length-divergence", "Rank 0 still generates"),
+        ("airfb-chat-intents", "rank-conditional-collective", "fewer collectives in `for intent in sorted({label for"),
+        ("airfa-route-tables", "rank-conditional-collective", "the other side has returned there before that"),
         (
             "report-idle-expert",
             "sharded-forward-divergence",
@@ -104,3 +110,14 @@ def test_a_loop_that_may_begin_elsewhere_tells_no_iteration_that_was_left_out() 
     cause = diagnose(msgspec.json.decode(resumed, type=Capture)).verdict.cause
     assert cause is not None
     assert cause.id == "shape-mismatch"
+
+
+def test_what_a_backward_left_out_may_be_a_collective_that_was_skipped() -> None:
+    """An exchange between experts that the program has spread over the ranks itself: both names are used for it."""
+    (entry,) = load_catalogue(["report-idle-expert"])
+    verdict = recording.verdict_of(entry)
+    assert verdict.cause is not None
+    assert [one.id for one in (verdict.cause, *verdict.alternatives)][:2] == [
+        "sharded-forward-divergence",
+        "skipped-collective",
+    ]

@@ -195,8 +195,8 @@ def tasks_go_on(stacks: Sequence[StackSample], samples: Sequence[ProcessSample])
 
     Tasks are on no stack while they wait, and a loop in which none can go on does not wake: measured in 32 hangs.
     """
-    between = [s.main.frames for s in stacks if s.main is not None]
-    if len(between) < len(stacks) or not all(map(_is_for_tasks_that_end, between)):
+    paths = [s.main.frames for s in stacks if s.main is not None]
+    if len(paths) < len(stacks) or not all(map(_is_for_tasks_that_end, paths)):
         return False
     woken = [(s.at_ns, s.switches) for s in samples if s.switches is not None]
     if not woken:

@@ -17,7 +17,7 @@ from hangwatch.sources.stacks.conditions import find_deciders
 from hangwatch.sources.stacks.coroutines import run_to_their_end
 from hangwatch.sources.stacks.deadlines import Countdown, find_countdowns
 from hangwatch.sources.stacks.decoding import chosen_for, may_choose
-from hangwatch.sources.stacks.iterations import find_counters, has_no_end
+from hangwatch.sources.stacks.iterations import find_counters, has_no_end, spans
 from hangwatch.sources.stacks.positions import Holder, ends_with_its_data, find_holders
 from hangwatch.sources.stacks.saving import made_to_save, meets_all, saved_beside, saved_by, saved_later
 
@@ -118,7 +118,7 @@ class SourceTree:
         """Blocks from this suite down to the line; entering a function forgets what is around it."""
         found: list[Block] = []
         for statement in body:
-            if not _spans(statement, line):
+            if not spans(statement, line):
                 if statement.lineno < line:
                     found.extend(self._guard(statement))
                 continue
@@ -188,7 +188,7 @@ class SourceTree:
                 continue
             repeated = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
             first = node.generators[0]
-            spanned = any(one.lineno <= line <= (one.end_lineno or one.lineno) for one in repeated)
+            spanned = any(spans(one, line) for one in repeated)
             if spanned and any(map(_calls, repeated)) and not _calls(first.iter):
                 text = _one_line(f"for {self._text(first.target)} in {self._text(first.iter)}:")
                 yield Block("for", node.lineno, text, exhausts=not has_no_end(first.iter))
@@ -289,7 +289,7 @@ def _scopes_at(node: ast.AST, line: int) -> Iterator[ast.FunctionDef | ast.Async
         # Expressions have no functions in them, and may be nested deeply.
         if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             continue
-        if isinstance(child, ast.stmt) and not _spans(child, line):
+        if isinstance(child, ast.stmt) and not spans(child, line):
             continue
         if isinstance(child, _SCOPES) and _within(child.body, line):
             yield child
@@ -315,11 +315,6 @@ def _suppresses(statement: ast.With | ast.AsyncWith) -> bool:
     """Whether a ``with`` keeps exceptions to itself."""
     managers = (item.context_expr for item in statement.items)
     return any(isinstance(one, ast.Call) and _is_plain(one, frozenset({"suppress"})) for one in managers)
-
-
-def _spans(statement: ast.stmt, line: int) -> bool:
-    """Whether the line is one of the statement's."""
-    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
 
 
 def _calls(node: ast.expr) -> bool:

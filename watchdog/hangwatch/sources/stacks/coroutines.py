@@ -7,9 +7,9 @@ round a loop until an answer is another, an event loop that wakes has got on: th
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from hangwatch.sources.stacks.iterations import called, ends_early, has_no_end, is_named, walk
+from hangwatch.sources.stacks.iterations import called, ends_early, has_no_end, is_named, names_in, spans, walk
 from hangwatch.sources.stacks.positions import ends_with_its_data
 
 _RUNS = frozenset({"run", "run_until_complete"})
@@ -22,7 +22,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 def run_to_their_end(tree: ast.AST, line: int) -> ast.Call | None:
     """The call at a line of a file that runs coroutines of it, all of which end with their data; None if any may go on."""
     runs = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args and is_named(n, _RUNS))
-    call = next((n for n in runs if n.lineno <= line <= (n.end_lineno or n.lineno)), None)
+    call = next((n for n in runs if spans(n, line)), None)
     if call is None:
         return None
     reached = _reached(call, _functions(tree))
@@ -50,16 +50,10 @@ def _reached(call: ast.Call, functions: Mapping[str, Sequence[_Function]]) -> Co
     found: dict[_Function, None] = {}
     rest: list[ast.AST] = [call]
     while rest:
-        new = {one: None for name in _named(rest.pop()) for one in functions.get(name, ()) if one not in found}
+        new = {one: None for name in names_in(rest.pop()) for one in functions.get(name, ()) if one not in found}
         found |= new
         rest.extend(new)
     return found
-
-
-def _named(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name | ast.Attribute):
-            yield one.id if isinstance(one, ast.Name) else one.attr
 
 
 def _only_ends(function: _Function, reached: Collection[str]) -> bool:

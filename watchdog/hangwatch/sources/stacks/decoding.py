@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from hangwatch.sources.stacks.iterations import called, walk
+from hangwatch.sources.stacks.iterations import called, spans, walk
 
 _CHOOSES = frozenset({"argmax", "multinomial", "topk"})
 _MAY_CHOOSE = re.compile(rf"\b(?:{'|'.join(sorted(_CHOOSES))}|sample)\(")
@@ -33,12 +33,12 @@ def may_choose(source: str) -> bool:
 
 def chosen_for(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
     """The choice that the statement at a line of a function uses in the next iteration of the loop that both are in."""
-    around = [n for n in walk(body) if isinstance(n, _LOOPS) and n.lineno < line <= (n.end_lineno or n.lineno)]
+    around = [n for n in walk(body) if isinstance(n, _LOOPS) and n.lineno < line and spans(n, line)]
     loop = max(around, key=lambda n: n.lineno, default=None)
     if loop is None:
         return None
     nodes = [n for n in walk(loop.body) if isinstance(n, _Statement)]
-    here = next((n for n in nodes if n.lineno <= line <= (n.end_lineno or n.lineno)), None)
+    here = next((n for n in nodes if spans(n, line)), None)
     if not isinstance(here, ast.Assign):
         return None
     outcome, made = _outcome(here, nodes), dict[str, ast.Call]()

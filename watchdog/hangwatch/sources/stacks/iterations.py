@@ -105,6 +105,18 @@ def acts(body: Sequence[ast.stmt]) -> bool:
     return False
 
 
+def spans(node: ast.stmt | ast.expr, line: int) -> bool:
+    """Whether the line is one of a statement's or an expression's."""
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """The variables and attributes that are named in a piece of code."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name | ast.Attribute):
+            yield one.id if isinstance(one, ast.Name) else one.attr
+
+
 def called(call: ast.Call) -> str:
     """The name of the function or method that is called, empty where it has none."""
     return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")

@@ -76,40 +76,33 @@ def find_holders(body: Sequence[ast.stmt], line: int) -> tuple[Holder, ...]:
 
 def ends_with_its_data(loop: ast.stmt) -> bool:
     """Whether a loop goes over data to their end, or empties a container, and each iteration calls something besides a sleep."""
-    if isinstance(loop, ast.While) and _takes_first(loop):
-        return True
-    if not isinstance(loop, (*_FOR, ast.While)) or ends_early(loop):
-        return False
-    if isinstance(loop, ast.While) and _takes_by_header(loop.test):
-        return True
-    if not acts(loop.body):
-        return False
     if isinstance(loop, ast.While):
-        return _empties(loop) or _counts_to_an_end(loop)
-    return not has_no_end(loop.iter)
+        ends = acts(loop.body) and (_empties(loop) or _counts_to_an_end(loop))
+        return _takes_first(loop) or (not ends_early(loop) and (_takes_by_header(loop.test) or ends))
+    return isinstance(loop, _FOR) and not ends_early(loop) and acts(loop.body) and not has_no_end(loop.iter)
 
 
 def _takes_first(loop: ast.While) -> bool:
     """Whether a loop goes over what it is sent: each iteration begins with the next of it (``order = pipe.recv()``), without
-    which it does not go on, and nothing but the end of that ends it (``if order is None: return``)."""
+    which it does not go on, and nothing but the end of that ends it (``if order is None: return``).
+
+    What is only empty (``if not jobs:``) may be a state that is waited for.
+    """
     match loop:
         case ast.While(
             test=ast.Constant(value=True),
             body=[
                 ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[], keywords=[]) as take),
-                ast.If(test=test, body=[*_, ast.Return() | ast.Break()], orelse=[]),
+                ast.If(
+                    test=ast.Compare(left=ast.Name(id=read), ops=[ast.Is()], comparators=[ast.Constant(value=None)]),
+                    body=[*_, ast.Return() | ast.Break()],
+                    orelse=[],
+                ),
                 *rest,
             ],
-        ) if is_named(take, _BLOCKS):
-            return _is_nothing(test, name) and not ends_early(ast.While(test=loop.test, body=rest, orelse=[]))
-    return False
-
-
-def _is_nothing(test: ast.expr, name: str) -> bool:
-    """Whether a test is that a variable has nothing. What is only empty may be a state that is waited for."""
-    match test:
-        case ast.Compare(left=ast.Name(id=read), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
-            return read == name
+        ):
+            sent = read == name and is_named(take, _BLOCKS)
+            return sent and not ends_early(ast.While(test=loop.test, body=rest, orelse=[]))
     return False
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from hangwatch.sources.stacks.iterations import called, walk
+from hangwatch.sources.stacks.iterations import called, names_in, spans, walk
 
 _BARRIER = re.compile(r"barrier|^wait_for_everyone$")
 #: Where all ranks meet, and what they bring may be for the file.
@@ -34,12 +34,13 @@ _SAYS = frozenset({"print", "debug", "info", "warning", "log"})
 
 def saved_beside(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
     """The call that writes the state of a model just before or after a barrier at the line, in the same suite."""
-    found = next((i for i, one in enumerate(body) if one.lineno <= line <= (one.end_lineno or one.lineno)), None)
+    found = next((i for i, one in enumerate(body) if spans(one, line)), None)
     if found is None or not any(_BARRIER.search(called(call)) for call in _calls(body[found])):
         return None
     before = [one for one in body[:found] if not _is_said(one)]
     after = [one for one in body[found + 1 :] if not _is_said(one)]
-    behind = after[: 2 if _made(after[:1]) & _used(after[1:2]) else 1]
+    takes = len(after) > 1 and not _made(after[:1]).isdisjoint(_names(after[1]))
+    behind = after[: 2 if takes else 1]
     return _writes_state(before[-1:], before) or _writes_state(behind, behind)
 
 
@@ -72,22 +73,13 @@ def _names_a_step(call: ast.Call) -> bool:
     for one in (*call.args, *(keyword.value for keyword in call.keywords)):
         match one:
             case ast.JoinedStr(values=[*parts, ast.Constant(value=str(end))]) if _TENSORS.search(end):
-                return any(_STEP.search(name) for part in parts for name in _words(part))
+                return any(_STEP.search(name) for part in parts for name in names_in(part))
     return False
 
 
-def _words(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, (ast.Name, ast.Attribute)):
-            yield one.id if isinstance(one, ast.Name) else one.attr
-
-
-def _made(statements: Sequence[ast.stmt]) -> set[str]:
+def _made(statements: Iterable[ast.stmt]) -> set[str]:
+    """The variables that statements put a value into."""
     return {name for one in statements for target in _targets(one) for name in _names(target)}
-
-
-def _used(statements: Sequence[ast.stmt]) -> set[str]:
-    return {name for one in statements for name in _names(one)}
 
 
 def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
@@ -96,24 +88,21 @@ def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
         (n for one in body for n in ast.walk(one) if isinstance(n, _SIMPLE)),
         key=lambda node: (node.lineno, node.col_offset),
     )
-    here = (one for one in statements if one.lineno <= line <= (one.end_lineno or one.lineno))
-    made = {name for one in here for target in _targets(one) for name in _names(target)}
+    made = _made(one for one in statements if spans(one, line))
     for one in statements:
         if one.lineno <= line or made.isdisjoint(_names(one)):
             continue
         call = next((call for call in _calls(one) if called(call) in _SAVES), None)
         if call is not None:
             return None if made.isdisjoint(_names(call)) else call
-        made |= {name for target in _targets(one) for name in _names(target)}
+        made |= _made([one])
     return None
 
 
 def made_to_save(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
     """The call further down in a function that saves what the call at a line has answered, which is used for nothing else."""
     nodes = [node for one in body for node in ast.walk(one)]
-    made = next(
-        (n for n in nodes if isinstance(n, ast.Assign) and n.lineno <= line <= (n.end_lineno or n.lineno)), None
-    )
+    made = next((n for n in nodes if isinstance(n, ast.Assign) and spans(n, line)), None)
     match made:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()):
             used = [n for n in nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]

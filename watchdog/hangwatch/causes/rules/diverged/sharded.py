@@ -167,8 +167,8 @@ def _decoding(path: Sequence[Frame]) -> Frame | None:
 
 def _choosing(path: Sequence[Frame]) -> Frame | None:
     """The program's frame with a loop that its outcome ends, in which what is chosen from that is the next input."""
-    looped = (f for f in path if is_program(f) and any(ends_by_outcome(b) for b in f.blocks))
-    return next((f for f in looped if any(b.kind == "chosen" for b in f.blocks)), None)
+    chosen = (f for f in path if is_program(f) and any(b.kind == "chosen" for b in f.blocks))
+    return next((f for f in chosen if any(map(ends_by_outcome, f.blocks))), None)
 
 
 def ends_by_outcome(loop: Block) -> bool:

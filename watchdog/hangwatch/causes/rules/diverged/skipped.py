@@ -111,11 +111,7 @@ USUAL_BLOCK = Signature(
 JUMPED = Signature("skipped-collective", "jumped-a-guard", "strong", beats=("rank-conditional-collective/expression",))
 PASSED_BY = Signature("skipped-collective", "passed-by", "strong")
 #: It was under the condition too, so that made no difference.
-LEFT_IN_AN_EARLIER_ITERATION = Signature(
-    "skipped-collective",
-    "left-in-an-earlier-iteration",
-    "strong",
-)
+LEFT_IN_AN_EARLIER_ITERATION = Signature("skipped-collective", "left-in-an-earlier-iteration", "strong")
 #: Nothing else leads past the call.
 CAUGHT_ON_THE_WAY = Signature(
     "skipped-collective",
