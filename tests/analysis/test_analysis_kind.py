@@ -79,6 +79,23 @@ def test_who_waits_with_a_time_out_is_late_until_it_ends(all_s: float | None, ki
     assert (found.kind, found.culprit_ranks) == (kind, (0,))
 
 
+@pytest.mark.parametrize("stopped", [{"state": "T"}, {"frozen": True}], ids=["by-a-signal", "its-cgroup"])
+def test_who_is_stopped_does_not_wake_when_its_sleep_ends(stopped: dict[str, object]) -> None:
+    """A server that is stopped in the ``poll`` of half a second between two requests."""
+    group = Group("0", (0, 1), "default_pg")
+    late = rank(0, (operation(1, group, 1),), PACKING, channel="do_signal_stop")
+    samples = tuple(msgspec.structs.replace(p, sleep_left_s=0.5, **stopped) for p in asleep(None, 9))
+    ranks = (
+        msgspec.structs.replace(late, processes=samples),
+        rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),
+    )
+    found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == ("stall", (0,))
+    assert found.cause is not None
+    assert found.cause.id == "rank-stopped"
+    assert not [e.says for e in found.cause.evidence if "ends by itself" in e.says]
+
+
 JOINS = (
     Frame("join", "/usr/lib/python3.11/threading.py", 1119, "self._wait_for_tstate_lock()"),
     Frame("close", "/srv/train/push.py", 52, "self.thread.join()"),

@@ -151,10 +151,10 @@ def _has_called(case: Case, since_ns: int) -> bool:
 
 def _wakes_soon(case: Case, patience: Patience, waited_s: float) -> bool:
     """Whether all culprits are in one sleep each, or have a child that is, for most of the wait, which ends within another
-    patience."""
+    patience. One that is stopped sleeps past its time."""
     since_ns = case.capture.at_ns - int(waited_s / 2 * 1e9)
     views = [case.views.get(r) for r in case.blame.culprits]
-    ends = [wakes_in_s(view.capture, since_ns) if view is not None else None for view in views]
+    ends = [wakes_in_s(v.capture, since_ns) if v is not None and v.motion.state != "stopped" else None for v in views]
     return bool(ends) and all(end is not None and end <= patience.stall_s for end in ends)
 
 
