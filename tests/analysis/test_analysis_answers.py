@@ -131,6 +131,20 @@ def test_an_idle_server_is_not_named(beside: Beside) -> None:
     assert verdict(waiting_job(beside)).culprit_ranks == (0,)
 
 
+@pytest.mark.parametrize(("works", "kind"), [(True, "straggler"), (False, "stall")])
+def test_who_has_the_lock_on_a_file_may_work_under_it(works: bool, kind: str) -> None:
+    """It serves nobody (``python -c``). Who waits for the lock is late while that gets on, and hangs where it does not."""
+    locked = (Frame("read_table", "/srv/train/train.py", 31, "fcntl.flock(handle, fcntl.LOCK_SH)"),)
+    job = waiting_job(Beside((Frame("<module>", "<string>", 12, "time.sleep(0.01)"),), ()))
+    asks, other, has = job.ranks
+    waits = tuple(msgspec.structs.replace(p, syscall="flock", blocked_on="/data/lock") for p in asks.processes)
+    stacks = rank(0, (), locked).stacks
+    asks = msgspec.structs.replace(asks, processes=waits, stacks=stacks)
+    has = msgspec.structs.replace(has, processes=samples(SERVER_PID, busy=works))
+    found = verdict(msgspec.structs.replace(job, ranks=(asks, other, has)))
+    assert (found.culprit_ranks, found.kind) == ((0,), kind)
+
+
 def test_two_sides_that_wait_for_each_other() -> None:
     """Each is in the middle of its program, and blocked on what the other has: both are named, and nothing is proven."""
     found = verdict(waiting_job(Beside(ONE_THREAD, (), reads_from=1000)))

@@ -76,6 +76,8 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("zooa-vet-notes", "generate-length-divergence", "Rank 0 still generates"),
         ("airfb-chat-intents", "rank-conditional-collective", "fewer collectives in `for intent in sorted({label for"),
         ("airfa-route-tables", "rank-conditional-collective", "the other side has returned there before that"),
+        ("airfd-fare-board", "rank-conditional-collective", "rank 1 is behind that loop still"),
+        ("spaceb-reaction-wheels", "rank-conditional-collective", "came past `if not self.alarms: return`"),
         (
             "report-idle-expert",
             "sharded-forward-divergence",
@@ -93,7 +95,8 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     barrier; names that an object has collected; a loop in what a collective is called with; the same under
     `@torch.no_grad()`; the first iteration of a loop after one in it; a loop of tries around a save; one line in two iterations;
     a helper that returns before its one collective; an exchange of experts left out of a backward;
-    a save behind a barrier, or in a function that only saves; choices that are fed back; distinct values; a result kept."""
+    a save behind a barrier, or in a function that only saves; choices that are fed back; distinct values; a result kept; a key
+    more; what is gathered without gradients."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

@@ -27,6 +27,8 @@ def _holders(*body: str, line: int = 0) -> set[tuple[str, bool, bool]]:
     [
         (["for url in urls:", "    fetch(url)", "    sleep(1)"], {("url", True, True)}),
         (["for i, (a, *b) in pairs():", "    fetch(a)", "    sleep(1)"], {(n, True, True) for n in "iab"}),
+        (["for n in range(90):", "    done['n'] = n + 1", "    sleep(1)"], {("n", True, True)}),
+        (["for n in range(90):", "    ready = n + 1", "    sleep(1)"], set()),
         # Something else may end it: then what it is about has to be worked on, and a number may be an attempt.
         (["for url in urls:", "    if not fetch(url):", "        break", "    save(url)"], {("url", False, True)}),
         (["for peer in peers:", "    if ready(peer):", "        break", "    sleep(1)"], set()),
@@ -71,6 +73,19 @@ def _holders(*body: str, line: int = 0) -> set[tuple[str, bool, bool]]:
         (["next(state for state in states() if state == 'done')"], {("state", False, False)}),
         (["while song in heard:", "    song = draw()"], set()),
         (["while now < until:", "    sleep(1)", "    now = time.monotonic()"], set()),
+        # By what it asks for the next page.
+        (["while page is not None:", "    site.ask(f'/{page}')", "    answer = loads(site.read())", "    page = answer['more']"],
+         {("page", True, False)}),
+        (["while True:", "    keys, cursor = scan(cursor)", "    if not cursor:", "        break"], {("cursor", True, False)}),
+        (["while url:", "    with open(url) as answer:", "        page = load(answer)", "    url = page.links['next']"],
+         {("url", True, False)}),
+        (["while more:", "    query['from'] = at", "    rows = ask(query)", "    at = rows[-1].id if rows else at"],
+         {("at", True, False)}),
+        (["while not ready():", "    sleep(delay)", "    delay = backoff(delay)"], set()),
+        (["while not ready():", "    pause = jitter(delay)", "    sleep(pause)", "    delay = backoff(delay)"],
+         {("delay", False, False)}),
+        (["while not ready():", "    print(state)", "    state = ask(job)"], set()),
+        (["while not ready():", "    n = n + 1", "    ask(n)"], set()),
         # What is collected.
         (["while not done:", "    screen, won, done = play()", "    total += won", "    screens.append(screen)"],
          {("total", True, False), ("screen", False, True)}),

@@ -9,6 +9,7 @@ from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
 from hangwatch.analysis.ranks.requests import awaits_from_afar, find_awaiting, is_caller_at_work
 from hangwatch.analysis.ranks.sleeping import wakes_in_s
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.waiting.answers import waits_for_work
 from hangwatch.model.incident import Kind
 from hangwatch.model.numbers import is_guest, world_of
 
@@ -175,5 +176,5 @@ def _is_stuck(case: Case) -> bool:
         return False  # who is to call them computes
     if not blame.culprits and not all(view.settled for view in seen):
         return False  # one has called something while it was looked at: what it is, the next record shows
-    moves = [view.motion.state for view in seen]
+    moves = ["busy" if waits_for_work(view, case.views) else view.motion.state for view in seen]
     return any(m in {"stuck", "stopped"} for m in moves) or "busy" not in moves

@@ -199,8 +199,17 @@ def in_backward(path: Sequence[Frame]) -> bool:
 
 
 def is_of_a_step(path: Sequence[Frame]) -> bool:
-    """Whether a path is in what a step of training is made of: a model, its backward or an optimizer."""
-    return in_backward(path) or any(bare(f) == "step" or any(part in f.file for part in _STEP_FILES) for f in path)
+    """Whether a path is in what a step of training is made of: a model, its backward or an optimizer.
+
+    What is called without gradients is none: ``LightningModule.all_gather`` goes by the collectives that have some.
+    """
+    without = next((i for i, f in enumerate(path) if any(map(_is_without_gradients, f.blocks))), 0)
+    rest = path[without:]
+    return in_backward(rest) or any(bare(f) == "step" or any(part in f.file for part in _STEP_FILES) for f in rest)
+
+
+def _is_without_gradients(block: Block) -> bool:
+    return block.kind == "with" and "no_grad(" in block.text
 
 
 def above_model(path: Sequence[Frame]) -> Sequence[Frame]:

@@ -112,6 +112,19 @@ def _may_answer(view: RankView) -> bool:
     return bool(view.frames) and not view.gone and works and find_awaiting(view) is None
 
 
+def waits_for_work(view: RankView, views: Mapping[int, RankView]) -> bool:
+    """Whether a rank waits for the lock on a file, or at a connection, of a process beside the job that gets on.
+
+    That need be none that serves: whoever has a lock, works under it.
+    """
+    last = view.sample
+    if last is None or not _asks(view):
+        return False
+    node, ends = view.capture.identity.node, last.other_ends
+    beside = (other.capture.identity for other in views.values() if other.motion.state == "busy")
+    return any(one.worldless and one.node == node and one.pid in ends for one in beside)
+
+
 def _awaits(view: RankView, asker: RankView) -> bool:
     """Whether a process reads a pipe that the asker is to write, or one of several others: what it was to do may be done.
 

@@ -93,15 +93,23 @@ def asks_until(iterable: ast.expr) -> bool:
 
 
 def acts(body: Sequence[ast.stmt]) -> bool:
-    """Whether an iteration calls something in any case, besides a sleep, a look at the clock or a line for people."""
+    """Whether an iteration calls something in any case, besides a sleep, a look at the clock or a line for people; or whether it
+    puts something where others see it: ``progress["done"] = n``."""
     for statement in body:
         if isinstance(statement, (ast.Try, ast.With, ast.AsyncWith, *_LOOPS)):
             if acts(statement.body):
                 return True
         elif isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
             calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
-            if any(not is_named(call, _PASTIMES) for call in calls):
+            if any(not is_named(call, _PASTIMES) for call in calls) or _is_shown(statement):
                 return True
+    return False
+
+
+def _is_shown(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Subscript() | ast.Attribute()], value=value):
+            return not isinstance(value, ast.Constant)
     return False
 
 

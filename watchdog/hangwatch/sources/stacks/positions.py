@@ -8,7 +8,7 @@ own variables are attempts, delays and times.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hangwatch.sources.stacks.iterations import (
@@ -47,6 +47,8 @@ _CLOCKS = frozenset(
 _PASTIMES = frozenset(
     {"sleep", "print", "debug", "info", "warning", "error", "exception", "log", "wait", "write_line", "set_description"}
 )
+#: By what is given to these a loop waits.
+_DELAYS = frozenset({"sleep", "wait"})
 
 
 class Holder(NamedTuple):
@@ -203,8 +205,58 @@ def _of_poll(loop: _Loop) -> Iterator[Holder]:
         yield Holder(name, loop.lineno, numbers=own, objects=own)
     items = taken.values()
     answers = {name for name, value in bound.items() if _is_answer(value) and value not in items}
+    # By this it asks for the next page: one more answer, and no number that only passes the time.
+    yield from (Holder(name, loop.lineno, numbers=True, objects=False) for name in _cursors(loop, bound))
     asked = _compared(test) if test is not None else set()
     yield from _of_answers(loop, answers, asked, {name for name in asked & bound.keys() if _is_seen(loop, bound[name])})
+
+
+def _cursors(loop: _Loop, bound: Mapping[str, ast.expr]) -> Iterator[str]:
+    """The variables by which a loop asks, and that it takes from the answer for the next time: ``page = answer["next"]`` behind
+    ``answer = fetch(page)``. What it sleeps for is a delay, whatever that is made of."""
+    answers = {name for name, value in bound.items() if _is_answer(value)}
+    statements = sorted((n for n in walk(loop.body) if isinstance(n, ast.stmt)), key=lambda n: n.lineno)
+    slept = {name for n in walk(loop.body) if isinstance(n, ast.Call) and is_named(n, _DELAYS) for name in _read(n)}
+    for name, value in bound.items():
+        if name not in answers and answers.isdisjoint(_read(value)):
+            continue
+        made = {name}
+        for one in statements:
+            if one.lineno < value.lineno and not made.isdisjoint(_read_by(one)):
+                made.update(_written_by(one))
+        if not made.isdisjoint(_read(value)) and made.isdisjoint(slept):
+            yield name
+
+
+def _read(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _read_by(statement: ast.stmt) -> set[str]:
+    """The variables that a statement itself reads, other than to decide."""
+    match statement:
+        case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.Expr(value=value):
+            return _read(value)
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            return {name for item in items for name in _read(item.context_expr)}
+    return set()
+
+
+def _written_by(statement: ast.stmt) -> Iterator[str]:
+    """The variables that a statement binds or changes: ``connection.request(..)`` is for what is read from it."""
+    match statement:
+        case ast.Assign(targets=targets):
+            changed: list[ast.expr] = targets
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=receiver))):
+            changed = [receiver]
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            changed = [item.optional_vars for item in items if item.optional_vars is not None]
+        case _:
+            return
+    for one in changed:
+        yield from _targets(one)
+        if isinstance(one, ast.Subscript) and isinstance(one.value, ast.Name):
+            yield one.value.id
 
 
 def _of_answers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import is_parameter_loop
 from hangwatch.analysis.divergence.iterations import LOOPS, batch_loop, begins_iteration_alone
-from hangwatch.analysis.divergence.loop import Loop
+from hangwatch.analysis.divergence.loop import Loop, over_keys
 from hangwatch.analysis.divergence.relate import Fork, own_blocks
 from hangwatch.causes.evidence import at_fork, tell_values
 from hangwatch.causes.rules.diverged.groups import in_point_to_point, left_schedule
@@ -91,13 +91,16 @@ def _loop_of_pipeline(case: Case, fork: Fork) -> Block | None:
 def _left_between_iterations(case: Case, loop: Loop) -> Block | None:
     """The loop over data that the side behind is in, where the other was in it just before, to the end of an iteration.
 
-    That one has gone on to the next round of the loop around: its data had ended, and the other's has not.
+    That one has gone on to the next round of the loop around: its data had ended, and the other's has not. Keys that only one
+    side has are no data: there a collective is called for each of them.
     """
     behind, ahead = loop.past, loop.inside
     found = batch_loop(behind.tail)
     if found is None or in_point_to_point(case.views[behind.rank]):
         return None
     frame, block = found
+    if over_keys(frame, block):
+        return None
     return block if begins_iteration_alone(case, behind.rank, ahead.rank, frame) else None
 
 
