@@ -353,6 +353,35 @@ def test_a_child_that_woke_between_two_items_moves(
 
 
 @pytest.mark.parametrize(
+    ("channel", "switches", "io_bytes", "state"),
+    [
+        ("unix_stream_read_generic", 4, 0, "busy"),
+        ("unix_stream_read_generic", 1, 0, "stuck"),  # it may be asked how far it is
+        ("futex_do_wait", 4, 0, "stuck"),
+        ("poll_schedule_timeout", 0, 50_000, "busy"),
+        ("poll_schedule_timeout", 0, 10_000, "stuck"),
+        ("poll_schedule_timeout", 0, None, "stuck"),
+    ],
+)
+def test_a_child_that_receives_or_writes_moves(channel: str, switches: int, io_bytes: int | None, state: str) -> None:
+    """A download by a tool takes little CPU time; the samples are half a second apart."""
+    capture = rank(0, (), (Frame("main", "/srv/train/train.py", 20, "time.sleep(2)"),))
+    first, last = (
+        ChildProcess(
+            9, "curl", "S", 0.1, channel, switches=7 + n * switches, io_bytes=None if io_bytes is None else n * io_bytes
+        )
+        for n in (0, 1)
+    )
+    processes = tuple(
+        msgspec.structs.replace(p, io_bytes=0, children=(child,))
+        for p, child in zip(capture.processes[-2:], (first, last), strict=True)
+    )
+    seen = msgspec.structs.replace(capture, processes=processes)
+    assert read_motion(seen).state == state
+    assert read_motion(seen, waits=True).state == "stuck"  # those of a rank that waits for others go on beside that
+
+
+@pytest.mark.parametrize(
     ("kind", "switches", "state"),
     [("coroutines", (41, 43), "busy"), ("coroutines", (41, 41), "stuck"), ("with", (41, 43), "stuck")],
 )

@@ -29,6 +29,8 @@ class MutexWait(msgspec.Struct, frozen=True, omit_defaults=True):
 class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     """A descendant of a rank (a DataLoader worker, a compiler). CPU time in seconds, its own descendants excluded.
 
+    ``io_bytes`` and ``switches`` are what they are of the rank.
+
     ``stack``, text lines of its main thread (deepest first, ``function (file:line): source``), is read only where the
     rank's own stack shows no wait for other ranks. ``forked``: it has its parent's command line, so it was started by fork
     alone. ``threads`` counts all its threads, Python's or not, None where unread; ``side_threads`` are the places of its other
@@ -50,6 +52,8 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     mutexes: tuple[MutexWait, ...] = ()
     sleep_left_s: float | None = None
     between_items: bool = False
+    io_bytes: int | None = None
+    switches: int | None = None
 
 
 class CallerProcess(msgspec.Struct, frozen=True, omit_defaults=True):

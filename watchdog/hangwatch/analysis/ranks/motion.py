@@ -21,7 +21,7 @@ from hangwatch.analysis.stacks.loops import (
     will_retry,
 )
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.processes import ProcessSample
+from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
 
 Sample = TypeVar("Sample", ProcessSample, StackSample)
@@ -88,10 +88,14 @@ def _runnable(sample: ProcessSample) -> set[int]:
     return {pid for pid, state in states.items() if state == "R"}
 
 
-def _io_rate(before: ProcessSample, after: ProcessSample) -> float | None:
+def _io_rate(before: ProcessSample, after: ProcessSample, *, alone: bool) -> float | None:
+    """Bytes a second, those of children that lived through the interval counted in, unless it is to be ``alone``."""
     if before.io_bytes is None or after.io_bytes is None:
         return None
-    return max(0.0, (after.io_bytes - before.io_bytes) / ((after.at_ns - before.at_ns) / 1e9))
+    had = {c.pid: c.io_bytes for c in before.children if c.io_bytes is not None}
+    theirs = sum(c.io_bytes - had[c.pid] for c in after.children if c.pid in had and c.io_bytes is not None)
+    moved = after.io_bytes - before.io_bytes + (0 if alone else theirs)
+    return max(0.0, moved / ((after.at_ns - before.at_ns) / 1e9))
 
 
 def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, receives: bool) -> bool:
@@ -108,6 +112,17 @@ def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, receiv
     if rate > 0 and reads and not asking:
         return True
     return rate >= DATA_WAKEUPS_PER_S and (receives or channels[1].startswith(_DATA_CHANNELS))
+
+
+def _child_is_fed(before: ProcessSample, after: ProcessSample) -> bool:
+    """Whether a child is receiving, often enough to be no one whom this process asks how far it is."""
+    had = {c.pid: c.switches for c in before.children if c.switches is not None and _reads_data(c)}
+    enough = DATA_WAKEUPS_PER_S * (after.at_ns - before.at_ns) / 1e9
+    return any(c.pid in had and (c.switches or 0) - had[c.pid] >= enough for c in after.children if _reads_data(c))
+
+
+def _reads_data(child: ChildProcess) -> bool:
+    return (child.wait_channel or "").startswith(_DATA_CHANNELS)
 
 
 def _receives(stacks: Sequence[StackSample]) -> bool:
@@ -177,7 +192,7 @@ def read_motion(
         return Motion("unknown")
     window_s = (last.at_ns - samples[0].at_ns) / 1e9
     cpu = max(_cpu_share(a, b) for a, b in pairs)
-    rates = [rate for a, b in pairs if (rate := _io_rate(a, b)) is not None]
+    rates = [rate for a, b in pairs if (rate := _io_rate(a, b, alone=waits)) is not None]
     io = max(rates, default=None)
     changed = _frames_changed(stacks)
     # A compiler or a downloader that comes and goes is work, though its CPU time never shows in two samples.
@@ -192,5 +207,6 @@ def read_motion(
     gets_on = counts_on(stacks) or goes_through_data(stacks) or children_go_on(samples) or tasks_go_on(stacks, samples)
     asking, receives = asks(stacks), _receives(stacks)
     fed = any(_is_fed(a, b, asking=asking, receives=receives) for a, b in pairs)
+    fed |= not waits and any(_child_is_fed(a, b) for a, b in pairs)
     busy = moves or family or retries or gets_on or fed
     return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)

@@ -157,6 +157,8 @@ def _sample_children(pid: int) -> Iterator[ChildProcess]:
                 forked=forked,
                 threads=stat.threads,
                 sleep_left_s=left_s,
+                io_bytes=parse_io(read_small(f"/proc/{child}/io", 1024) or b""),
+                switches=parse_switches(read_small(f"/proc/{child}/status", 8192) or b""),
             )
 
 
