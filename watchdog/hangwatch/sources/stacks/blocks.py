@@ -204,7 +204,7 @@ class SourceTree:
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
         """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught.
 
-        A ``try`` that leaves, with one ``except`` that does not: past it, something was caught. So it was past a ``suppress``
+        A ``try`` that leaves, with an ``except`` that does not: past it, something was caught. So it was past a ``suppress``
         around what leaves.
         """
         if isinstance(statement, _TRIES):
@@ -214,8 +214,9 @@ class SourceTree:
                     leaves = type(last).__name__.lower()
                     yield Block("guard", handler.lineno, f"{_one_line(self._except(handler))} {leaves}")
             caught = [h for h in statement.handlers if not isinstance(_last(h.body), _LEAVES)]
-            if isinstance(_last(statement.body), _LEAVES) and not statement.orelse and len(caught) == 1:
-                yield Block("except", caught[0].lineno, _one_line(self._except(caught[0])))
+            if isinstance(_last(statement.body), _LEAVES) and not statement.orelse and caught:
+                text = " or ".join(self._except(handler) for handler in caught)
+                yield Block("except", caught[0].lineno, _one_line(text))
         if isinstance(statement, ast.With) and isinstance(_last(statement.body), _LEAVES) and _suppresses(statement):
             yield Block("except", statement.lineno, _one_line(f"with {self._items(statement)}:"))
         if (
