@@ -77,6 +77,12 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("airfb-chat-intents", "rank-conditional-collective", "fewer collectives in `for intent in sorted({label for"),
         ("airfa-route-tables", "rank-conditional-collective", "the other side has returned there before that"),
         ("airfd-fare-board", "rank-conditional-collective", "rank 1 is behind that loop still"),
+        (
+            "opera-stems",
+            "rank-conditional-collective",
+            "is past `if not self.local: return`, in a function that calls one",
+        ),
+        ("bakea-icing-streaks", "rank-conditional-collective", "to a collective after as many operations as ever"),
         ("spaceb-reaction-wheels", "rank-conditional-collective", "came past `if not self.alarms: return`"),
         (
             "report-idle-expert",
@@ -96,7 +102,7 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     `@torch.no_grad()`; the first iteration of a loop after one in it; a loop of tries around a save; one line in two iterations;
     a helper that returns before its one collective; an exchange of experts left out of a backward;
     a save behind a barrier, or in a function that only saves; choices that are fed back; distinct values; a result kept; a key
-    more; what is gathered without gradients."""
+    more; what is gathered without gradients; a hook that is passed as ever."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

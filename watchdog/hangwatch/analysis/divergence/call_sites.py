@@ -162,6 +162,17 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
     return EarlyVisit(place, len(theirs), min(gaps) - last if len(gaps) == 1 else None)
 
 
+def comes_as_ever(case: Situation, one: int, other: int) -> bool:
+    """Whether rank ``one`` is at a place to which the two have come together before, as many operations after the last time as
+    that was after the one before, and ``other`` is not there."""
+    diverged_at = case.blame.diverged_at
+    here = _place(_at(case, one, diverged_at.seq)) if diverged_at is not None else None
+    if here is None or not any(o.frames for o in case.history.of(one)):
+        return False
+    mine, theirs = ([visit[0] for visit in _visits(case, rank, here)] for rank in (one, other))
+    return len(theirs) > 1 and mine[:-1] == theirs and mine[-1] - mine[-2] == mine[-2] - mine[-3]
+
+
 def _visits(case: Situation, rank: int, place: CallSite) -> list[list[int]]:
     """The numbers, up to the divergence, that a rank called at a place, by how often in a row."""
     diverged_at = case.blame.diverged_at

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.both_sides import called_in_addition, calls_it_elsewhere, holds_on_later_iterations
-from hangwatch.analysis.divergence.call_sites import calls_usual_operation, early_visit, is_new_place
+from hangwatch.analysis.divergence.call_sites import calls_usual_operation, comes_as_ever, early_visit, is_new_place
 from hangwatch.analysis.divergence.expressions import is_called_in_part
 from hangwatch.analysis.divergence.find import side_path
 from hangwatch.analysis.divergence.frames import by_rank, call_site, is_parameter_loop, is_program
@@ -63,6 +63,13 @@ BY_RANK_BELOW = Signature(
     "strong",
     beats=("skipped-collective", "group-order-inversion/opposite-order"),
 )
+#: There was no want of data: as many iterations lead there.
+AS_EVER = Signature(
+    "rank-conditional-collective",
+    "as-many-operations-as-ever",
+    "strong",
+    beats=("uneven-inputs/past-the-loop", "uneven-inputs/past-a-loop-further-down"),
+)
 IN_LOOP_UNRECORDED = Signature("rank-conditional-collective", "in-a-loop-unrecorded", "strong")
 LEFT_OUT_BEHIND = Signature("rank-conditional-collective", "left-out-behind-a-loop", "strong")
 #: The line itself says why it was passed.
@@ -105,7 +112,11 @@ HELPER_RETURNED = Signature(
     "rank-conditional-collective",
     "returned-from-a-helper",
     "strong",
-    beats=("skipped-collective/early-by-count", "skipped-collective/early-by-a-guard"),
+    beats=(
+        "skipped-collective/early-by-count",
+        "skipped-collective/early-by-a-guard",
+        "skipped-collective/left-mid-iteration",
+    ),
 )
 #: Something there refers to the object still.
 NOT_DESTROYED = Signature("rank-conditional-collective", "not-destroyed", "strong", beats=("skipped-collective",))
@@ -318,7 +329,12 @@ def _left_a_helper(case: Case, fork: Fork) -> str | None:
 
 
 def _returned_from_a_helper(case: Case, fork: Fork) -> Block | None:
-    """The guard that the others are past in a function further down, no step, where the culprit is ahead by its one call."""
+    """The guard that the others are past in a function further down, no step, where the culprit is ahead by its one call, or has
+    left the loop in that iteration."""
+    loop = case.loop
+    if fork.relation == "loop" and loop is not None and loop.mid_iteration and loop.past is fork.mine:
+        helped = case.blame.waiting and not is_of_a_step(loop.inside.tail)
+        return returning_guard(loop.inside.tail[:-1]) if helped else None
     if fork.relation not in {"order", "skip"} or not case.blame.waiting or is_of_a_step(fork.theirs.tail):
         return None
     guard = returning_guard(fork.theirs.tail[:-1])
@@ -341,6 +357,13 @@ def _conditional_in_loop(case: Case, fork: Fork, loop: Loop) -> Match | None:
     """Only one side is in a loop still, at a collective under a condition there that the other never was under."""
     if in_point_to_point(case.views[loop.inside.rank]):
         return None
+    why = returning_guard(loop.past.tail[:-1])
+    if why is not None and comes_as_ever(case, loop.past.rank, loop.inside.rank):
+        said = (
+            f"Rank {loop.past.rank} has come past `{why.text}` to a collective after as many operations as ever, and rank "
+            f"{loop.inside.rank} has gone on in `{loop.block.text}` without that."
+        )
+        return _match(case, AS_EVER, said, replace(fork, block=why, only=loop.past.rank))
     block = loop.ranked or loop.failed or loop.unmet
     row = IN_LOOP if loop.visited is not None else IN_LOOP_UNRECORDED
     if block is None and (behind := loop.behind) is not None:
