@@ -83,6 +83,10 @@ def test_the_first_cause(name: str, cause: str) -> None:
             "is past `if not self.local: return`, in a function that calls one",
         ),
         ("bakea-icing-streaks", "rank-conditional-collective", "to a collective after as many operations as ever"),
+        ("shipa-paintcell", "rank-conditional-collective", "more iterations of `for name in sorted(self.pending):`"),
+        ("shipa-hydroexperts", "sharded-forward-divergence", "past `if chosen.size == 0: return` in forward"),
+        ("shipa-blockflow", "p2p-mismatch", "none of them is on the other end"),
+        ("shipb-dye-lab", "checkpoint-on-some-ranks", "state_dict()"),
         ("spaceb-reaction-wheels", "rank-conditional-collective", "came past `if not self.alarms: return`"),
         (
             "report-idle-expert",
@@ -102,7 +106,8 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     `@torch.no_grad()`; the first iteration of a loop after one in it; a loop of tries around a save; one line in two iterations;
     a helper that returns before its one collective; an exchange of experts left out of a backward;
     a save behind a barrier, or in a function that only saves; choices that are fed back; distinct values; a result kept; a key
-    more; what is gathered without gradients; a hook that is passed as ever."""
+    more; what is gathered without gradients; a hook that is passed as ever; an expression around a send; experts whose next layer
+    one rank is in; what is kept in memory."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

@@ -140,6 +140,18 @@ def test_where_all_meet_in_a_function_that_only_saves() -> None:
     assert _saved(*gathers, *save, at=5) == []
 
 
+def test_what_is_kept_of_a_model_is_saved() -> None:
+    """In memory, by a function that does nothing else; what is only looked at or handed on is not."""
+    gathers = "dist.all_gather_object(book, page)"
+    takes = "weights = {k: v.cpu() for k, v in self.model.state_dict().items()}"
+    taken = [(3, "self.model.state_dict()")]
+    assert _saved(gathers, takes, "self.shelf.append((book, weights))", at=2) == taken
+    assert _saved(gathers, takes, "self.best[n] = weights", at=2) == taken
+    assert _saved(gathers, takes, "self.show(weights)", at=2) == []
+    assert _saved(gathers, takes, "self.shelf.append(book)", at=2) == []
+    assert _saved(gathers, takes, "self.shelf.append(weights)", "self.train(n)", at=2) == []
+
+
 def test_a_file_of_tensors_for_a_step_is_saved() -> None:
     """Whatever writes it, under whatever name; what reads it, and a file for each rank alone, is no saving."""
     put = 'self.bucket.put(folder, f"bank-{step:05d}.pkl", part)'

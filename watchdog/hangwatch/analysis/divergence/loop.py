@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
-from hangwatch.analysis.divergence.frames import by_rank, frame_in, function_of, is_program
+from msgspec.structs import replace
+
+from hangwatch.analysis.divergence.frames import by_rank, frame_in, function_of, is_program, same_function
 from hangwatch.analysis.divergence.iterations import (
     LOOPS,
     Steps,
@@ -161,7 +163,13 @@ class Loop:
     @property
     def keyed(self) -> bool:
         """Whether the loop goes over the keys of a dictionary, and not over batches."""
-        return over_keys(self.frame, self.block)
+        view = self.case.views.get(self.inside.rank)
+        # The recorder keeps no variables.
+        seen = next((f for f in view.frames if same_function(f, self.frame)), None) if view is not None else None
+        frame = (
+            replace(self.frame, locals=seen.locals) if seen is not None and self.frame.locals is None else self.frame
+        )
+        return over_keys(frame, self.block)
 
     @property
     def left_out(self) -> Block | None:

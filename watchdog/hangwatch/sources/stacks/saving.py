@@ -50,12 +50,34 @@ def meets_all(text: str) -> bool:
 
 
 def saved_by(body: Sequence[ast.stmt]) -> ast.Call | None:
-    """The call that writes the state of a model in a function that only saves: no loop, and no work."""
+    """The call that writes the state of a model, or the one that takes it to keep it, in a function that only saves: no loop, and
+    no work."""
     nodes = list(walk(body))
     works = any(
         isinstance(n, ast.For | ast.While) or (isinstance(n, ast.Call) and _WORKS.search(called(n))) for n in nodes
     )
-    return None if works else _writes_state(body, body)
+    return None if works else _writes_state(body, body) or _keeps_state(nodes)
+
+
+def _keeps_state(nodes: Sequence[ast.AST]) -> ast.Call | None:
+    """The call that takes the state of a model, if what is made of it is put where the function does not end: ``self.best = ..``,
+    ``self.shelf.append(..)``."""
+    statements = [n for n in nodes if isinstance(n, _SIMPLE)]
+    taken = next((call for one in statements for call in _calls(one) if _STATE.search(called(call))), None)
+    if taken is None:
+        return None
+    made = _made(one for one in statements if any(call is taken for call in _calls(one)))
+    for one in statements:
+        match one:
+            case ast.Assign(targets=[ast.Attribute() | ast.Subscript()], value=value):
+                kept: ast.AST = value
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Attribute(), attr="append")) as call):
+                kept = call
+            case _:
+                continue
+        if not made.isdisjoint(_names(kept)) or any(n is taken for n in ast.walk(kept)):
+            return taken
+    return None
 
 
 def _writes_state(beside: Sequence[ast.stmt], where: Sequence[ast.stmt]) -> ast.Call | None:

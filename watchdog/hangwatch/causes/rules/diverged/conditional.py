@@ -177,7 +177,7 @@ def conditional(case: Case) -> Match | None:
             f"{fork.theirs.rank} has not, and both are in the same iteration by now: nobody has skipped one."
         )
         return _match(case, IN_ADDITION, said, replace(fork, block=own[-1], only=fork.mine.rank))
-    loop, partly = case.loop, _evaluated_in_part(fork)
+    loop, partly = case.loop, _evaluated_in_part(case, fork)
     ranked = partly is not None and by_rank(partly[1].source or "")
     if not ranked and (part := _row_left_sooner(case, fork)) is not None:
         said = (
@@ -252,9 +252,12 @@ def _out_of_a_pipeline(case: Case, fork: Fork) -> Match | None:
     return _match(case, OUT_OF_A_PIPELINE, said, replace(fork, block=block, only=mine.rank))
 
 
-def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
+def _evaluated_in_part(case: Case, fork: Fork) -> tuple[Side, Frame] | None:
     """The side inside an expression that may be left half-way (``and``, ``or``, ``any``, ``.. if .. else ..``), and its line."""
     for side, other in ((fork.theirs, fork.mine), (fork.mine, fork.theirs)):
+        view = case.views.get(side.rank)
+        if view is not None and in_point_to_point(view):
+            continue  # sends and receives are meant to differ by rank
         frames = [f for f in side.tail if is_program(f)]
         # What the deepest of them calls is a library's.
         libraries = side.tail[: side.tail.index(frames[0])] if frames else ()

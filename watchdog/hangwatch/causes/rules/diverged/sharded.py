@@ -122,14 +122,14 @@ def _exchanges(path: Sequence[Frame]) -> bool:
 
 
 def _gathers_and_scatters(case: Case, rank: int, path: Sequence[Frame]) -> bool:
-    """Whether a path is in a function with a backward of its own, of a layer that gathers from all ranks and scatters to them
-    what it makes of that: another way to exchange. A loss gathers only."""
+    """Whether a path is in a function with a backward of its own, of a layer that gathers from all ranks and scatters to them, or
+    sums over them, what it makes of that: another way to exchange. A loss gathers only."""
     apply = calls(path, "torch/autograd/function.py", "apply")
     own = next((f for f in path[path.index(apply) :] if is_program(f)), None) if apply is not None else None
     if own is None:
         return False
     called = {o.op for o in case.history.of(rank) if any(same_function(f, own) for f in o.frames or ())}
-    return {"all_gather", "reduce_scatter"} <= called
+    return "all_gather" in called and not called.isdisjoint({"reduce_scatter", "all_reduce"})
 
 
 def _exchanges_its_own(path: Sequence[Frame]) -> Frame | None:
@@ -214,9 +214,13 @@ def sharded_forward(case: Case) -> Match | None:
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
         spread = _exchanges(side.path) or _gathers_and_scatters(case, side.rank, side.path)
         chosen = chosen_modules(side.path, spread=spread) if spread and not in_backward(side.path) else None
-        if chosen is None or _module(other.path) is not None:
+        if chosen is None:
             continue
         frame, block = chosen
+        # It may be in the next layer of the same kind.
+        again = block.kind == "guard" and any(same_function(f, frame) and f.line < block.line for f in other.path)
+        if _module(other.path) is not None and not again:
+            continue
         if block.kind == "guard":
             how, left = "past", "has returned from it before"
         elif block.kind == "if" and _module(side.path[: side.path.index(frame)]) is not None:
