@@ -142,11 +142,9 @@ class EarlyVisit:
 def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) -> EarlyVisit | None:
     """Whether rank ``one`` is at a place to which the two have always come at the same sequence number, and ``other``
     is not there yet: ``one`` has left something out on the way. ``repeats``: it may call it several times in a row."""
-    diverged_at = case.blame.diverged_at
-    own = _at(case, one, diverged_at.seq) if diverged_at is not None else None
-    here = _place(own)
-    if here is None or not any(o.frames for o in case.history.of(one)):
-        return None  # a record without call sites
+    here = _place_now(case, one)
+    if here is None:
+        return None
     ours, others = _visits(case, one, here), _visits(case, other, here)
     each = _exceeded(ours)
     if each is None and not repeats:
@@ -162,12 +160,18 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
     return EarlyVisit(place, len(theirs), min(gaps) - last if len(gaps) == 1 else None)
 
 
+def _place_now(case: Situation, rank: int) -> CallSite | None:
+    """The place of a rank's operation where the ranks diverged; None in a record without call sites."""
+    diverged_at = case.blame.diverged_at
+    known = diverged_at is not None and any(o.frames for o in case.history.of(rank))
+    return _place(_at(case, rank, diverged_at.seq)) if known and diverged_at is not None else None
+
+
 def comes_as_ever(case: Situation, one: int, other: int) -> bool:
     """Whether rank ``one`` is at a place to which the two have come together before, as many operations after the last time as
     that was after the one before, and ``other`` is not there."""
-    diverged_at = case.blame.diverged_at
-    here = _place(_at(case, one, diverged_at.seq)) if diverged_at is not None else None
-    if here is None or not any(o.frames for o in case.history.of(one)):
+    here = _place_now(case, one)
+    if here is None:
         return False
     mine, theirs = ([visit[0] for visit in _visits(case, rank, here)] for rank in (one, other))
     return len(theirs) > 1 and mine[:-1] == theirs and mine[-1] - mine[-2] == mine[-2] - mine[-3]

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from hangwatch.sources.stacks.iterations import called, spans, walk
+from hangwatch.sources.stacks.iterations import called, read_in, spans, walk
 
 _CHOOSES = frozenset({"argmax", "multinomial", "topk"})
 _MAY_CHOOSE = re.compile(rf"\b(?:{'|'.join(sorted(_CHOOSES))}|sample)\(")
@@ -49,7 +49,7 @@ def chosen_for(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
             if choice is not None:
                 made |= dict.fromkeys(_given(one) - made.keys(), choice)
         if len(made) == known:
-            return next((made[name] for name in _read(here.value) if name in made), None)
+            return next((made[name] for name in read_in(here.value) if name in made), None)
 
 
 def _outcome(here: ast.Assign, nodes: Sequence[_Statement]) -> set[str]:
@@ -58,7 +58,7 @@ def _outcome(here: ast.Assign, nodes: Sequence[_Statement]) -> set[str]:
     while True:
         known = len(found)
         for one in nodes:
-            if not found.isdisjoint(_read(one.value)):
+            if not found.isdisjoint(read_in(one.value)):
                 found |= _given(one)
         if len(found) == known:
             return found
@@ -74,8 +74,8 @@ def _choice(value: ast.expr, outcome: Collection[str], made: Mapping[str, ast.Ca
     """The choice from the outcome that an expression is of, by itself or by a variable, if it only gives it another shape."""
     if any(called(n) not in _SHAPES | _CHOOSES for n in ast.walk(value) if isinstance(n, ast.Call)):
         return None
-    own = _chooses(value) if any(name in outcome for name in _read(value)) else None
-    return own or next((made[name] for name in _read(value) if name in made), None)
+    own = _chooses(value) if any(name in outcome for name in read_in(value)) else None
+    return own or next((made[name] for name in read_in(value) if name in made), None)
 
 
 def _given(statement: _Statement) -> set[str]:
@@ -88,7 +88,3 @@ def _given(statement: _Statement) -> set[str]:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"))):
             return {name}
     return set()
-
-
-def _read(value: ast.expr) -> list[str]:
-    return [n.id for n in ast.walk(value) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]

@@ -125,6 +125,11 @@ def names_in(node: ast.AST) -> Iterator[str]:
             yield one.id if isinstance(one, ast.Name) else one.attr
 
 
+def read_in(node: ast.AST) -> list[str]:
+    """The variables that a piece of code reads."""
+    return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+
+
 def called(call: ast.Call) -> str:
     """The name of the function or method that is called, empty where it has none."""
     return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")

@@ -19,6 +19,7 @@ from hangwatch.sources.stacks.iterations import (
     has_no_end,
     in_every_iteration,
     is_named,
+    read_in,
     walk,
 )
 
@@ -216,29 +217,25 @@ def _cursors(loop: _Loop, bound: Mapping[str, ast.expr]) -> Iterator[str]:
     ``answer = fetch(page)``. What it sleeps for is a delay, whatever that is made of."""
     answers = {name for name, value in bound.items() if _is_answer(value)}
     statements = sorted((n for n in walk(loop.body) if isinstance(n, ast.stmt)), key=lambda n: n.lineno)
-    slept = {name for n in walk(loop.body) if isinstance(n, ast.Call) and is_named(n, _DELAYS) for name in _read(n)}
+    slept = {name for n in walk(loop.body) if isinstance(n, ast.Call) and is_named(n, _DELAYS) for name in read_in(n)}
     for name, value in bound.items():
-        if name not in answers and answers.isdisjoint(_read(value)):
+        if name not in answers and answers.isdisjoint(read_in(value)):
             continue
         made = {name}
         for one in statements:
             if one.lineno < value.lineno and not made.isdisjoint(_read_by(one)):
                 made.update(_written_by(one))
-        if not made.isdisjoint(_read(value)) and made.isdisjoint(slept):
+        if not made.isdisjoint(read_in(value)) and made.isdisjoint(slept):
             yield name
-
-
-def _read(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _read_by(statement: ast.stmt) -> set[str]:
     """The variables that a statement itself reads, other than to decide."""
     match statement:
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.Expr(value=value):
-            return _read(value)
+            return set(read_in(value))
         case ast.With(items=items) | ast.AsyncWith(items=items):
-            return {name for item in items for name in _read(item.context_expr)}
+            return {name for item in items for name in read_in(item.context_expr)}
     return set()
 
 
