@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from bundles_on_disk import make_bundle
 
@@ -44,7 +45,7 @@ class Beats:
 @contextmanager
 def scope_of(process: subprocess.Popen[bytes], control: Path) -> Iterator[LocalScope]:
     """A node whose only rank is ``process``."""
-    rank = RankIdentity(0, process.pid, time.time(), "n0", 0)
+    rank = RankIdentity(0, process.pid, psutil.Process(process.pid).create_time(), "n0", 0)
     try:
         yield LocalScope(LocalRanks(Job("job"), known={0: rank}), Beats(process.pid, str(control)))
     finally:

@@ -20,7 +20,7 @@ def _found(*ranks: tuple[int, float]) -> FoundJob:
 
 @pytest.mark.parametrize(
     ("rank1", "anew"),
-    [((101, 1000.0), False), ((101, 1000.6), False), ((101, 1060.0), True), ((102, 1060.0), True)],
+    [((101, 1000.0), False), ((101, 1001.0), False), ((101, 1060.0), True), ((102, 1060.0), True)],
     ids=["the same", "a clock that was set", "its pid again", "another pid"],
 )
 def test_another_process_is_another_incarnation(tmp_path: Path, rank1: tuple[int, float], anew: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nodes import Node
 from watched_runs import find_bundles, read_incident, read_url, torchrun
 
 from hangwatch.outputs.push.audit import read_audit
+from hangwatch.sources.proc.files import START_TIME_TOLERANCE_S
 from support import JOBS, LONG_S, Job, is_alive, wait_for
 
 _LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
@@ -87,6 +89,12 @@ def test_a_pid_that_is_given_away_again(apart: Apart, tmp_path: Path, newcomer: 
     first = job.ranks()[0]
     url = next(word for word in agent.stderr().split() if word.endswith("/metrics,")).rstrip(",")
     wait_for(lambda: read_url(url).count("hangwatch_rank_info{") >= 2, 60.0, "the agent to know both", poll_s=0.2)
+    # Two that began a whole second apart may be one, read by two agents.
+    wait_for(
+        lambda: time.time() - psutil.Process(first).create_time() > 2 * START_TIME_TOLERANCE_S,
+        60.0,
+        "rank 1 to be older",
+    )
     go.touch()
     pid = int(job.wait_for_output("is another's").partition("pid ")[2].split()[0])
     (bundle,) = wait_for(lambda: find_bundles(apart.state), 60.0, "the incident", poll_s=0.1)

@@ -16,12 +16,13 @@ from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.model.claims import JobOfWorld
 from hangwatch.model.numbers import is_guest
 from hangwatch.sources.discovery.found_jobs import FoundJob
+from hangwatch.sources.proc.files import is_one_moment
 from hangwatch.sources.redaction import hide_values
 
 
 def is_same_process(one: RankIdentity, other: RankIdentity) -> bool:
-    """Whether both are one process: pids are given away again. Two agents may read start times a second apart."""
-    return one.pid == other.pid and abs(one.start_time - other.start_time) < 2.0
+    """Whether both are one process: pids are given away again."""
+    return one.pid == other.pid and is_one_moment(one.start_time, other.start_time)
 
 
 @dataclass

@@ -201,7 +201,16 @@ def is_same_start(stat: Stat, start_time: float) -> bool:
 
 def is_start(start_ticks: int, start_time: float) -> bool:
     """Whether both are one moment: clock ticks since boot, and seconds since the epoch."""
-    return abs(boot_time_s() + start_ticks / CLOCK_TICKS - start_time) <= START_TIME_TOLERANCE_S
+    return is_one_moment(boot_time_s() + start_ticks / CLOCK_TICKS, start_time)
+
+
+def is_one_moment(one_s: float, other_s: float) -> bool:
+    """Whether two start times, seconds since the epoch, are of one process that may have been read by two agents.
+
+    Their ``btime`` may differ by a second but is whole: a process that was given the pid so soon is told by the part behind.
+    """
+    apart_s = abs(one_s - other_s)
+    return apart_s <= START_TIME_TOLERANCE_S and abs(apart_s - round(apart_s)) < 0.5 / CLOCK_TICKS
 
 
 def view_of(process: int | str) -> str:
