@@ -20,6 +20,7 @@ from scenarios.catalogue import load_catalogue
         ("trigger-asked-for-by-main", "rank-conditional-collective"),  # `if is_main_process and check_trigger():`
         ("barrier-where-data-is-prepared", "rank-conditional-collective"),  # the others are in Lightning's own barrier
         ("room-without-a-scanner", "sharded-forward-divergence"),  # the condition is one of the model's forward
+        ("flowa-price-desk", "child-stall"),  # a `Pipe` of two sockets, at which the child waits too
     ],
 )
 def test_the_first_cause(name: str, cause: str) -> None:
@@ -93,6 +94,11 @@ def test_the_first_cause(name: str, cause: str) -> None:
             "sharded-forward-divergence",
             "Rank 0 is still in a backward that rank 1 is through with",
         ),
+        ("booka-summary-decode", "generate-length-divergence", "Rank 0 still generates"),
+        ("ferra-wake-model", "uneven-inputs", "has left the loop `for step in range(limit):`"),
+        ("ferrb-tunnel-smoke", "skipped-collective", "by `if len(values) == 0: continue`"),
+        ("flowb-export-window", "group-creation-mismatch", "Ranks 0,2 create a process group"),
+        ("flowb-trend-trainer", "rank-conditional-collective", "Rank 1 is under `if self.control.should_log"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
     ],
 )
@@ -107,7 +113,8 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     a helper that returns before its one collective; an exchange of experts left out of a backward;
     a save behind a barrier, or in a function that only saves; choices that are fed back; distinct values; a result kept; a key
     more; what is gathered without gradients; a hook that is passed as ever; an expression around a send; experts whose next layer
-    one rank is in; what is kept in memory."""
+    one rank is in; what is kept in memory; a loop in `generate` itself; a call that is given the outcome of a loop; groups made
+    for an export; a callback that asks a Trainer to log on one rank."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

@@ -10,18 +10,12 @@ import msgspec
 
 from hangwatch.analysis.divergence.both_sides import holds_on_later_iterations
 from hangwatch.analysis.divergence.call_sites import first_difference
-from hangwatch.analysis.divergence.expressions import arguments_of_calls
 from hangwatch.analysis.divergence.frames import call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
 from hangwatch.analysis.divergence.loop import Loop, loop_of
-from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, relate
-from hangwatch.analysis.places import bare
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, is_given, relate
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
-
-#: By so many functions a call goes to the one that it names, at the most: torch's collectives have a wrapper, and so has what is
-#: under ``@torch.no_grad()``.
-_WRAPPED = 2
 
 
 def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
@@ -84,11 +78,7 @@ def _one_is_an_argument(shared: Sequence[Frame], mine: Sequence[Frame], theirs: 
     """Whether one side is in a function whose result the other's is called with, by their line: ``reduce(evaluate(model))``."""
     if not shared or not mine or not theirs or shared[0].source is None:
         return False
-    nested = arguments_of_calls(shared[0].source)
-    pairs = (
-        (a, b) for one, other in ((mine, theirs), (theirs, mine)) for a in one[-_WRAPPED:] for b in other[-_WRAPPED:]
-    )
-    return any((bare(a), bare(b)) in nested for a, b in pairs)
+    return is_given(mine, theirs, shared[0].source) or is_given(theirs, mine, shared[0].source)
 
 
 def _decisive(

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from hangwatch.analysis.divergence.expressions import arguments_of_calls
 from hangwatch.analysis.divergence.frames import by_rank, is_parameter_loop, is_program, same_function
-from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward
-from hangwatch.analysis.places import package_of
+from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward, iterations_ahead
+from hangwatch.analysis.places import bare, package_of
 from hangwatch.model.stacks import Block, Frame
 
 CONDITIONS = frozenset({"if", "else", "except", "case"})
@@ -28,6 +29,10 @@ _ALIKE = re.compile(r"__name__|^(?:el)?if (?:torch\.)?(?:dist|distributed)\.is_(
 
 #: What formats a message, or does not.
 _LOGGING = "logging/__init__.py"
+
+#: By so many functions a call goes to the one that it names, at the most: torch's collectives have a wrapper, and so has what is
+#: under ``@torch.no_grad()``.
+_WRAPPED = 2
 
 #: How a guard's text ends.
 _LEAVING = re.compile(r": (?:return|continue|break|raise)$")
@@ -90,9 +95,17 @@ class Fork:
 
 def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:
     """The blocks that are around one line and not around the other. Guards count where they speak of the rank."""
-    shared = {(b.kind, b.line) for b in other.blocks}
+    shared = _around(other, frame)
     skips = _guards(frame, other)
     return tuple(b for b in frame.blocks if (b.kind, b.line) not in shared and _decides(b) and b not in skips)
+
+
+def _around(frame: Frame, other: Frame) -> set[tuple[str, int]]:
+    """What is around a line: also the ``for`` in whose own line a side takes its next item, once an item of it is counted."""
+    begun = (
+        b for b in other.blocks if b.kind == "for" and b.line == frame.line and count_iterations(frame, b) is not None
+    )
+    return {(b.kind, b.line) for b in (*frame.blocks, *begun)}
 
 
 def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
@@ -278,9 +291,10 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
     if mine.at is None or theirs.at is None:
         return None
     own, other = _tail_blocks(mine), _tail_blocks(theirs)
-    ahead = mine.at.line > theirs.at.line
+    given = mine.at.line == theirs.at.line and is_given(mine.tail[:-1], theirs.tail[:-1], mine.at.source or "")
+    ahead = mine.at.line > theirs.at.line or given
     their_loop, my_loop = _batch_loop(other), _batch_loop(own)
-    in_loop = any(b.kind in LOOPS for b in mine.at.blocks)
+    in_loop = any(b.kind in LOOPS for f in (mine.at, theirs.at) for b in f.blocks)
     # In one line what one side is past may be an argument of what it is in.
     again = in_loop and (mine.at.line == theirs.at.line or _comes_back(mine, theirs))
     if their_loop is not None and (ahead or (again and my_loop is None)):
@@ -291,11 +305,21 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
     if bool(mine_under) != bool(they_are_under):
         block, only = (mine_under[-1], mine) if mine_under else (they_are_under[-1], theirs)
         return Fork(mine, theirs, "branch", block, only.rank)
-    # The side at the earlier line is blocked there, by something the other did not do.
-    blocked, rank = (other, theirs.rank) if ahead else (own, mine.rank)
-    behind = theirs if ahead else mine
-    condition = next((b for b in _before_loop(blocked) if b.kind in CONDITIONS), None) or _guard_come_past(behind)
-    return Fork(mine, theirs, "branch", condition, rank) if condition is not None else None
+    # The side at the earlier line is blocked there, by something the other did not do, unless it is there for the next time.
+    rounds = next(filter(None, (iterations_ahead(mine.at, theirs.at, b) for b in _shared_loops(mine.at, theirs.at))), 0)
+    blocked, behind = (other, theirs) if rounds > 0 or (ahead and not rounds) else (own, mine)
+    conditions = (b for b in _before_loop(blocked) if b.kind in CONDITIONS)
+    if rounds:
+        conditions = (b for b in conditions if not depends_only_on_loop_variable(b, behind.path))
+    condition = next(conditions, None) or _guard_come_past(behind)
+    return Fork(mine, theirs, "branch", condition, behind.rank) if condition is not None else None
+
+
+def is_given(outer: Sequence[Frame], inner: Sequence[Frame], line: str) -> bool:
+    """Whether one side is in a function that is called with the result of the one that the other is in, by the line of both
+    calls: ``reduce(evaluate(model))``."""
+    nested = arguments_of_calls(line)
+    return any((bare(a), bare(b)) in nested for a in outer[-_WRAPPED:] for b in inner[-_WRAPPED:])
 
 
 def _own_conditions(side: Side) -> tuple[Block, ...]:
@@ -377,8 +401,9 @@ def shared_loop(one: Frame, other: Frame) -> Block | None:
 
 def _shared_loops(one: Frame, other: Frame) -> list[Block]:
     """The loops of a function around both of its lines, outermost first."""
-    there = {(b.kind, b.line) for b in other.blocks}
-    return [b for b in one.blocks if b.kind in LOOPS and (b.kind, b.line) in there]
+    here, there = _around(one, other), _around(other, one)
+    both = {(b.kind, b.line): b for f in (one, other) for b in f.blocks if b.kind in LOOPS}
+    return [b for place, b in both.items() if place in here & there]
 
 
 def caught_around(side: Side, other: Side) -> Block | None:

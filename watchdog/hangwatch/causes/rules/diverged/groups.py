@@ -44,7 +44,12 @@ CREATION = Signature(
     "group-creation-mismatch",
     "some-create",
     "strong",
-    beats=("rank-conditional-collective", "skipped-collective", "uneven-inputs"),
+    beats=(
+        "rank-conditional-collective",
+        "skipped-collective",
+        "uneven-inputs",
+        "checkpoint-on-some-ranks/others-in-the-next-round-counted",
+    ),
 )
 #: What the condition is around.
 CREATION_APART = Signature(

@@ -165,9 +165,10 @@ def _decoding(path: Sequence[Frame]) -> Frame | None:
     return None
 
 
-def _choosing(path: Sequence[Frame]) -> Frame | None:
-    """The program's frame with a loop that its outcome ends, in which what is chosen from that is the next input."""
-    chosen = (f for f in path if is_program(f) and any(b.kind == "chosen" for b in f.blocks))
+def _choosing(path: Sequence[Frame], generation: Frame | None) -> Frame | None:
+    """The program's frame with a loop that its outcome ends, in which what is chosen from that is the next input, or which is
+    called ``generate``."""
+    chosen = (f for f in path if is_program(f) and (f is generation or any(b.kind == "chosen" for b in f.blocks)))
     return next((f for f in chosen if any(map(ends_by_outcome, f.blocks))), None)
 
 
@@ -184,10 +185,10 @@ def generate_length(case: Case) -> Match | None:
         return None
     for side, other in ((fork.mine, fork.theirs), (fork.theirs, fork.mine)):
         inside, sharding = _generation(side.path), _under_sharding(side.path)
-        own = inside is None and fork.relation == "loop"
-        if own and (inside := _choosing(side.path)) is not None:
-            sharding = sharding or _gathers_a_part(side.path[: side.path.index(inside)])
-        elif own:
+        own = fork.relation == "loop" and (inside is None or sharding is None)
+        if own and (choosing := _choosing(side.path, inside)) is not None:
+            inside, sharding = choosing, sharding or _gathers_a_part(side.path[: side.path.index(choosing)])
+        elif own and inside is None:
             inside = _decoding(side.path)
         if inside is None or sharding is None or _generation(other.path) is not None:
             continue

@@ -198,6 +198,8 @@ def skipped(case: Case) -> Match | None:
         own = fork.block if fork.relation == "branch" and fork.only == side.rank else None
         if not early.by and own is not None and not depends_only_on_loop_variable(own, side.path):
             row = EARLY_ONCE  # once before is no habit, and it came by a condition of its own
+        if early.visits == 1 and not early.by and _in_next_round(fork, other, side):
+            row = EARLY_ONCE
         if _took_another_way(fork, side):
             row = EARLY_ANOTHER_WAY
         if not early.by and _is_new_behind_a_guard(case, fork):
@@ -416,6 +418,14 @@ def _returns_early(fork: Fork) -> bool:
     if _PERIODIC.search(block.text) is None and not depends_only_on_loop_variable(block, inside.path):
         return False
     return returning_guard(inside.path[: inside.path.index(at)]) is not None
+
+
+def _in_next_round(fork: Fork, ahead: Side, behind: Side) -> bool:
+    """Whether one side is in the next iteration of a loop around both, by what counts it."""
+    if ahead.at is None or behind.at is None or not fork.one_function:
+        return False
+    loops = (b for b in behind.at.blocks if inside((ahead.at,), behind.at, b) is not None)
+    return any(iterations_ahead(ahead.at, behind.at, b) == 1 for b in loops)
 
 
 def _usual(case: Case, fork: Fork) -> bool:

@@ -6,7 +6,8 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import is_parameter_loop
 from hangwatch.analysis.divergence.iterations import LOOPS, batch_loop, begins_iteration_alone
 from hangwatch.analysis.divergence.loop import Loop, over_keys
-from hangwatch.analysis.divergence.relate import Fork, own_blocks
+from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, depends_only_on_loop_variable, own_blocks
+from hangwatch.analysis.places import package_of
 from hangwatch.causes.evidence import at_fork, tell_values
 from hangwatch.causes.rules.diverged.groups import in_point_to_point, left_schedule
 from hangwatch.causes.signature import Match, Signature
@@ -92,14 +93,16 @@ def _left_between_iterations(case: Case, loop: Loop) -> Block | None:
     """The loop over data that the side behind is in, where the other was in it just before, to the end of an iteration.
 
     That one has gone on to the next round of the loop around: its data had ended, and the other's has not. Keys that only one
-    side has are no data: there a collective is called for each of them.
+    side has are no data: there a collective is called for each of them. Nor has it ended where a condition leaves some out.
     """
     behind, ahead = loop.past, loop.inside
     found = batch_loop(behind.tail)
     if found is None or in_point_to_point(case.views[behind.rank]):
         return None
     frame, block = found
-    if over_keys(frame, block):
+    within = frame.blocks[frame.blocks.index(block) + 1 :] if package_of(frame) is None else ()
+    may_leave_out = any(b.kind in CONDITIONS and not depends_only_on_loop_variable(b, behind.path) for b in within)
+    if may_leave_out or over_keys(frame, block):
         return None
     return block if begins_iteration_alone(case, behind.rank, ahead.rank, frame) else None
 

@@ -10,7 +10,7 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack, standing
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
-from hangwatch.model.processes import ChildProcess
+from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame
 
 #: Why the worker, or the child at the other end, does not deliver.
@@ -20,7 +20,7 @@ TAKES_LOCK = Signature("fork-deadlock", "takes-lock", "certain", beats=_WHY_NOT)
 ON_FUTEX = Signature("fork-deadlock", "on-futex", "certain", beats=_WHY_NOT)
 #: No process is at the other end any more.
 ENDED = Signature("child-stall", "child-ended", "certain", beats=("blocked-io", "init-missing-rank"))
-#: What is read is a pipe, and why nothing comes out of it is known.
+#: What is read is a pipe or a pair of sockets, and why nothing comes out of it is known.
 AT_OTHER_END = Signature("child-stall", "child-at-other-end", "certain", beats=("blocked-io", "init-missing-rank"))
 STUCK = Signature("child-stall", "child-stuck", "strong")
 AWAITED = Signature("child-stall", "child-awaited", "likely")
@@ -32,13 +32,14 @@ _SHARED = re.compile(
 _RESTS = re.compile(rf"{_SHARED.pattern}|\((?:threading|queue|selectors)\.py:|\(concurrent/futures/")
 _HELPERS = re.compile(r"\((?:.*/)?multiprocessing/(?:resource_tracker|forkserver)\.py:")
 _TAKES_LOCK = re.compile(r"\.acquire\(|: (?:async )?with\s+\w[\w.]*\s*(?:\(|:|,| as )|^\S*\bacquire \(logging/")
+_CONNECTION = "multiprocessing/connection.py"
 _SYNCHRONIZED = "multiprocessing/synchronize.py"
 _WAITS = {
     "subprocess.py": ("wait", "_wait", "communicate", "_communicate", "_try_wait", "run", "call", "check_call", "check_output"),
     "multiprocessing/popen_": ("wait", "poll", "_launch"),
     "multiprocessing/process.py": ("join",),
     "multiprocessing/pool.py": ("wait", "get", "next", "join"),
-    "multiprocessing/connection.py": ("wait", "poll", "_recv", "recv", "recv_bytes"),
+    _CONNECTION: ("wait", "poll", "_recv", "recv", "recv_bytes"),
     "multiprocessing/queues.py": ("get",),
     _SYNCHRONIZED: ("wait", "wait_for"),
     "torch/multiprocessing/spawn.py": ("join",),
@@ -108,12 +109,21 @@ def child_stall(case: Case) -> Match | None:
             said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}."
             return Match(AWAITED, said, evidence)
         last = view.capture.processes[-1]
-        at_end = [c for c in still if c.pid in last.writers or c == last.child_at_pipe]
+        at_end = [
+            c for c in still if c.pid in last.writers or c == last.child_at_pipe or _at_one_connection(frame, last, c)
+        ]
         child = (at_end or still)[0]
         named = f"{child.name} (process {child.pid})"
         said = f"Rank {rank}'s {view.who} waits for a child process in {bare(frame)}, and {named} does not move."
         return Match(AT_OTHER_END if at_end else STUCK, said, evidence)
     return None
+
+
+def _at_one_connection(frame: Frame, last: ProcessSample, child: ChildProcess) -> bool:
+    """Whether a child waits at a connection of multiprocessing as the rank does, and nobody else is known to have its other end:
+    a ``Pipe`` is a pair of sockets, and a forked child has both."""
+    connected = _CONNECTION in frame.file and (last.blocked_on or "").startswith("socket:")
+    return connected and not (last.other_ends or last.elsewhere) and any(_CONNECTION in at for at in child.stack[:1])
 
 
 def waits_for_child(view: RankView) -> Frame | None:
