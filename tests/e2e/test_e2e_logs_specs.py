@@ -20,7 +20,7 @@ LOGS = ("--redirects", "0:1", "--tee", "1:3", "--local-ranks-filter", "1")
 #: Fails once the test has seen what it waits for.
 FAIL = """
 import os, sys, time
-print('_hangwatch_probe' in sys.modules, flush=True)
+print(str('_hangwatch_probe' in sys.modules) + '\\n', end='', flush=True)
 while not os.path.exists({seen!r}):
     time.sleep(0.05)
 sys.exit(3)
