@@ -99,6 +99,11 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("ferrb-tunnel-smoke", "skipped-collective", "by `if len(values) == 0: continue`"),
         ("flowb-export-window", "group-creation-mismatch", "Ranks 0,2 create a process group"),
         ("flowb-trend-trainer", "rank-conditional-collective", "Rank 1 is under `if self.control.should_log"),
+        ("clocka-dials", "rank-conditional-collective", "(`if meter.seen > 0:`)"),
+        ("clocka-estimates", "rank-conditional-collective", "more iterations of `for name in sorted(self.pending):`"),
+        ("paperb-deed-finder", "rank-conditional-collective", "Rank 1 is in `for words, charter in loader:` again"),
+        ("paperb-river-courses", "checkpoint-on-some-ranks", "Rank 0 is saving, in write_whole"),
+        ("paperb-watermarks", "thread-order", "on rank 0 thread snapshots_0 came first"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
     ],
 )
@@ -114,7 +119,8 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     a save behind a barrier, or in a function that only saves; choices that are fed back; distinct values; a result kept; a key
     more; what is gathered without gradients; a hook that is passed as ever; an expression around a send; experts whose next layer
     one rank is in; what is kept in memory; a loop in `generate` itself; a call that is given the outcome of a loop; groups made
-    for an export; a callback that asks a Trainer to log on one rank."""
+    for an export; a callback that asks a Trainer to log on one rank; a meter without samples, in a loop that gets on by
+    conditions; the line of a `for`, where the next item is taken; what is saved as soon as it is gathered; a thread on its way."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None

@@ -187,6 +187,11 @@ def count_iterations(frame: Frame, loop: Block) -> int | None:
     return int(described.removeprefix("int=")) + uncounted
 
 
+def item_of(frame: Frame, loop: Block) -> tuple[tuple[str, str], ...]:
+    """What the iteration of a loop that a rank is in is about, as all processes of a node tell it alike; empty if not known."""
+    return tuple((p.variable, p.digest) for p in frame.positions if p.loop == loop.line)
+
+
 def iterations_ahead(one: Frame, other: Frame | None, loop: Block) -> int | None:
     """By how many iterations of a loop a rank is ahead of another in its function; None where nothing counts them for both."""
     mine, theirs = count_iterations(one, loop), count_iterations(other, loop) if other is not None else None

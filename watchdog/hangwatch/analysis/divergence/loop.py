@@ -16,6 +16,7 @@ from hangwatch.analysis.divergence.iterations import (
     batch_loop,
     count_iterations,
     inside,
+    item_of,
     iterations_ahead,
     steps_of,
 )
@@ -240,7 +241,22 @@ class Loop:
     @property
     def ahead(self) -> bool:
         """Whether something counts the side in this loop as rounds ahead."""
-        return (self.rounds_ahead or 0) > 0 or self.anew
+        return (self.rounds_ahead or 0) > 0 or self.anew or (self.rounds_ahead is None and self.in_another_round)
+
+    @property
+    def in_another_round(self) -> bool:
+        """Whether the two sides are in two items of a loop around, and all other ranks there in one of these: an item of a rank's
+        own would be another on each. Who is in this loop is the later one, as the other has left out no more than an operation.
+        """
+        for mine in self.inside.path[self.inside.path.index(self.frame) :]:
+            for block in (b for b in mine.blocks if b.kind in LOOPS and b != self.block):
+                theirs = inside(self.past.path, mine, block)
+                both = {item_of(mine, block), item_of(theirs, block) if theirs is not None else ()}
+                frames = (inside(view.frames, mine, block) for view in self.case.views.values())
+                items = [item_of(frame, block) for frame in frames if frame is not None]
+                if len(both) == 2 and () not in both and len(items) > 2 and both.issuperset(items):
+                    return True
+        return False
 
     @property
     def not_begun(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from hangwatch.analysis.divergence.expressions import arguments_of_calls
 from hangwatch.analysis.divergence.frames import by_rank, is_parameter_loop, is_program, same_function
-from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward, iterations_ahead
+from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward, item_of, iterations_ahead
 from hangwatch.analysis.places import bare, package_of
 from hangwatch.model.stacks import Block, Frame
 
@@ -219,8 +219,7 @@ def _rounds(one: Frame, other: Frame) -> list[set[object]]:
 def _iteration_of(frame: Frame, loop: Block) -> int | tuple[tuple[str, str], ...] | None:
     """Which iteration a frame is in, by its number or by what it is about, which all processes of a node tell alike."""
     count = count_iterations(frame, loop)
-    about = tuple((p.variable, p.digest) for p in frame.positions if p.loop == loop.line)
-    return count if count is not None else about or None
+    return count if count is not None else item_of(frame, loop) or None
 
 
 def _without_parameters(blocks: Sequence[Block], side: Side) -> tuple[Block, ...]:

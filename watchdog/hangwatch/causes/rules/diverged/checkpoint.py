@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.expressions import arguments_of_calls
 from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.divergence.relate import Fork, Side
 from hangwatch.analysis.places import bare, calls
@@ -104,7 +106,7 @@ def checkpoint(case: Case) -> Match | None:
         tail = side.tail[:-1] if fork.one_function else side.tail
         others = other.tail[:-1] if fork.one_function else other.tail
         inside = fork.relation == "branch" and fork.only == side.rank
-        frame = saving_frame(tail) or saving_frame(_handed_over(case, side.rank))
+        frame = saving_frame(tail) or _given_to_save(side.tail) or saving_frame(_handed_over(case, side.rank))
         saved = _saved(side.tail if inside else tail) if frame is None else None
         if (frame is None and saved is None) or saving_frame(others) is not None or _saved(others) is not None:
             continue
@@ -152,6 +154,13 @@ def saving_frame(tail: Sequence[Frame]) -> Frame | None:
         if _KEEPS.match(_owner(frame)) and _NO_SAVING.search(name) is None:
             return frame
     return None
+
+
+def _given_to_save(tail: Sequence[Frame]) -> Frame | None:
+    """The outermost frame of a path with a call that saves what the path returns: ``torch.save(optimizer.whole(), file)``."""
+    lines = ((frame, arguments_of_calls(frame.source or ""), bare(callee)) for callee, frame in pairwise(tail))
+    found = [f for f, nested, callee in lines if any(of == callee and _SAVES.search(call) for call, of in nested)]
+    return found[-1] if found else None
 
 
 def _saved(tail: Sequence[Frame]) -> str | None:

@@ -34,7 +34,14 @@ ONE_CROSSED = Signature(
         "thread-stall",
     ),
 )
-#: Neither rank has come to the other's yet, which each of them has called before by another thread, or has such a thread for.
+#: One has a thread still that is where the other's has called its operation: it saves as well, and comes later.
+ON_THE_WAY = Signature(
+    "thread-order",
+    "another-thread-on-its-way",
+    "strong",
+    beats=("checkpoint-on-some-ranks", "rank-conditional-collective"),
+)
+#: Neither rank has come to the other's yet, which each of them has called before by another thread.
 USUAL = Signature("thread-order", "by-other-threads-before", "likely")
 #: So many numbers on, a thread that was passed has its operation: each thread of a few has one in flight.
 _NEAR = 8
@@ -70,10 +77,9 @@ def _by_threads(case: Case, sides: Sequence[SequenceSide], here: Mapping[int, Op
         before = _called_by_another(case, one, ours, theirs)
         if before is None:
             continue
-        if _called_by_another(case, two, theirs, ours) is not None or _has_such_a_thread(
-            case, (one, ours), (two, theirs)
-        ):
-            return _match(case, USUAL, (one, ours), (two, theirs), before)
+        on_its_way = _has_such_a_thread(case, (one, ours), (two, theirs))
+        if on_its_way or _called_by_another(case, two, theirs, ours) is not None:
+            return _match(case, ON_THE_WAY if on_its_way else USUAL, (one, ours), (two, theirs), before)
     return None
 
 
