@@ -11,6 +11,7 @@ from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe, signature
 from hangwatch.analysis.ranks.threads import find_thread, is_engines, program_part, threads_of
 from hangwatch.causes.evidence import at_frame, at_recorder
+from hangwatch.causes.rules.rank.threads import working_threads
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
@@ -34,14 +35,14 @@ ONE_CROSSED = Signature(
         "thread-stall",
     ),
 )
-#: One has a thread still that is where the other's has called its operation: it saves as well, and comes later.
+#: One has a thread at work still where the other's has called its operation: it comes later.
 ON_THE_WAY = Signature(
     "thread-order",
     "another-thread-on-its-way",
     "strong",
     beats=("checkpoint-on-some-ranks", "rank-conditional-collective"),
 )
-#: Neither rank has come to the other's yet, which each of them has called before by another thread.
+#: Neither rank has come to the other's yet, which each of them has called before by another thread, or has such a thread for.
 USUAL = Signature("thread-order", "by-other-threads-before", "likely")
 #: So many numbers on, a thread that was passed has its operation: each thread of a few has one in flight.
 _NEAR = 8
@@ -77,9 +78,12 @@ def _by_threads(case: Case, sides: Sequence[SequenceSide], here: Mapping[int, Op
         before = _called_by_another(case, one, ours, theirs)
         if before is None:
             continue
-        on_its_way = _has_such_a_thread(case, (one, ours), (two, theirs))
-        if on_its_way or _called_by_another(case, two, theirs, ours) is not None:
-            return _match(case, ON_THE_WAY if on_its_way else USUAL, (one, ours), (two, theirs), before)
+        threads = _such_threads(case, (one, ours), (two, theirs))
+        if threads or _called_by_another(case, two, theirs, ours) is not None:
+            # One that waits to be given something to do may be given nothing.
+            at_work = {t.ident for t in working_threads(case.views[two])}
+            row = USUAL if at_work.isdisjoint(t.ident for t in threads) else ON_THE_WAY
+            return _match(case, row, (one, ours), (two, theirs), before)
     return None
 
 
@@ -93,14 +97,15 @@ def _called_by_another(case: Case, rank: int, ours: Operation, theirs: Operation
     return alike if apart else None
 
 
-def _has_such_a_thread(case: Case, caller: tuple[int, Operation], rank: tuple[int, Operation]) -> bool:
-    """Whether a rank has a side thread in the part of the program in which one of another rank has called its operation."""
+def _such_threads(case: Case, caller: tuple[int, Operation], rank: tuple[int, Operation]) -> list[ThreadStack]:
+    """The side threads of a rank in the part of the program in which one of another rank has called its operation."""
     (one, ours), (two, theirs) = caller, rank
     called = _calling_thread(case, one, ours)
     if called is None or called.is_main or (part := program_part(called)) is None:
-        return False
+        return []
     own = _caller(case, two, theirs)
-    return any(program_part(t) == part and t.ident != own for t in threads_of(case.views[two].taken) if not t.is_main)
+    beside = (t for t in threads_of(case.views[two].taken) if not t.is_main and t.ident != own)
+    return [t for t in beside if program_part(t) == part]
 
 
 def _apart(case: Case, rank: int, one: Operation, other: Operation) -> bool:
