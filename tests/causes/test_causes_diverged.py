@@ -120,7 +120,7 @@ def test_the_loop_and_its_ways_decide(scenario: str, cause: str, said: str) -> N
     more; what is gathered without gradients; a hook that is passed as ever; an expression around a send; experts whose next layer
     one rank is in; what is kept in memory; a loop in `generate` itself; a call that is given the outcome of a loop; groups made
     for an export; a callback that asks a Trainer to log on one rank; a meter without samples, in a loop that gets on by
-    conditions; the line of a `for`, where the next item is taken; what is saved as soon as it is gathered; a thread on its way."""
+    conditions; the line of a `for`, where the next item is taken; what is saved as it is gathered; a thread on its way."""
     (entry,) = load_catalogue([scenario])
     found = recording.verdict_of(entry).cause
     assert found is not None
