@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 
@@ -58,7 +59,7 @@ def at_sleep(case: Case, rank: int) -> tuple[Evidence, ...]:
     last = case.views[rank].sample if rank in case.views else None
     if last is None or last.sleep_left_s is None:
         return ()
-    return (Evidence(rank, "process", f"its wait ends by itself within {max(0.0, last.sleep_left_s):.0f} s"),)
+    return (Evidence(rank, "process", f"its wait ends by itself within {max(1, math.ceil(last.sleep_left_s))} s"),)
 
 
 def at_tasks(case: Case, rank: int) -> tuple[Evidence, ...]:
