@@ -104,6 +104,9 @@ def test_the_first_cause(name: str, cause: str) -> None:
         ("paperb-deed-finder", "rank-conditional-collective", "Rank 1 is in `for words, charter in loader:` again"),
         ("paperb-river-courses", "checkpoint-on-some-ranks", "Rank 0 is saving, in write_whole"),
         ("paperb-watermarks", "thread-order", "on rank 0 thread snapshots_0 came first"),
+        ("saltc-compressor-codes", "rank-conditional-collective", '`if self.wanted in batch["codes"]:`'),
+        ("saltd-mannequin-poses", "checkpoint-on-some-ranks", "Rank 1 is saving, in consolidate_state_dict"),
+        ("reefs-best-agreement", "checkpoint-on-some-ranks", "is saving"),
         ("previews-by-the-wrapped-model", "rank-conditional-collective", "`if folder and step % 30 == 0:`"),
     ],
 )

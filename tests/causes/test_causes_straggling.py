@@ -40,3 +40,18 @@ def test_a_path_cut_short_hides_no_loop(whole: int, cut: int, seen: bool) -> Non
     causes = [cause for cause in (verdict.cause, *verdict.alternatives) if cause is not None]
     reported = [cause for cause in causes if cause.id == "busy-loop" and "in every sample" in cause.explanation]
     assert bool(reported) is seen
+
+
+def test_what_a_rank_does_after_what_matches_nothing_is_no_cause() -> None:
+    """It computes on, as its host runs ahead of the device, and its call sites have not come by then."""
+    (entry,) = load_catalogue(["saltd-chess-club"])
+    capture = recording.load(entry)
+    ranks = []
+    for one in capture.ranks:
+        assert one.flight is not None
+        operations = tuple(replace(operation, frames=()) for operation in one.flight.operations)
+        ranks.append(replace(one, flight=replace(one.flight, operations=operations)))
+    verdict = diagnose(replace(capture, ranks=tuple(ranks))).verdict
+    assert (verdict.kind, verdict.culprit_ranks) == ("deadlock", (2,))
+    assert verdict.cause is not None
+    assert {cause.id for cause in (verdict.cause, *verdict.alternatives)}.isdisjoint({"straggler", "busy-loop"})

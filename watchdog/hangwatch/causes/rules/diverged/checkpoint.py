@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.call_sites import comes_as_ever
 from hangwatch.analysis.divergence.expressions import arguments_of_calls
 from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.divergence.relate import Fork, Side
@@ -97,7 +98,8 @@ def checkpoint(case: Case) -> Match | None:
     if fork is None or fork.relation == "same":
         return None
     loop = case.loop
-    begun = loop is not None and loop.begun_again
+    as_ever = loop is not None and comes_as_ever(case, loop.past.rank, loop.inside.rank)
+    begun = loop is not None and (loop.begun_again or as_ever)
     # Two sides that are in functions of their own may both be right: what is shown then is what the collective is for.
     either = begun or fork.relation == "unknown"
     sides = ((fork.mine, fork.theirs), (fork.theirs, fork.mine)) if either else orientations(case, fork)
@@ -112,7 +114,7 @@ def checkpoint(case: Case) -> Match | None:
             continue
         row = {"loop": IN_A_LOOP, "order": ON_ONE_WAY, "unknown": ON_ONE_WAY}.get(fork.relation, ELSEWHERE)
         if begun and loop is not None and loop.inside.rank != side.rank:
-            row = NEXT_ROUND_COUNTED if loop.ahead else NEXT_ROUND
+            row = NEXT_ROUND_COUNTED if loop.ahead or as_ever else NEXT_ROUND
         if row is IN_A_LOOP and loop is not None and loop.inside.rank == side.rank and loop.ranked is not None:
             row = IN_A_LOOP_BY_RANK
         if row is IN_A_LOOP and loop is not None and loop.inside.rank == side.rank and loop.frame in side.tail[:-1]:

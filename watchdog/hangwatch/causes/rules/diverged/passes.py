@@ -159,8 +159,11 @@ def _is_on_its_way(case: Case, rank: int, leader: int) -> bool:
 
 
 def _is_in_a_later_iteration(own: Frame, other: Frame) -> bool:
-    """Whether a rank has begun an iteration of the outermost loop around both, by its counter, that the other has not."""
-    loop = next((b for b in own.blocks if b.kind in LOOPS and b.iterations is not None), None)
+    """Whether a rank has begun an iteration of the outermost loop around both, by its counter, that the other has not.
+
+    At the line of a ``for`` it is not in the loop, and takes its next item.
+    """
+    loop = next((b for b in (*own.blocks, *other.blocks) if b.kind in LOOPS and b.iterations is not None), None)
     return loop is not None and (iterations_ahead(own, other, loop) or 0) > 0
 
 

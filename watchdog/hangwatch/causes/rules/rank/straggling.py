@@ -57,8 +57,11 @@ _BARRIERS = frozenset({"barrier", "monitored_barrier", "store"})
 
 
 def _busy(case: Case) -> list[tuple[int, RankView]]:
-    """The culprits that move, outside of collectives."""
-    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
+    """The culprits that move, outside of collectives. What one does after it has called what matches nothing is no cause."""
+    diverged_at = case.blame.diverged_at
+    sides = diverged_at.sides if diverged_at is not None and diverged_at.mismatch else ()
+    called = {rank for side in sides if side.operation is not None for rank in side.ranks}
+    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views and r not in called]
     return [(r, v) for r, v in found if v.state == "busy"]
 
 
