@@ -305,13 +305,18 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
         block, only = (mine_under[-1], mine) if mine_under else (they_are_under[-1], theirs)
         return Fork(mine, theirs, "branch", block, only.rank)
     # The side at the earlier line is blocked there, by something the other did not do, unless it is there for the next time.
-    rounds = next(filter(None, (iterations_ahead(mine.at, theirs.at, b) for b in _shared_loops(mine.at, theirs.at))), 0)
+    rounds = rounds_between(mine.at, theirs.at)
     blocked, behind = (other, theirs) if rounds > 0 or (ahead and not rounds) else (own, mine)
     conditions = (b for b in _before_loop(blocked) if b.kind in CONDITIONS)
     if rounds:
         conditions = (b for b in conditions if not depends_only_on_loop_variable(b, behind.path))
     condition = next(conditions, None) or _guard_come_past(behind)
     return Fork(mine, theirs, "branch", condition, behind.rank) if condition is not None else None
+
+
+def rounds_between(one: Frame, other: Frame) -> int:
+    """By how many iterations of the outermost loop around both, of those that are counted and differ, a side is ahead."""
+    return next(filter(None, (iterations_ahead(one, other, b) for b in _shared_loops(one, other))), 0)
 
 
 def is_given(outer: Sequence[Frame], inner: Sequence[Frame], line: str) -> bool:

@@ -207,7 +207,7 @@ def is_start(start_ticks: int, start_time: float) -> bool:
 def is_one_moment(one_s: float, other_s: float) -> bool:
     """Whether two start times, seconds since the epoch, are of one process that may have been read by two agents.
 
-    Their ``btime`` may differ by a second but is whole: a process that was given the pid so soon is told by the part behind.
+    Their ``btime`` may differ by a second but is whole: by the part behind, one that was given the pid so soon is another.
     """
     apart_s = abs(one_s - other_s)
     return apart_s <= START_TIME_TOLERANCE_S and abs(apart_s - round(apart_s)) < 0.5 / CLOCK_TICKS

@@ -31,6 +31,7 @@ from hangwatch.analysis.divergence.relate import (
     own_blocks,
     returning_guard,
     returns,
+    rounds_between,
     tests_guard,
 )
 from hangwatch.analysis.places import package_of
@@ -424,8 +425,7 @@ def _in_next_round(fork: Fork, ahead: Side, behind: Side) -> bool:
     """Whether one side is in the next iteration of a loop around both, by what counts it."""
     if ahead.at is None or behind.at is None or not fork.one_function:
         return False
-    loops = (b for b in behind.at.blocks if inside((ahead.at,), behind.at, b) is not None)
-    return any(iterations_ahead(ahead.at, behind.at, b) == 1 for b in loops)
+    return rounds_between(ahead.at, behind.at) == 1
 
 
 def _usual(case: Case, fork: Fork) -> bool:

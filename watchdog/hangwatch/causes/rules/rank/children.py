@@ -120,8 +120,8 @@ def child_stall(case: Case) -> Match | None:
 
 
 def _at_one_connection(frame: Frame, last: ProcessSample, child: ChildProcess) -> bool:
-    """Whether a child waits at a connection of multiprocessing as the rank does, and nobody else is known to have its other end:
-    a ``Pipe`` is a pair of sockets, and a forked child has both."""
+    """Whether a child waits at a connection of multiprocessing as the rank does, and no other process is known to have its other
+    end: a ``Pipe`` is a pair of sockets, and a forked child has both."""
     connected = _CONNECTION in frame.file and (last.blocked_on or "").startswith("socket:")
     return connected and not (last.other_ends or last.elsewhere) and any(_CONNECTION in at for at in child.stack[:1])
 
