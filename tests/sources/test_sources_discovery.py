@@ -193,11 +193,11 @@ def test_a_spawned_rank_that_has_not_said_so_yet(
 
 
 def test_plain_environment(stand: Stand) -> None:
-    """Two processes started by hand with RANK are one job, named by where they meet."""
-    stand.start("zero", "torch", RANK="0", **PLAIN)
-    stand.start("one", "torch", RANK="1", **PLAIN)
-    found = {job: ranks for job, ranks in pids(find_ranks()).items() if job == HERE}
-    assert found == {HERE: {0: stand.pid("zero"), 1: stand.pid("one")}}
+    """Two processes started by hand with RANK are one job, named by where they meet: at a port that no other test's ranks use."""
+    port = str(find_free_port())
+    for rank, name in enumerate(("zero", "one")):
+        stand.start(name, "torch", RANK=str(rank), **PLAIN | {"MASTER_PORT": port})
+    assert pids(find_ranks())[f"{node_name()}:{port}"] == {0: stand.pid("zero"), 1: stand.pid("one")}
 
 
 def test_wrappers_are_no_ranks(stand: Stand) -> None:
