@@ -182,3 +182,49 @@ def test_who_tries_again_soon_is_late_and_not_stuck(left_s: float, kind: str) ->
     )
     found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
     assert (found.kind, found.culprit_ranks) == (kind, (0,))
+
+
+@pytest.mark.parametrize(
+    ("syscall", "held", "computes", "switches", "kind"),
+    [
+        ("clock_nanosleep", "", True, 0, "straggler"),
+        ("clock_nanosleep", "", False, 9, "stall"),
+        ("futex", "", True, 9, "stall"),
+        ("clock_nanosleep", "/srv/ledger.db held by 2000 python", False, 9, "straggler"),
+        ("clock_nanosleep", "/srv/ledger.db held by 2000 python", False, 0, "stall"),
+        ("clock_nanosleep", "/srv/ledger.db held by 2001 python", False, 9, "stall"),
+    ],
+    ids=[
+        "works",
+        "only-wakes",
+        "is-not-looked-for",
+        "has-the-lock",
+        "has-the-lock-and-is-stuck",
+        "another-has-the-lock",
+    ],
+)
+def test_who_looks_for_what_the_child_of_another_rank_makes_is_late(
+    syscall: str, held: str, *, computes: bool, switches: int, kind: str
+) -> None:
+    """It sleeps between two looks. The other rank waits for it meanwhile, and its child works, or has the lock and wakes."""
+    group = Group("0", (0, 1), "default_pg")
+    looks = rank(0, (operation(1, group, 1),), PACKING, channel="hrtimer_nanosleep")
+    starts = rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("broadcast"))
+
+    def child(at: int) -> ChildProcess:
+        return ChildProcess(2000, "python", "S", 0.4 * at if computes else 0.0, switches=at * switches)
+
+    ranks = (
+        msgspec.structs.replace(
+            looks,
+            processes=tuple(
+                msgspec.structs.replace(p, syscall=syscall, blocked_on=held or None) for p in looks.processes
+            ),
+        ),
+        msgspec.structs.replace(
+            starts,
+            processes=tuple(msgspec.structs.replace(p, children=(child(n),)) for n, p in enumerate(starts.processes)),
+        ),
+    )
+    found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == (kind, (0,))

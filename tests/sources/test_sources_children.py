@@ -10,7 +10,7 @@ import psutil
 
 from hangwatch.agent.capturing.children import add_child_stacks
 from hangwatch.model.capture import RankIdentity
-from hangwatch.model.processes import ChildProcess
+from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources.proc.samples import sample_process
 from hangwatch.sources.stacks.locals import describe_group, name_groups
@@ -34,7 +34,7 @@ def _stack(*frames: Frame) -> StackSample:
 
 
 def test_a_forked_child_is_distinguished_from_another_program(jobs: JobRunner) -> None:
-    """The one has its parent's command line; its stack is read where the parent waits for no rank, and only there."""
+    """The one has its parent's command line; its stack is read where the parent waits for no rank, or another rank sleeps."""
     job = jobs.start([sys.executable, "-c", FORKING])
     wait_for(lambda: "forked" in job.stdout_path.read_text(), what="the fork")
     identity = RankIdentity(0, job.pid, psutil.Process(job.pid).create_time())
@@ -49,7 +49,12 @@ def test_a_forked_child_is_distinguished_from_another_program(jobs: JobRunner) -
     assert reported.stack[0] == "<module> (<string>:7): lock.acquire()"
     assert reported.side_threads == ()
     torch = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
-    assert asyncio.run(add_child_stacks({job.pid: (process, _stack(Frame("all_reduce", torch, 100)))})) == {}
+    joined = {job.pid: (process, _stack(Frame("all_reduce", torch, 100)))}
+    assert asyncio.run(add_child_stacks(joined)) == {}
+    asleep = ProcessSample(1, 1, "S", syscall="clock_nanosleep")
+    joined[1] = (asleep, _stack(Frame("<module>", "/srv/train/train.py", 11, source="time.sleep(1)")))
+    found = wait_for(lambda: asyncio.run(add_child_stacks(joined)), what="the child's stack")
+    assert next(c for c in found[job.pid].children if c.pid == forked.pid).stack == reported.stack
 
 
 def test_a_pid_that_is_no_child_s_any_more_has_no_stack(jobs: JobRunner) -> None:

@@ -189,7 +189,7 @@ def _loads(_: Case, view: RankView) -> str | None:
 
 def _lock_of_a_file(_: Case, view: RankView) -> str | None:
     last = view.sample
-    held = last is not None and (last.syscall == "flock" or " held by " in (last.blocked_on or ""))
+    held = last is not None and (last.syscall == "flock" or last.lock_owner is not None)
     if not held and find_lock_file(view.frames) is None:
         return None
     return f"It may be that the lock rank {view.rank} waits for is held by a rank that waits for this one."

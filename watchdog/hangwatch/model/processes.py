@@ -8,6 +8,8 @@ from hangwatch.model.stacks import Position
 
 #: What ``MutexWait.owner_in`` says of a thread that waits for the interpreter's lock.
 GIL = "GIL"
+#: The system calls that only let time pass.
+SLEEPS = frozenset({"clock_nanosleep", "nanosleep"})
 
 
 class MutexWait(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,12 +33,12 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``io_bytes`` and ``switches`` are what they are of the rank.
 
-    ``stack``, text lines of its main thread (deepest first, ``function (file:line): source``), is read only where the
-    rank's own stack shows no wait for other ranks. ``forked``: it has its parent's command line, so it was started by fork
-    alone. ``threads`` counts all its threads, Python's or not, None where unread; ``side_threads`` are the places of its other
-    Python threads, a line each, and known only where ``stack`` is, as are ``positions``: how far its main thread is in its data,
-    and ``mutexes``. ``sleep_left_s`` is what it is of the rank; of a loop that counts its sleeps all that are left.
-    ``between_items``: behind that sleep is the next item of a loop that ends with its data.
+    ``stack``, text lines of its main thread (deepest first, ``function (file:line): source``), is read only where the rank's own
+    stack shows no wait for other ranks, or another rank of the node sleeps. ``forked``: it has its parent's command line, so it
+    was started by fork alone. ``threads`` counts all its threads, Python's or not, None where unread; ``side_threads`` are the
+    places of its other Python threads, a line each, and known only where ``stack`` is, as are ``positions``: how far its main
+    thread is in its data, and ``mutexes``. ``sleep_left_s`` is what it is of the rank; of a loop that counts its sleeps all that
+    are left. ``between_items``: behind that sleep is the next item of a loop that ends with its data.
     """
 
     pid: int
@@ -188,6 +190,13 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     def writers(self) -> tuple[int, ...]:
         """The related processes that may write to the pipe it is blocked on: 12 and 13 of ``pipe:[7] from 12 cat, 13 sort``."""
         return self._at_pipe("from")
+
+    @property
+    def lock_owner(self) -> int | None:
+        """The process that has the lock on a file it waits for: 12 of ``/srv/ledger.db held by 12 python``."""
+        _, found, owner = (self.blocked_on or "").rpartition(" held by ")
+        pid = owner.partition(" ")[0]
+        return int(pid) if found and pid.isdigit() else None
 
     @property
     def child_at_pipe(self) -> ChildProcess | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from hangwatch.analysis.stacks.loops import is_between_items
 from hangwatch.analysis.stacks.waits import read_wait
-from hangwatch.model.processes import ChildProcess, ProcessSample
+from hangwatch.model.processes import SLEEPS, ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
 from hangwatch.model.text import short_path
 from hangwatch.sources.proc.mutexes import find_mutex_waits
@@ -28,12 +28,19 @@ _TIMEOUT_S = 1.5
 async def add_child_stacks(seen: Mapping[int, tuple[ProcessSample, StackSample | None]]) -> dict[int, ProcessSample]:
     """The process samples (by the rank's pid) that have gained stacks of children, as far as these can be read.
 
-    Only of ranks that wait for no other rank by their own stack: the others' workers idle.
+    Only of ranks that wait for no other rank by their own stack: the others' workers idle. Where one of those sleeps, it may look
+    for what the child of another rank makes: then of all, its own first.
     """
+    apart = {
+        pid
+        for pid, (_, stack) in seen.items()
+        if stack is not None and stack.main is not None and read_wait(stack.main.frames) is None
+    }
+    asleep = any(seen[pid][0].syscall in SLEEPS for pid in apart)
     wanted = {
-        pid: [c.pid for c in process.children if c.state != "Z"][:_CHILDREN_PER_RANK]
-        for pid, (process, stack) in seen.items()
-        if process.children and stack is not None and stack.main is not None and read_wait(stack.main.frames) is None
+        pid: [c.pid for c in seen[pid][0].children if c.state != "Z"][:_CHILDREN_PER_RANK]
+        for pid in sorted(seen, key=lambda pid: pid not in apart)
+        if seen[pid][0].children and (asleep or pid in apart)
     }
     asked = [child for children in wanted.values() for child in children][:_CHILDREN_IN_ALL]
     if not asked:

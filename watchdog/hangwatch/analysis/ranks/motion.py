@@ -76,10 +76,16 @@ def _frames_changed(stacks: Sequence[StackSample]) -> bool | None:
 
 def _cpu_share(before: ProcessSample, after: ProcessSample) -> float:
     """CPU seconds a second, children that lived through the interval counted in."""
-    window_s = (after.at_ns - before.at_ns) / 1e9
+    return max(0.0, (after.cpu_s - before.cpu_s) / _between_s(before, after) + _children_cpu_share(before, after))
+
+
+def _children_cpu_share(before: ProcessSample, after: ProcessSample) -> float:
     had = {c.pid: c.cpu_s for c in before.children}
-    children_s = sum(c.cpu_s - had[c.pid] for c in after.children if c.pid in had)
-    return max(0.0, (after.cpu_s - before.cpu_s + children_s) / window_s)
+    return sum(c.cpu_s - had[c.pid] for c in after.children if c.pid in had) / _between_s(before, after)
+
+
+def _between_s(before: ProcessSample, after: ProcessSample) -> float:
+    return (after.at_ns - before.at_ns) / 1e9
 
 
 def _runnable(sample: ProcessSample) -> set[int]:
@@ -95,7 +101,7 @@ def _io_rate(before: ProcessSample, after: ProcessSample, *, alone: bool) -> flo
     had = {c.pid: c.io_bytes for c in before.children if c.io_bytes is not None}
     theirs = sum(c.io_bytes - had[c.pid] for c in after.children if c.pid in had and c.io_bytes is not None)
     moved = after.io_bytes - before.io_bytes + (0 if alone else theirs)
-    return max(0.0, moved / ((after.at_ns - before.at_ns) / 1e9))
+    return max(0.0, moved / _between_s(before, after))
 
 
 def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, receives: bool) -> bool:
@@ -106,7 +112,7 @@ def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, receiv
     """
     if before.switches is None or after.switches is None:
         return False
-    rate = (after.switches - before.switches) / ((after.at_ns - before.at_ns) / 1e9)
+    rate = (after.switches - before.switches) / _between_s(before, after)
     channels = [sample.wait_channel or "" for sample in (before, after)]
     reads = receives or all(channel.startswith(_PIPE_CHANNELS) for channel in channels)
     if rate > 0 and reads and not asking:
@@ -117,7 +123,7 @@ def _is_fed(before: ProcessSample, after: ProcessSample, *, asking: bool, receiv
 def _child_is_fed(before: ProcessSample, after: ProcessSample) -> bool:
     """Whether a child is receiving, often enough to be no one whom this process asks how far it is."""
     had = {c.pid: c.switches for c in before.children if c.switches is not None and _reads_data(c)}
-    enough = DATA_WAKEUPS_PER_S * (after.at_ns - before.at_ns) / 1e9
+    enough = DATA_WAKEUPS_PER_S * _between_s(before, after)
     return any(c.pid in had and (c.switches or 0) - had[c.pid] >= enough for c in after.children if _reads_data(c))
 
 
@@ -146,6 +152,10 @@ def _since(samples: Sequence[Sample], since_ns: int, began_ns: int) -> Sequence[
     skipped = sum(s.at_ns <= began_ns for s in samples)
     before = sum(s.at_ns <= since_ns for s in samples)
     return samples[max(0, min(max(before - 1, skipped), len(samples) - 2)) :]
+
+
+def _intervals(samples: Sequence[ProcessSample]) -> list[tuple[ProcessSample, ProcessSample]]:
+    return [(a, b) for a, b in pairwise(samples) if b.at_ns - a.at_ns >= MIN_INTERVAL_NS]
 
 
 def still_since_ns(capture: RankCapture, *, polls: bool = False) -> int | None:
@@ -187,7 +197,7 @@ def read_motion(
         return Motion("lost")
     if last.state in {"T", "t"} or last.frozen:
         return Motion("stopped")
-    pairs = [(a, b) for a, b in pairwise(samples) if b.at_ns - a.at_ns >= MIN_INTERVAL_NS]
+    pairs = _intervals(samples)
     if not pairs:
         return Motion("unknown")
     window_s = (last.at_ns - samples[0].at_ns) / 1e9
@@ -204,9 +214,24 @@ def read_motion(
     moves = computes or (io is not None and io >= enough) or changed is True
     woke = (samples[-1].switches or 0) > (samples[0].switches or 0)
     retries = woke and (will_retry(stacks) or gives_up(stacks) or sleeps_between_items(stacks))
-    gets_on = counts_on(stacks) or goes_through_data(stacks) or children_go_on(samples) or tasks_go_on(stacks, samples)
+    gets_on = counts_on(stacks) or goes_through_data(stacks) or tasks_go_on(stacks, samples)
     asking, receives = asks(stacks), _receives(stacks)
     fed = any(_is_fed(a, b, asking=asking, receives=receives) for a, b in pairs)
-    fed |= not waits and any(_child_is_fed(a, b) for a, b in pairs)
-    busy = moves or family or retries or gets_on or fed
+    theirs = not waits and (children_go_on(samples) or any(_child_is_fed(a, b) for a, b in pairs))
+    busy = moves or family or retries or gets_on or fed or theirs
     return Motion("busy" if busy else "stuck", window_s, cpu, io, changed)
+
+
+def children_work(capture: RankCapture, since_ns: int = 0) -> bool:
+    """Whether a child of a rank works, whatever the rank itself does: it computes, is sent data, or gets on with its own."""
+    samples = _since(capture.processes, since_ns, 0)
+    pairs = _intervals(samples)
+    at_work = any(_children_cpu_share(a, b) >= BUSY_CPU_SHARE or _child_is_fed(a, b) for a, b in pairs)
+    return at_work or children_go_on(samples)
+
+
+def wakes(capture: RankCapture, child: int, since_ns: int = 0) -> bool:
+    """Whether a child of a rank has run again and again."""
+    samples = _since(capture.processes, since_ns, 0)
+    counts = [c.switches for sample in samples for c in sample.children if c.pid == child and c.switches is not None]
+    return bool(counts) and counts[-1] > counts[0]

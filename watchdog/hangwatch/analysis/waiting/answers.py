@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hangwatch.analysis.places import called_by_user, calls, user_frames
+from hangwatch.analysis.ranks.motion import children_work, wakes
 from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.analysis.ranks.threads import find_serving
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.prompts import asks_person
 from hangwatch.analysis.stacks.remote_calls import names_awaited, runs_remote_call
 from hangwatch.analysis.waiting.graph import Edge
+from hangwatch.model.processes import SLEEPS
 
 #: Where a process waits for those that it has started: what they do is theirs.
 _CHILDREN_CALLS = frozenset({"wait4", "waitid"})
 _CHILDREN_FILES = ("multiprocessing/popen_", "multiprocessing/spawn.py", "torch/distributed/elastic/")
-#: Letting time pass between two looks at what another process writes.
-_SLEEPS = frozenset({"clock_nanosleep", "nanosleep"})
 
 
 def find_answers(views: Mapping[int, RankView]) -> dict[int, int]:
@@ -90,7 +90,7 @@ def _reads_in_vain(view: RankView) -> bool:
 def _polls_shared_memory(view: RankView) -> bool:
     """Whether it sleeps in a loop of a function that has memory which another process writes to."""
     own = next(iter(user_frames(view.frames)), None)
-    asleep = view.capture.processes[-1].syscall in _SLEEPS
+    asleep = view.capture.processes[-1].syscall in SLEEPS
     loops = own is not None and any(b.kind == "while" for b in own.blocks)
     return asleep and loops and own is not None and "SharedMemory" in (own.locals or {}).values()
 
@@ -115,14 +115,22 @@ def _may_answer(view: RankView) -> bool:
 def waits_for_work(view: RankView, views: Mapping[int, RankView]) -> bool:
     """Whether a rank waits for the lock on a file, or at a connection, of a process beside the job that gets on.
 
-    That need be none that serves: whoever has a lock, works under it.
+    That need be none that serves: whoever has a lock, works under it. So it is with one that sleeps, to look again, while a child
+    of another rank of its node works: what it looks for may be that child's.
     """
     last = view.sample
-    if last is None or not _asks(view):
+    if last is None or view.wait is not None or view.motion.state != "stuck":
         return False
     node, ends = view.capture.identity.node, last.other_ends
-    beside = (other.capture.identity for other in views.values() if other.motion.state == "busy")
-    return any(one.worldless and one.node == node and one.pid in ends for one in beside)
+    here = [other for other in views.values() if other is not view and other.capture.identity.node == node]
+    if _asks(view):
+        beside = (other.capture.identity for other in here if other.motion.state == "busy")
+        return any(one.worldless and one.pid in ends for one in beside)
+    if last.syscall not in SLEEPS:
+        return False
+    owner, since_ns = last.lock_owner, last.at_ns - int(view.motion.window_s * 1e9)
+    taken = [other.taken for other in here]
+    return any(children_work(t, since_ns) or (owner is not None and wakes(t, owner, since_ns)) for t in taken)
 
 
 def _awaits(view: RankView, asker: RankView) -> bool:

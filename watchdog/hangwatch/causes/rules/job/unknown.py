@@ -14,10 +14,10 @@ from hangwatch.causes.evidence import at_front, at_handling, at_ras, at_sleep, a
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.capture import Gap
 from hangwatch.model.incident import Evidence
+from hangwatch.model.processes import SLEEPS
 from hangwatch.model.text import format_ranks
 
 UNKNOWN = Signature("unknown", "nothing-fits", "possible", general=True)
-_SLEEPS = frozenset({"clock_nanosleep", "nanosleep"})
 #: What tells which key it is.
 _KEY = (
     "`hangwatch dump --with-values` shows the variables that the key is made of; the program's own `set` of that key shows "
@@ -158,7 +158,7 @@ def _tasks(view: RankView) -> tuple[str, ...]:
 def _sleeps(view: RankView) -> bool:
     """Whether the thread is in a sleep that its program asked for: the kernel's call, of the program's own line."""
     calls = {sample.syscall for sample in view.capture.processes[-2:]}
-    return bool(calls) and calls <= _SLEEPS and "sleep(" in ((view.frames[0].source or "") if view.frames else "")
+    return bool(calls) and calls <= SLEEPS and "sleep(" in ((view.frames[0].source or "") if view.frames else "")
 
 
 def _seen(case: Case, rank: int) -> tuple[Evidence, ...]:

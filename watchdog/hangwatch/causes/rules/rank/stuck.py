@@ -15,7 +15,7 @@ from hangwatch.causes.evidence import at_process, at_stack, looked_at, standing
 from hangwatch.causes.rules.rank.mutexes import at_mutexes, explain
 from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
-from hangwatch.model.processes import ProcessSample
+from hangwatch.model.processes import SLEEPS, ProcessSample
 from hangwatch.model.stacks import ThreadStack
 
 #: A prompt reads from a terminal, and a post-mortem one is under an exception.
@@ -64,7 +64,6 @@ _CALLS = FILE_CALLS | {
 }
 SELECTS = frozenset({"select", "pselect6"})
 POLLS = frozenset({"poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
-_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
 #: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
 STALE_BEAT_S = 2.0
@@ -155,7 +154,7 @@ def _io_row(samples: Sequence[ProcessSample]) -> Signature | None:
         return UNINTERRUPTIBLE
     if last.state not in {"S", "D"} or len({s.wait_channel for s in samples[-2:]}) > 1:
         return None
-    if all(s.syscall in _SLEEPS and " held by " in (s.blocked_on or "") for s in samples[-2:]):
+    if all(s.syscall in SLEEPS and s.lock_owner is not None for s in samples[-2:]):
         return FILE_LOCK  # it polls whether another process's lock on a file it has open is gone
     on_socket = (last.blocked_on or "").startswith("socket:")
     if last.syscall in _SOCKET_CALLS or on_socket or _awaits_other_end(last):
