@@ -6,9 +6,10 @@
 #   KEEP=1                 for `make matrix`: leave its environments in build/matrix
 #   FOR=3.12               for `make wheelhouse`: the Python of the machine that it is carried to
 #   OPTIONS=...            for `make scenarios`, `make matrix` and `make release`: their options (--help)
-#   WORKERS=8              how many processes run the pure tests, and those on NCCL, whose ranks spin (2 unless given: one a core)
-#   JOB_WORKERS=8          how many run the tests with real jobs (4 unless given: these tests wait more than they compute)
-#   PYTEST_OPTIONS=...     for `make check`, `make test`, `make test-long` and `make nccl`: options of pytest
+#   WORKERS=8              how many processes run the pure tests (2 unless given: one a core)
+#   JOB_WORKERS=8          how many run the tests with real jobs (5 unless given: these tests wait more than they compute)
+#   TIERS='test long nccl' for `make test`: which of the tiers with real jobs it runs, side by side (test unless given)
+#   PYTEST_OPTIONS=...     for `make check`, `make test`, `make test-long`, `make soak` and `make nccl`: options of pytest
 #   NVRX=FOLDER            for `make compare`: a checkout of nvidia-resiliency-ext in place of the one that it fetches
 #   TORCH_OPTIONS=...      options for pip when it installs PyTorch (an index of CPU-only builds, for example)
 
@@ -17,7 +18,8 @@ SCENARIO ?=
 ONLY ?=
 OPTIONS ?=
 WORKERS ?= 2
-JOB_WORKERS ?= 4
+JOB_WORKERS ?= 5
+TIERS ?= test
 PYTEST_OPTIONS ?=
 TORCH_OPTIONS ?=
 KEEP ?=
@@ -68,7 +70,7 @@ else
 fi
 endef
 
-.PHONY: help demo check test test-long nccl scenarios calibrate compare matrix wheelhouse site release lint format setup clean
+.PHONY: help demo check test test-long soak nccl scenarios core calibrate compare matrix wheelhouse site release lint format setup clean
 
 help: ## Show the targets.
 	@echo "hangwatch: finds, proves and explains hangs of distributed PyTorch jobs"
@@ -83,26 +85,34 @@ check: $(VENV)/.test ## Lint, types and all pure tests, in three minutes at most
 	echo "running the pure tests ..."
 	$(BIN)/python -m pytest --tier check -n $(WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
 
-test: $(VENV)/.test ## That, and real components and jobs: something real for all that the README promises.
-	@$(MAKE) check
+test: $(VENV)/.test $(if $(filter long,$(TIERS)),$(VENV)/.scenarios) $(if $(filter nccl,$(TIERS)),$(NCCL_VENV)/.device) ## That, and real components and jobs: something real for all that the README promises.
+	@$(MAKE) check || { failed=$$?; [ -n "$${CI:-}" ] || exit $$failed; } # CI is to show all that fails
 	echo "running real components and jobs ..."
-	$(BIN)/python -m pytest --tier test -n $(JOB_WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest $(TIERS:%=--tier %) -n $(JOB_WORKERS) --dist loadgroup $(PYTEST_OPTIONS) || failed=$$?
+	exit $${failed:-0}
 
-test-long: $(VENV)/.scenarios ## All other tests: hosts with networks of their own, Slurm, a soak, every hang in many forms.
+test-long: $(VENV)/.scenarios ## What else CI runs: hosts with networks of their own, Slurm, containers, hangs in many forms.
 	@echo "running what takes long ..."
 	$(BIN)/python -m pytest --tier long -n $(JOB_WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
 
+soak: $(VENV)/.scenarios $(NCCL_VENV)/.device ## What CI leaves out: the same with other values, every capture, and for longer. Before a release.
+	@echo "running what repeats ..."
+	$(BIN)/python -m pytest --tier soak -n $(JOB_WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
+
 nccl: $(VENV)/.test $(NCCL_VENV)/.device ## Tests on the real ProcessGroupNCCL, over a simulated device (PyTorch for CUDA: 1.5 GB, once).
 	@echo "running jobs on NCCL over the simulated device ..."
-	$(BIN)/python -m pytest --tier nccl -n $(WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest tests/device --tier nccl -n $(JOB_WORKERS) --dist loadgroup $(PYTEST_OPTIONS)
 
 scenarios: $(VENV)/.scenarios ## Run the catalogue of real hangs and controls (ONLY=NAME for some).
-	@set -f; PYTHONPATH=tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
+	@set -f; PYTHONPATH=.:tests $(BIN)/python -m scenarios $(OPTIONS) $(ONLY)
+
+core: $(VENV)/.test ## Choose anew which captures `make check` replays: those that go through every branch of the rules three times.
+	@PYTHONPATH=.:tests $(BIN)/python -m corpus.choose
 
 calibrate: $(VENV)/.test ## Count how often stated causes are right over the kept captures, and write the package's table.
-	@PYTHONPATH=tests $(BIN)/python -m scenarios.calibration
+	@PYTHONPATH=.:tests $(BIN)/python -m scenarios.calibration
 
-compare: $(VENV)/.test ## Three tools on the dumps that PyTorch wrote of hangs on NCCL (ONLY=NAME for some; else the page is written anew).
+compare: $(VENV)/.test ## Score three tools on the dumps that PyTorch wrote of hangs on NCCL (ONLY=NAME for some).
 	@if ! [ -d '$(NVRX)/src' ]; then
 	  echo "fetching the analyzer of nvidia-resiliency-ext ..."
 	  rm -rf '$(NVRX).part'
@@ -111,7 +121,9 @@ compare: $(VENV)/.test ## Three tools on the dumps that PyTorch wrote of hangs o
 	  git -C '$(NVRX).part' -c advice.detachedHead=false checkout -q FETCH_HEAD
 	  mv '$(NVRX).part' '$(NVRX)'
 	fi
-	set -f; PYTHONPATH=tests $(BIN)/python -m comparing --nvrx '$(NVRX)' $(if $(ONLY),,--write) $(ONLY)
+	set -f; for tool in torchfrtrace nvrx dumps; do
+	  echo "$$tool:"; PYTHONPATH=. $(BIN)/python -m corpus.score --checkout '$(NVRX)' $$tool $(ONLY)
+	done
 
 matrix: $(VENV)/.test ## The wheel on Python 3.10 to 3.13 and PyTorch 2.4 to 2.13: a few GB to load, one at a time on disk (ONLY=, KEEP=1).
 	@TORCH_OPTIONS='$(TORCH_OPTIONS)' PYTHONPATH=tests $(BIN)/python -m matrix $(if $(KEEP),--keep) $(OPTIONS) $(ONLY)

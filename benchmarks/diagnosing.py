@@ -1,27 +1,22 @@
 """CPU time of diagnosing every kept capture of the catalogue, decoding left out.
 
-Run: ``python benchmarks/diagnosing.py`` in a checkout with its environment. To compare two versions, run it in both, in turn.
+Run: ``PYTHONPATH=. python benchmarks/diagnosing.py`` in a checkout with its environment; to compare two versions, in both,
+in turn.
 """
 
 from __future__ import annotations
 
-import gzip
 import time
-from pathlib import Path
 
-import msgspec
-
+from corpus.catalogue import captured, load_capture, load_catalogue
 from hangwatch.diagnosis.verdict import diagnose
-from hangwatch.model.capture import Capture
-
-CAPTURES = Path(__file__).resolve().parents[1] / "tests" / "scenarios" / "captures"
 
 
 def main() -> None:
     """Diagnose them one after the other."""
     spent_s, count = 0.0, 0
-    for path in sorted(CAPTURES.glob("*.json.gz")):
-        capture = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Capture)
+    for entry in captured(load_catalogue()):
+        capture = load_capture(entry)
         began_s = time.process_time()
         diagnose(capture)
         spent_s += time.process_time() - began_s

@@ -82,7 +82,7 @@ def make_entry(rank: int, *, waits: bool, steps: int, still_s: float) -> DigestR
     """What a digest says of a rank that has come so many steps, and waits in the first of its groups or not."""
     done = OPERATIONS // 4 + steps
     progress = tuple(DigestProgress(g, done + (waits and g == 0), done, still_s) for g in range(4))
-    state = "in_flight" if waits else "running"
+    state = "communicating" if waits else "running"
     return DigestRank(
         rank, 10_000 + rank, 1000.0, state, progress, rank % RANKS, 0, "stuck", b"12345678", "all_gather", 0.2
     )

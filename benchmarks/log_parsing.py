@@ -17,8 +17,8 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-from hangwatch.sources.training.follow import Follower
-from hangwatch.sources.training.stream import LogStream
+from hangwatch.training.sources.follow import Follower
+from hangwatch.training.sources.stream import LogStream
 
 _TEXT = b"[2026-11-21 10:00:00,123] [INFO] [engine.py:120:train_batch] possible skew across stages 0 and 1: 12.3 ms\n"
 _BAR = "\r 25%|██▌       | 100/400 [00:10<00:30,  9.91it/s]".encode()

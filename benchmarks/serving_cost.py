@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from hangwatch.agent.serving.engine import PERIOD_S
+from hangwatch.serving.engine import PERIOD_S
+from hangwatch.serving.sources.metrics import parse_engine
 from hangwatch.sources.connections.other_ends import find_ends
 from hangwatch.sources.proc.threads import read_calls
-from hangwatch.sources.serving.metrics import parse_engine
 
 ROUNDS = 20
 #: A process that has connections to itself, and waits for the end of its standard input.

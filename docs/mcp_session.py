@@ -1,4 +1,4 @@
-"""Records docs/mcp-session.md: ``python docs/mcp_session.py > docs/mcp-session.md``, with torch and the extra ``mcp`` installed.
+"""Records the session in docs/mcp.md: ``python docs/mcp_session.py``, with torch and the extra ``mcp`` installed.
 
 A real job of the demos hangs under ``hangwatch run``; the MCP SDK's own client starts ``hangwatch mcp`` and calls what SKILL.md
 says. The words between the calls are in this file: no language model takes part.
@@ -24,16 +24,19 @@ from mcp import Client, StdioServerParameters
 
 from hangwatch.demos import find_scenario
 
+PAGE = Path(__file__).with_name("mcp.md")
+#: The last section of the page.
 HEAD = """\
-# A recorded session
+## A recorded session
 
-How it was made: `docs/mcp_session.py` started a real job of three ranks (the demo `rank-conditional`) under `hangwatch run`, and
-the MCP SDK's own client called the tools of `hangwatch mcp` over stdio, in the order in which
-[SKILL.md](../watchdog/hangwatch/assistant/SKILL.md) says. The calls and the answers are real; the script chose the calls and has
-the words between them. **No language model took part**, so it shows what an agent gets, not what one makes of it. Fields that
-add nothing here are left out (`...`), and the folder of the run is written `/tmp/run`.
+No language model took part: this shows what a coding agent gets, not what it makes of it.
+`docs/mcp_session.py` starts a real job of three ranks (the demo `rank-conditional`) under
+`hangwatch run`. The MCP SDK's own client then calls the tools of `hangwatch mcp` over stdio, in the
+order of [SKILL.md](../watchdog/hangwatch/assistant/SKILL.md). Calls and answers are real. The
+script chooses the calls and contains the words between them. `...` stands for fields that are left
+out. The folder of the run is written `/tmp/run`.
 
-> **Question:** My training job prints nothing any more since step 4. Which line do I have to fix?
+> **Question:** My training job has printed nothing since step 4. Which line do I have to fix?
 """
 _DOTS = "..."
 
@@ -65,7 +68,7 @@ async def session(state: Path) -> None:
         )  # fmt: skip
         compared = await ask(
             client,
-            "Where a culprit and a waiting rank took different paths:",
+            "Where the culprit and a waiting rank take different paths:",
             "compare_ranks",
             "diverge_at",
             one=0,
@@ -75,7 +78,7 @@ async def session(state: Path) -> None:
         fork = int(re.findall(r":([0-9]+)\)", compared["diverge_at"][0])[0])
         answer = await ask(
             client,
-            "What is around that line:",
+            "The code around that line:",
             "source_around",
             "lines",
             "in_stacks",
@@ -83,24 +86,21 @@ async def session(state: Path) -> None:
             line=fork,
             around=3,
         )
-        page = (await client.read_resource(found["cause"]["page"])).contents[0].text
-        print(f"\nThe cause's page, `{found['cause']['page']}`, begins:\n")
-        print(f"```markdown\n{page[: page.index('## Mechanism')].strip()}\n```")
+        print(f"\nThe remedy is on the cause's page, `{found['cause']['page']}`.")
         above = [line for line in answer["lines"] if " if " in line and int(line.partition(":")[0]) < fork]
         condition = above[-1].partition(":")[2].strip()
+        call = compared["diverge_at"][0].partition(": ")[2]
+        print(f"\n> **Answer:** `{call}` in line {fork} of `train.py` runs only under `{condition}`.")
         print(
-            f"\n> **Answer:** Line {fork} of `train.py`: `{compared['diverge_at'][0].partition(': ')[2]}` runs only under"
+            f"> It calls `{culprit['source']}` (line {culprit['line']}), which every rank has to call. The others wait in"
         )
         print(
-            f"> `{condition}`, but it calls `{culprit['source']}` (line {culprit['line']}), which every rank has to call."
-        )
-        print(
-            f"> The others wait in `{others['source']}` (line {others['line']}), and neither side can ever go on: call it on all."
+            f"> `{others['source']}` (line {others['line']}). Neither side can ever go on. Call `{call}` on all ranks."
         )
 
 
 def main() -> None:
-    """Start the job, wait for its incident, and print the session."""
+    """Start the job, wait for its incident, and write the session into the page."""
     scenario = find_scenario("rank-conditional")
     assert scenario is not None  # noqa: S101
     folder = Path(tempfile.mkdtemp())
@@ -115,11 +115,12 @@ def main() -> None:
         while not list(state.glob("incidents/*/incident.json")):
             assert run.poll() is None, "the job has ended without a hang"  # noqa: S101
             time.sleep(0.2)
-        print(HEAD, end="")
         recorded = io.StringIO()
         with contextlib.redirect_stdout(recorded):
             asyncio.run(session(state))
-        print(recorded.getvalue().replace(str(folder), "/tmp/run"), end="")  # noqa: S108  # a name to show
+        text = recorded.getvalue().replace(str(folder), "/tmp/run")  # noqa: S108  # a name to show
+        before = PAGE.read_text().partition(HEAD.splitlines()[0])[0]
+        PAGE.write_text(before + HEAD + text)
     finally:
         run.terminate()
         run.wait()

@@ -29,7 +29,7 @@ from hangwatch.demos import ENVIRONMENT, find_scenario
 from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.page import WebPage
-from hangwatch.outputs.web.server import start_server
+from hangwatch.outputs.web.server import Health, start_server
 from support import JobRunner
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,25 +97,25 @@ async def _real(tab: Tab, jobs: JobRunner, state: Path) -> None:
         await tab.wait_for(_STOOD)
         for dark in (False, True):
             await tab.look(dark=dark, width=_WIDTH)
-            await take(tab, f"page-{'dark' if dark else 'light'}", 1240)
+            await take(tab, f"page-{'dark' if dark else 'light'}", 1300)
         await tab.look(width=_WIDTH)
         top = await tab.evaluate("document.querySelector('.group-cards').closest('section').offsetTop")
         await take(tab, "page-below", 900, top - 16)
     (bundle,) = find_bundles(state)
     await tab.open((bundle / "report.html").as_uri())
-    await take(tab, "report", 1240)
+    await take(tab, "report", 1300)
 
 
 async def _many(tab: Tab, state: Path) -> None:
     incident, capture = hang_of_many()
     write_bundle(state, incident, None)
     view = view_of(incident, capture)
-    server = await start_server("127.0.0.1", 0, Metrics(), dict, WebPage(state, lambda: view, history_of(view)))
+    server = await start_server("127.0.0.1", 0, Metrics(), Health(dict), WebPage(state, lambda: view, history_of(view)))
     try:
         await tab.look(dark=True, width=_WIDTH)
         await tab.open(server.url)
         await tab.wait_for("document.querySelector('#connection').className === 'live'")
-        await take(tab, "page-4096", 1500)
+        await take(tab, "page-4096", 1960)
     finally:
         await server.stop()
 

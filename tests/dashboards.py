@@ -46,9 +46,16 @@ def panel_queries() -> Iterator[PanelQuery]:
             yield PanelQuery(name, f"annotation {annotation['name']}", annotation["expr"], False)
         for variable in dashboard["templating"]["list"]:
             if variable["type"] == "query":
-                values = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
-                assert values is not None
-                yield PanelQuery(name, f"variable {variable['name']}", f"count by ({values[2]}) ({values[1]})", True)
+                yield PanelQuery(name, f"variable {variable['name']}", _asked(variable["definition"]), True)
+
+
+def _asked(definition: str) -> str:
+    """The expression behind a variable: the series of ``query_result(..)``, or those that have a label's values."""
+    if (whole := re.fullmatch(r"query_result\((.*)\)", definition)) is not None:
+        return whole[1]
+    values = re.fullmatch(r"label_values\((.*), (\w+)\)", definition)
+    assert values is not None
+    return f"count by ({values[2]}) ({values[1]})"
 
 
 def documented_metrics() -> set[str]:
@@ -66,10 +73,8 @@ def read_rules() -> list[dict[str, Any]]:
 
 
 def known_metrics() -> set[str]:
-    """Every name that a query may ask for: those of docs/metrics.md, what the agent says of its process, what rules record."""
-    text = (FOLDER.parents[2] / "docs" / "metrics.md").read_text()
-    process = set(re.findall(r"`(hangwatch_agent_process_\w+)`", text))
-    return documented_metrics() | process | {rule["record"] for rule in read_rules() if "record" in rule}
+    """Every name of ours that a query may ask for: those of docs/metrics.md, and what rules record."""
+    return documented_metrics() | {rule["record"] for rule in read_rules() if "record" in rule}
 
 
 def asked_metrics(text: str) -> set[str]:

@@ -18,7 +18,8 @@ def neutral(text: str, replacements: Mapping[str, str]) -> str:
     """The text with the paths of this machine replaced; ``replacements`` are those of the recording, and come first."""
     shown = {
         **replacements,
-        sysconfig.get_path("purelib"): PACKAGES,
+        # An environment may take libraries from another one.
+        **{path: PACKAGES for path in (sysconfig.get_path("purelib"), *sys.path) if path.endswith("/site-packages")},
         sysconfig.get_path("stdlib"): "/usr/lib/python3.11",
         str(SOURCE_ROOT / "hangwatch" / "demos"): "/srv/train",
         str(SOURCE_ROOT): PACKAGES,

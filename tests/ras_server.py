@@ -68,6 +68,40 @@ def report_text(errors: str = "", warnings: str = "", version: str = "2.24.3") -
     ).encode()
 
 
+def _talk(
+    connection: socket.socket,
+    number: int,
+    answer: Callable[[int, bool], bytes | None],
+    structured: bool,
+    greets: Callable[[int], bool],
+    ended: threading.Event,
+) -> None:
+    json = False
+    with connection, connection.makefile("rwb") as stream:
+        while greets(number):
+            line = stream.readline()
+            if not line:
+                return
+            command = line.decode().strip().lower()
+            if command.startswith("client protocol "):
+                stream.write(b"SERVER PROTOCOL 2\n")
+            elif command.startswith("timeout "):
+                stream.write(b"OK\n")
+            elif command.startswith("set format ") and structured:
+                json = command.endswith("json")
+                stream.write(b"OK\n")
+            elif command in {"status", "verbose status"}:
+                report = answer(number, json)
+                if report is None:
+                    break
+                stream.write(report)
+                return
+            else:
+                stream.write(f"ERROR: Unknown command {line.decode().strip()}\n".encode())
+            stream.flush()
+        ended.wait(30)
+
+
 @contextmanager
 def serve(
     answer: Callable[[int, bool], bytes | None],
@@ -84,39 +118,13 @@ def serve(
     ended = threading.Event()
     threads: list[threading.Thread] = []
 
-    def talk(connection: socket.socket, number: int) -> None:
-        json = False
-        with connection, connection.makefile("rwb") as stream:
-            while greets(number):
-                line = stream.readline()
-                if not line:
-                    return
-                command = line.decode().strip().lower()
-                if command.startswith("client protocol "):
-                    stream.write(b"SERVER PROTOCOL 2\n")
-                elif command.startswith("timeout "):
-                    stream.write(b"OK\n")
-                elif command.startswith("set format ") and structured:
-                    json = command.endswith("json")
-                    stream.write(b"OK\n")
-                elif command in {"status", "verbose status"}:
-                    report = answer(number, json)
-                    if report is None:
-                        break
-                    stream.write(report)
-                    return
-                else:
-                    stream.write(f"ERROR: Unknown command {line.decode().strip()}\n".encode())
-                stream.flush()
-            ended.wait(30)
-
     def accept() -> None:
         for number in range(1000):
             try:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            thread = threading.Thread(target=talk, args=(connection, number))
+            thread = threading.Thread(target=_talk, args=(connection, number, answer, structured, greets, ended))
             threads.append(thread)
             thread.start()
 

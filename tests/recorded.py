@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.causes.match import Match
+from hangwatch.diagnosis.registry import explain
+from hangwatch.diagnosis.verdict import Diagnosis, diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 from hangwatch.model.incident import Verdict
+from hangwatch.model.numbers import is_guest
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 
 CAPTURES = Path(__file__).resolve().parent / "fixtures" / "captures"
@@ -28,6 +31,11 @@ def load(name: str) -> Capture:
 def verdict_of(name: str) -> Verdict:
     """What the present rules say of a recorded capture."""
     return diagnose(load(name)).verdict
+
+
+def first_match(capture: Capture) -> Match:
+    """Return what the rules say first of a capture."""
+    return explain(diagnose(capture).case)[0]
 
 
 def renamed(capture: Capture, new: Mapping[int, int]) -> Capture:
@@ -107,6 +115,22 @@ def without(capture: Capture, missing: Mapping[int, frozenset[str]]) -> Capture:
             changes["processes"] = ()
         ranks.append(msgspec.structs.replace(old, **changes))
     return msgspec.structs.replace(capture, ranks=tuple(ranks))
+
+
+def restless(capture: Capture, ranks: Collection[int]) -> Capture:
+    """The capture where the main threads of these ranks have woken between all samples."""
+
+    def woken(old: RankCapture) -> RankCapture:
+        samples = (msgspec.structs.replace(p, switches=1000 * n) for n, p in enumerate(old.processes))
+        return msgspec.structs.replace(old, processes=tuple(samples)) if old.rank in ranks else old
+
+    return msgspec.structs.replace(capture, ranks=tuple(map(woken, capture.ranks)))
+
+
+def is_healthy_and_stuck(found: Diagnosis) -> bool:
+    """Whether a verdict of "healthy" holds a rank that waits and one that is stuck, which no verdict may."""
+    states = {view.state for rank, view in found.case.views.items() if not is_guest(rank)}
+    return found.verdict.kind == "healthy" and states.issuperset({"waiting", "stuck"})
 
 
 def without_group(capture: Capture, group: Group, rank: int, parts: frozenset[str]) -> Capture:

@@ -66,3 +66,34 @@ def enlarged(capture: Capture, copies: Copies) -> Capture:
     total = sum(len(copies[rank]) for rank in range(world)) if world is not None else None
     job = msgspec.structs.replace(capture.job, world_size=total)
     return msgspec.structs.replace(capture, job=job, ranks=tuple(sorted(ranks, key=lambda r: r.rank)))
+
+
+def reduced(capture: Capture, kept: Mapping[int, int]) -> Capture:
+    """Return the same hang with some of the ranks alone: ``kept`` has the new number of each; the others are in no group."""
+
+    def group(old: Group) -> Group:
+        return msgspec.structs.replace(old, ranks=tuple(sorted(kept[rank] for rank in old.ranks if rank in kept)))
+
+    def progress(old: GroupProgress) -> GroupProgress:
+        return msgspec.structs.replace(old, group=group(old.group))
+
+    def operation(old: Operation) -> Operation:
+        peer = kept.get(old.peer) if old.peer is not None else None
+        return msgspec.structs.replace(old, group=group(old.group), peer=peer)
+
+    def flight(old: FlightRecord) -> FlightRecord:
+        operations, progresses = tuple(map(operation, old.operations)), tuple(map(progress, old.progress))
+        return msgspec.structs.replace(old, operations=operations, progress=progresses)
+
+    ranks = [
+        msgspec.structs.replace(
+            old,
+            identity=msgspec.structs.replace(old.identity, rank=kept[old.rank], local_rank=kept[old.rank]),
+            flight=flight(old.flight) if old.flight is not None else None,
+            progress=tuple(map(progress, old.progress)) if old.progress is not None else None,
+        )
+        for old in capture.ranks
+        if old.rank in kept
+    ]
+    job = msgspec.structs.replace(capture.job, world_size=len(kept))
+    return msgspec.structs.replace(capture, job=job, ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)))

@@ -267,9 +267,10 @@ class JobRunner:
         *arguments: str | os.PathLike[str],
         env: Mapping[str, str | None] | None = None,
         stdin: int | None = subprocess.DEVNULL,
+        entry: str = "from hangwatch.cli.main import main; main()",
     ) -> Job:
-        """Start the ``hangwatch`` command with this interpreter, installed or not."""
-        entry = "import sys; sys.argv[0] = 'hangwatch'; from hangwatch.cli.main import main; main()"
+        """Start the ``hangwatch`` command with this interpreter, installed or not. ``entry``: what calls it."""
+        entry = f"import sys; sys.argv[0] = 'hangwatch'; {entry}"
         return self.start([sys.executable, "-c", entry, *arguments], _with_source_root(env), stdin=stdin)
 
     def end_all(self, timeout_s: float = 10.0) -> None:

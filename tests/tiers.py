@@ -4,9 +4,10 @@
 - ``test``: real. It uses the fixture ``real``, by itself or through another one (``jobs``, a browser, a server).
 - ``long``: it uses the fixture ``long`` (hosts with networks of their own, Slurm, a soak, thousands of diagnoses).
 - ``nccl``: it uses the fixture ``nccl`` (jobs on the real ProcessGroupNCCL, over the simulated device of ``device/README.md``).
+- ``soak``: it is marked ``soak``: it repeats with other values, or for longer, what a test of another tier shows. Not run by CI.
 
-``pytest --tier NAME`` runs one of them, ``pytest`` all. What the machine lacks skips a test; in CI (``CI`` is set) such a
-skip is a failure, unless it is a fact about the machine that no installation changes (``OF_THE_MACHINE``).
+``pytest --tier NAME`` runs one of them, several if it is given again, ``pytest`` all. What the machine lacks skips a test; in CI
+(``CI`` is set) such a skip is a failure, unless it is a fact about the machine that no installation changes (``OF_THE_MACHINE``).
 """
 
 from __future__ import annotations
@@ -16,11 +17,8 @@ import os
 import re
 import sys
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
-
-from support import NCCL_BUILT, NCCL_PYTHON
 
 #: Name of a tier -> what ``make help`` and ``pytest --help`` say of it.
 TIERS = {
@@ -28,12 +26,14 @@ TIERS = {
     "test": "real components and jobs",
     "long": "hosts, Slurm, soak, all scenarios multiplied",
     "nccl": "jobs on NCCL over the simulated device",
+    "soak": "what repeats another test with other values, or for longer",
 }
+_SOAK = "soak"
 #: Reasons for a skip that stand in CI too.
 OF_THE_MACHINE = re.compile(
     r"this machine has a GPU|another C library than glibc|takes root|needs? root|root's alone|needs NVRx's"
     r"|no cgroup can be made|no namespaces may be made|gives no network namespaces|CONFIG_CHECKPOINT_RESTORE"
-    r"|may not be read here|kernel\.dmesg_restrict"
+    r"|before Linux|may not be read here|kernel\.dmesg_restrict"
 )
 #: Audit events (docs.python.org/3/library/audit_events.html) of what a pure test does not do; the last one is ours.
 _IMPURE = frozenset(
@@ -84,16 +84,10 @@ def long() -> None:
     """Whoever uses it takes long, or more of a machine than is to be had everywhere: the tier ``long``."""
 
 
-@pytest.fixture(scope="session")
-def nccl(real: None) -> Path:
-    """The Python for jobs on NCCL; whoever uses it is of the tier ``nccl``."""
-    if not NCCL_BUILT.exists():
-        pytest.skip("the simulated device is not built: call 'make nccl'")
-    return NCCL_PYTHON
-
-
 def tier_of(item: pytest.Item) -> str:
     """The tier of a test."""
+    if item.get_closest_marker(_SOAK) is not None:
+        return _SOAK
     fixtures = frozenset(getattr(item, "fixturenames", ()))
     for tier in ("nccl", "long"):
         if tier in fixtures:
@@ -104,7 +98,12 @@ def tier_of(item: pytest.Item) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--tier``."""
     words = "; ".join(f"{name}: {what}" for name, what in TIERS.items())
-    parser.addoption("--tier", choices=sorted(TIERS), help=f"run the tests of one tier ({words})")
+    parser.addoption("--tier", action="append", choices=sorted(TIERS), help=f"run the tests of a tier ({words})")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark."""
+    config.addinivalue_line("markers", f"{_SOAK}: repeats what another test shows: only in the tier {_SOAK}")
 
 
 @pytest.hookimpl(trylast=True)
@@ -112,8 +111,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what belongs to other tiers."""
     wanted = config.getoption("--tier")
     if wanted is not None:
-        others = [item for item in items if tier_of(item) != wanted]
-        items[:] = [item for item in items if tier_of(item) == wanted]
+        others = [item for item in items if tier_of(item) not in wanted]
+        items[:] = [item for item in items if tier_of(item) in wanted]
         config.hook.pytest_deselected(items=others)
 
 

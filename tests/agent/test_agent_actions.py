@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hangwatch.agent.incidents.actions import Actor, Decision, decide, policy_for
 from hangwatch.agent.incidents.raising import Raised
 from hangwatch.config.settings import Policy, Settings
-from hangwatch.model.incident import Incident, Kind, Verdict
+from hangwatch.model.incident import Incident, Kind, SecondLook, Verdict
 from hangwatch.outputs.push.audit import read_audit
 
 Severity = Literal["info", "warning", "critical"]
@@ -95,12 +95,12 @@ class Watched:
     async def stop(self, incident: Incident) -> str:
         """Note it."""
         self.stopped.append(incident.id)
-        return "3 process(es) ended"
+        return "3 processes ended"
 
     async def restart(self, incident: Incident) -> str:
         """Note it."""
         self.restarted.append(incident.id)
-        return "2 process(es) ended"
+        return "2 processes ended"
 
     def why_no_restart(self, incident: Incident) -> str:
         """What the test says."""
@@ -158,7 +158,7 @@ async def test_a_restart_is_an_action_of_its_own(tmp_path: Path) -> None:
     await watched.actor.settle()
     assert (watched.restarted, watched.stopped) == (["one"], [])
     (taken,) = read_audit(path).actions
-    assert (taken.action, taken.outcome) == ("restart", "2 process(es) ended")
+    assert (taken.action, taken.outcome) == ("restart", "2 processes ended")
 
 
 @pytest.mark.asyncio
@@ -184,7 +184,7 @@ async def test_a_command_is_run_beside_a_restart(tmp_path: Path, used_up: str, a
     assert (tmp_path / "told").read_text() == f"{action}\n"
     (taken,) = read_audit(path).actions
     assert taken.action == action
-    assert taken.outcome.endswith("process(es) ended; the command ended with status 4")
+    assert taken.outcome.endswith(" ended; the command ended with status 4")
 
 
 @pytest.mark.asyncio
@@ -196,7 +196,7 @@ async def test_the_command_of_another_nodes_incident_is_that_nodes(tmp_path: Pat
     await watched.actor.settle()
     assert watched.restarted == ["one"]
     assert not (tmp_path / "told").exists()
-    assert read_audit(path).actions[0].outcome == "2 process(es) ended"
+    assert read_audit(path).actions[0].outcome == "2 processes ended"
 
 
 @pytest.mark.asyncio
@@ -232,7 +232,7 @@ async def test_a_job_that_cannot_be_restarted_is_stopped(tmp_path: Path) -> None
     assert watched.said[0] == "on-hang restart: the job is stopped instead: all restarts are used up"
     (taken,) = read_audit(path).actions
     assert taken.action == "stop"
-    assert taken.outcome == "instead of a restart (all restarts are used up): 3 process(es) ended"
+    assert taken.outcome == "instead of a restart (all restarts are used up): 3 processes ended"
 
 
 @pytest.mark.asyncio
@@ -247,7 +247,7 @@ async def test_an_incident_that_is_over_meanwhile_is_not_acted_on(tmp_path: Path
     watched.hold.set()
     await watched.actor.settle()
     assert watched.stopped == []
-    assert watched.said == ["on-hang stop: not done: the incident was over before"]
+    assert watched.said == ["on-hang stop: not done: the incident ended first"]
 
 
 @pytest.mark.asyncio
@@ -260,7 +260,7 @@ async def test_an_agent_that_is_started_again_acts_neither_twice_nor_too_often(t
     first.actor.consider(incident, path)
     await first.actor.settle()
     assert first.stopped == ["one"]
-    assert read_audit(path).actions[0].outcome == "3 process(es) ended"
+    assert read_audit(path).actions[0].outcome == "3 processes ended"
 
     second = Watched(policy)
     second.actor.recall(path)
@@ -287,6 +287,37 @@ async def test_a_stall_that_is_called_a_straggler_first_is_acted_on_when_it_is_o
     assert watched.actor.taken_s[0] <= time.time()
 
 
+@pytest.mark.asyncio
+async def test_a_hang_is_acted_on_once_the_second_look_has_passed(tmp_path: Path) -> None:
+    """The report asks for no action yet, and it is taken once."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    look = SecondLook("2026-05-28T21:01:30.000Z", "a rank moves", "end the job")
+    watched = Watched(Policy(action="stop"))
+    watched.actor.consider(msgspec.structs.replace(incident, second_look=look), path)
+    await watched.actor.settle()
+    assert (watched.stopped, watched.prepared, watched.said) == ([], [], [])
+    passed = msgspec.structs.replace(incident, second_look=msgspec.structs.replace(look, passed=True))
+    watched.actor.consider(passed, path)
+    watched.actor.consider(passed, path)
+    await watched.actor.settle()
+    assert watched.stopped == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "plan"),
+    [
+        (Policy(), ""),
+        (Policy(action="stop"), "end the job"),
+        (Policy(action="exec:drain"), "run the command"),
+        (Policy(action="stop", dry_run=True), ""),
+        (Policy(action="stop", only_proven=True), ""),
+    ],
+)
+def test_what_is_to_be_done_is_said_before(policy: Policy, plan: str) -> None:
+    """Only what will be done about a stall, if it stands."""
+    assert Watched(policy).actor.plan(verdict("stall", proven=False)) == plan
+
+
 def test_only_what_asked_and_acted_is_a_decision() -> None:
     """A report is no action that was kept back."""
     assert decide(Policy(), verdict(), (), 0.0) == Decision(False, "")
@@ -296,25 +327,25 @@ def test_only_what_asked_and_acted_is_a_decision() -> None:
 @pytest.mark.parametrize(
     ("raised", "over", "stopped", "outcome"),
     [
-        (Raised(ranks=(0, 1)), False, False, "raised in rank 0-1"),
-        (Raised(ended=(0, 1)), False, False, "rank 0-1 ended before it said whether it raised"),
+        (Raised(ranks=(0, 1)), False, False, "raised in ranks 0-1"),
+        (Raised(ended=(0, 1)), False, False, "ranks 0-1 ended before reporting whether it raised"),
         (
             Raised(ranks=(0,), ended=(1,)),
             False,
             False,
-            "raised in rank 0; rank 1 ended before it said whether it raised",
+            "raised in rank 0; rank 1 ended before reporting whether it raised",
         ),
         (
             Raised(ranks=(0,), left={1: "it is stopped"}),
             False,
             True,
-            "raised in rank 0; not in rank 1: it is stopped; 3 process(es) ended",
+            "raised in rank 0; not in rank 1: it is stopped; 3 processes ended",
         ),
         (
             Raised(ranks=(0,), left={1: "it is stopped"}),
             True,
             True,
-            "raised in rank 0; not in rank 1: it is stopped; 3 process(es) ended",
+            "raised in rank 0; not in rank 1: it is stopped; 3 processes ended",
         ),
         (
             Raised(left={0: "refused", 1: "refused"}),
@@ -346,6 +377,17 @@ async def test_a_job_of_which_a_rank_could_not_be_woken_is_ended(
 
 
 @pytest.mark.asyncio
+async def test_a_hang_that_comes_back_is_acted_on(tmp_path: Path) -> None:
+    """The same wait is the same incident, though it was over for a moment."""
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    watched = Watched(Policy(action="stop"))
+    watched.actor.consider(msgspec.structs.replace(incident, ended_at="2026-05-28T21:00:00.000Z"), path)
+    watched.actor.consider(incident, path)
+    await watched.actor.settle()
+    assert watched.stopped == ["one"]
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("why_not", "restarted"), [("", ["one"]), ("all restarts are used up", [])], ids=["restarts", "used-up"]
 )
@@ -367,7 +409,7 @@ async def test_a_launcher_with_restarts_left_keeps_them_where_a_rank_could_not_b
     assert watched.restarted == restarted
     assert watched.stopped == ([] if restarted else ["one"])
     (taken,) = read_audit(path).actions
-    ended = "2 process(es) ended" if restarted else "3 process(es) ended"
+    ended = "2 processes ended" if restarted else "3 processes ended"
     assert taken.outcome == f"raised in rank 0; not in rank 1: it is stopped; {ended}"
 
 

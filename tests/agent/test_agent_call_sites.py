@@ -7,13 +7,12 @@ from collections.abc import Collection
 
 import pytest
 
+from corpus.catalogue import load_capture, load_catalogue
 from hangwatch.agent.job.diagnose import judge, with_order
 from hangwatch.analysis.patience import Patience, fixed_patience
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.capture import Capture
 from recorded import without
-from scenarios.catalogue import load_catalogue
-from scenarios.recording import load
 
 
 class Scope:
@@ -43,7 +42,7 @@ class Scope:
 def ring() -> Scope:
     """Three ranks of which each sends to the next one first, on NCCL: what they receive is enqueued behind that."""
     (entry,) = load_catalogue(["nccl-edges-sent-first"])
-    return Scope(load(entry))
+    return Scope(load_capture(entry))
 
 
 def look(scope: Scope, patience: Patience) -> tuple[Diagnosis, Diagnosis]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.config.errors import UserError
 from hangwatch.config.settings import LogSettings, Policy, Receivers, Retention, Settings
 from hangwatch.config.toml import ConfigError, parse_config, read_config
+from hangwatch.model.errors import UserError
 
 WHOLE = """
 state_dir = "/var/lib/hangwatch"
@@ -79,8 +79,11 @@ def test_everything_that_can_be_said_comes_through() -> None:
         ('[bundles]\nmax_count = "many"', 2, "bundles.max_count: Expected `int`, got `str`"),
         ("[bundles]\nmax_count = 0", 2, "bundles.max_count: has to be greater than 0"),
         ('[receivers]\nwebhook = [\n  "a",\n  7,\n]', 2, "receivers.webhook: Expected `str`, got `int`"),
+        ('[receivers]\nalertmanager = []\nwebhok = []', 3, "unknown key receivers.webhok; did you mean webhook?"),
         ('[on_silent_failure]\naction = "raise"', 2, "on_silent_failure.action: 'raise' is for hangs alone"),
         ("stall_after_s = -3", 1, "stall_after_s: -3 is negative"),
+        ('external_url = "watch.example.org"', 1, "external_url: 'watch.example.org' is no URL"),
+        ('\nrunbook_base_url = "docs/"', 2, "runbook_base_url: 'docs/' is no URL"),
         ("listen = ", 1, "not TOML"),
         ('listen = "a"\nlisten = "b"', 2, "not TOML"),
     ],

@@ -55,8 +55,7 @@ def test_what_has_failed_beside_a_rank(jobs: JobRunner, tmp_path: Path, status: 
     sign.touch()
     wait_for(lambda: table.refresh(job.pid, frozenset()) and table.ended(), what="its end")
     found = find_departed(table.ended(), [identity], None)
-    assert [one.world for one in found] == [f"{name}[{helper}]" for name in names]
-    assert all(one.worldless for one in found)
+    assert [(one.world, one.worldless) for one in found] == [(f"{name}[{helper}]", True) for name in names]
 
 
 def test_an_earlier_life_of_a_rank(jobs: JobRunner, tmp_path: Path) -> None:

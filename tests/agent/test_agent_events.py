@@ -9,22 +9,22 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from rich.console import Console
 
 from hangwatch.agent.host.events import EventFile
 from hangwatch.agent.host.log import Voice
-from hangwatch.config.errors import UserError
 from hangwatch.config.settings import LogSettings
+from hangwatch.model.errors import UserError
+from hangwatch.outputs.terminal.console import Console
 
 
 def test_an_event_is_the_log_s_line(tmp_path: Path) -> None:
     """With a log in JSON both get the same object; with one in text people get the sentence; what is no event is not filed."""
-    file, console = tmp_path / "events", Console(file=io.StringIO())
+    file, console = tmp_path / "events", Console(io.StringIO())
     events = EventFile(str(file))
     voice = Voice(console, LogSettings(format="json"), events)
     voice.say("it began", event="started", pid=7)
-    assert isinstance(console.file, io.StringIO)
-    assert file.read_text() == console.file.getvalue()
+    assert isinstance(console.stream, io.StringIO)
+    assert file.read_text() == console.stream.getvalue()
     assert msgspec.json.decode(file.read_bytes()) | {"time": ""} == {
         "time": "",
         "level": "info",
@@ -32,11 +32,11 @@ def test_an_event_is_the_log_s_line(tmp_path: Path) -> None:
         "event": "started",
         "pid": 7,
     }
-    voice = Voice(console := Console(file=io.StringIO()), LogSettings(), events)
+    voice = Voice(console := Console(io.StringIO()), LogSettings(), events)
     voice.say("for people")
     voice.note("for programs", event="noted")
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue() == "hangwatch: for people\n"
+    assert isinstance(console.stream, io.StringIO)
+    assert console.stream.getvalue() == "hangwatch: for people\n"
     assert [msgspec.json.decode(line)["message"] for line in file.read_text().splitlines()] == [
         "it began",
         "for programs",
@@ -77,10 +77,10 @@ def test_a_reader_that_goes_or_stops_is_said_once() -> None:
             os.set_blocking(writing, False)
             while select.select([], [writing], [], 0)[1]:
                 os.write(writing, b"x" * 4096)
-            assert events.write("a\n") == f"no more events to --json {writing}: its reader does not read"
+            assert events.write("a\n") == f"no more events to --events {writing}: its reader has stopped reading"
         else:
             os.close(reading)
-            assert events.write("a\n") == f"no more events to --json {writing}: Broken pipe"
+            assert events.write("a\n") == f"no more events to --events {writing}: Broken pipe"
         assert events.write("b\n") == ""
         os.close(writing)
         if stop:
@@ -91,7 +91,7 @@ def test_a_reader_that_goes_or_stops_is_said_once() -> None:
 def test_what_cannot_be_written_to_is_one_line(where: str) -> None:
     """Before anything is started, with what to give instead."""
     with pytest.raises(
-        UserError, match=r"cannot be written to: .*; give a file, or a descriptor that is open"
+        UserError, match=r"cannot be written to: .*; give a file or a descriptor that is open"
     ) as raised:
         EventFile(where)
     assert "\n" not in str(raised.value)

@@ -13,12 +13,12 @@ import pytest
 
 from hangwatch.agent.capturing.hardware import add_hardware, mark_killed
 from hangwatch.diagnosis.document import asked_of_nodes
+from hangwatch.hardware.sources import registry as node
+from hangwatch.hardware.sources.registry import NodeWatch
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
 from hangwatch.model.devices import Gpu, KernelEvent, NodeFacts
 from hangwatch.model.processes import ExitStatus, ProcessSample
 from hangwatch.sources.discovery.rank_processes import RankProcess, in_first_pid_namespace, read_rank_process, uses_nccl
-from hangwatch.sources.hardware import registry as node
-from hangwatch.sources.hardware.registry import NodeWatch
 
 OURSELVES = RankIdentity(0, os.getpid(), 0.0)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from hangwatch.agent.capturing import capture
+from hangwatch.agent.capturing import records as flight_records
 from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, Operation
@@ -51,9 +51,9 @@ def test_record_without_a_group_counts_if_it_has_something_in_flight(
         operation = Operation(0, Group("1", (0, 1), "everyone"), 8, "all_reduce", not in_flight, created_ns=1)
         return FlightRecord(at_ns=1, source="json", version="2.10", operations=(operation,), progress=())
 
-    monkeypatch.setattr(capture, "fetch_flight", fetch)
+    monkeypatch.setattr(flight_records, "fetch_flight", fetch)
     ranks = [RankIdentity(rank, rank, 1.0, "node-0", rank) for rank in (0, 1)]
-    records = asyncio.run(capture._fetch_records(ranks, Beats().read()[0], call_sites=False))
+    records = asyncio.run(flight_records.fetch_records(ranks, Beats().read()[0], call_sites=False))
     assert [g.ranks for g in asked[0].groups] == [(0, 1)]
     assert asked[0].groups[0].pg_id is None
     assert asked[1].groups == (EVERYONE,)

@@ -18,7 +18,7 @@ from hangwatch.diagnosis.document import rfc3339
 from hangwatch.diagnosis.verdict import Diagnosis, diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.devices import NodeFacts
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import Incident, SecondLook
 from hangwatch.outputs.bundle.bundle import read_bundle
 
 pytestmark = pytest.mark.asyncio
@@ -99,7 +99,7 @@ async def test_the_bundle_is_there_before_anybody_knows_and_completed_after(tmp_
     """First the other nodes, so that one of them can go on, then the receivers, then what takes long to find out."""
     witness = Witness(tmp_path)
     incidents = _lifecycle(witness)
-    await incidents.open(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    await incidents.report(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
     await incidents.completed()
     assert [what for what, _, _ in witness.seen[:2]] == ["begun", "announced"]
     assert sorted(what for what, _, _ in witness.seen[2:]) == ["complete", "known"]
@@ -118,7 +118,7 @@ async def test_what_is_added_is_of_the_hang_that_was_judged(tmp_path: Path) -> N
     judged, witness = diagnose(recorded_capture()), Witness(tmp_path)
     assert not diagnose(_with_ended_operations(recorded_capture())).verdict.proven
     incidents = IncidentLifecycle(tmp_path, witness.announce, scope=Scope(moved=True), sharing=witness)
-    await incidents.open(judged, detected_ns=recorded_capture().at_ns)
+    await incidents.report(judged, detected_ns=recorded_capture().at_ns)
     await incidents.completed()
     assert incidents.record is not None
     assert incidents.record.path is not None
@@ -137,9 +137,9 @@ async def test_a_change_is_not_undone_by_what_was_still_to_be_added(tmp_path: Pa
         return any(b'"deadlock"' in path.read_bytes() for path in tmp_path.glob("incidents/*/incident.json"))
 
     incidents = IncidentLifecycle(tmp_path, witness.announce, scope=Scope(is_newer), sharing=witness)
-    await incidents.open(_as_stall(proven), detected_ns=recorded_capture().at_ns)
+    await incidents.report(_as_stall(proven), detected_ns=recorded_capture().at_ns)
     before = incidents.record
-    await incidents.change(proven, detected_ns=recorded_capture().at_ns)
+    await incidents.report(proven, detected_ns=recorded_capture().at_ns)
     await incidents.completed()
     assert [kind for what, kind, _ in witness.seen if what == "announced"] == ["stall", "deadlock"]
     assert before is not None
@@ -147,11 +147,32 @@ async def test_a_change_is_not_undone_by_what_was_still_to_be_added(tmp_path: Pa
     assert incidents.record.id == before.id
 
 
+@pytest.mark.parametrize("owned", [True, False])
+async def test_how_the_second_look_stands_is_no_news_for_the_receivers(tmp_path: Path, owned: bool) -> None:
+    """It is on disk before those who act are told, and the other nodes know."""
+    witness, told = Witness(tmp_path), []
+
+    async def tell_stand(incident: Incident, path: Path | None, owned: bool) -> None:
+        assert path is not None
+        assert read_bundle(path)[0] == incident
+        told.append((incident.second_look, owned))
+
+    incidents = IncidentLifecycle(tmp_path, witness.announce, tell_stand=tell_stand, scope=Scope(), sharing=witness)
+    look = SecondLook("2026-05-28T21:01:30.000Z", "a rank moves", passed=True)
+    await incidents.report(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    if not owned:
+        incidents.give_up()
+    await incidents.look_again(look)
+    assert told == [(look, owned)]
+    assert [what for what, _, _ in witness.seen].count("announced") == 1
+    assert witness.seen[-1][0] == "known"
+
+
 async def test_the_end_is_on_disk_before_it_is_announced_and_is_announced_once(tmp_path: Path) -> None:
     """Whoever owns the incident is the one to announce its end; a second end changes nothing."""
     witness = Witness(tmp_path)
     incidents = _lifecycle(witness)
-    await incidents.open(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    await incidents.report(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
     await incidents.close(recorded_capture().at_ns)
     await incidents.close(recorded_capture().at_ns)
     assert [(what, over) for what, _, over in witness.seen if over] == [("announced", True), ("known", True)]
@@ -162,7 +183,7 @@ async def test_the_end_of_what_a_peer_owns_is_no_news_for_the_receivers(tmp_path
     """It is noted in the bundle here, and the other node announces it."""
     witness = Witness(tmp_path)
     incidents = _lifecycle(witness)
-    await incidents.open(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    await incidents.report(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
     incidents.give_up()
     await incidents.close(recorded_capture().at_ns)
     assert [what for what, _, over in witness.seen if over] == ["known"]
@@ -182,7 +203,7 @@ async def test_an_incident_without_a_bundle_is_announced_all_the_same(tmp_path: 
 
     (tmp_path / "incidents").write_text("no folder")
     incidents = IncidentLifecycle(tmp_path, announce)
-    await incidents.open(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
+    await incidents.report(diagnose(recorded_capture()), detected_ns=recorded_capture().at_ns)
     ((incident, path),) = announced
     assert path is None
     assert any(line.startswith("bundle: ") for line in incident.missing)

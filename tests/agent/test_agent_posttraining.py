@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 from hangwatch.model.capture import Capture
-from hangwatch.postmortem.training import read_training
+from hangwatch.training.postmortem import read_training
 
 _GOOD = "{'loss': 2.5, 'grad_norm': 1.0, 'learning_rate': 1e-05, 'epoch': 0.1}\n"
 _BAD = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 0.1}\n"

@@ -74,4 +74,4 @@ def test_a_rank_that_cannot_be_asked_and_stays_is_left(tmp_path: Path, monkeypat
     with scope_of(process, tmp_path / "gone") as local:
         raised = asyncio.run(raise_in_ranks(local, an_incident(tmp_path), grace_s=3600.0))
     assert raised.ranks == raised.ended == ()
-    assert raised.left[0].startswith("its probe cannot be asked: ")
+    assert raised.left[0].startswith("the rank's probe cannot be asked: ")

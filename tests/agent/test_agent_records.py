@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from hangwatch.agent.capturing import capture
+from hangwatch.agent.capturing import records as flight_records
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress
@@ -27,7 +28,7 @@ def test_record_of_a_rank_whose_beat_is_late_counts_whatever_the_beat_says(monke
         assert not call_sites
         return Gap("flight recorder", "a test", rank)
 
-    monkeypatch.setattr(capture, "fetch_flight", fetch)
+    monkeypatch.setattr(flight_records, "fetch_flight", fetch)
     beats = {
         1: beat(1, 0.1, initialized=True),
         2: beat(2, 0.1, initialized=False),
@@ -35,7 +36,7 @@ def test_record_of_a_rank_whose_beat_is_late_counts_whatever_the_beat_says(monke
         4: beat(4, 9.0, initialized=False, server=None),
     }
     ranks = [RankIdentity(pid, pid, 1.0) for pid in (1, 2, 3, 4, 5)]
-    records = asyncio.run(capture._fetch_records(ranks, beats, call_sites=False))
+    records = asyncio.run(flight_records.fetch_records(ranks, beats, call_sites=False))
     assert list(records) == [1, 3]
 
 
@@ -48,10 +49,10 @@ def test_late_beat_and_an_empty_recorder_are_a_rank_without_a_group(monkeypatch:
         progress = (GroupProgress(group, 4, 4, 4),) if rank == 2 else ()
         return FlightRecord(at_ns=1, source="json", version="2.10", operations=(), progress=progress)
 
-    monkeypatch.setattr(capture, "fetch_flight", fetch)
+    monkeypatch.setattr(flight_records, "fetch_flight", fetch)
     beats = {pid: beat(pid, 9.0, initialized=False) for pid in (1, 2)}
     ranks = [RankIdentity(pid, pid, 1.0) for pid in (1, 2)]
-    records = asyncio.run(capture._fetch_records(ranks, beats, call_sites=False))
+    records = asyncio.run(flight_records.fetch_records(ranks, beats, call_sites=False))
     assert list(records) == [2]
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 from bundles_on_disk import make_bundle, recorded_capture
-from rich.console import Console
 
 from hangwatch.agent.incidents.reopen import find_left_open
 from hangwatch.agent.job.suspicion import Hold
@@ -24,6 +23,7 @@ from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.progress import LiveProgress, RankProgress
 from hangwatch.outputs.bundle.bundle import read_bundle
+from hangwatch.outputs.terminal.console import Console
 
 NODE = os.uname().nodename
 
@@ -115,13 +115,13 @@ async def test_a_command_ends_what_others_left_and_says_nothing_of_it(
     monkeypatch.delenv("HANGWATCH_LOG", raising=False)
     gone = [RankIdentity(rank, 4_194_000 + rank, 1000.0, NODE) for rank in range(2)]
     _, path = make_bundle(tmp_path, "gone", ended=False, identities=gone)
-    said = Console(file=io.StringIO())
-    service = Service(Settings(), tmp_path, tmp_path / "run", said, address="127.0.0.1:0", root=lambda: None)
+    said = io.StringIO()
+    service = Service(Settings(), tmp_path, tmp_path / "run", Console(said), address="127.0.0.1:0", root=lambda: None)
     await service.open()
     try:
         while read_bundle(path)[0].ended_at is None:  # type: ignore[union-attr]
             await asyncio.sleep(0.01)
     finally:
         await service.close(over=True)
-    assert said.file.getvalue() == ""  # type: ignore[attr-defined]
+    assert said.getvalue() == ""
     assert service.agent.reopening.waiting == []

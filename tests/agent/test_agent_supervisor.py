@@ -12,10 +12,10 @@ import pytest
 from bundles_on_disk import recorded_capture
 
 from hangwatch.agent.host.supervisor import Supervisor
-from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankIdentity
+from hangwatch.model.errors import EXIT_STOPPED
 from hangwatch.model.incident import Incident
 
 pytestmark = [pytest.mark.usefixtures("real"), pytest.mark.asyncio]
@@ -38,9 +38,9 @@ class Supervised:
             return []
 
     def say(self, text: str) -> None:
-        """Keep it; whoever waits to run the command again is told to end."""
+        """Keep it; whoever waits to restart the command is told to end."""
         self.said.append(text)
-        if " again in " in text:
+        if "restarting " in text:
             os.kill(os.getpid(), signal.SIGTERM)
 
     async def incident(self) -> Incident:
@@ -60,9 +60,9 @@ async def test_a_signal_ends_the_pause_before_a_restart() -> None:
     one.supervisor.start()
     running = asyncio.create_task(one.supervisor.run())
     restart = await one.supervisor.restart(await one.incident())
-    assert restart == "1 process(es) ended; hangwatch runs the command again"
+    assert restart == "1 process ended; hangwatch restarts the command"
     assert await running == 128 + signal.SIGTERM
-    assert one.said == ["running sleep again in 60 s (restart 8 of 9)"]
+    assert one.said == ["restarting sleep in 60 s (restart 8 of 9)"]
 
 
 async def test_what_has_to_be_ready_first_is_waited_for() -> None:
@@ -90,7 +90,7 @@ async def test_what_has_to_be_ready_first_is_waited_for() -> None:
     await asked.wait()
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running == 128 + signal.SIGTERM
-    assert [text.split(" again ")[0] for text in one.said] == ["running sleep"] * 2
+    assert [text.split(" in ")[0] for text in one.said] == ["restarting sleep"] * 2
 
 
 async def test_a_command_that_starts_its_ranks_again_is_left_to_it() -> None:
@@ -100,9 +100,9 @@ async def test_a_command_that_starts_its_ranks_again_is_left_to_it() -> None:
     running = asyncio.create_task(one.supervisor.run())
     incident = await one.incident()
     restart = await one.supervisor.restart(incident)
-    assert restart == "1 process(es) ended; the command has started them again itself"
+    assert restart == "1 process ended; the command has restarted them itself"
     again = await one.supervisor.restart(incident)
-    assert again == "not done: the ranks were gone before"
+    assert again == "not done: the ranks were already gone"
     assert one.supervisor.restarts == 0
     await one.supervisor.stop(incident)
     assert await running == EXIT_STOPPED

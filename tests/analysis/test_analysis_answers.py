@@ -223,7 +223,7 @@ def test_the_other_end_elsewhere() -> None:
         msgspec.structs.replace(capture, ranks=(msgspec.structs.replace(one, processes=seen), capture.ranks[1]))
     )
     assert found.culprit_ranks == (0,)
-    assert "rank 0 waits for 10.0.0.7:8000, which is not on its node: nothing is seen of the other end" in found.waits
+    assert "rank 0 waits for 10.0.0.7:8000 on another node; the other end is not visible from here" in found.waits
 
 
 def behind_a_thread(awaits: Frame, thread: tuple[Frame, ...]) -> Capture:

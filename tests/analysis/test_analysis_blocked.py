@@ -52,6 +52,21 @@ def test_all_ranks_at_a_lock_file_are_a_stall_that_names_them_all() -> None:
 
 
 @pytest.mark.parametrize(
+    ("owner", "kind"),
+    [("", "stall"), (" held by 77 python", "straggler"), (f" held by {rank(0, ()).identity.pid} python", "stall")],
+    ids=["nobody", "another-job", "a-rank"],
+)
+def test_a_lock_file_that_another_job_has_is_a_wait(owner: str, kind: str) -> None:
+    """It is no hang before it has lasted for as long as what cannot be seen; a rank that has it is of the job."""
+    path = f"/root/.cache/torch_extensions/shm_comm/lock{owner}"
+    seen = [_on(_waking(rank(r, (), BATON, channel="hrtimer_nanosleep")), blocked_on=path) for r in range(2)]
+    verdict = diagnose(world(*seen), patience=fixed_patience(1.0)).verdict
+    assert (verdict.kind, verdict.culprit_ranks) == (kind, (0, 1))
+    assert verdict.cause is not None
+    assert (path in verdict.cause.explanation) == bool(owner)
+
+
+@pytest.mark.parametrize(
     ("loop", "blocked"),
     [
         ("while self.lock.exists():", True),

@@ -67,7 +67,7 @@ def test_an_engine_that_nobody_asks_is_healthy_at_any_patience(patience_s: float
     """Worker 0 reads its queue at the head of an endless loop, worker 1 is in what it will send: no incident."""
     found = diagnose(capture_of(IDLE), patience=fixed_patience(patience_s)).verdict
     assert found.kind == "healthy"
-    assert "awaits work from outside" in found.summary
+    assert "waits for a request" in found.summary
     later = msgspec.structs.replace(capture_of(IDLE), at_ns=capture_of(IDLE).at_ns + 86_400 * 10**9)
     assert diagnose(later, patience=fixed_patience(patience_s)).verdict.kind == "healthy"
 

@@ -61,8 +61,8 @@ def test_who_wakes_soon_is_late_and_not_stuck(left_s: float | None, slept_s: int
     found = diagnose(world(*ranks), patience=fixed_patience(6.0)).verdict
     assert (found.kind, found.culprit_ranks) == (kind, (0,))
     assert found.cause is not None
-    says = [e.says for e in found.cause.evidence if "ends by itself" in e.says]
-    assert says == ([f"its wait ends by itself within {left_s:.0f} s"] if left_s is not None and not child else [])
+    says = [e.says for e in found.cause.evidence if "the current wait ends" in e.says]
+    assert says == ([f"the current wait ends within {left_s:.0f} s"] if left_s is not None and not child else [])
 
 
 @pytest.mark.parametrize(("all_s", "kind"), [(13.0, "straggler"), (60.0, "stall"), (None, "stall")])
@@ -93,7 +93,7 @@ def test_who_is_stopped_does_not_wake_when_its_sleep_ends(stopped: dict[str, obj
     assert (found.kind, found.culprit_ranks) == ("stall", (0,))
     assert found.cause is not None
     assert found.cause.id == "rank-stopped"
-    assert not [e.says for e in found.cause.evidence if "ends by itself" in e.says]
+    assert not [e.says for e in found.cause.evidence if "the current wait ends" in e.says]
 
 
 JOINS = (

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from hangwatch.analysis.motion.loops import mark_known
+from hangwatch.analysis.motion.samples import read_motion, still_since_ns
 from hangwatch.analysis.patience import fixed_patience
-from hangwatch.analysis.ranks.motion import read_motion, still_since_ns
-from hangwatch.analysis.stacks.loops import mark_known
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Group
 from hangwatch.model.processes import ChildProcess
-from hangwatch.model.stacks import Block, Frame, Iterations, Position, StackSample, ThreadStack
+from hangwatch.model.stacks import Block, Fact, Frame, Iterations, Position, StackSample, ThreadStack
 from recorded import load
 from worlds import NOW_NS, SECOND_NS, collective_frames, operation, rank, world
 
@@ -382,15 +382,13 @@ def test_a_child_that_receives_or_writes_moves(channel: str, switches: int, io_b
 
 
 @pytest.mark.parametrize(
-    ("kind", "switches", "state"),
-    [("coroutines", (41, 43), "busy"), ("coroutines", (41, 41), "stuck"), ("with", (41, 43), "stuck")],
+    ("ends", "switches", "state"), [(True, (41, 43), "busy"), (True, (41, 41), "stuck"), (False, (41, 43), "stuck")]
 )
-def test_an_event_loop_that_wakes_moves(kind: str, switches: tuple[int, int], state: str) -> None:
+def test_an_event_loop_that_wakes_moves(ends: bool, switches: tuple[int, int], state: str) -> None:
     """If all that it runs ends with its data; one that polls wakes as well, and gets nowhere."""
     waits = Frame("BaseEventLoop._run_once", "/usr/lib/python3.11/asyncio/base_events.py", 1884)
-    own = Frame(
-        "main", "/srv/train/train.py", 20, "asyncio.run(ask())", blocks=(Block(kind, 20, "asyncio.run(ask())"),)
-    )
+    facts = (Fact("ends", "asyncio.run(ask())"),) if ends else ()
+    own = Frame("main", "/srv/train/train.py", 20, "asyncio.run(ask())", facts=facts)
     capture = rank(0, (), (Frame("EpollSelector.select", "/usr/lib/python3.11/selectors.py", 468), waits, own))
     processes = tuple(
         msgspec.structs.replace(one, switches=number)

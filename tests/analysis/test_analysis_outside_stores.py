@@ -48,8 +48,8 @@ def test_who_uses_a_store_of_its_own_is_no_hang_for_half_an_hour(frame: Frame) -
     assert said(capture) == ("straggler", False, ())
     assert said(capture, OUTSIDE_FLOOR_S + 60.0) == ("stall", False, ())
     found = diagnose(capture, patience=fixed_patience(6.0)).verdict
-    assert "who is to set it could not be seen" in found.summary
-    assert "rank 0 waits in store for a key, of which it is not known who is to set it" in found.waits
+    assert "hangwatch cannot see who should set the key" in found.summary
+    assert "rank 0 waits in a store read for a key that no known process is about to set" in found.waits
 
 
 def test_a_key_of_the_own_worlds_store_is_for_its_ranks() -> None:

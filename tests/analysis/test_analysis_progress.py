@@ -75,7 +75,7 @@ def test_a_state_is_one_word() -> None:
     """The kernel's word comes first: a stopped process writes no beat, and the last one says nothing."""
     flying = beat(0, group(9, 8))
     assert [word_state(flying, letter) for letter in ("S", "T", "t", "Z", "gone", None)] == [
-        "in_flight", "stopped", "stopped", "lost", "lost", "in_flight",
+        "communicating", "stopped", "stopped", "lost", "lost", "communicating",
     ]  # fmt: skip
     assert [word_state(beat(0, group(8, 8))), word_state(None)] == ["running", "unprobed"]
 

@@ -104,8 +104,8 @@ def test_a_worker_at_the_head_of_its_loop_has_not_been_called() -> None:
     assert (found.kind, found.proven) == ("stall", False)
     assert found.cause is not None
     assert found.cause.id == "waits-for-request"
-    assert "the ranks that wait for it have had theirs" in found.cause.explanation
-    assert "process 900 (python)" in found.cause.explanation
+    assert "the ranks that wait for it have had their calls" in found.cause.explanation
+    assert "Process 900 (python)" in found.cause.explanation
     assert "main (executor.py:70)" in found.cause.explanation
     unseen = verdict_of(replace(UNCALLED, caller_s=None)).cause
     assert unseen is not None

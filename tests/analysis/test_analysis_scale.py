@@ -133,7 +133,8 @@ def test_every_rank_brings_other_sizes_and_nobody_tells_them_all() -> None:
     assert len(case.graph.edges) == 1
     assert case.graph.sinks == (tuple(range(size)),)
     assert case.waits() == (
-        "ranks 0-99 wait in all_reduce in default_pg (number 1) for ranks 0-99, which have brought tensors of other sizes",
+        "ranks 0-99 wait in all_reduce of default_pg (sequence number 1) for ranks 0-99, "
+        "which called it with tensors of other sizes",
     )
 
 

@@ -70,7 +70,7 @@ def test_ranks_that_are_not_connected_are_not_named() -> None:
     found = verdict(job(reader=reading(0)))
     assert found.culprit_ranks == ()
     assert not found.proven
-    assert "rank 0 waits in store for a key, of which it is not known who is to set it" in found.waits
+    assert "rank 0 waits in a store read for a key that no known process is about to set" in found.waits
     assert f"the store at {ADDRESS}" in found.summary
 
 

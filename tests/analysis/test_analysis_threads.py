@@ -11,7 +11,7 @@ import pytest
 from hangwatch.analysis.case import Case, build_case
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.analysis.ranks.threads import is_idle_worker, may_join
-from hangwatch.causes.registry import explain
+from hangwatch.diagnosis.registry import explain
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import Group, Operation
@@ -346,19 +346,19 @@ def _opposite(second: bool, thread: int = SECOND) -> Capture:
     )
 
 
-@pytest.mark.parametrize(("second", "row"), [(True, "both-crossed"), (False, "one-crossed")])
-def test_threads_in_opposite_order_are_the_cause(second: bool, row: str) -> None:
+@pytest.mark.parametrize(("second", "level"), [(True, "certain"), (False, "strong")])
+def test_threads_in_opposite_order_are_the_cause(second: bool, level: str) -> None:
     """Each rank calls both: it has skipped nothing."""
     case = case_of(_opposite(second))
     assert case.blame.proof is not None
     match = explain(case)[0]
-    assert match.signature.id == f"thread-order/{row}"
+    assert (match.cause, match.level) == ("thread-order", level)
     assert "thread train_1" in match.says
 
 
 def test_one_thread_that_calls_them_in_another_order_is_no_matter_of_threads() -> None:
     """Then its own code has the order."""
-    assert "thread-order" not in {m.signature.cause for m in explain(case_of(_opposite(True, WORKER)))}
+    assert "thread-order" not in {m.cause for m in explain(case_of(_opposite(True, WORKER)))}
 
 
 def test_which_threads_may_join_and_which_rest() -> None:

@@ -114,7 +114,7 @@ def large_job(number: int) -> LiveJob:
         command=f"torchrun --nnodes 256 --nproc-per-node 8 pretrain.py --config configs/{number}.yaml "
         + "--override a.b=c " * 40,
         ranks=tuple(
-            LiveRank(r, f"gpu-{r // 8:04}", 4000 + r, "in_flight" if r % 2 else "idle", 0.4, groups, frame)
+            LiveRank(r, f"gpu-{r // 8:04}", 4000 + r, "communicating" if r % 2 else "idle", 0.4, groups, frame)
             for r in everyone
         ),
         groups=tuple(GroupFront(name, everyone, 900, 899, 899, everyone[1::2], 3.0) for name in names),
@@ -342,8 +342,8 @@ def check_fields(value: Any, schema: dict[str, Any], whole: dict[str, Any]) -> N
 
 @pytest.mark.asyncio
 async def test_the_recorded_session_is_one_of_these_tools(state: Path) -> None:
-    """docs/mcp-session.md: tools, arguments, fields of the answers, and lines of the program are those of today."""
-    session = (DOCS / "mcp-session.md").read_text()
+    """In docs/mcp.md: tools, arguments, fields of the answers, and lines of the program are those of today."""
+    session = (DOCS / "mcp.md").read_text().partition("## A recorded session")[2]
     calls = re.findall(r"```\n(\w+)\(([^\n]*)\)\n```\n\n```json\n(.*?)```", session, re.DOTALL)
     assert len(calls) == session.count("```json") == 3
     async with Client(make_server(state, remote=False)) as client:
@@ -364,5 +364,5 @@ async def test_the_recorded_session_is_one_of_these_tools(state: Path) -> None:
     assert len(shown) > 5
     for number, line in shown:
         assert json.loads(f'"{line}"') == program[int(number) - 1]
-    (cause,) = re.findall(r"```markdown\n(.*?)```", session, re.DOTALL)
-    assert (DOCS / "causes" / "rank-conditional-collective.md").read_text().startswith(cause.strip())
+    (cause,) = re.findall(r"`hangwatch://causes/([a-z0-9-]+)`", session)
+    assert (DOCS / "causes" / f"{cause}.md").exists()

@@ -109,7 +109,7 @@ async def test_a_question_leads_to_the_line(hanging: tuple[Job, Path, Path]) -> 
 
         page = await client.read_resource(found["cause"]["page"])
         assert page.contents[0].text.startswith(f"# {found['cause']['id']}: ")
-        assert found["cause"]["title"] in (await client.read_resource("hangwatch://causes")).contents[0].text
+        assert found["cause"]["id"] in (await client.read_resource("hangwatch://causes")).contents[0].text
 
         waits = await call(client, "who_waits_for_whom", incident=found["id"])
         assert waits["total"] == len(waits["waits"]) > 0

@@ -20,8 +20,10 @@ import aiohttp
 
 from support import JobRunner, wait_for
 
-#: What in a page is hard to read.
-LOW_CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
+#: What in a page is hard to read, and what is cut or has to be scrolled sideways.
+SHORTCOMINGS = (Path(__file__).parent / "shortcomings.js").read_text(encoding="utf-8")
+#: A phone, a tablet, a laptop, a large screen.
+WIDTHS = (390, 768, 1280, 1920)
 #: Where CI finds the pictures; not kept in the repository.
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 #: No sandbox, as CI is root; one process where it may be; nothing that fetches, or slows what is not in the foreground.
@@ -184,6 +186,9 @@ async def browse(address: str) -> AsyncIterator[Tab]:
             ]
             for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
                 await tab.call(f"{domain}.enable")
+            await tab.call(
+                "Emulation.setScrollbarsHidden", hidden=True
+            )  # as on a phone: a picture ends where the page does
             await tab.look()
             yield tab
             tab.session = ""

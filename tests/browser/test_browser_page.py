@@ -8,14 +8,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from chromium import LOW_CONTRAST, browse, unnamed
-from hangs import hang_of_eight, hang_of_many, hang_with_text, history_of, view_of, view_of_several
+from chromium import SHORTCOMINGS, WIDTHS, browse, unnamed
+from hangs import (
+    hang_of_eight,
+    hang_of_many,
+    hang_with_text,
+    healthy,
+    history_of,
+    past_incidents,
+    view_of,
+    view_of_several,
+)
 
 from hangwatch.demos import find_scenario
-from hangwatch.model.capture import Capture
-from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.bundle.bundle import write_bundle
+from hangwatch.outputs.markdown.report import BRIEF, render_markdown
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.history import ProgressHistory
 from hangwatch.outputs.web.page import WebPage
@@ -52,7 +60,7 @@ async def test_the_page_follows_a_real_hang(chromium: str, jobs: JobRunner, tmp_
         await tab.wait_for("document.querySelector('#connection').className === 'live'")
         await tab.wait_for("document.querySelector('.banner .kind strong')?.textContent === 'Deadlock'")
         assert await tab.evaluate("window.stayed")
-        assert await tab.evaluate("document.title") == "Deadlock - hangwatch"
+        assert (await tab.evaluate("document.title")).startswith("Deadlock: ")
         sources = await tab.evaluate("[...document.querySelectorAll('.side .line')].map(e => e.textContent)")
         assert len(sources) == 2
         assert all("all_reduce" in source for source in sources)
@@ -71,22 +79,31 @@ async def test_the_page_follows_a_real_hang(chromium: str, jobs: JobRunner, tmp_
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("size", "make"), [("8", hang_of_eight), ("4096", hang_of_many)])
-async def test_the_page_can_be_read_at_any_size(
-    chromium: str, tmp_path: Path, size: str, make: Callable[[], tuple[Incident, Capture]]
+@pytest.mark.parametrize(
+    ("state", "make"),
+    [
+        ("healthy", healthy),
+        ("hung", lambda: view_of(*hang_of_eight())),
+        ("two-jobs", view_of_several),
+        ("1024-ranks", lambda: view_of(*hang_of_many(1024))),
+        ("4096-ranks", lambda: view_of(*hang_of_many(4096))),
+    ],
+)
+async def test_the_page_can_be_read_on_any_screen(
+    chromium: str, tmp_path: Path, state: str, make: Callable[[], LiveView]
 ) -> None:
-    """Light and dark: enough contrast, a name for everything a screen reader meets, no error, and pictures for CI to keep."""
-    incident, capture = make()
-    write_bundle(tmp_path, incident, None)
-    view = view_of(incident, capture)
+    """Phone, tablet, laptop and large screen, light and dark: nothing is cut, everything has contrast and a name."""
+    view = make()
+    for incident in (one for job in view.jobs if job.incident is not None for one in past_incidents(job.incident)):
+        write_bundle(tmp_path, incident, None)
     async with served(tmp_path, view, history=history_of(view)) as url, browse(chromium) as tab:
-        for dark in (False, True):
-            await tab.look(dark=dark)
-            await tab.open(url)
-            assert await tab.wait_for(_SUMMARY) == incident.verdict.summary
-            await tab.wait_for("document.querySelector('#connection').className === 'live'")
-            assert await tab.evaluate(LOW_CONTRAST) == []
-            await tab.shoot(f"page-{size}-{'dark' if dark else 'light'}")
+        for width in WIDTHS:
+            for scheme in ("light", "dark"):
+                await tab.look(dark=scheme == "dark", width=width)
+                await tab.open(url)
+                await tab.wait_for("document.querySelector('#connection').className === 'live'")
+                await tab.shoot(f"page-{state}-{width}-{scheme}")
+                assert await tab.evaluate(SHORTCOMINGS) == [], f"{width} px, {scheme}"
         assert await unnamed(tab) == []
         assert {address.split("/")[2] for address in tab.requests if "://" in address} == {url.split("/")[2]}
         assert tab.problems == []
@@ -94,20 +111,57 @@ async def test_the_page_can_be_read_at_any_size(
 
 @pytest.mark.asyncio
 async def test_several_jobs_are_distinguished(chromium: str, tmp_path: Path) -> None:
-    """The job that hangs comes first, each has a line above that leads to it, and a phone need not scroll sideways."""
+    """The job that hangs comes first, each has a line above that leads to it, and is called as its script."""
     async with served(tmp_path, view_of_several()) as url, browse(chromium) as tab:
-        await tab.look(width=390, height=844)
         await tab.open(url)
-        names = await tab.evaluate("[...document.querySelectorAll('h1')].map(e => e.textContent)")
-        assert [name.split()[1] for name in names] == ["labels_none", "a-quiet-job"]
+        names = await tab.evaluate("[...document.querySelectorAll('h1 > bdi')].map(e => e.textContent)")
+        assert names == ["reranker.py", "finetune.py"]
         targets = await tab.evaluate(
             "[...document.querySelectorAll('.jobs a')].map(e => !!document.querySelector(e.hash))"
         )
         assert targets == [True, True]
-        assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert await tab.evaluate(LOW_CONTRAST) == []
+
+
+@pytest.mark.asyncio
+async def test_a_healthy_job_says_how_it_gets_on(chromium: str, tmp_path: Path) -> None:
+    """Its pace, its last progress, and after how long a stall is reported."""
+    view = healthy()
+    async with served(tmp_path, view, history=history_of(view)) as url, browse(chromium) as tab:
+        await tab.open(url)
+        assert await tab.evaluate(_SUMMARY) == "18 collectives a second."
+        facts = await tab.evaluate("document.querySelector('.banner .facts').innerText")
+        assert "just now" in facts
+        assert "34 s (learned from this job)" in facts
+
+
+@pytest.mark.asyncio
+async def test_an_incident_leads_to_its_cause_and_is_copied_as_an_issue(chromium: str, tmp_path: Path) -> None:
+    """From the live page: the page of the cause; the Markdown in the clipboard; times in the reader's own zone."""
+    incident, capture = hang_of_eight()
+    write_bundle(tmp_path, incident, capture)
+    async with served(tmp_path, view_of(incident, capture)) as url, browse(chromium) as tab:
+        await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        await tab.call("Emulation.setTimezoneOverride", timezoneId="Asia/Tokyo")
+        await tab.open(url)
+        assert "GMT+9" in await tab.wait_for("document.querySelector('.banner time').title")
+        await tab.evaluate("document.querySelector('a[data-copy]').focus()")
+        await tab.press("Enter", 13)
+        await tab.wait_for("document.querySelector('.actions [role=status]').textContent === 'Copied'")
+        await tab.evaluate("document.body.append(document.createElement('textarea'))")
+        await tab.evaluate("document.querySelector('textarea').focus()")
+        await tab.call("Input.dispatchKeyEvent", type="keyDown", key="v", modifiers=2, commands=["paste"])
+        pasted = await tab.wait_for("document.querySelector('textarea').value")
+        assert pasted == render_markdown(incident, BRIEF)
+        await tab.open(await tab.evaluate("document.querySelector('#cause a').href"))
+        headings = await tab.evaluate("[...document.querySelectorAll('h2')].map(e => e.textContent)")
+        assert headings == ["Symptom", "Mechanism", "Evidence", "Remedy", "Links"]
+        for width in WIDTHS:
+            await tab.look(width=width, dark=width == WIDTHS[0])
+            await tab.shoot(f"cause-{width}")
+            assert await tab.evaluate(SHORTCOMINGS) == []
+        await tab.open(f"{url}/incidents/{incident.id}")
+        await tab.shoot("incident-page")
         assert await unnamed(tab) == []
-        await tab.shoot("page-several-phone")
         assert tab.problems == []
 
 
@@ -150,17 +204,21 @@ async def test_text_of_a_job_does_nothing(chromium: str, tmp_path: Path, text: s
 
 @pytest.mark.asyncio
 async def test_a_token_is_asked_for_once(chromium: str, tmp_path: Path) -> None:
-    """The page to sign in takes the token by the keyboard and leads to the page, live; a wrong one leads nowhere."""
+    """The page to sign in takes the token by the keyboard and leads to what was asked for; a wrong one leads nowhere."""
     incident, capture = hang_of_eight()
+    write_bundle(tmp_path, incident, capture)
     token = "-".join(["a", "token", "of", "enough", "characters"])
     async with served(tmp_path, view_of(incident, capture), token) as url, browse(chromium) as tab:
-        await tab.open(url)
+        await tab.open(f"{url}/incidents/{incident.id}")
         await tab.wait_for("document.activeElement.id === 'token'")
+        await tab.shoot("sign-in")
         assert await unnamed(tab) == []
         assert incident.verdict.summary not in await tab.evaluate("document.documentElement.outerHTML")
         for typed, seen in (("wrong", "[role=alert]"), (token, ".banner .summary")):
             await tab.call("Input.insertText", text=typed)
             await tab.press("Enter", 13)
             await tab.wait_for(f"document.querySelector('{seen}') !== null && document.readyState === 'complete'")
+        assert await tab.evaluate("location.href") == f"{url}/incidents/{incident.id}"
+        await tab.open(url)
         await tab.wait_for("document.querySelector('#connection').className === 'live'")
         assert token not in await tab.evaluate("document.cookie + location.href")

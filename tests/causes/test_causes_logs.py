@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.config.errors import UserError
 from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.errors import UserError
 from hangwatch.model.incident import Verdict
 from hangwatch.postmortem.artifacts import read_artifacts
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from corpus.catalogue import load_capture, load_catalogue
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import StackSample
-from scenarios import recording
-from scenarios.catalogue import load_catalogue
 
 
 def cut_short(sample: StackSample) -> StackSample:
@@ -36,7 +35,7 @@ def test_a_path_cut_short_hides_no_loop(whole: int, cut: int, seen: bool) -> Non
     (entry,) = load_catalogue(["busy-in-a-search-without-end"])
     truth = entry.scenario.truth
     assert truth is not None
-    verdict = diagnose(with_samples(recording.load(entry), truth.culprits[0], whole, cut)).verdict
+    verdict = diagnose(with_samples(load_capture(entry), truth.culprits[0], whole, cut)).verdict
     causes = [cause for cause in (verdict.cause, *verdict.alternatives) if cause is not None]
     reported = [cause for cause in causes if cause.id == "busy-loop" and "in every sample" in cause.explanation]
     assert bool(reported) is seen
@@ -45,7 +44,7 @@ def test_a_path_cut_short_hides_no_loop(whole: int, cut: int, seen: bool) -> Non
 def test_what_a_rank_does_after_what_matches_nothing_is_no_cause() -> None:
     """It computes on, as its host runs ahead of the device, and its call sites have not come by then."""
     (entry,) = load_catalogue(["saltd-chess-club"])
-    capture = recording.load(entry)
+    capture = load_capture(entry)
     ranks = []
     for one in capture.ranks:
         assert one.flight is not None

@@ -7,15 +7,12 @@ import re
 import msgspec
 import pytest
 
-from hangwatch.analysis.case import build_case
-from hangwatch.analysis.divergence.both_sides import held_for_both
-from hangwatch.analysis.divergence.relate import Side, caught_around, condition_of, own_blocks, relate
+from hangwatch.analysis.divergence.relate import Side, own_blocks, relate
 from hangwatch.analysis.divergence.values import fewer_iterations
 from hangwatch.causes.rules.diverged.operations import in_each_branch
 from hangwatch.causes.rules.diverged.sharded import ends_by_outcome
 from hangwatch.model.stacks import Frame, Position
-from hangwatch.sources.stacks.blocks import SourceTree
-from worlds import world
+from hangwatch.program.blocks import SourceTree
 
 
 def _side(program: str, rank: int, mark: str, **counters: int) -> Side:
@@ -43,100 +40,6 @@ def main():
             except Exception:
                 log("failed")
 """
-SUPPRESSED = """
-def main():
-    with contextlib.suppress(OSError):
-        share(load(path))  # behind
-    model = wrap(model)  # ahead
-"""
-IN_A_HELPER = """
-def settings():
-    try:
-        share(load(path))  # behind
-    except OSError:
-        pass
-def main():
-    settings()  # behind
-    model = wrap(model)  # ahead
-"""
-UNDER_A_CONDITION = """
-def main():
-    try:
-        if improved:
-            gather(rows)  # behind
-    except OSError:
-        pass
-    dist.barrier()  # ahead
-"""
-LEFT_BY_A_RETURN = """
-def collect(rows):
-    try:
-        if not rows:
-            return
-        gather(rows)  # behind
-    except OSError:
-        pass
-def main():
-    collect(rows)  # behind
-    dist.barrier()  # ahead
-"""
-CHECKED = """
-def collect(rows):
-    try:
-        if not rows:
-            raise ValueError
-        gather(rows)  # behind
-    except ValueError:
-        pass
-def main():
-    collect(rows)  # behind
-    dist.barrier()  # ahead
-"""
-CLEANED_UP = """
-def main():
-    try:
-        gather(rows)  # behind
-    finally:
-        close()
-    dist.barrier()  # ahead
-"""
-AROUND_BOTH = """
-def main():
-    try:
-        gather(rows)  # behind
-        dist.barrier()  # ahead
-    except OSError:
-        pass
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "catches"),
-    [
-        (SWALLOWED, "try:"),
-        (SUPPRESSED, "with contextlib.suppress(OSError):"),
-        (IN_A_HELPER, "try:"),
-        (CHECKED, "try:"),
-        (UNDER_A_CONDITION, None),
-        (LEFT_BY_A_RETURN, None),
-        (CLEANED_UP, None),
-        (AROUND_BOTH, None),
-    ],
-)
-def test_what_catches_an_exception_leads_past_a_call(program: str, catches: str | None) -> None:
-    """Where nothing else does: a condition or a return on the way decides, and one around both leads past neither."""
-    ahead, behind = _side(program, 0, "ahead"), _side(program, 1, "behind")
-    found = caught_around(_tail(behind), _tail(ahead))
-    assert (found.text if found is not None else None) == catches
-
-
-@pytest.mark.parametrize(("ahead", "behind", "held"), [(41, 40, True), (40, 40, False), (39, 40, False)])
-def test_a_condition_on_the_iteration_held_for_who_is_past_it(ahead: int, behind: int, held: bool) -> None:
-    """Only by the counter: who is behind may come to it yet."""
-    sides = _side(SWALLOWED, 0, "ahead", step=ahead), _side(SWALLOWED, 1, "behind", step=behind)
-    assert held_for_both(build_case(world()), relate(_tail(sides[0]), _tail(sides[1]))) is held
-
-
 IF_AND_ELSE = """
 def main():
     if rank == 0:
@@ -222,23 +125,6 @@ def test_of_a_long_chain_the_branch_taken_is_named(call: str, condition: str) ->
     fork = relate(one, other)
     assert fork.block is not None
     assert (fork.relation, fork.block.kind, fork.block.text) == ("branch", "if", condition)
-
-
-IN_A_CHAIN = """
-def main():
-    if mode == "plain":
-        dist.barrier()
-    elif mode == "caught":
-        dist.all_reduce(y)  # one
-        dist.all_reduce(x)  # other
-"""
-
-
-def test_a_condition_that_both_are_under_is_none_that_makes_the_difference() -> None:
-    """Both are in one branch of the chain."""
-    one, other = (_tail(_side(IN_A_CHAIN, n, mark)) for n, mark in enumerate(("one", "other")))
-    assert condition_of(one, other) is None
-    assert condition_of(other, one) is None
 
 
 UNDER_MORE = """

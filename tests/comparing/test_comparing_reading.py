@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from comparing import hangwatch_diagnose, nvrx, torchfrtrace
-from comparing.reading import Output, Reading
+from corpus.judging import Answer
+from corpus.tools import hangwatch_diagnose, nvrx, torchfrtrace
+from corpus.tools.commands import Output, Tool, failure
 
 OUTPUTS = Path(__file__).resolve().parent / "outputs"
 
@@ -19,52 +20,47 @@ def printed(name: str, status: int | None = 0) -> Output:
 
 
 def test_torchfrtrace_names_the_ranks_whose_sizes_differ() -> None:
-    """All that follow ``Culprit rank``, the error's type as a cause, and the one stack that it prints."""
-    reading = torchfrtrace.read(printed("torchfrtrace-sizes"))
-    assert reading.culprits == (1, 2)
-    assert reading.cause == "shape-mismatch"
-    assert ("/srv/train/beach_litter.py", 26) in reading.lines
-    assert reading.error is None
+    """All that follow ``Culprit rank``, and the error's type as a cause."""
+    output = printed("torchfrtrace-sizes")
+    assert torchfrtrace.read(output) == Answer((1, 2), ("shape-mismatch",))
+    assert failure(output) is None
 
 
 def test_torchfrtrace_names_the_ranks_that_are_missing_first() -> None:
-    """The first block counts for ranks, all blocks count for lines; that ranks are missing is no cause."""
-    reading = torchfrtrace.read(printed("torchfrtrace-missing"))
-    assert (reading.culprits, reading.cause) == ((3,), None)
-    assert {line for file, line in reading.lines if file == "/srv/train/cell_atlas.py"} >= {68, 77}
+    """The first block counts; that ranks are missing is no cause."""
+    assert torchfrtrace.read(printed("torchfrtrace-missing")) == Answer((3,))
 
 
 def test_torchfrtrace_that_finds_nothing_names_nobody() -> None:
     """No block, no rank."""
-    assert torchfrtrace.read(Output("", "tabulate is not installed. Proceeding without it.\n", 0)) == Reading()
+    assert torchfrtrace.read(Output("", "tabulate is not installed. Proceeding without it.\n", 0)) == Answer()
 
 
 def test_nvrx_names_the_ranks_of_its_table() -> None:
     """Those of the last column, whatever the row."""
-    assert nvrx.read(printed("nvrx-missing")) == Reading((1, 2))
+    assert nvrx.read(printed("nvrx-missing")) == Answer((1, 2))
 
 
 def test_a_traceback_is_a_failure_with_its_last_line() -> None:
     """A group's name that is no number ends NVRx."""
-    reading = nvrx.read(printed("nvrx-failed", 1))
-    assert reading.culprits == ()
-    assert reading.error is not None
-    assert reading.error.startswith("ValueError: invalid literal for int()")
+    output = printed("nvrx-failed", 1)
+    assert nvrx.read(output) == Answer()
+    assert (failure(output) or "").startswith("ValueError: invalid literal for int()")
 
 
-def test_hangwatch_names_culprits_cause_and_both_lines() -> None:
+def test_hangwatch_names_culprits_and_causes() -> None:
     """As the verdict has them."""
-    reading = hangwatch_diagnose.read(printed("hangwatch-lines", 1))
-    assert (reading.culprits, reading.cause) == ((1,), "sharded-forward-divergence")
-    assert len({line for _, line in reading.lines}) == 2
+    answer = hangwatch_diagnose.read(printed("hangwatch-lines", 1))
+    assert (answer.culprits, answer.causes[0]) == ((1,), "sharded-forward-divergence")
 
 
 def test_hangwatch_without_usable_data_names_nobody() -> None:
     """Exit status 2: the recorders are empty."""
-    assert hangwatch_diagnose.read(printed("hangwatch-nothing", 2)) == Reading()
+    assert hangwatch_diagnose.read(printed("hangwatch-nothing", 2)) == Answer()
 
 
-@pytest.mark.parametrize("tool", [torchfrtrace, nvrx, hangwatch_diagnose], ids=lambda tool: tool.__name__)
-def test_a_tool_that_does_not_end_has_failed(tool: object) -> None:
-    """It is ended, and counted."""
-    assert tool.read(Output("", "", None)).error == "did not end"  # type: ignore[attr-defined]
+@pytest.mark.parametrize("tool", [torchfrtrace.TOOL, nvrx.tool(Path()), hangwatch_diagnose.TOOL])
+def test_a_tool_that_does_not_end_has_failed(tool: Tool) -> None:
+    """It is ended, and says nothing."""
+    output = Output("", "", None)
+    assert (tool.read(output), failure(output)) == (Answer(), "did not end")

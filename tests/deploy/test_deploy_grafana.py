@@ -53,11 +53,39 @@ def test_links_lead_to_dashboards_that_are_there() -> None:
 
 
 def test_queries_ask_for_metrics_that_exist() -> None:
-    """Every metric in a query is one of docs/metrics.md, one of our rules, or Prometheus's own ``up``."""
+    """Every metric in a query is one of docs/metrics.md, one of our rules, or a standard one of our scrape jobs."""
     for query in panel_queries():
         asked = asked_metrics(query.expression)
         assert asked <= known_metrics(), query
-        assert asked or "up{" in query.expression, query
+        assert asked or re.search(r'\b(up|process_\w+)\{job=~"hangwatch', query.expression), query
+
+
+def test_no_query_has_a_window_of_its_own_or_leaves_the_cluster_out() -> None:
+    """Grafana knows the scrape interval and the width of a panel; every selector follows the variables above the panels."""
+    for query in panel_queries():
+        assert not re.search(r"\[\d", query.expression), query
+        selectors = re.findall(r"\b(?:\w+:)?(?:hangwatch|process|up)(?:_\w+)?(?::\w+)?\b(\{[^}]*\})?", query.expression)
+        assert selectors, query
+        if query.panel != "variable cluster":
+            assert all('cluster=~"$cluster"' in selector for selector in selectors), query
+
+
+def test_legends_show_a_jobs_name_and_never_its_id() -> None:
+    """torchrun makes up a UUID at each start."""
+    targets = [t for d in DASHBOARDS.values() for panel in d["panels"] for t in panel.get("targets", ())]
+    legends = [target["legendFormat"] for target in targets if "legendFormat" in target]
+    assert legends
+    assert not [legend for legend in legends if "job_id" in legend]
+
+
+def test_an_annotation_says_what_an_alert_does() -> None:
+    """Which job, both lines, the cause, what to do, and both links, each a label that the query gives."""
+    for dashboard in DASHBOARDS.values():
+        (annotation,) = dashboard["annotations"]["list"]
+        shown = set(re.findall(r"{{(\w+)}}", annotation["titleFormat"] + annotation["textFormat"]))
+        assert shown == {
+            "kind", "name", "summary", "job_text", "culprit_line", "others_line", "title", "remedy", "page_url", "more",
+        }  # fmt: skip
 
 
 def test_rules_ask_for_metrics_that_exist() -> None:

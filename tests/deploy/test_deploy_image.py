@@ -60,7 +60,7 @@ def test_the_image_is_small_and_not_root(containers: Containers) -> None:
     owner = containers.run("--rm", "--entrypoint=stat", IMAGE, "--format=%U:%G %a", "/var/lib/hangwatch/state")
     assert owner.strip() == "hangwatch:hangwatch 700"
     said = containers.run("--rm", IMAGE, "doctor", "--json")
-    assert "not installed in this environment; only the torch of the ranks matters" in said
+    assert "not installed here; only the torch of the ranks matters" in said
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_hang_in_another_containers_ranks_is_found(containers: Containers, tra
     verdict = incident.verdict
     assert (verdict.kind, verdict.proven) == ("deadlock", True)
     assert verdict.cause is not None
-    assert verdict.cause.id == "rank-conditional-collective"
+    assert verdict.cause.id == "ranks-diverged"
     assert verdict.divergence is not None
     sides = (verdict.divergence.culprit, verdict.divergence.others)
     assert {side.file for side in sides if side is not None} == {"/train/rank_conditional.py"}

@@ -99,9 +99,13 @@ def test_the_sidecar_and_the_training_share_what_they_have_to(kind: str) -> None
         assert [m["mountPath"] for m in container["volumeMounts"]] == ["/hangwatch"]
         assert container["volumeMounts"][0]["name"] == volume["name"]
     assert probe["command"] == ["copy-probe", "/hangwatch"]
-    assert {e["name"]: e["value"] for e in training["env"]} == {
+    assert {
+        e["name"]: e["value"] if "value" in e else e["valueFrom"]["fieldRef"]["fieldPath"] for e in training["env"]
+    } == {
         "PYTHONPATH": "/hangwatch/probe/site",
         "HANGWATCH_RUN_DIR": "/hangwatch/run",
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
     }
     assert agent["restartPolicy"] == "Always"
     assert agent["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_PTRACE", "DAC_OVERRIDE"]}

@@ -68,14 +68,15 @@ def test_every_alert_has_a_test() -> None:
 
 @pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])
 def test_every_alert_says_what_to_do(rule: dict[str, dict[str, str]]) -> None:
-    """Summary, cause, remedy, and a link to a page that exists; the scope by which it is routed."""
+    """Summary, cause, remedy and runbook; of an incident the job and both lines; of a cause the command that prints its page."""
     said = rule["annotations"]
     assert {"summary", "cause", "remedy", "runbook_url"} <= said.keys()
     assert rule["labels"]["scope"] in {"job", "rank", "agent"}
-    page, _, heading = said["runbook_url"].replace("{{ $labels.cause }}", "unknown").partition("#")
-    text = (REPOSITORY / page).read_text()
-    anchors = [re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in text.splitlines()]
-    assert not heading or heading in anchors
+    if rule["labels"]["scope"] == "job":
+        assert {"job", "script", "culprit", "culprit_line", "others_line", "page_url", "more"} <= said.keys()
+        return
+    found = re.search(r'"{page}" "causes/([\w-]+)"', said["runbook_url"])
+    assert said.get("more") == (f"hangwatch explain {found[1]}" if found is not None else None)
 
 
 def test_amtool_accepts_the_configuration() -> None:
@@ -104,27 +105,35 @@ def test_the_text_for_people_holds_cause_and_remedy(tmp_path: Path) -> None:
     """The template that chats and mails use says what happened, why, and what to do; of what is over, that it is."""
     labels = {"instance": "gpu-17", "kind": "deadlock", "job_id": "llama"}
     said = {
-        "summary": "Ranks 0-7 hang.", "cause": "Labels differ", "remedy": "1. Keep them alike.",
-        "runbook_url": "docs/causes/unknown.md", "culprit_ranks": "0", "incident": "20261121T1",
+        "summary": "Ranks 0-7 hang.", "cause": "Labels differ", "remedy": "1. Keep them alike. 2. Drop metadata.",
+        "job": "llama-sft, train.py", "culprit": "rank 0 on gpu-17", "culprit_line": "rank 0 at train.py:88: gather(x)",
+        "others_line": "ranks 1-7 at train.py:91: loss.backward()", "incident": "20261121T1", "runbook_url": "",
+        "page_url": "https://watch.example.org/incidents/20261121T1", "more": "hangwatch explain unknown",
     }  # fmt: skip
 
     def render(name: str, status: str) -> str:
         alert = {"status": status, "labels": labels, "annotations": said}
-        data = {"status": status, "groupLabels": {"job_id": "llama"}, "commonLabels": labels, "alerts": [alert]}
+        data = {
+            "status": status, "groupLabels": {"job_id": "llama"}, "commonLabels": labels, "commonAnnotations": said,
+            "alerts": [alert],
+        }  # fmt: skip
         (tmp_path / "data.json").write_text(json.dumps(data))
         return check(
             "amtool", "template", "render", f"--template.glob={ALERTMANAGER / '*.tmpl'}",
             f'--template.text={{{{ template "{name}" . }}}}', f"--template.data={tmp_path / 'data.json'}",
         ).strip()  # fmt: skip
 
-    assert render("hangwatch.title", "firing") == "Deadlock: llama"
-    assert render("hangwatch.title", "resolved") == "Resolved: llama"
+    assert render("hangwatch.title", "firing") == "Deadlock: llama-sft, train.py"
+    assert render("hangwatch.title", "resolved") == "Resolved: llama-sft, train.py"
     assert render("hangwatch.text", "resolved") == "Resolved: Ranks 0-7 hang."
     assert render("hangwatch.text", "firing").splitlines() == [
         "Ranks 0-7 hang.",
+        "Job: llama-sft, train.py",
+        "Culprit: rank 0 at train.py:88: gather(x)",
+        "Others: ranks 1-7 at train.py:91: loss.backward()",
         "Cause: Labels differ",
-        "Culprit ranks: 0",
-        "Remedy: 1. Keep them alike.",
+        "Do first: Keep them alike.",
+        "Page: https://watch.example.org/incidents/20261121T1",
+        "More: hangwatch explain unknown",
         "gpu-17, incident 20261121T1",
-        "More: docs/causes/unknown.md",
     ]

@@ -243,7 +243,7 @@ def test_a_node_that_has_the_culprits_again_is_drained_and_left_out(cluster: Clu
             ("--nproc-per-node 8", "--nproc-per-node 1"),
             ("#SBATCH --job-name=train", f"#SBATCH --job-name=train\n#SBATCH --open-mode=append --output={output}"),
             ("MASTER_PORT=29500", f"MASTER_PORT={find_free_port()}"),
-            ("--exchange tcp", f"--exchange tcp:{find_free_port()} --stall-after 6"),
+            ("--exchange tcp", f"--exchange tcp:{find_free_port()} --stall-after 6 --act-after 2"),
             ("--on-hang stop", '--on-hang "exec:bash recover.sh train.sbatch"'),
         ],
         _BAD_NODE,

@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from support import Job, JobRunner
+from support import NCCL_BUILT, NCCL_PYTHON, Job, JobRunner
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 #: For jobs whose waits are no matter: a host that waits for its device sleeps.
 BLOCK = {"SIMULATED_SYNC": "block"}
 
 StartNccl = Callable[..., Job]
+
+
+@pytest.fixture  # of no wider scope: tests that share one run on one worker (workers.py)
+def nccl(real: None) -> Path:
+    """Return the Python for jobs on NCCL. Whoever uses it is of the tier ``nccl``."""
+    if not NCCL_BUILT.exists():
+        pytest.skip("the simulated device is not built: call 'make nccl'")
+    return NCCL_PYTHON
 
 
 @pytest.fixture

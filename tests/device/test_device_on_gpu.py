@@ -8,23 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.catalogue import load_catalogue
+from corpus.catalogue import load_catalogue
 from support import JobRunner
 
 TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.usefixtures("nccl")
-def test_results_captures_and_raw_sources_are_kept(jobs: JobRunner, tmp_path: Path) -> None:
-    """All of its scenarios are judged right, and the recorder's dumps of a run without hangwatch name the same rank."""
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("nccl-late-shard", "nccl-throttled-rank"), id="two"),
+        pytest.param((), id="all", marks=pytest.mark.soak),
+    ],
+)
+def test_results_captures_and_raw_sources_are_kept(jobs: JobRunner, tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Scenarios are judged right, and the recorder's dumps of a run without hangwatch name the same rank."""
     kept = tmp_path / "kept"
-    command = [sys.executable, "-m", "scenarios.on_gpu", "--simulated", kept]
-    job = jobs.start(command, {"PYTHONPATH": str(TESTS)})
+    command = [sys.executable, "-m", "scenarios.on_gpu", "--simulated", kept, *names]
+    job = jobs.start(command, {"PYTHONPATH": f"{TESTS.parent}:{TESTS}"})
     assert job.wait(600.0) == 0, job.stdout() + job.stderr()
     wrong = {row["name"]: row["wrong"] for row in json.loads((kept / "results.json").read_text())}
-    assert wrong == {entry.scenario.name: [] for entry in load_catalogue() if entry.scenario.gpu}
+    asked = names or [entry.scenario.name for entry in load_catalogue() if entry.scenario.gpu]
+    assert wrong == {name: [] for name in asked}
     assert {path.name for path in (kept / "captures").iterdir()} >= {f"{name}.json.gz" for name in wrong}
     assert {path.name for path in kept.glob("dump_*")} == {"dump_0", "dump_1"}
-    diagnosed = jobs.hangwatch("diagnose", kept, "--format", "json")
+    diagnosed = jobs.hangwatch("diagnose", kept, "--json")
     assert diagnosed.wait() == 1, diagnosed.stderr()
     assert json.loads(diagnosed.stdout())["verdict"]["culprit_ranks"] == [1]

@@ -23,7 +23,11 @@ def test_kernels_on_which_a_course_depends_compute(start_nccl: StartNccl) -> Non
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("SIMULATED_SYNC", "yield"), ("SIMULATED_STOPS", "1"), ("SIMULATED_SLOW_LINK", "0-1:0")],
+    [
+        ("SIMULATED_SYNC", "yield"),
+        pytest.param("SIMULATED_STOPS", "1", marks=pytest.mark.soak),
+        pytest.param("SIMULATED_SLOW_LINK", "0-1:0", marks=pytest.mark.soak),
+    ],
 )
 def test_a_switch_that_is_not_understood_ends_the_process(start_nccl: StartNccl, name: str, value: str) -> None:
     """A misspelt switch would make a run that shows nothing."""

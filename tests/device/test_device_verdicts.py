@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from conftest import PROGRAMS
 from hangwatch.model.incident import Incident, SourceLine
@@ -42,7 +43,7 @@ def watch(nccl: Path, jobs: JobRunner, state: Path) -> Watch:
 
     def start(case: str, *arguments: str, env: dict[str, str], on_hang: str = "stop") -> Job:
         launcher = [nccl, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        options = ["run", "--on-hang", on_hang, "--stall-after", PATIENCE_S, "--"]
+        options = ["run", "--on-hang", on_hang, "--stall-after", PATIENCE_S, "--act-after", "2", "--"]
         environment: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None, "HANGWATCH_STATE_DIR": str(state), **env}
         return jobs.hangwatch(*options, *launcher, PROGRAMS / "hangs.py", case, *arguments, env=environment)
 
@@ -70,16 +71,21 @@ def lines_of(incident: Incident) -> list[str | None]:
     return [line.source if line is not None else None for line in lines]
 
 
+def _soak(*values: object) -> ParameterSet:
+    """A hang whose like is among the kept captures of the corpus."""
+    return pytest.param(*values, marks=pytest.mark.soak)
+
+
 @pytest.mark.parametrize(
     ("case", "env", "kind", "culprits", "cause", "lines"),
     [
-        ("branch", SPIN, "deadlock", (0, 1), "rank-conditional-collective", ["dist.all_reduce(x)"] * 2),
-        ("caught", BLOCK, "stall", (0, 1), "skipped-collective", ["dist.all_reduce(y)", "dist.all_reduce(x)"]),
-        ("sizes", BLOCK, "stall", (0, 1), "shape-mismatch", ["dist.all_reduce(x[: 1000 - rank])"] * 2),
+        ("branch", SPIN, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
         ("kinds", SPIN, "deadlock", (0, 1), "collective-mismatch", ["dist.broadcast(x, src=0)", "dist.all_reduce(x)"]),
         ("recv", BLOCK, "stall", (0, 1), "p2p-mismatch", ["dist.recv(y, src=1 - rank)"] * 2),
-        ("sleeps", BLOCK, "stall", (1,), "unknown", ["time.sleep(10000)", "dist.all_reduce(x)"]),
-        ("stopped", SPIN, "stall", (1,), "rank-stopped", ["os.kill(os.getpid(), signal.SIGSTOP)", "dist.all_reduce(x)"]),
+        _soak("caught", BLOCK, "stall", (1,), "ranks-diverged", ["dist.all_reduce(x)", "dist.all_reduce(y)"]),
+        _soak("sizes", BLOCK, "stall", (0, 1), "shape-mismatch", ["dist.all_reduce(x[: 1000 - rank])"] * 2),
+        _soak("sleeps", BLOCK, "stall", (1,), "unknown", ["time.sleep(10000)", "dist.all_reduce(x)"]),
+        _soak("stopped", SPIN, "stall", (1,), "rank-stopped", ["os.kill(os.getpid(), signal.SIGSTOP)", "dist.all_reduce(x)"]),
     ],
 )  # fmt: skip
 def test_a_hang_on_nccl_is_told_by_its_own_lines(
@@ -124,6 +130,17 @@ def test_a_rank_that_spins_is_told_by_the_code_it_runs_in(watch: Watch, state: P
     assert all(any(name.startswith("libcudart") for name in found) for found in files)
 
 
+@pytest.mark.parametrize("connect", ["init", "first"])
+def test_a_first_collective_waits_before_its_communicator_is_made(watch: Watch, state: Path, connect: str) -> None:
+    """No recorder knows its group yet, and the host polls meanwhile: its stack shows the call, and the other rank stays away."""
+    job = watch("absent", env={**BLOCK, "SIMULATED_CONNECT": connect})
+    assert job.wait(LIMIT_S) == STOPPED, job.stderr()
+    (incident,) = incidents(state)
+    verdict = incident.verdict
+    assert (verdict.kind, verdict.culprit_ranks, verdict.waiting_ranks) == ("stall", (1,), (0,))
+    assert lines_of(incident) == ["time.sleep(10000)", "dist.all_reduce(x)"]
+
+
 def test_a_gather_is_no_mismatch(watch: Watch, state: Path) -> None:
     """One rank gives no outputs to it."""
     job = watch("gather", env=BLOCK)
@@ -161,11 +178,29 @@ def test_the_verdict_comes_before_torchs_own_time_limit(
     wait_for(
         lambda: [is_whole(dumps / f"nccl_trace_rank_{rank}") for rank in (0, 1)] == [True, True], LIMIT_S, "its dumps"
     )
-    diagnosed = jobs.hangwatch("diagnose", dumps, "--format", "json")
+    diagnosed = jobs.hangwatch("diagnose", dumps, "--json")
     assert diagnosed.wait() == 1, diagnosed.stderr()
     later = msgspec.json.decode(diagnosed.stdout(), type=Incident).verdict
     assert (later.kind, later.culprit_ranks, later.waiting_ranks) == ("stall", (1,), (0,))
     assert later.collective == incident.verdict.collective
+
+
+def test_what_torchs_watchdog_aborts_is_named_from_its_dumps(
+    nccl: Path, jobs: JobRunner, state: Path, tmp_path: Path
+) -> None:
+    """Where the time limit comes before our patience: the ranks' dumps, which torch writes to its own place, differ."""
+    launcher = [nccl, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment: dict[str, str | None] = {
+        "CUDA_VISIBLE_DEVICES": None, "HANGWATCH_STATE_DIR": str(state), "HOME": str(tmp_path), **BLOCK,
+    }  # fmt: skip
+    program = [PROGRAMS / "hangs.py", "sizes", "8"]
+    job = jobs.hangwatch("run", "--stall-after", "3600", "--", *launcher, *program, env=environment)
+    assert job.wait(LIMIT_S) == 1, job.stderr()
+    (incident,) = incidents(state)
+    verdict = incident.verdict
+    assert verdict.cause is not None
+    assert (verdict.kind, verdict.culprit_ranks, verdict.cause.id) == ("failed", (0, 1), "shape-mismatch")
+    assert lines_of(incident) == ["dist.all_reduce(x[: 1000 - rank])"] * 2
 
 
 @pytest.mark.waits

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hosts import Host, Network
-from watched_runs import find_bundles, read_incident
+from watched_runs import ACT_AFTER_S, find_bundles, read_incident
 
 from hangwatch.config.directories import probe_environment
 from hangwatch.model.incident import Incident
@@ -85,7 +85,15 @@ class Cluster:
 
     def _options(self) -> tuple[str, ...]:
         exchange = ("--exchange", self.exchange) if self.exchange is not None else ()
-        return (*exchange, "--stall-after", str(self.patience_s), "--webhook", "http://10.77.0.4:8080/")
+        return (
+            *exchange,
+            "--stall-after",
+            str(self.patience_s),
+            "--act-after",
+            str(ACT_AFTER_S),
+            "--webhook",
+            "http://10.77.0.4:8080/",
+        )
 
     def start_agents(self) -> None:
         """Start the agents of all nodes."""

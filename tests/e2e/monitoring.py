@@ -110,13 +110,19 @@ def start_alertmanager(jobs: JobRunner, folder: Path, receiver: str, group_inter
     return _when_ready(job, f"http://{address}")
 
 
-def start_prometheus(jobs: JobRunner, folder: Path, target: str, alertmanager: str) -> str:
-    """Start Prometheus as shipped, scraping ``target`` each second; returns its URL once it is ready."""
+def start_prometheus(
+    jobs: JobRunner, folder: Path, target: str, alertmanager: str, *, nodes: int | None = None, interval: str = "1s"
+) -> str:
+    """Start Prometheus as shipped, scraping ``target`` each ``interval``; returns its URL once it is ready.
+
+    ``nodes``: the target stands for so many agents, each at a path of its own (``/NODE/metrics``).
+    """
     folder.mkdir()
     config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["global"] = {"scrape_interval": interval, "evaluation_interval": interval}
     config["rule_files"] = [str(DEPLOY / "prometheus" / path) for path in config["rule_files"]]
-    config["scrape_configs"][0]["static_configs"][0]["targets"] = [target]
+    labels = [{"instance": f"gpu-{n}:9753", "__metrics_path__": f"/{n}/metrics"} for n in range(nodes or 0)] or [{}]
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [target], "labels": one} for one in labels]
     config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] = [alertmanager.removeprefix("http://")]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     address = f"127.0.0.1:{find_free_port()}"

@@ -61,7 +61,13 @@ def test_the_job_survives_the_agent(jobs: JobRunner, tmp_path: Path, undisturbed
 
 
 @pytest.mark.usefixtures("long")
-@pytest.mark.parametrize("moment", [moment for moment in _MOMENTS if moment != "middle-of-training"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *("launcher-started", "during-a-look"),
+        *(pytest.param(moment, marks=pytest.mark.soak) for moment in ("before-torch-is-loaded", "any-step")),
+    ],
+)
 def test_the_job_survives_the_agent_at_any_moment(
     jobs: JobRunner, tmp_path: Path, undisturbed: str, moment: str
 ) -> None:

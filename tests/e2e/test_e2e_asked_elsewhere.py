@@ -76,8 +76,12 @@ def assert_server_is_named(cluster: Cluster, incident: Incident) -> None:
     assert {0, 1} <= set(verdict.waiting_ranks)
 
 
-def test_a_server_on_another_node_is_named_with_its_line(asking: Cluster) -> None:
-    """It reads a file in the middle of a request: a warning first, as an answer may take long."""
+@pytest.mark.parametrize("asking", [SERVICE], indirect=True)
+def test_a_server_behind_the_address_of_a_service_is_named_with_its_line(asking: Cluster) -> None:
+    """It reads a file in the middle of a request: a warning first, as an answer may take long.
+
+    The client knows it by the service's address and the server by its own: it is found by the client's.
+    """
     (asking.folder / "hang").touch()
     for incident in asking.wait_for_incidents(NODES, warning=True):
         assert_server_is_named(asking, incident)
@@ -87,16 +91,8 @@ def test_a_server_on_another_node_is_named_with_its_line(asking: Cluster) -> Non
         assert incident.verdict.divergence.culprit.function == "read_table"
 
 
-@pytest.mark.parametrize("asking", [SERVICE], indirect=True)
-def test_a_server_behind_the_address_of_a_service(asking: Cluster) -> None:
-    """The client knows it by the service's address and the server by its own: it is found by the client's."""
-    (asking.folder / "hang").touch()
-    for incident in asking.wait_for_incidents(NODES, warning=True):
-        assert_server_is_named(asking, incident)
-
-
 def test_a_server_on_another_node_that_is_stopped(asking: Cluster) -> None:
-    """That is a hang after the patience."""
+    """That is a hang after the patience. This one is asked at its own address."""
     os.kill(pid_of(asking.network[SERVES], "--serve"), signal.SIGSTOP)
     for incident in asking.wait_for_incidents(NODES):
         assert_server_is_named(asking, incident)
@@ -105,7 +101,9 @@ def test_a_server_on_another_node_that_is_stopped(asking: Cluster) -> None:
         assert incident.verdict.cause.id == "rank-stopped"
 
 
-@pytest.mark.parametrize("address", [ADDRESS, SERVICE], ids=["its own", "of a service"])
+@pytest.mark.parametrize(
+    "address", [pytest.param(ADDRESS, id="its own", marks=pytest.mark.soak), pytest.param(SERVICE, id="of a service")]
+)
 def test_a_server_in_another_pod_of_the_node(cluster: Cluster, address: str) -> None:
     """Each has a network namespace of its own, and the agent of their node sees both."""
     client, server = cluster.network[ASKS], cluster.network[SERVES]

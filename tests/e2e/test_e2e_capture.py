@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hangwatch.agent.capturing.capture import capture_job
+from hangwatch.agent.capturing.capture import JobCapture
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap, Job, RankIdentity
@@ -26,14 +26,14 @@ def test_an_old_stack_does_not_pass_for_the_current_one(jobs: JobRunner) -> None
     job.wait_for_output("ready")
     rank = RankIdentity(0, job.pid, psutil.Process(job.pid).create_time())
     trail = Trail()
-    before = asyncio.run(capture_job(Job("job"), [rank], reader=None, trail=trail))
+    before = asyncio.run(JobCapture(Job("job"), [rank], reader=None, trail=trail).take())
     assert len(before.ranks[0].stacks) == 2
 
     assert job.process.stdin is not None
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
     wait_for(lambda: Path(f"/proc/{job.pid}/comm").read_text() == "sleep\n", what="the process to be another program")
-    after = asyncio.run(capture_job(Job("job"), [rank], reader=None, trail=trail))
+    after = asyncio.run(JobCapture(Job("job"), [rank], reader=None, trail=trail).take())
     assert after.ranks[0].stacks == ()
     assert len(after.ranks[0].processes) == 4
     assert [gap.rank for gap in after.gaps if gap.source == "stacks"] == [0]
@@ -59,12 +59,13 @@ class _JoiningWhileCaptured:
 
 @pytest.mark.parametrize(
     ("reads", "reason"),
-    [(1, "not to be asked"), (2, "the first group was made after the recorders were read")],
+    [(1, "not to be asked"), (2, "the first group was created after the recorders were read")],
 )
 def test_a_group_made_during_the_capture_has_a_record_or_a_reason(jobs: JobRunner, reads: int, reason: str) -> None:
     """A rank that joins its first group while it is captured is asked for its record, or it is said that it was not."""
     job = jobs.start([sys.executable, "-c", "print('ready', flush=True); import time; time.sleep(600)"])
     job.wait_for_output("ready")
     rank = RankIdentity(0, job.pid, psutil.Process(job.pid).create_time())
-    capture = asyncio.run(capture_job(Job("job"), [rank], reader=_JoiningWhileCaptured(job.pid, reads), trail=Trail()))
+    reader = _JoiningWhileCaptured(job.pid, reads)
+    capture = asyncio.run(JobCapture(Job("job"), [rank], reader=reader).take())
     assert [gap.reason for gap in capture.gaps if gap.source == "flight recorder"] == [reason]

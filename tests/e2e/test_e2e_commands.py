@@ -43,7 +43,7 @@ def test_the_agent_finds_the_hang_of_a_plain_launch(node: Node, tmp_path: Path) 
     assert incident.job.launcher == "torchrun"
     wait_for(lambda: read_incident(bundle).captured["call_sites"], 60.0, "the call sites of all ranks in the bundle")
 
-    status = node.hangwatch("status", "--json")
+    status = node.hangwatch("status", "--json", "--state-dir", tmp_path / "state")
     assert status.wait() == 0, status.stderr()
     rows = msgspec.json.decode(status.stdout(), type=list[StatusRow])
     assert {(row.rank, row.pid, row.group) for row in rows} == {
@@ -53,16 +53,20 @@ def test_the_agent_finds_the_hang_of_a_plain_launch(node: Node, tmp_path: Path) 
     flying = {row.rank: row.group for row in rows if row.in_flight_s is not None and row.in_flight_s > 0}
     assert set(flying) == {0, 1}
     assert set(flying.values()) == {"policy", "value"}
-    assert {row.state for row in rows} == {"in_flight"}
+    # The words of the verdict, as on the page: both wait, and both are culprits.
+    assert {row.state for row in rows} == {"waiting"}
+    assert {(row.incident, row.culprit) for row in rows} == {(incident.id, True)}
     assert all("torch/distributed/distributed_c10d.py" in (row.frame or "") for row in rows)
 
-    table = node.hangwatch("status", "--once")
+    table = node.hangwatch("status", "--once", "--state-dir", tmp_path / "state")
     assert table.wait() == 0, table.stderr()
+    assert f"DEADLOCK, proven: {incident.verdict.summary}" in " ".join(table.stdout().split())
     lines = [line.split() for line in table.stdout().splitlines()]
     assert ["RANK", "PID", "STATE", "GROUP", "SEQ"] in [line[:5] for line in lines]
     for rank, pid in pids.items():
         mine = [line for line in lines if line[1:2] == [str(pid)]]
         assert {line[0] for line in mine} == {str(rank)}
+        assert all(line[2:4] == ["waiting,", "culprit"] for line in mine)
         assert {"policy", "value"} <= {word for line in mine for word in line}
 
     assert job.process.poll() is None
@@ -116,7 +120,7 @@ def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None
     assert {name: check.state for name, check in checks.items() if name not in hardware} == {
         "platform": "ok", "ptrace": "ok", "/proc": "ok", "seccomp": "ok", "py-spy": "ok", "stacks (py-spy)": "ok",
         "torch": "ok", "probe": "ok", "state directory": "ok",
-        "run directory": "ok", "metrics address": "ok", "exchange": "ok",
+        "run directory": "ok", "metrics address": "ok", "peer discovery": "ok",
     }  # fmt: skip
     assert all(check.says for check in checks.values())
 
@@ -140,11 +144,11 @@ def test_doctor_tries_what_the_agent_is_set_to_use(jobs: JobRunner, tmp_path: Pa
         job = jobs.hangwatch("doctor", "--config", file, "--json")
         assert job.wait() == 1, job.stderr()
     failed = {c.name: c for c in msgspec.json.decode(job.stdout(), type=list[Check]) if c.state == "failed"}
-    assert failed.keys() == {"metrics address", "exchange"}
+    assert failed.keys() == {"metrics address", "peer discovery"}
     assert f"port {free_port} on 127.0.0.1 is in use" in failed["metrics address"].says
     assert failed["metrics address"].repair == "choose another address with --listen 127.0.0.1:0"
-    assert f"redis://127.0.0.1:{free_port} does not work" in failed["exchange"].says
-    assert failed["exchange"].repair
+    assert f"redis://127.0.0.1:{free_port} does not work" in failed["peer discovery"].says
+    assert failed["peer discovery"].repair
     assert "s3cret" not in job.stdout()
 
 
@@ -178,9 +182,15 @@ def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:
     job = jobs.hangwatch("demo", "group-order", env={"TMPDIR": str(tmp_path), "HANGWATCH_STATE_DIR": os.devnull})
     assert job.wait(90.0) == 0, job.stdout() + job.stderr()
     assert "[rank 1] step 1\n" in job.stdout()
-    assert "group-order-inversion" in job.stderr()
-    last = job.stdout().splitlines()[-1]
-    assert last.startswith("PASS: hang found, diagnosed and job stopped in ")
-    kept = Path(last.rpartition("Incident bundle: ")[2])
-    assert (kept / "incident.json").is_file()
+    lines = job.stdout().splitlines()
+    assert lines[-1].startswith("PASS: hang found, diagnosed and job stopped in ")
+    (bundle,) = [Path(line.split(maxsplit=1)[1]) for line in lines if line.startswith("Bundle ")]
+    assert (bundle / "incident.json").is_file()
+    (verdict,) = [number for number, line in enumerate(lines) if line.startswith("DEADLOCK, proven: ")]
+    assert len(lines) - verdict <= 18
+    assert "More      hangwatch explain group-order-inversion" in lines[verdict:]
+    # What torchrun says when it is stopped is in a file: the screen ends on the verdict.
+    assert job.stderr() == ""
+    assert not any("Traceback" in line or "SignalException" in line for line in lines)
+    assert "SignalException" in (bundle.parents[1] / "stderr.log").read_text()
     assert not job.members()

@@ -65,7 +65,7 @@ def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> No
         agent.wait()
 
         second = _start_agent(node, file)
-        second.wait_for_output(f"incident {incident.id} of job {name} is open still")
+        second.wait_for_output(f"incident {incident.id} of job {name} is still open")
         _wait_for_looks(second, 3)
         send(second, signal.SIGTERM)
         assert second.wait() == 0, second.stderr()
@@ -73,7 +73,7 @@ def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> No
         assert (still.id, still.ended_at) == (incident.id, None), "an agent that is stopped says nothing of the job"
 
         third = _start_agent(node, file)
-        third.wait_for_output(f"incident {incident.id} of job {name} is open still")
+        third.wait_for_output(f"incident {incident.id} of job {name} is still open")
         job.end()
         wait_for(lambda: _incidents(state)[0][0].ended_at is not None, 60.0, "the incident to end")
         wait_for(lambda: len(reported(name)) == 2, 30.0, "the webhook to be notified of its end")
@@ -176,7 +176,7 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     file.write_text('listen = "nowhere"\n')
     wrong = jobs.hangwatch("check-config", file)
     assert (wrong.wait(), wrong.stderr()) == (2, wrong.stderr())
-    assert "is not HOST:PORT" in wrong.stderr()
+    assert wrong.stderr().startswith(f"hangwatch: {file}:1: listen: 'nowhere' is not HOST:PORT; ")
     file.write_text("stall_after = 3\n")
     unknown = jobs.hangwatch("check-config", file)
     assert unknown.wait() == 2
@@ -184,7 +184,14 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     file.write_text('exchange = "redish://:s3cret@h"\n')
     nowhere = jobs.hangwatch("check-config", file)
     assert nowhere.wait() == 2
-    assert nowhere.stderr().startswith("hangwatch: --exchange redish://h is not a valid exchange; ")
+    assert nowhere.stderr().startswith(f"hangwatch: {file}:1: exchange: redish://h is not valid; ")
+    file.write_text('[receivers]\nalertmanager = ["http://h:1"]\nwebhook = ["alerts.example.org/s3cret"]\n')
+    for command in (("check-config", file), ("run", "--config", file, "--", "touch", tmp_path / "started")):
+        pathless = jobs.hangwatch(*command)
+        assert pathless.wait() == 2
+        assert pathless.stderr().startswith(f"hangwatch: {file}:3: receivers.webhook: not an http:// or https:// URL; ")
+        assert "s3cret" not in pathless.stderr()
+    assert not (tmp_path / "started").exists()
     file.write_text(f'token_file = "{tmp_path / "token"}"\n')
     (tmp_path / "token").write_text("short")
     weak = jobs.hangwatch("check-config", file)
@@ -219,7 +226,7 @@ def test_the_agent_ends_a_job_that_hangs_once_its_stacks_are_saved(node: Node, t
     wait_for(lambda: not job.members(), 30.0, "all processes of the job to be gone")
     ((_, bundle),) = _incidents(state)
     audit = read_audit(bundle)
-    wait_for(lambda: "process(es) ended" in read_audit(bundle).actions[0].outcome, 30.0, str(audit))
+    wait_for(lambda: " ended" in read_audit(bundle).actions[0].outcome, 30.0, str(audit))
     wait_for(lambda: _incidents(state)[0][0].ended_at is not None, 30.0, "the incident to end")
     _, capture = read_bundle(bundle)
     assert all(rank.stacks and rank.stacks[-1].main is not None for rank in capture.ranks)
@@ -252,15 +259,23 @@ def test_a_rehearsal_leaves_the_job_alone(node: Node, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("long")
 def test_a_stall_that_recovers_is_closed_as_such(jobs: JobRunner, tmp_path: Path) -> None:
-    """A rank pauses for longer than the patience: an incident, which is over while the job still runs, and the job ends well."""
-    state = tmp_path / "state"
-    options = ("--state-dir", state, "--stall-after", "3", "--on-hang", f"exec:echo >> {tmp_path}/acted")
-    job = jobs.hangwatch(
-        "run", *options, "--", *torchrun(JOBS / "training.py", "--pause-s", "15", "--steps", "120", "--step-s", "0.1")
+    """A rank waits for longer than the patience: an incident, which is over while the job still runs, and the job ends well."""
+    state, folder = tmp_path / "state", tmp_path / "job"
+    folder.mkdir()
+    options = ("--state-dir", state, "--stall-after", "3", "--act-after", "2")
+    options += ("--on-hang", f"exec:echo >> {tmp_path}/acted")
+    job = jobs.hangwatch("run", *options, "--", *torchrun(JOBS / "nodes.py", str(folder)))
+    wait_for(
+        lambda: (step := folder / "step-1").exists() and int(step.read_text() or 0) > 20, 120.0, "the job to train"
     )
+    (folder / "hang-1").touch()
     (bundle,) = wait_for(lambda: find_bundles(state), 120.0, "the incident", poll_s=0.1)
-    said = job.wait_for_output("is over: the hang resolved", 120.0)
-    assert "step 120:" not in said
+    (folder / "hang-1").unlink()
+    with (folder / "pipe-1").open("r+b", buffering=0) as pipe:
+        pipe.write(b".")
+    job.wait_for_output("is over: the hang resolved", 120.0)
+    assert job.process.poll() is None
+    (folder / "end").touch()
     incident = read_incident(bundle)
     assert incident.verdict.kind in {"stall", "straggler"}
     assert incident.verdict.culprit_ranks == (1,)

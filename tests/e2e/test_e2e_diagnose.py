@@ -29,7 +29,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("form", ["pickle", "json"])
 def test_dumps_of_a_real_job(dumped: Path, jobs: JobRunner, form: str) -> None:
     """Both forms, wrapped rings and a group of two: rank 1 holds the others up, and the exit status is 1."""
-    job = jobs.hangwatch("diagnose", dumped / form, "--format", "json")
+    job = jobs.hangwatch("diagnose", dumped / form, "--json")
     assert job.wait(120.0) == 1, job.stderr()
     incident = msgspec.json.decode(job.stdout(), type=Incident)
     assert incident.verdict.culprit_ranks == (1,)

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from watched_runs import STALL_AFTER_S, find_bundles, read_incident
+from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident
 
+from corpus.catalogue import unpack
 from hangwatch.demos import find_scenario
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle.bundle import read_bundle
-from scenarios.catalogue import PROGRAMS
 from support import JOBS, Job, JobRunner, wait_for
 
 
@@ -36,7 +36,13 @@ def _is_stuck(job: Job, nproc: int) -> Callable[[], bool]:
     return condition
 
 
-@pytest.mark.parametrize("name", ["debugger", "blocked-io", "stopped-rank", "gil-held"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("blocked-io", "gil-held"),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("debugger", "stopped-rank")),
+    ],
+)
 def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: Path, name: str) -> None:
     """A plain torchrun job that hangs is diagnosed from outside, and what could not be seen is said with its repair."""
     scenario = find_scenario(name)
@@ -71,7 +77,8 @@ def test_native_stacks_are_read_where_the_user_asks_for_them(jobs: JobRunner, tm
     scenario = find_scenario("blocked-io")
     assert scenario is not None
     state = tmp_path / "state"
-    options = ["--native-stacks", "--on-hang", "stop", "--stall-after", str(STALL_AFTER_S), "--state-dir", state]
+    patience = ("--stall-after", str(STALL_AFTER_S), "--act-after", str(ACT_AFTER_S))
+    options = ["--native-stacks", "--on-hang", "stop", *patience, "--state-dir", state]
     run = jobs.hangwatch("run", *options, "--", *scenario.command(), env=scenario.full_environment())
     assert run.wait(120) == 75, run.stderr()
     (bundle,) = find_bundles(state)
@@ -90,7 +97,7 @@ def test_native_stacks_are_read_where_the_user_asks_for_them(jobs: JobRunner, tm
 def test_workers_without_an_environment_are_found_by_their_titles(jobs: JobRunner, tmp_path: Path) -> None:
     """An engine's workers have their ranks as arguments, and a title where their environment was: one was not called."""
     pytest.importorskip("setproctitle", reason="setproctitle is no part of this environment: make test installs it")
-    job = jobs.python(PROGRAMS / "serving" / "executor_pipes.py", "--asleep", "1")
+    job = jobs.python(unpack("serving", tmp_path / "train") / "executor_pipes.py", "--asleep", "1")
     job.wait_for_output("request 3")
 
     def finds_hang() -> Incident | None:

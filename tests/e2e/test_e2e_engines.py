@@ -7,27 +7,27 @@ import sys
 from pathlib import Path
 
 import pytest
-from watched_runs import STALL_AFTER_S, find_bundles, read_incident
+from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident
 
+from corpus.catalogue import unpack
 from hangwatch.model.incident import HANG_KINDS, Verdict
-from scenarios.catalogue import PROGRAMS
 from support import Job, JobRunner, wait_for
 
-WEIGHTS = PROGRAMS / "several_worlds" / "weights_to_an_engine.py"
-ROLLOUT = PROGRAMS / "several_worlds" / "rollout_engine.py"
-IDLE = PROGRAMS / "serving" / "idle_engine.py"
-ROLLOUTS = PROGRAMS / "actors" / "rollouts_of_a_generator.py"
-KEYS = PROGRAMS / "several_worlds" / "keys_of_a_store.py"
+#: Programs of the corpus.
+WEIGHTS = Path("several_worlds/weights_to_an_engine.py")
+ROLLOUT = Path("several_worlds/rollout_engine.py")
+IDLE = Path("serving/idle_engine.py")
+ROLLOUTS = Path("actors/rollouts_of_a_generator.py")
+KEYS = Path("several_worlds/keys_of_a_store.py")
 #: Ray's temporary folder holds sockets: its path is short.
 RAY = {"RAY_TMPDIR": "/tmp", "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def watch(jobs: JobRunner, state: Path, program: Path, *arguments: str) -> Job:
     """A program under ``hangwatch run`` that would end it where it finds a hang."""
-    options = ("--on-hang", "stop", "--stall-after", str(STALL_AFTER_S))
-    return jobs.hangwatch(
-        "run", *options, "--", sys.executable, str(program), *arguments, env={"HANGWATCH_STATE_DIR": str(state), **RAY}
-    )
+    options = ("--on-hang", "stop", "--stall-after", str(STALL_AFTER_S), "--act-after", str(ACT_AFTER_S))
+    command = [sys.executable, str(unpack(program.parent.name, state.with_name("train")) / program.name), *arguments]
+    return jobs.hangwatch("run", *options, "--", *command, env={"HANGWATCH_STATE_DIR": str(state), **RAY})
 
 
 def named(verdict: Verdict) -> list[str]:
@@ -63,12 +63,11 @@ def test_an_engine_without_requests_comes_to_its_end(jobs: JobRunner, tmp_path: 
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
-        (WEIGHTS, ("--late", "update", "--seconds", "9")),
-        (WEIGHTS, ("--late", "start", "--seconds", "20")),
-        (KEYS, ("--late", "score")),
-        (KEYS, ("--late", "start", "--seconds", "20")),
+        pytest.param(WEIGHTS, ("--late", "update", "--seconds", "9"), id="weights-taken-late"),
+        pytest.param(KEYS, ("--late", "score"), id="key-set-late"),
+        pytest.param(WEIGHTS, ("--late", "start", "--seconds", "20"), id="engine-joins-late", marks=pytest.mark.soak),
+        pytest.param(KEYS, ("--late", "start", "--seconds", "20"), id="store-joined-late", marks=pytest.mark.soak),
     ],
-    ids=["weights-taken-late", "engine-joins-late", "key-set-late", "store-joined-late"],
 )
 def test_a_job_that_awaits_a_process_or_a_key_comes_to_its_end(
     jobs: JobRunner, tmp_path: Path, program: Path, arguments: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""``run --json``: what a program that starts jobs follows, from a real hang and from a job that ends."""
+"""``run --events``: what a program that starts jobs follows, from a real hang and from a job that ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_hang_that_is_stopped(jobs: JobRunner, tmp_path: Path) -> None:
     scenario = find_scenario("group-order")
     assert scenario is not None
     file = tmp_path / "events.jsonl"
-    options = ("run", "--state-dir", str(tmp_path / "state"), "--on-hang", "stop", "--json", "3")
+    options = ("run", "--state-dir", str(tmp_path / "state"), "--on-hang", "stop", "--events", "3")
     command = shlex.join([sys.executable, "-c", ENTRY, *options, "--", *scenario.command()])
     env = {**scenario.full_environment(), "PYTHONPATH": str(SOURCE_ROOT)}
     job = jobs.start(["bash", "-c", f"exec {command} 3>{shlex.quote(str(file))}"], env=env)
@@ -53,6 +53,7 @@ def test_a_hang_that_is_stopped(jobs: JobRunner, tmp_path: Path) -> None:
         assert event["cause"] == "group-order-inversion"
     assert (taken["incident"], taken["action"], taken["dry_run"]) == (bundle.name, "stop", False)
     assert "ended" in taken["outcome"]
+    assert over["message"] == f"incident {bundle.name} is over: hangwatch has stopped the job"
     assert ended["status"] == 75
     assert "DEADLOCK" in job.stderr()
     assert job.stderr().count('"event"') == 0
@@ -64,7 +65,7 @@ def test_a_job_that_ends(jobs: JobRunner, tmp_path: Path) -> None:
     for status in (0, 7):
         script = tmp_path / "end.py"
         script.write_text(f"raise SystemExit({status})")
-        job = jobs.hangwatch("run", "--state-dir", tmp_path, "--json", file, "--", sys.executable, script)
+        job = jobs.hangwatch("run", "--state-dir", tmp_path, "--events", file, "--", sys.executable, script)
         assert job.wait(120.0) == status
     assert [(e["event"], e.get("status")) for e in events_of(file) if e["event"] != "job_found"] == [
         ("started", None),
@@ -86,7 +87,7 @@ def test_a_reader_that_goes_away(jobs: JobRunner, tmp_path: Path) -> None:
             "run",
             "--state-dir",
             str(tmp_path),
-            "--json",
+            "--events",
             "3",
             "--",
             *map(str, torchrun(*script)),
@@ -97,12 +98,12 @@ def test_a_reader_that_goes_away(jobs: JobRunner, tmp_path: Path) -> None:
     job = jobs.start(["bash", "-c", shell], env={"PYTHONPATH": str(SOURCE_ROOT)})
     assert job.wait(180.0) == 0
     assert "weights" in job.stdout()
-    assert job.stderr().count("no more events to --json 3: Broken pipe") == 1
+    assert job.stderr().count("no more events to --events 3: Broken pipe") == 1
 
 
 def test_a_descriptor_that_is_closed(jobs: JobRunner, tmp_path: Path) -> None:
     """Nothing is started."""
-    job = jobs.hangwatch("run", "--state-dir", tmp_path, "--json", "9", "--", "touch", tmp_path / "touched")
+    job = jobs.hangwatch("run", "--state-dir", tmp_path, "--events", "9", "--", "touch", tmp_path / "touched")
     assert job.wait() == 2
-    assert "--json 9 cannot be written to: Bad file descriptor; give a file, or a descriptor" in job.stderr()
+    assert "--events 9 cannot be written to: Bad file descriptor; give a file or a descriptor" in job.stderr()
     assert not (tmp_path / "touched").exists()

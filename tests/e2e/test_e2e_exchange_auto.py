@@ -89,7 +89,9 @@ def test_a_job_of_one_node_changes_nothing(jobs: JobRunner, tmp_path: Path) -> N
     assert "spans nodes" not in run.stderr()
 
 
-@pytest.mark.parametrize("one_name", [False, True], ids=["names", "one-name"])
+@pytest.mark.parametrize(
+    "one_name", [pytest.param(False, id="names", marks=pytest.mark.soak), pytest.param(True, id="one-name")]
+)
 def test_hosts_join_by_themselves(cluster: Cluster, one_name: bool) -> None:
     """Agents on two hosts and ``run`` on the third, also where all hosts have one name: one verdict, the same everywhere."""
     cluster.exchange = None
@@ -144,13 +146,13 @@ def test_a_firewall_is_named_with_host_and_port(cluster: Cluster) -> None:
     doctor = cluster.network[2].hangwatch("doctor")
     doctor.wait(120.0)
     assert f"the store at {STORE} is not reachable: timed out" in doctor.stdout()
-    assert f"open its port {DEFAULT_PORT} to this node, or name another: --exchange tcp:PORT" in doctor.stdout()
+    assert f"open its port {DEFAULT_PORT} to this node, or choose another port: --exchange tcp:PORT" in doctor.stdout()
     cluster.hang(1)
     found = cluster.wait_for_incidents((0, 1))
     for incident in found:
         assert_licence_is_awaited(incident, 1)
     (alone,) = cluster.wait_for_incidents((2,), warning=True)
-    assert any(what.startswith("exchange: out of reach since") and repair in what for what in alone.missing)
+    assert any(what.startswith("peer discovery: unreachable since") and repair in what for what in alone.missing)
     assert not alone.verdict.proven
     cluster.network[2].block(None)
     cluster.agents[2].wait_for_output("joined at", 120.0)

@@ -111,7 +111,7 @@ def test_a_run_directory_may_go(jobs: JobRunner, node: Path, tmp_path: Path, und
 
 @pytest.mark.usefixtures("long")
 @needs_root
-@pytest.mark.parametrize("trouble", ["full", "read-only"])
+@pytest.mark.parametrize("trouble", ["full", pytest.param("read-only", marks=pytest.mark.soak)])
 def test_a_run_directory_may_be_unusable(
     jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str, trouble: str
 ) -> None:
@@ -202,7 +202,9 @@ _PYSPIES = {
 
 
 @pytest.mark.usefixtures("long")
-@pytest.mark.parametrize("how", _PYSPIES)
+@pytest.mark.parametrize(
+    "how", ["hangs", *(pytest.param(how, marks=pytest.mark.soak) for how in ("crashes", "babbles"))]
+)
 def test_a_stack_reader_may_fail(jobs: JobRunner, node: Path, tmp_path: Path, undisturbed: str, how: str) -> None:
     """py-spy hangs, crashes or writes nonsense while a rank pauses: the agent says so at most, and ends with the job."""
     fake = tmp_path / "bin"

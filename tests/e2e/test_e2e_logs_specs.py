@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from watched_runs import STALL_AFTER_S, find_bundles, read_incident
+from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident
 
 from hangwatch.demos import find_scenario
 from hangwatch.outputs.push.audit import read_audit
@@ -45,7 +45,7 @@ def start(jobs: JobRunner, state: Path, *arguments: str | Path, env: dict[str, s
 def settings_of(folder: Path, action: str) -> dict[str, str]:
     """The environment that names a settings file with this action."""
     file = folder / "hangwatch.toml"
-    file.write_text(f'stall_after_s = {STALL_AFTER_S}\n[on_hang]\naction = "{action}"\n')
+    file.write_text(f'stall_after_s = {STALL_AFTER_S}\nact_after_s = {ACT_AFTER_S}\n[on_hang]\naction = "{action}"\n')
     return {"HANGWATCH_CONFIG": str(file)}
 
 
@@ -126,7 +126,7 @@ def test_a_hang_is_raised_in_the_ranks(jobs: JobRunner, tmp_path: Path) -> None:
     job = start(jobs, tmp_path / "state", "--logs-specs", "hangwatch", JOBS / "raising.py", "all_reduce", env=env)
     assert job.wait(150.0) == 1, job.stderr()
     (bundle,) = find_bundles(tmp_path / "state")
-    assert [one.outcome for one in read_audit(bundle).actions] == ["raised in rank 0-1"]
+    assert [one.outcome for one in read_audit(bundle).actions] == ["raised in ranks 0-1"]
     for rank in (0, 1):
         assert f"rank {rank} caught: " in job.stdout()
         assert f"rank {rank} has cleaned up 3" in job.stdout()

@@ -87,9 +87,9 @@ def test_progress_and_incident_are_served(hung: _Hung) -> None:
     assert _samples(text, "hangwatch_group_ranks")[0][1] == 3
     ((incident, value),) = _samples(text, "hangwatch_incident")
     assert value == 1
-    assert (incident["kind"], incident["cause"]) == ("deadlock", "rank-conditional-collective")
+    assert (incident["kind"], incident["cause"]) == ("deadlock", "ranks-diverged")
     assert [(labels["rank"], v) for labels, v in _samples(text, "hangwatch_incident_culprit")] == [("0", 1)]
-    assert all(labels["job_id"] == incident["job_id"] for labels, _ in _samples(text, "hangwatch_rank_info"))
+    assert [labels["job_id"] for labels, _ in _samples(text, "hangwatch_rank_info")] == 3 * [incident["job_id"]]
     assert _samples(text, "hangwatch_agent_errors_total") == [({}, 0)]
     assert ({"kind": "deadlock"}, 1) in _samples(text, "hangwatch_incidents_total")
 
@@ -126,7 +126,7 @@ def test_the_users_command_gets_everything(hung: _Hung) -> None:
     assert reported["HANGWATCH_KIND"] == verdict.kind == "deadlock"
     assert reported["HANGWATCH_PROVEN"] == "1"
     assert reported["HANGWATCH_SEVERITY"] == "critical"
-    assert reported["HANGWATCH_CAUSE"] == verdict.cause.id == "rank-conditional-collective"
+    assert reported["HANGWATCH_CAUSE"] == verdict.cause.id == "ranks-diverged"
     assert reported["HANGWATCH_CULPRITS"] == "0"
     assert reported["HANGWATCH_SUMMARY"] == verdict.summary
     assert set(reported["files"]) == {

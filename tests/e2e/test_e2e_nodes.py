@@ -26,11 +26,11 @@ def test_agents_and_redis_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
     cluster.wait_for_steps(200)
     cluster.start_agent(1)
     kill(redis.job)
-    cluster.agents[0].wait_for_output("the exchange is out of reach")
+    cluster.agents[0].wait_for_output("peer discovery is unreachable")
     cluster.wait_for_steps(140)
     redis.start()
     for number in (0, 1):
-        cluster.agents[number].wait_for_output("the exchange is back")
+        cluster.agents[number].wait_for_output("peer discovery is back")
     kill(cluster.agents[1])
     cluster.wait_for_steps(200)
     assert not any(cluster.incidents(number) for number in range(NODES))
@@ -38,9 +38,10 @@ def test_agents_and_redis_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
     cluster.hang(2)
     for incident in cluster.wait_for_incidents((0, 2)):
         assert_licence_is_awaited(incident, 2)
-        assert any(
-            "nothing comes from the agent of n1" in what and "its host answers" in what for what in incident.missing
-        )
+        # What Redis knew of n1 it has lost, unless the agent there wrote it again before it was killed.
+        unseen = [what for what in incident.missing if "the agent of n1" in what or "no agent reports rank 1" in what]
+        assert unseen, incident.missing
+        assert not any("does not answer" in what for what in unseen)
     cluster.start_agent(1)
     found = cluster.wait_for_incidents()
     assert len({incident.id for incident in found}) == 1
@@ -80,6 +81,7 @@ def test_the_holder_of_the_lease_dies_in_an_incident(cluster: Cluster) -> None:
     ]
 
 
+@pytest.mark.soak
 def test_the_way_to_the_exchange_loses_packets(cluster: Cluster) -> None:
     """A fifth of all that goes to Redis and comes from it: nobody is blamed, and then a hang is named from every node.
 
@@ -99,7 +101,7 @@ def test_the_way_to_the_exchange_loses_packets(cluster: Cluster) -> None:
     wait_for(named, 120.0, "every node to name the rank")
     for number in range(NODES):
         for incident in cluster.incidents(number):
-            if not any("out of reach" in what for what in incident.missing):
+            if not any("unreachable since" in what for what in incident.missing):
                 assert_licence_is_awaited(incident, 2)
             else:
                 assert incident.verdict.culprit_ranks in {(), (2,)}
@@ -151,7 +153,7 @@ def test_a_node_whose_link_goes_down_is_lost(cluster: Cluster) -> None:
         assert incident.verdict.cause is not None
         assert incident.verdict.cause.id == "node-lost"
         assert "n2" in incident.verdict.cause.explanation
-    cluster.agents[2].wait_for_output("the exchange is out of reach")
+    cluster.agents[2].wait_for_output("peer discovery is unreachable")
 
 
 def test_torch_store_beside_rank_0(cluster: Cluster) -> None:
@@ -166,7 +168,7 @@ def test_torch_store_beside_rank_0(cluster: Cluster) -> None:
     assert all(incident.verdict.culprit_ranks == (1,) for incident in found)
     kill(cluster.agents[0])
     for number in (1, 2):
-        cluster.agents[number].wait_for_output("the exchange is out of reach")
+        cluster.agents[number].wait_for_output("peer discovery is unreachable")
         assert len(cluster.incidents(number)) == 1
 
 
@@ -178,10 +180,10 @@ def test_the_host_of_torch_s_store_is_gone(cluster: Cluster) -> None:
     cluster.wait_for_steps(60)
     cluster.network[0].cut()
     for number in (1, 2):
-        cluster.agents[number].wait_for_output("the exchange is out of reach")
+        cluster.agents[number].wait_for_output("peer discovery is unreachable")
     for number, incident in zip((1, 2), cluster.wait_for_incidents((1, 2), warning=True), strict=True):
         assert incident.verdict.waiting_ranks == (number,)
         assert not incident.verdict.proven
         assert incident.verdict.cause is not None
         assert incident.verdict.cause.id == "unknown"
-        assert any("out of reach" in what for what in incident.missing)
+        assert any("unreachable since" in what for what in incident.missing)

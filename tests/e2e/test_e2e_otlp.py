@@ -18,6 +18,7 @@ from hangwatch.demos import find_scenario
 from hangwatch.diagnosis.document import ended, make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.briefing import Links
 from hangwatch.outputs.bundle.bundle import list_incidents
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.push.otlp.feed import MetricsFeed
@@ -79,7 +80,7 @@ def test_a_hang_of_a_real_job_comes_through_a_real_collector(jobs: JobRunner, tm
         known = read_attributes(span)
         assert known["hangwatch.incident.id"] == found.id
         assert (known["error.type"], known["hangwatch.proven"]) == ("deadlock", True)
-        assert known["hangwatch.cause.id"] == "rank-conditional-collective"
+        assert known["hangwatch.cause.id"] == "ranks-diverged"
         assert known["code.file.path"] == found.verdict.divergence.culprit.file
         assert known["code.line.number"] == found.verdict.divergence.culprit.line
         assert 0 < span.start_time_unix_nano < span.events[0].time_unix_nano <= span.end_time_unix_nano
@@ -120,7 +121,7 @@ async def test_what_is_away_is_said_once(caplog: pytest.LogCaptureFixture) -> No
     caplog.set_level(logging.DEBUG)
     port = find_free_port()
     push = Push([parse_target("otlp", f"http://127.0.0.1:{port}/{TOKEN}")])
-    push.notify(over(), None)
+    push.notify(over(), None, Links())
     await asyncio.wait_for(until(lambda: push.metrics()[0].failures_total >= 1), LONG_S)
     await push.close(grace_s=0.1)
     said = [r.getMessage() for r in caplog.records if r.name == "hangwatch"]
@@ -136,7 +137,7 @@ async def test_a_failed_half_is_sent_again_and_the_other_is_not(caplog: pytest.L
     """The event was taken and the span was not (500): at the next attempt only the span goes out."""
     with backend(200, 500, 200) as kept:
         push = Push([parse_target("otlp", kept.url)])
-        push.notify(over(), None)
+        push.notify(over(), None, Links())
         await asyncio.wait_for(until(lambda: push.metrics()[0].sent_total == 1), LONG_S)
         await push.close()
         assert (len(kept.events()), len(kept.spans())) == (1, 1)
@@ -154,7 +155,7 @@ async def test_what_is_refused_is_said_once_and_not_sent_again(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"api-key={TOKEN}")
     with backend(401) as kept:
         push = Push([parse_target("otlp", kept.url)])
-        push.notify(incident(), None)
+        push.notify(incident(), None, Links())
         await asyncio.wait_for(until(lambda: push.metrics()[0].failures_total == 1), LONG_S)
         await push.close()
         assert {name.lower(): value for name, value in kept.headers.items()}["api-key"] == TOKEN
@@ -170,7 +171,7 @@ async def test_what_never_answers_holds_nothing_up() -> None:
         targets = [parse_target("otlp", f"http://127.0.0.1:{silent.getsockname()[1]}")]
         push, feed = Push(targets), MetricsFeed(open_endpoints(targets), Metrics().families)
         feed.start()
-        push.notify(incident(), None)
+        push.notify(incident(), None, Links())
         assert push.metrics()[0].pending == 1
         await asyncio.gather(push.close(grace_s=0.1), feed.close(grace_s=0.1))
         assert push.metrics()[0].sent_total == 0
@@ -185,7 +186,7 @@ async def test_a_signal_is_not_sent_where_it_is_turned_off(monkeypatch: pytest.M
         targets = [parse_target("otlp", kept.url)]
         push, feed = Push(targets), MetricsFeed(open_endpoints(targets), Metrics().families)
         feed.start()
-        push.notify(over(), None)
+        push.notify(over(), None, Links())
         await push.close(LONG_S)
         await feed.close(LONG_S)
         assert (len(kept.events()), len(kept.messages)) == (1, 1)
@@ -204,14 +205,12 @@ async def test_the_last_metrics_are_sent_at_the_end() -> None:
 @pytest.mark.parametrize("address", ["", "127.0.0.1:4318", "grpc://s3cret:4317", "http://"])
 def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> None:
     """One line, without the address."""
-    with pytest.raises(
-        PushError, match=r"^--otlp: not an http:// or https:// URL; for example http://127\.0\.0\.1:4318$"
-    ):
+    with pytest.raises(PushError, match=r"^not an http:// or https:// URL; for example http://127\.0\.0\.1:4318$"):
         parse_target("otlp", address)
 
 
 def test_without_opentelemetry_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if it were not there."""
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http._log_exporter", None)
-    with pytest.raises(PushError, match=r"^--otlp needs OpenTelemetry: pip install 'opentelemetry-sdk"):
+    with pytest.raises(PushError, match=r"^OpenTelemetry is not installed; run: pip install 'opentelemetry-sdk"):
         parse_target("otlp", "http://127.0.0.1:4318")

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from nodes import Node
 
-from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.demos import ENVIRONMENT, find_scenario
+from hangwatch.model.errors import EXIT_STOPPED
 from hangwatch.sources.proc.files import inner_pid
 from shown import ROOT, shown_on
 from support import LONG_S, Job, find_free_port, wait_for
@@ -89,7 +89,7 @@ def test_my_job_hangs_now(shell: Callable[[str], Job], tmp_path: Path) -> None:
         assert squeezed(part) in squeezed(said)
     assert "bundle " in said.lower()
     finished(shell(doctor), NOW[doctor])
-    (keep,) = re.findall(r"`(py-spy dump --pid PID > \S+)`", text)
+    (keep,) = re.findall(r"`(py-spy dump --pid PID > \S+)`", squeezed(text))
     (tmp_path / "stacks").mkdir()
     for rank, process in ranks.items():
         pid = str(inner_pid(process.pid) or process.pid)
@@ -100,21 +100,22 @@ def test_my_job_hangs_now(shell: Callable[[str], Job], tmp_path: Path) -> None:
     }
     job.end()
 
-    assert "rank-conditional-collective" in finished(shell(report), NOW[report])
-    page, *_ = [" ".join(one.words) for one in shown_on(ROOT / "docs" / "reports.md")]
+    assert "ranks-diverged" in finished(shell(report), NOW[report])
+    page, *_ = [" ".join(one.words) for one in shown_on(ROOT / "docs" / "page.md")]
     assert finished(shell(page), 0).startswith("<!doctype html>")
-    brief = next(" ".join(one.words) for one in shown_on(ROOT / "docs" / "reports.md") if "github" in one.words)
+    brief = next(" ".join(one.words) for one in shown_on(ROOT / "docs" / "page.md") if "github" in one.words)
     assert len(finished(shell(brief), 0).splitlines()) < 60
     later = finished(shell(diagnose), NOW[diagnose])
     assert "Ranks 0-1 wait for each other in all_reduce and barrier" in squeezed(later)
-    assert "they name no rank" not in squeezed(later)
+    assert "the files name no rank" not in squeezed(later)
 
-    assert f"{run}   # DEADLOCK, proven; exit status {EXIT_STOPPED}" in text
+    assert f"{run}   # proven; exit status {EXIT_STOPPED}" in text
     assert "DEADLOCK, proven" in finished(shell(run), NOW[run])
 
 
 def test_the_lines_for_any_ci(shell: Callable[[str], Job], tmp_path: Path) -> None:
-    """The last block of docs/ci.md as a script: the step ends with the job's status, and the report is there."""
-    script = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)[-1]
+    """The block of docs/operations.md as a script: the step ends with the job's status, and the report is there."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "operations.md").read_text(), re.DOTALL)
+    (script,) = [block for block in blocks if "--state-dir out" in block]
     finished(shell(script), EXIT_STOPPED)
-    assert "rank-conditional-collective" in (tmp_path / "report.md").read_text()
+    assert "ranks-diverged" in (tmp_path / "report.md").read_text()

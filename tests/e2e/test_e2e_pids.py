@@ -55,6 +55,7 @@ def apart(long: None, node: Node) -> Apart:
     return Apart(node, json.loads(told.stdout()))
 
 
+@pytest.mark.soak
 @needs_root
 def test_ten_thousand_short_lived_processes(apart: Apart, tmp_path: Path, undisturbed: str) -> None:
     """Python processes with a rank's environment come and go beside a training: no incident, no memory, and it is what it was."""

@@ -93,14 +93,14 @@ def test_a_port_in_use(jobs: JobRunner, tmp_path: Path) -> None:
     [
         (
             ("--on-hang", "explode"),
-            "--on-hang 'explode' is none of report, stop, restart, raise, exec:CMD, restart,exec:CMD; for example --on-hang",
+            "--on-hang: 'explode' is none of report, stop, restart, raise, exec:CMD, restart,exec:CMD; for example 'exec:notify",
         ),
         (
             ("--on-hang", "exec:"),
-            "--on-hang 'exec:' is none of report, stop, restart, raise, exec:CMD, restart,exec:CMD; for example --on-hang",
+            "--on-hang: 'exec:' is none of report, stop, restart, raise, exec:CMD, restart,exec:CMD; for example 'exec:notify",
         ),
-        (("--stall-after", "-5"), "--stall-after -5 is negative; give seconds, for example 60"),
-        (("--listen", "nonsense"), "--listen 'nonsense' is not HOST:PORT; for example 127.0.0.1:9753"),
+        (("--stall-after", "-5"), "--stall-after: -5 is negative; give seconds, for example 60"),
+        (("--listen", "nonsense"), "--listen: 'nonsense' is not HOST:PORT; for example 127.0.0.1:9753"),
     ],
     ids=["on-hang", "on-hang-without-command", "stall-after", "listen"],
 )
@@ -148,7 +148,7 @@ def test_without_pyspy_the_hang_is_found_all_the_same(jobs: JobRunner, tmp_path:
     incident = read_incident(bundle)
     assert (incident.verdict.kind, incident.verdict.proven, incident.verdict.culprit_ranks) == ("deadlock", True, (0,))
     assert incident.verdict.cause is not None
-    assert incident.verdict.cause.id == "rank-conditional-collective"
+    assert incident.verdict.cause.id == "ranks-diverged"
     divergence = incident.verdict.divergence
     assert divergence is not None
     assert divergence.culprit is not None

@@ -22,6 +22,7 @@ from hangwatch.demos import find_scenario
 from hangwatch.diagnosis.document import ended, make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.briefing import Links
 from hangwatch.outputs.push.notifications import Notification, message_of
 from hangwatch.outputs.push.senders import Push, PushError, Target, parse_target
 from hangwatch.outputs.push.services import open_service
@@ -58,8 +59,10 @@ def test_a_hang_of_a_real_job_is_sent_and_its_end(jobs: JobRunner, tmp_path: Pat
         first, last = [one.body for one in server.messages if one.path == f"/{PATH}"]
     assert "seen None" in job.stdout()
     assert first["type"] == "failure"
-    assert first["title"].startswith("deadlock, proven: ")
-    assert "Cause (confidence" in first["message"]
+    assert first["title"].startswith("Deadlock, proven: rank_conditional.py on ")
+    said = dict(line.split(": ", 1) for line in first["message"].splitlines()[1:])
+    assert said["Culprit"].startswith("rank 0 at demos/rank_conditional.py:")
+    assert {"Job", "Others", "Cause", "Do first", "Since", "More", "Bundle"} <= said.keys()
     assert (last["type"], last["title"].partition(":")[0]) == ("success", "Resolved")
     begun, over = post.mails
     assert (begun.sender, begun.receivers) == ("hangwatch@example.org", ("oncall@example.org",))
@@ -108,7 +111,7 @@ async def test_a_service_that_failed_is_tried_again(caplog: pytest.LogCaptureFix
     async with service([500, 500, 200]) as (address, seen):
         push = Push([parse_target("notify", address)])
         for _ in range(3):
-            push.notify(incident(), None)
+            push.notify(incident(), None, Links())
         await asyncio.wait_for(until(lambda: push.metrics()[0].sent_total == 1), LONG_S)
         await push.close()
         (counted,) = push.metrics()
@@ -146,7 +149,7 @@ def test_the_end_of_an_incident_that_was_sent_is_one_line() -> None:
     assert short.over
     assert short.title.startswith("Resolved: ")
     assert "\n" not in short.body
-    assert "Cause (confidence" in full.body
+    assert "\nCause: " in full.body
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_every_scheme_that_we_show_is_one_of_apprise() -> None:
 @pytest.mark.parametrize("address", ["", "nosuch://s3cret/x", "s3cret", "json://", "json://s3cret host\n/x"])
 def test_an_address_that_no_service_has_is_not_shown(address: str) -> None:
     """One line that says what to give; and of a good one only the scheme is shown, as the host may be a token."""
-    with pytest.raises(PushError, match=r"^--notify: not an address of apprise; for example ") as found:
+    with pytest.raises(PushError, match=r"^not an address of apprise; for example ") as found:
         parse_target("notify", address)
     assert "s3cret" not in str(found.value)
     assert repr(Target("notify", "tgram://s3cret/chat")) == "Target(notify, tgram://)"
@@ -197,5 +200,5 @@ def test_an_address_that_no_service_has_is_not_shown(address: str) -> None:
 def test_without_apprise_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if it were not there."""
     monkeypatch.setitem(sys.modules, "apprise", None)
-    with pytest.raises(PushError, match=r"^--notify needs apprise: pip install 'apprise>=2\.2'$"):
+    with pytest.raises(PushError, match=r"^apprise is not installed; run: pip install 'apprise>=2\.2'$"):
         parse_target("notify", "json://127.0.0.1/x")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from watched_runs import STALL_AFTER_S, find_bundles, read_incident, read_url
+from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident, read_url
 
 from hangwatch.model.incident import HANG_KINDS, Verdict
 from support import JOBS, Job, JobRunner, find_free_port, wait_for
@@ -99,7 +99,7 @@ def start(jobs: JobRunner, tmp_path: Path) -> Start:
         port, state = find_free_port(), tmp_path / "state"
         agent = find_free_port()
         job = jobs.hangwatch(
-            "run", "--stall-after", str(STALL_AFTER_S), "--listen", f"127.0.0.1:{agent}", "--",
+            "run", "--stall-after", str(STALL_AFTER_S), "--act-after", str(ACT_AFTER_S), "--listen", f"127.0.0.1:{agent}", "--",
             *(("sh", "-c", '"$@"; exec sleep 900', "keeper") if keeper else ()),
             sys.executable, str(JOBS / "serving_engine.py"), "--port", str(port), *options,
             env={"HANGWATCH_STATE_DIR": str(state)},
@@ -166,9 +166,11 @@ def test_a_scheduler_that_schedules_nothing_is_named(start: Start, jobs: JobRunn
     assert found.divergence.culprit is not None
     assert found.divergence.culprit.function == "run_core"
     assert len(engine.verdicts()) == 1
-    again = jobs.hangwatch("diagnose", str(find_bundles(engine.state)[0]))
+    again = jobs.hangwatch("diagnose", "--verbose", str(find_bundles(engine.state)[0]))
     again.wait()
-    assert "VLLM::EngineCore: requests are there" in (said := " ".join(again.stdout().split()))
+    assert "because of VLLM::EngineCore: the engine has requests but produces no output" in (
+        said := " ".join(again.stdout().split())
+    )
     assert "7 requests wait" in said
 
 

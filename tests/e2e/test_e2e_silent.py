@@ -1,7 +1,7 @@
 """Real trainings that run and learn nothing, under ``hangwatch run``: the Trainer alone, under DDP, ZeRO-2 and ZeRO-3.
 
 Each kind of run is started once; those that are well go beside those that are not. What single lines amount to is tested on
-recorded output (tests/causes/test_causes_silent.py).
+recorded output (tests/training/test_training_causes.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from watched_runs import find_bundles, read_incident, torchrun
 
-from hangwatch.config.errors import EXIT_STOPPED
+from hangwatch.model.errors import EXIT_STOPPED
 from support import JOBS, JobRunner
 
 pytestmark = pytest.mark.usefixtures("real")
@@ -50,16 +50,25 @@ _PROMISED = (
     _Run("zero2-nan-weights", "loss-zero-lr-frozen", ("--zero", "2", "--bf16", "--fault", "nan-weights")),
 )
 _OTHERS = (
+    _Run(
+        "zero2-overlap",
+        "loss-zero-overlap-comm",
+        ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "on"),
+    ),
+    _Run(
+        "zero2-poisoned",
+        "weights-poisoned",
+        ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "off"),
+    ),
+    _Run("zero3-one-skipped", None, ("--zero", "3", "--bf16", "--fault", "gradient")),
+)
+#: The same causes, otherwise: most of them are told from recorded output as well (tests/training/trainings).
+_AGAIN = (
     _Run("alone-nan-weights", "loss-zero-lr-frozen", ("--fault", "nan-weights"), 1),
     _Run("ddp-none", None, ()),
     _Run("ddp-images-unfiltered", "loss-nan", ("--fault", "images", "--unfiltered")),
     _Run("zero2-none", None, ("--zero", "2", "--bf16")),
-    _Run("zero2-overlap", "loss-zero-overlap-comm",
-         ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "on")),
-    _Run("zero2-poisoned", "weights-poisoned",
-         ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "off")),
     _Run("zero2-masked", "loss-zero-masked-labels", ("--zero", "2", "--bf16", "--fault", "masked"), 1),
-    _Run("zero3-one-skipped", None, ("--zero", "3", "--bf16", "--fault", "gradient")),
     _Run("zero3-images", "loss-nan-data-mix", ("--zero", "3", "--bf16", "--fault", "images")),
 )  # fmt: skip
 
@@ -89,7 +98,7 @@ def _check_verdict(runner: JobRunner, tmp_path: Path, training: _Run) -> None:
     assert any("versions" in e.source and "transformers" in e.says for e in cause.evidence)
     if "--zero" in training.options:
         assert any("ZeRO stage" in e.says for e in cause.evidence)
-    again = runner.hangwatch("diagnose", "--format", "json", state / "incidents" / incident.id)
+    again = runner.hangwatch("diagnose", "--json", state / "incidents" / incident.id)
     assert again.wait() == 0
     assert f'"{cause.id}"' in again.stdout()
 
@@ -101,7 +110,13 @@ def test_a_training_gets_its_verdict(runner: JobRunner, tmp_path: Path, training
 
 
 @pytest.mark.usefixtures("long")
-@pytest.mark.parametrize("training", _OTHERS, ids=lambda training: training.name)
+@pytest.mark.parametrize(
+    "training",
+    [
+        *(pytest.param(one, id=one.name) for one in _OTHERS),
+        *(pytest.param(one, id=one.name, marks=pytest.mark.soak) for one in _AGAIN),
+    ],
+)
 def test_every_kind_of_training_gets_its_verdict(runner: JobRunner, tmp_path: Path, training: _Run) -> None:
     """The same with all faults, under DDP and ZeRO."""
     _check_verdict(runner, tmp_path, training)
@@ -130,10 +145,15 @@ def test_a_silent_failure_is_stopped_only_where_that_was_asked_for(runner: JobRu
     assert "on-silent-failure stop: " in job.stderr()
 
 
-@pytest.mark.parametrize("how", ["report", "print"])
-@pytest.mark.parametrize("kind", ["nan", "none"])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        *(("nan", "print"), ("none", "report")),
+        *(pytest.param(*one, marks=pytest.mark.soak) for one in (("nan", "report"), ("none", "print"))),
+    ],
+)
 def test_a_job_of_milliseconds_is_judged_by_what_it_left(
-    runner: JobRunner, tmp_path: Path, how: str, kind: str
+    runner: JobRunner, tmp_path: Path, kind: str, how: str
 ) -> None:
     """Thirty steps are over before a third tick: a loss of NaN is reported once all the same, a healthy one is left alone."""
     state = tmp_path / "state"

@@ -14,8 +14,8 @@ from support import LONG_S, JobRunner
 _SOAK = Path(__file__).resolve().parents[2] / "benchmarks" / "soak.py"
 
 
-@pytest.mark.waits
-@pytest.mark.usefixtures("long")
+@pytest.mark.soak
+@pytest.mark.usefixtures("real")
 @pytest.mark.timeout(9 * LONG_S)  # two minutes on a machine that is not busy
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a PID namespace without others' jobs in it, which takes root")
 def test_jobs_come_and_go_and_nothing_grows(jobs: JobRunner) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from watched_runs import STALL_AFTER_S, find_bundles, read_incident
+from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident
 
 from hangwatch.outputs.push.audit import read_audit
 from support import JOBS, Job, JobRunner, find_free_port
@@ -31,7 +31,8 @@ time.sleep(600)
 
 def start_replica(jobs: JobRunner, folder: Path, number: int, lighthouse: int) -> Job:
     """One replica group of two ranks, which torchrun starts anew up to twice."""
-    options = ("--state-dir", folder / str(number), "--stall-after", str(STALL_AFTER_S), "--on-hang", "raise")
+    patience = ("--stall-after", str(STALL_AFTER_S), "--act-after", str(ACT_AFTER_S))
+    options = ("--state-dir", folder / str(number), *patience, "--on-hang", "raise")
     meeting = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{find_free_port()}", "--rdzv-id", f"r{number}")
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "2", *meeting)
     env = {"TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{lighthouse}", "OMP_NUM_THREADS": "1"}
@@ -50,8 +51,8 @@ def test_a_replica_group_that_hangs_raises_and_the_others_go_on(jobs: JobRunner,
     (bundle,) = find_bundles(tmp_path / "1")
     found = read_incident(bundle).verdict
     assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("stall", (1,), (0,))
-    assert [one.outcome for one in read_audit(bundle).actions] == ["raised in rank 0-1"]
+    assert [one.outcome for one in read_audit(bundle).actions] == ["raised in ranks 0-1"]
     for bundle in find_bundles(tmp_path / "0"):
         found = read_incident(bundle).verdict
         assert (found.kind, found.culprit_ranks) == ("straggler", ())
-        assert "a group without a name that no rank of this job says it is" in found.summary
+        assert "a member of a group without a name, and no process that hangwatch sees has that place" in found.summary

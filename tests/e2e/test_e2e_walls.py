@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from watched_runs import torchrun
 
-from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.demos import find_scenario
+from hangwatch.model.errors import EXIT_STOPPED
 from support import JOBS, LONG_S, SOURCE_ROOT, JobRunner, wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems and changes users, which takes root")
@@ -46,7 +46,7 @@ def test_a_state_directory_may_be_full(jobs: JobRunner, node: Path) -> None:
     said = job.stderr()
     assert "group-order-inversion" in said
     assert "No space left on device" in said
-    assert "its bundle could not be written" in said
+    assert "the bundle could not be written" in said
     assert "Traceback" not in "".join(line for line in said.splitlines() if line.startswith("hangwatch"))
 
 

@@ -17,6 +17,8 @@ from support import JOBS, JobRunner, is_alive
 
 #: The patience of a run, in seconds. Two of the healthy jobs stand still for much longer.
 STALL_AFTER_S = 6
+#: How long after its report a hang is acted on that is not proven: captures have to agree, which takes more than one.
+ACT_AFTER_S = 2
 #: The patience where a proof has to come: without it, since no test waits for so long.
 NO_PATIENCE_S = 3600
 _TIME_LIMIT_S = 150.0
@@ -71,7 +73,7 @@ def torchrun(script: Path, *arguments: str, nproc: int = 2, max_restarts: int = 
 
 def _of_scenario(scenario: Scenario) -> Watched:
     patience_s = NO_PATIENCE_S if is_provable(scenario) else STALL_AFTER_S
-    options = ("--on-hang", "stop", "--stall-after", str(patience_s))
+    options = ("--on-hang", "stop", "--stall-after", str(patience_s), "--act-after", str(ACT_AFTER_S))
     return Watched(scenario.name, ("run", *options, "--", *scenario.command()), scenario.full_environment())
 
 
@@ -81,7 +83,7 @@ def is_provable(scenario: Scenario) -> bool:
 
 
 def _of_healthy_job(name: str, *command: str) -> Watched:
-    options = ("--on-hang", "stop", "--stall-after", str(STALL_AFTER_S))
+    options = ("--on-hang", "stop", "--stall-after", str(STALL_AFTER_S), "--act-after", str(ACT_AFTER_S))
     return Watched(name, ("run", *options, "--", *command), {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"})
 
 

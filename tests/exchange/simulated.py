@@ -18,6 +18,7 @@ from hangwatch.model.beats import BEAT_VERSION, Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident
+from hangwatch.model.left import Left
 from hangwatch.model.transforms.clocks import shift
 from hangwatch.sources.discovery.found_jobs import FoundJob
 from support import LONG_S
@@ -40,6 +41,11 @@ class Recorded:
 
     def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
         """Nobody has left anything."""
+        del ranks
+        return {}
+
+    def read_left(self, ranks: Iterable[RankIdentity]) -> dict[int, Left]:
+        """Nobody has ended."""
         del ranks
         return {}
 
@@ -72,6 +78,7 @@ class Node:
     channel: str = ""
     announced: list[Incident] = field(default_factory=list)
     of_peers: list[Incident] = field(default_factory=list)
+    acted_on: list[Incident] = field(default_factory=list)
     hardware: NodeFacts | None = None
     skew_ns: int = 0
     watch: JobWatch = field(init=False)
@@ -88,6 +95,7 @@ class Node:
             self.state_dir,
             self._announce,
             on_peer_incident=self._on_peer_incident,
+            tell_stand=self._tell_stand,
             settings=Settings(stall_after_s=5.0),
             reader=self.reader,
         )
@@ -137,6 +145,11 @@ class Node:
     async def _on_peer_incident(self, incident: Incident, path: Path | None) -> None:
         del path
         self.of_peers.append(incident)
+
+    async def _tell_stand(self, incident: Incident, path: Path | None, owned: bool) -> None:
+        del path, owned
+        if incident.may_be_acted_on:
+            self.acted_on.append(incident)
 
     async def tick(self) -> None:
         """One tick."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.agent.fleet.connections import add_asked, find_connections
 from hangwatch.agent.fleet.merge import merge
+from hangwatch.agent.fleet.scope import add_asked, find_connections
 from hangwatch.model.capture import Capture, RankCapture, RankIdentity
 from hangwatch.model.numbers import guest_number
 from hangwatch.model.processes import ThreadSample

@@ -14,7 +14,6 @@ from hangwatch.model.collectives import Group
 from hangwatch.model.digest import (
     DIGEST_VERSION,
     Digest,
-    DigestError,
     DigestGroup,
     DigestProgress,
     DigestRank,
@@ -22,6 +21,7 @@ from hangwatch.model.digest import (
     parse_digest,
 )
 from hangwatch.model.progress import read_progress
+from hangwatch.model.transforms.published import PublishedError
 
 _TEXT = st.text(max_size=40)
 _COUNT = st.integers(-1, 2**62)
@@ -56,7 +56,7 @@ def test_anything_else_is_refused_in_our_own_terms(data: bytes) -> None:
     """Random bytes are a digest or a reason, and nothing but that."""
     try:
         parse_digest(data)
-    except DigestError as error:
+    except PublishedError as error:
         assert str(error).startswith(("is broken", "is in format"))  # noqa: PT017  # either is right
 
 
@@ -70,7 +70,7 @@ def test_a_damaged_one_is_refused_in_our_own_terms(digest: Digest, data: st.Data
             cut[data.draw(st.integers(0, len(cut) - 1))] = data.draw(st.integers(0, 255))
     try:
         parse_digest(bytes(cut))
-    except DigestError as error:
+    except PublishedError as error:
         assert str(error).startswith(("is broken", "is in format"))  # noqa: PT017  # either is right
 
 
@@ -78,7 +78,7 @@ def test_a_damaged_one_is_refused_in_our_own_terms(digest: Digest, data: st.Data
 def test_a_newer_format_is_refused_by_its_number(digest: Digest) -> None:
     """Whatever a newer one has in it, the number says that it is newer."""
     newer = msgspec.msgpack.encode([DIGEST_VERSION + 1, {"all": "new"}, *msgspec.to_builtins(digest)[1:]])
-    with pytest.raises(DigestError, match=f"is in format {DIGEST_VERSION + 1}, and this version"):
+    with pytest.raises(PublishedError, match=f"is in format {DIGEST_VERSION + 1}, but this version"):
         parse_digest(newer)
 
 
@@ -95,7 +95,7 @@ def test_eight_ranks_are_a_few_kilobytes() -> None:
     keys = [Group(str(number), world[: 8192 >> number]).key for number in range(6)]
     progress = tuple(DigestProgress(number, 1_234_567, 1_234_566, 123.4) for number in range(6))
     ranks = tuple(
-        DigestRank(8184 + local, 1_234_567 + local, 12345.6, "in_flight", progress, local, 3, "stuck",
+        DigestRank(8184 + local, 1_234_567 + local, 12345.6, "communicating", progress, local, 3, "stuck",
                    b"12345678", "all_gather", 0.5)
         for local in range(8)
     )  # fmt: skip

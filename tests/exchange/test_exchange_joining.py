@@ -107,7 +107,7 @@ def test_what_stands_between_is_named() -> None:
     refused = asyncio.run(fail(TcpStoreExchange("127.0.0.1", port, hosting=False)))
     assert refused == (
         f"the store at 127.0.0.1:{port}: connection refused; run hangwatch on 127.0.0.1 too, with the same --exchange, "
-        "or with redis://... where its agent is in another network than the job (a container)"
+        "or use redis://... if its agent is in another network than the job (a container)"
     )
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         port = full.getsockname()[1]

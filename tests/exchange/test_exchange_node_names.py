@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hangwatch.agent.fleet.node_names import rename_node, tell_apart, tell_worlds_apart
+from hangwatch.agent.fleet.scope import rename_node, tell_apart, tell_worlds_apart
 from hangwatch.model.numbers import guest_number
 from hangwatch.sources.discovery.roles import Roles
 from worlds import rank, world

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, WireError, decode, encode
+from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, decode, encode
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import Group, GroupProgress
 from hangwatch.model.transforms.clocks import shift
 from hangwatch.model.transforms.packing import Commons, Packed, pack, unpack
+from hangwatch.model.transforms.published import PublishedError
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "causes"))
 from recorded import NAMES, load
@@ -72,11 +73,11 @@ def test_a_damaged_capture_is_refused_in_our_own_terms(data: st.DataObject) -> N
 @given(st.binary(max_size=100))
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     """Random bytes are none."""
-    with pytest.raises(WireError, match="is broken"):
+    with pytest.raises(PublishedError, match="is broken"):
         decode(data, LeaseNotice)
 
 
 def test_a_newer_message_is_refused_by_its_number() -> None:
     """As a later version may send it."""
-    with pytest.raises(WireError, match=f"is in format {WIRE_VERSION + 1}"):
+    with pytest.raises(PublishedError, match=f"is in format {WIRE_VERSION + 1}"):
         decode(encode(LeaseNotice(WIRE_VERSION + 1, "me")), LeaseNotice)

@@ -115,6 +115,6 @@ async def test_why_others_cannot_be_met_is_said() -> None:
     trainer, _ = make(None)
     await until(lambda: (trainer.tick(), trainer.links.gaps)[1])
     (gap,) = trainer.links.gaps
-    assert (gap.source, gap.reason.endswith(": no torch")) == ("exchange", True)
+    assert (gap.source, gap.reason.endswith(": no torch")) == ("peer discovery", True)
     assert trainer.tick()[10].groups[-1].outside == (1,)
     await trainer.links.close()

@@ -12,16 +12,15 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from hangwatch.hardware.sources.kernel_log import parse_line, parse_records
+from hangwatch.hardware.sources.ras.ras_json import RasFormatError, parse_status_json
+from hangwatch.hardware.sources.ras.ras_text import parse_status_text
 from hangwatch.sources.dumps.archives import ArchiveError, read_compressed, read_tar, read_zip
 from hangwatch.sources.dumps.contents import Aside, Content
-from hangwatch.sources.dumps.decode import UnknownContentError, decode_content
+from hangwatch.sources.dumps.decode import UnknownContentError, bounded_memory, decode_content
 from hangwatch.sources.dumps.gathering import gather
-from hangwatch.sources.dumps.limits import bounded_memory
 from hangwatch.sources.dumps.pyspy_text import parse_pyspy_text
 from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
-from hangwatch.sources.hardware.kernel_log import parse_line, parse_records
-from hangwatch.sources.ras.ras_json import RasFormatError, parse_status_json
-from hangwatch.sources.ras.ras_text import parse_status_text
 from hangwatch.sources.stacks.samples import StackFormatError
 from ras_server import rank, report_json, report_text
 

@@ -23,7 +23,7 @@ from support import LONG_S, JobRunner
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "versions.json"
-PAGE = ROOT / "docs" / "versions.md"
+PAGE = ROOT / "docs" / "status.md"
 FOLDER = ROOT / "build" / "matrix"
 HOW = "make matrix: the built wheel, installed into a new environment beside each PyTorch; Gloo on CPUs, no GPU"
 

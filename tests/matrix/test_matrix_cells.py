@@ -93,9 +93,9 @@ def test_new_rows_replace_older_ones_of_their_cell() -> None:
 
 
 def test_the_page_shows_the_results() -> None:
-    """The table in docs/versions.md is that of docs/versions.json, of the hangs that are run now."""
+    """The table in docs/status.md is that of docs/versions.json, of the hangs that are run now."""
     results = msgspec.json.decode((DOCS / "versions.json").read_bytes(), type=Results)
-    page = (DOCS / "versions.md").read_text()
+    page = (DOCS / "status.md").read_text()
     assert with_table(page, results.cells) == page
     assert render(results.cells) in page
     assert all(row.good for row in results.cells)

@@ -134,7 +134,17 @@ def hang_incident(ended_at: str | None = None) -> Incident:
     )
     return Incident(
         id="20260528-202637-7c1f",
-        job=JobEntry("torchrun-7c1f", ("gpu-17",), 2, "torchrun", "torchrun --nproc-per-node 2 train.py"),
+        job=JobEntry(
+            "torchrun-7c1f",
+            ("gpu-17",),
+            2,
+            "torchrun",
+            "torchrun --nproc-per-node 2 train.py",
+            name="llama-sft",
+            script="src/train.py",
+            user="ada",
+            slurm_job="4711",
+        ),
         onset_at="2026-05-28T20:26:37.600Z",
         detected_at="2026-05-28T20:26:39.100Z",
         confirmed_at="2026-05-28T20:26:40.000Z",
@@ -175,7 +185,7 @@ def hang_incident(ended_at: str | None = None) -> Incident:
 
 def with_text(text: str) -> tuple[Incident, Capture]:
     """The example with ``text`` wherever text comes from the job, its code, its machine or a rule's words."""
-    kept = {"kind", "severity", "onset_at", "detected_at", "confirmed_at", "ended_at", "schema", "id"}
+    kept = {"kind", "severity", "culprits_from", "onset_at", "detected_at", "confirmed_at", "ended_at", "schema", "id"}
 
     def replaced(value: object, name: str = "") -> object:
         if isinstance(value, str):

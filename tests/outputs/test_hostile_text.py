@@ -12,16 +12,18 @@ from examples import with_text
 from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from rich.console import Console
 
+from hangwatch.model.capture import Job
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
 from hangwatch.model.progress import GroupFront, LiveProgress
+from hangwatch.outputs.briefing import Links, brief
 from hangwatch.outputs.bundle.speedscope import encode_speedscope
+from hangwatch.outputs.html.incident import render_report
 from hangwatch.outputs.html.live import lay_out, render_parts
-from hangwatch.outputs.html.report import render_report
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import IncidentMetrics, JobMetrics, MetricsView
 from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
+from hangwatch.outputs.terminal.console import Console
 from hangwatch.outputs.terminal.rank_table import render_view
 from hangwatch.outputs.terminal.verdict import print_verdict
 
@@ -39,18 +41,20 @@ def _live(text: str) -> LiveView:
 
 def _terminal(text: str) -> str:
     incident, _ = with_text(text)
-    console = Console(file=io.StringIO(), width=100, color_system=None)
+    console = Console(io.StringIO(), width=100)
     print_verdict(incident, console)
+    print_verdict(incident, console, verbose=True)
     console.print(render_view(_live(text), (text,), height=24, width=100))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    assert isinstance(console.stream, io.StringIO)
+    return console.stream.getvalue()
 
 
 def _labels(text: str) -> str:
     group = LiveProgress(text, text, (0, 1), 1, 1, 3.0)
     rank = LiveRank(0, text, 1, text, None, (group,))
-    incident = IncidentMetrics(text, "deadlock", text, "critical", 1.0, (0,), text, text, (text,))
-    body = Metrics(MetricsView((JobMetrics(text, (rank,), (incident,), text),))).render()[0].decode()
+    incident = IncidentMetrics(text, "deadlock", text, "critical", 1.0, brief(with_text(text)[0], Links()), (0,))
+    job = Job(text, None, (), text, text, name=text, script=text, user=text, slurm_job=text, namespace=text, pod=text)
+    body = Metrics(MetricsView((JobMetrics(job, (rank,), (incident,)),))).render()[0].decode()
     families = list(text_string_to_metric_families(body))
     assert "hangwatch_build_info" in {family.name for family in families}
     return "\n".join(value for f in families for sample in f.samples for value in sample.labels.values())

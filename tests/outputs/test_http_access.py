@@ -68,9 +68,17 @@ def statuses(state: Path, asked: list[tuple[str, dict[str, str]]], **how: object
 def test_loopback_is_open_and_says_what_it_may_load(tmp_path: Path) -> None:
     """WebPage, incident, files and assets answer, under a policy that allows nothing from elsewhere."""
     write_bundle(tmp_path, hang_incident(), hang_capture())
-    paths = ["/", f"/incidents/{ID}", "/static/style.css", "/static/page.js", "/static/icon.svg"]
+    paths = [
+        "/",
+        f"/incidents/{ID}",
+        "/causes/fork-deadlock",
+        "/static/style.css",
+        "/static/page.js",
+        "/static/icon.svg",
+    ]
     paths += [
-        f"/incidents/{ID}/{name}" for name in ("report.html", "incident.json", "stacks.txt", "stacks.speedscope.json")
+        f"/incidents/{ID}/{name}"
+        for name in ("report.html", "incident.json", "issue.md", "stacks.txt", "stacks.speedscope.json")
     ]
 
     async def use(url: str, client: aiohttp.ClientSession) -> list[tuple[int, str]]:
@@ -84,7 +92,7 @@ def test_loopback_is_open_and_says_what_it_may_load(tmp_path: Path) -> None:
     found = serve(tmp_path, use)
     assert {status for status, _ in found} == {200}
     assert all(policy.startswith("default-src 'none'") and "unsafe-eval" not in policy for _, policy in found)
-    assert all("sandbox" in policy for _, policy in found[5:])
+    assert all("sandbox" in policy for _, policy in found[6:])
 
 
 @pytest.mark.parametrize(
@@ -173,7 +181,7 @@ def test_events_bring_what_has_changed_and_nothing_else(tmp_path: Path) -> None:
                 return found
 
             first = await parts_until("incidents")
-            shown[0] = view("in_flight")
+            shown[0] = view("communicating")
             return first, await parts_until("ranks")
 
     first, then = serve(tmp_path, use, live=lambda: shown[0])

@@ -14,6 +14,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import user_attributes
 from opentelemetry.semconv.attributes import code_attributes, error_attributes
 from prometheus_client.parser import text_string_to_metric_families
 from test_prometheus import EVIL, example_view
@@ -60,8 +61,8 @@ def test_an_incident_is_a_span_from_onset_to_end_and_its_events_belong_to_it() -
         "hangwatch.incident", 1_780_000_000_000_000_000, SeverityNumber.ERROR,
     )  # fmt: skip
     assert (last.timestamp, last.severity_number) == (END_NS, SeverityNumber.INFO)
-    assert first.body.startswith("deadlock, proven: torchrun-7c1f on gpu-17\nRank 0 gathers labels")
-    assert last.body.startswith("Resolved: deadlock in torchrun-7c1f")
+    assert first.body.startswith("Deadlock, proven: llama-sft on gpu-17\nRank 0 gathers labels")
+    assert last.body.startswith("Resolved: llama-sft on gpu-17 (deadlock)")
     assert first.attributes["hangwatch.incident.status"] == "firing"
     assert (
         {**first.attributes, "hangwatch.incident.status": "resolved"} == dict(last.attributes) == dict(span.attributes)
@@ -75,15 +76,24 @@ def test_a_changed_verdict_is_an_event_of_its_own_time() -> None:
 
 
 def test_what_is_known_is_an_attribute_by_the_conventions_name() -> None:
-    """The culprit's line, the step that was reached; what is not known is left out."""
+    """The job's name and user, both lines, what to do, the step that was reached; what is not known is left out."""
     incident = hang_incident()
     known = sent_event(note(incident)).attributes
-    texts = (value for module in (code_attributes, error_attributes) for value in vars(module).values())
+    texts = (
+        value for module in (code_attributes, error_attributes, user_attributes) for value in vars(module).values()
+    )
     conventions = {value for value in texts if isinstance(value, str)}
     assert {name for name in known if not name.startswith("hangwatch.")} <= conventions
     assert (known["error.type"], known["hangwatch.cause.id"], known["hangwatch.proven"]) == (
         "deadlock", "tuple-labels-gather", True,
     )  # fmt: skip
+    assert (known["hangwatch.job.name"], known["hangwatch.job.script"], known["user.name"]) == (
+        "llama-sft", "src/train.py", "ada",
+    )  # fmt: skip
+    assert known["hangwatch.culprit_line"].startswith("rank 0 at finetune/train.py:88: trainer.evaluate()")
+    assert known["hangwatch.others_line"].startswith("rank 1 at finetune/train.py:88: trainer.evaluate()")
+    assert known["hangwatch.remedy"].startswith("1. Keep labels one tensor")
+    assert not {"hangwatch.page_url", "hangwatch.runbook_url"} & known.keys()
     assert (known["code.file.path"], known["code.line.number"]) == ("/home/ada/finetune/train.py", 88)
     assert "hangwatch.step" not in known
     again = msgspec.structs.replace(incident, history=JobHistory(PastHang(incident.id, "deadlock", True, step=412)))
@@ -116,11 +126,7 @@ def series(metrics: Metrics) -> set[tuple[str, tuple[tuple[str, str], ...], floa
     """All a scrape shows but what the process itself is like, which changes while we look."""
     families = text_string_to_metric_families(metrics.render()[0].decode())
     samples = [sample for family in families for sample in family.samples]
-    return {
-        (s.name, tuple(sorted(s.labels.items())), s.value)
-        for s in samples
-        if not s.name.startswith("hangwatch_agent_process")
-    }
+    return {(s.name, tuple(sorted(s.labels.items())), s.value) for s in samples if not s.name.startswith("process_")}
 
 
 def test_the_metrics_are_those_of_a_scrape() -> None:
@@ -144,7 +150,7 @@ def test_the_metrics_are_those_of_a_scrape() -> None:
         if kind == "sum":
             assert metric.sum.is_monotonic
             assert metric.name.endswith("_total")
-    own = {one for one in found if not one[0].startswith("hangwatch_agent_process")}
+    own = {one for one in found if not one[0].startswith("process_")}
     assert own == series(metrics)
     assert len(own) > 50
-    assert {name for name, _, _ in found} >= {"hangwatch_agent_process_cpu_seconds_total", "hangwatch_incidents_total"}
+    assert {name for name, _, _ in found} >= {"process_cpu_seconds_total", "hangwatch_incidents_total"}

@@ -6,28 +6,27 @@ import io
 
 import msgspec
 import pytest
-from rich.console import Console
+from examples import hang_incident
 
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
 from hangwatch.model.progress import GroupFront, LiveProgress
+from hangwatch.outputs.terminal.console import Console
 from hangwatch.outputs.terminal.rank_table import render_view
 
 
 def printed(view: LiveView, *, height: int | None = None, width: int = 160, colour: bool = False) -> str:
     """What a console shows."""
-    console = Console(
-        file=io.StringIO(), width=width, force_terminal=colour, color_system="standard" if colour else None
-    )
+    console = Console(io.StringIO(), width=width, colour=colour)
     shown = render_view(view, height=height, width=width)
     console.print(shown)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    assert isinstance(console.stream, io.StringIO)
+    return console.stream.getvalue()
 
 
 def view_of(count: int, late: int, name: str = "dp") -> LiveView:
     """A job of ``count`` ranks of which one is three operations behind."""
     ranks = tuple(
-        LiveRank(r, "n", 100 + r, "running" if r == late else "in_flight", 0.1,
+        LiveRank(r, "n", 100 + r, "running" if r == late else "communicating", 0.1,
                  (LiveProgress(name, name, (), 9 - 3 * (r == late), 6, None if r == late else 7.5),), f"f{r} (a.py:{r})")
         for r in range(count)
     )  # fmt: skip
@@ -52,7 +51,7 @@ def test_a_row_says_where_a_rank_stands() -> None:
         "TOP",
         "FRAME",
     ]
-    assert lines[3].split() == ["0", "100", "in", "flight", "dp", "9", "6", "0", "7.5", "s", "f0", "(a.py:0)"]
+    assert lines[3].split() == ["0", "100", "communicating", "dp", "9", "6", "0", "7.5", "s", "f0", "(a.py:0)"]
     assert lines[4].split() == ["1", "101", "running", "dp", "6", "6", "3", "f1", "(a.py:1)"]
 
 
@@ -85,6 +84,22 @@ def test_a_narrow_terminal_keeps_every_number_and_the_group(width: int) -> None:
     assert ("all_reduce" in late) == (width >= 80)
 
 
+def test_an_open_incident_is_above_the_table_and_its_culprits_are_marked() -> None:
+    """The verdict, its cause and the incident's id; the culprit's row says so, and is kept where rows have to go."""
+    job = view_of(256, 200).jobs[0]
+    incident = hang_incident()
+    verdict = msgspec.structs.replace(incident.verdict, culprit_ranks=(7,))
+    view = LiveView(1, (msgspec.structs.replace(job, incident=msgspec.structs.replace(incident, verdict=verdict)),))
+    for width in (80, 160):
+        lines = printed(view, height=20, width=width).splitlines()
+        assert len(lines) <= 20
+        text = " ".join(" ".join(lines).split())
+        assert f"DEADLOCK, proven: {verdict.summary}" in text
+        assert "hangwatch explain tuple-labels-gather" in text
+        assert incident.id in text
+        assert [line.split()[0] for line in lines if "culprit " in line and "communicating" in line] == ["7"]
+
+
 def test_no_colour_without_a_terminal() -> None:
     """A pipe gets plain text, a terminal colours."""
     assert "\x1b" not in printed(view_of(2, 1))
@@ -105,7 +120,7 @@ def test_a_name_does_no_harm(name: str) -> None:
 
 def test_nothing_to_show_is_a_sentence() -> None:
     """No job, and why that may be."""
-    console = Console(file=io.StringIO(), width=80)
+    console = Console(io.StringIO(), width=80)
     console.print(render_view(LiveView(1), ("processes: not readable",)))
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue() == "No ranks of a distributed job found on this node.\nprocesses: not readable\n"
+    assert isinstance(console.stream, io.StringIO)
+    assert console.stream.getvalue() == "No ranks of a distributed job found on this node.\nprocesses: not readable\n"

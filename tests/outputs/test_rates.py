@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.metrics.exposition import Metrics
+from hangwatch.outputs.web.access import RateLimit
 from hangwatch.outputs.web.page import WebPage
-from hangwatch.outputs.web.rate_limit import RateLimit
 from hangwatch.outputs.web.server import Health, start_server
 
 TOKEN = "0123456789abcdef"  # noqa: S105  # of the test alone

@@ -46,7 +46,7 @@ def test_an_incident_is_found_by_id_by_path_and_in_an_archive(jobs: JobRunner, s
         archive.add(bundle, arcname=OLDER)
     stored = msgspec.json.decode((bundle / "incident.json").read_bytes(), type=Incident)
     for named in (OLDER, f"{bundle}", f"{tmp_path / 'sent.tar.gz'}"):
-        job = jobs.hangwatch("report", named, "--format", "json", "--state-dir", state)
+        job = jobs.hangwatch("report", named, "--json", "--state-dir", state)
         assert job.wait(120.0) == 0, job.stderr()
         assert msgspec.json.decode(job.stdout(), type=Incident) == stored
 

@@ -19,9 +19,9 @@ from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.bundle.bundle import write_bundle
 from hangwatch.outputs.html.cells import render_cells
 from hangwatch.outputs.html.elements import short_command
-from hangwatch.outputs.html.group_progress import ProgressPoint
+from hangwatch.outputs.html.group_progress import JobProgress, ProgressPoint
+from hangwatch.outputs.html.incident import render_report
 from hangwatch.outputs.html.live import lay_out, render_parts
-from hangwatch.outputs.html.report import render_report
 from hangwatch.outputs.html.stacks import render_stacks
 from hangwatch.outputs.stack_tree import merge_stacks
 
@@ -74,8 +74,8 @@ def _live(text: str) -> str:
         text, 2, text, text, tuple(LiveRank(r, text, 1, "waiting", 0.1, (progress,), text) for r in (0, 1)),
         (GroupFront(text, (0, 1), 7, 6, 5, (1,), 9.0),), incident, capture,
     )  # fmt: skip
-    history = {text: {text: (ProgressPoint(1.0, 3, 2), ProgressPoint(2.0, 7, 6))}}
-    listed = IncidentSummary(incident.id, text, incident.onset_at, None, "deadlock", True, "critical", text, (0,))
+    history = {text: JobProgress({text: (ProgressPoint(1.0, 3, 2), ProgressPoint(2.0, 7, 6))})}
+    listed = IncidentSummary(incident.id, text, text, incident.onset_at, None, "deadlock", True, "critical", text, (0,))
     quiet = msgspec.structs.replace(job, id="quiet", incident=None, capture=None)
     return lay_out(render_parts(LiveView(5, (job, quiet)), history, (listed,)))
 
@@ -93,8 +93,10 @@ def test_text_of_a_job_never_becomes_structure(text: str) -> None:
             "onload",
             "onclick",
         } == set()
+        assert hostile.addresses
         assert all(
-            address.startswith(("https://", "http://", "data:,", "#", "incidents/")) for address in hostile.addresses
+            address.startswith(("https://", "http://", "data:,", "#", "incidents/", "causes/"))
+            for address in hostile.addresses
         )
         assert not [c for word in hostile.words for c in word if c in "\x00\x1b\x07\u202e\u202c"]
         assert max(map(len, hostile.words)) < 30_000
@@ -140,12 +142,13 @@ def test_a_report_says_what_the_verdict_says(name: str) -> None:
 
 
 def test_cells_of_four_thousand_ranks_are_one_small_drawing() -> None:
-    """A path a state instead of an element a rank; the culprit has a ring, and every state is also listed as text."""
+    """A path a state instead of an element a rank; the culprit is a diamond with its number, and every state is listed."""
     states = dict.fromkeys(range(4096), "waiting") | {2741: "stuck"}
     drawing = render_cells(states, (2741,))
-    assert len(drawing) < 120_000
-    assert drawing.count("<path") == 2
-    assert drawing.count('class="ring"') == 1
+    assert len(drawing) < 20_000
+    assert drawing.count("<path") == 3
+    assert drawing.count('<path class="culprit"') == 1
+    assert '">2741</text>' in drawing
     assert "0-2740,2742-4095" in drawing
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hangwatch.model.telemetry import LoggedStep, RankSteps, TrainingSeries
-from hangwatch.outputs.metrics.training import OTHERS_LIMIT, training_families
+from hangwatch.outputs.metrics.exposition import OTHERS_LIMIT, training_families
 
 
 def steps(rank: int, loss: float, count: int = 3, **values: float) -> tuple[LoggedStep, ...]:

@@ -9,7 +9,7 @@ from probe_runs import Run
 
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
-from hangwatch.sources.training.beats import parse_steps
+from hangwatch.training.sources.beats import parse_steps
 from support import LONG_S
 
 ALONE = """

@@ -12,8 +12,8 @@ from probe_runs import Run
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import LoggedStep
-from hangwatch.sources.training.beats import parse_setup, parse_steps
-from hangwatch.sources.training.stream import LogStream
+from hangwatch.training.sources.beats import parse_setup, parse_steps
+from hangwatch.training.sources.stream import LogStream
 
 #: A step is taken for each line on standard input; in the third one gradient is infinite, and the step is skipped.
 ENGINE = """

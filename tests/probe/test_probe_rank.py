@@ -14,7 +14,7 @@ from probe_runs import SITE, Run, ask
 
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
-from hangwatch.sources.training.beats import parse_steps
+from hangwatch.training.sources.beats import parse_steps
 from support import LONG_S, find_free_port, wait_for
 
 MEET = """
@@ -103,8 +103,8 @@ dist.destroy_process_group()
     assert _group(zero, "local")[1:] == ((0,), 3, "gloo", 1, -1, 1)
     assert _group(one, "local")[1:] == ((1,), 3, "gloo", 1, -1, 1)
     assert _group(zero, "local")[0] != _group(one, "local")[0]
-    # Ended in order: the beats stay for the agent, the sockets are gone.
-    assert sorted(p.suffix for p in run.ranks.iterdir()) == [".beat", ".beat"]
+    # Ended in order: the heartbeats and what the ranks leave stay for the agent, the sockets are gone.
+    assert sorted(p.suffix for p in run.ranks.iterdir()) == [".beat", ".beat", ".left", ".left"]
 
 
 def test_hung_ranks_still_answer(run: Run) -> None:

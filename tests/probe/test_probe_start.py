@@ -99,7 +99,7 @@ def test_broken_probe_leaves_a_note_and_the_program_runs(run: Run) -> None:
     assert (out, err, status) == ("ran\n", "", 0)
     (note,) = run.ranks.iterdir()
     assert note.suffix == ".problem"
-    assert "could not be loaded" in note.read_text()
+    assert "could not load the probe" in note.read_text()
 
 
 def test_old_torch_is_reported_to_the_agent_once_it_is_a_rank(run: Run) -> None:

@@ -9,7 +9,7 @@ from probe_runs import SITE, Run
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import LoggedStep
-from hangwatch.sources.training.beats import parse_setup, parse_steps
+from hangwatch.training.sources.beats import parse_setup, parse_steps
 
 TRAINING = """
 import pickle, sys, torch

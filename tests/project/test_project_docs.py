@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-    + [path for folder in ("docs", "benchmarks", "tests/scenarios") for path in (ROOT / folder).rglob("*.md")]
+    + [path for folder in ("docs", "benchmarks", "corpus", "tests/scenarios") for path in (ROOT / folder).rglob("*.md")]
 )
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
 #: Words that only the authors understood, and what to write instead.
@@ -25,6 +25,24 @@ PRIVATE = {
     r"unheard": "unnoticed",
     r"to be unseen": "not visible",
 }
+#: What users read; pages for developers (architecture, decisions) may use the words of the code.
+USER_PAGES = [
+    path
+    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/causes/*.md")))
+    if path.name != "architecture.md"
+]
+#: Words of the code, and what users read instead.
+FOR_USERS = {
+    r"\bpatien(?:ce|t)\b": "stall timeout",
+    r"\b(?:the|an|its) exchange\b": "peer discovery",
+    r"\bbeats?\b": "heartbeat",
+    r"(?<!-)\bworlds?\b(?! size)": "job",
+    r"\bguests?\b": "process that is no rank of the job",
+    r"\bfrontiers?\b": "first operation that has not completed",
+    r"\banew\b": "again",
+}
+#: Columns of a line that users read in a terminal or in a diff.
+WIDTH = 100
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
@@ -60,6 +78,46 @@ def test_no_page_uses_private_words(path: Path) -> None:
         text = re.sub(r"`[^`]*`|\[[^\]]*\]\(https?[^)]*\)", "", line)
         found = [f"{word}: write {better}" for word, better in PRIVATE.items() if re.search(word, text)]
         assert not found, f"line {number}: {found}"
+
+
+@pytest.mark.parametrize("path", USER_PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_user_page_uses_words_of_the_code(path: Path) -> None:
+    """Names of options, metrics and files (in backquotes, or between slashes and dots) are quoted as they are."""
+    for number, line in prose(path):
+        text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)
+        found = [
+            f"{word}: write {better}" for word, better in FOR_USERS.items() if re.search(word, text, re.IGNORECASE)
+        ]
+        assert not found, f"line {number}: {found}"
+
+
+def too_wide(text: str) -> list[int]:
+    """The numbers of lines beyond ``WIDTH`` that could be broken: not of tables, with links, or of recorded JSON."""
+    found, block = [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            block = line.strip()[3:] if block is None else None
+        elif len(line) > WIDTH and block != "json" and not line.startswith("|") and not re.search(r"\]\(|\]: ", line):
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize("path", USER_PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_of_user_pages_are_short(path: Path) -> None:
+    """They fit beside something else; commands can be broken too."""
+    assert too_wide(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wide"),
+    [
+        ("word " * 20, []), ("word " * 21, [1]), ("```sh\n" + "word " * 21 + "\n```", [2]), ("| " + "word " * 30, []),
+        ("```json\n" + "word " * 21 + "\n```\n" + "word " * 21, [4]), ("[a]: https://host/" + "a" * 100, []),
+    ],
+)  # fmt: skip
+def test_wide_lines_would_be_seen(text: str, wide: list[int]) -> None:
+    """In the text and in commands; a table, an address and recorded JSON cannot be broken."""
+    assert too_wide(text) == wide
 
 
 #: A file or a folder of ours, as prose names it: `agent/fleet/link.py`, `tests/scenarios`, `causes/`.
@@ -105,10 +163,11 @@ def test_the_index_names_every_page() -> None:
 
 
 def test_alerts_name_pages_that_exist() -> None:
-    """Every runbook_url without a placeholder leads to a page and a heading of it."""
+    """Every runbook_url that is not made by the agent leads to a page and a heading of it."""
     rules = (ROOT / "deploy" / "prometheus" / "rules" / "hangwatch.rules.yml").read_text()
-    urls = re.findall(r"runbook_url: (docs/[^\s{#]+\.md)(?:#(\S+))?$", rules, re.MULTILINE)
+    urls = re.findall(r'runbook_url: .*reReplaceAll "{page}" "([\w/-]+)" }}(?:#([\w-]+))?{{ end }}', rules)
     assert len(urls) > 5
-    for page, anchor in urls:
-        assert (ROOT / page).exists(), page
-        assert not anchor or anchor in anchors(ROOT / page), anchor
+    for name, anchor in urls:
+        page = ROOT / "docs" / f"{name}.md"
+        assert page.exists(), page
+        assert not anchor or anchor in anchors(page), anchor

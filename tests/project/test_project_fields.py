@@ -23,7 +23,7 @@ SECOND_NS = 1_000_000_000
 #: What these rooms define is kept on disk, sent to other nodes, or shown to whoever asks.
 ROOMS = (
     "hangwatch.model", "hangwatch.agent.fleet.wire", "hangwatch.outputs.bundle", "hangwatch.outputs.metrics",
-    "hangwatch.outputs.push",
+    "hangwatch.outputs.push", "hangwatch.outputs.briefing",
 )  # fmt: skip
 _OF_A_CAPTURE = "made of a capture that has been redacted"
 _OF_A_BEAT = "read by the agent alone, and redacted where it becomes part of a capture or a series"
@@ -35,6 +35,8 @@ OTHER_TEXT = {
     "LeaseNotice": ("holder incident", _OURS),
     "Answer": ("question", _OURS),
     "Notification": ("bundle node", _OURS),
+    "SecondLook": ("until unless action called_off", _OURS),
+    "Lateness": ("says", _OURS),
     "Message": ("title body severity", _OF_A_CAPTURE),
     "SharedRecord": ("node", _OF_A_JOB),
     "Beat": (
@@ -42,6 +44,7 @@ OTHER_TEXT = {
         _OF_A_BEAT,
     ),
     "BeatTask": ("name frames", _OF_A_BEAT),
+    "Left": ("error", "redacted as it is read, and again as a part of a capture"),
     "BeatGroup": ("name description backend store", _OF_A_BEAT),
     "BeatTelemetry": ("setup steps", _OF_A_BEAT),
     "EngineReading": ("parts", "numbers of schedulers, which are dropped where the clocks are read"),
@@ -49,7 +52,7 @@ OTHER_TEXT = {
     "DigestGroup": ("key label", _OF_A_JOB),
     "DigestRank": ("state motion in_op world", "our own words, and the role of a process"),
     "JobOfWorld": (
-        "id channel meeting launcher command role",
+        "id channel meeting launcher command role name script",
         "names of the job; its command is redacted where it is read",
     ),
     "ClaimedGroup": ("name store", "a group's name and the address of its store, as torch has them"),
@@ -58,7 +61,12 @@ OTHER_TEXT = {
     "Incident": ("id onset_at detected_at confirmed_at ended_at captured missing schema", _OF_A_CAPTURE),
     "JobHistory": ("exclude_nodes", _OF_A_JOB),
     "PastHang": ("id nodes place names", _OF_A_CAPTURE),
-    "JobEntry": ("id nodes launcher command role", _OF_A_CAPTURE),
+    "JobEntry": ("id nodes launcher command role name script user slurm_job namespace pod", _OF_A_CAPTURE),
+    "Links": ("page runbook", "addresses that the settings give to whoever is notified"),
+    "Briefing": (
+        "name script job_text summary culprit sides culprit_line others_line title why steps page_url runbook_url more",
+        _OF_A_CAPTURE,
+    ),
     "RankEntry": ("node state stack name world", _OF_A_CAPTURE),
     "RankGroup": ("name", _OF_A_CAPTURE),
     "Verdict": ("summary proof waits names", _OF_A_CAPTURE),
@@ -73,9 +81,8 @@ OTHER_TEXT = {
         "node state frame name",
         "names of a host and a role, our own words, and a function's name with its line",
     ),
-    "LiveJob": ("id launcher command role", "names of the job; its command is redacted where it is read"),
-    "IncidentMetrics": ("id kind cause severity summary title remedy names", _OF_A_CAPTURE),
-    "JobMetrics": ("id launcher", _OF_A_JOB),
+    "LiveJob": ("id launcher command role name script", "names of the job; its command is redacted where it is read"),
+    "IncidentMetrics": ("id kind cause severity names", _OF_A_CAPTURE),
     "SourceMetrics": ("name", _OURS),
     "ReceiverMetrics": ("name", _OURS),
     "MetricsView": ("incidents_total version", _OURS),
@@ -86,6 +93,7 @@ OTHER_TEXT = {
 #: Times that are not part of a capture, and why they stay as they are.
 OTHER_TIMES = {
     "Beat.at_ns": "read on the node that wrote it",
+    "Left.at_ns": "the same",
     "Digest.at_ns": "the sender's clock is what offsets are found by",
     "LiveView.at_ns": "shown by the node that took it",
     "SharedRecord.onset_ns": "on the clock of the node that reported it, as in the incident that travels with it",

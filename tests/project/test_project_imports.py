@@ -21,16 +21,17 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 #: by its type and by a module that it speaks of, so that it may be called something else.
 PLANTED = [
     pytest.param("model/text.py", "hangwatch.analysis.case", "layers", "hangwatch.cli", id="model imports analysis"),
-    pytest.param("analysis/case.py", "hangwatch.causes.registry", "layers", "hangwatch.cli", id="analysis imports causes"),
+    pytest.param("analysis/case.py", "hangwatch.causes.precedence", "layers", "hangwatch.cli", id="analysis imports causes"),
     pytest.param("sources/redaction.py", "hangwatch.agent.service", "layers", "hangwatch.cli", id="source imports agent"),
     pytest.param("agent/host/log.py", "hangwatch.agent.service", "layers", "hangwatch.agent", id="host imports service"),
     pytest.param("model/text.py", "hangwatch.model.progress", "acyclic_siblings", "hangwatch", id="circle of files"),
-    pytest.param("sources/proc/files.py", "hangwatch.sources.ras.report", "acyclic_siblings", "hangwatch", id="circle of rooms"),
-    pytest.param("probe/beat.py", "hangwatch.sources.redaction", "forbidden", "hangwatch.sources", id="probe imports source"),
+    pytest.param("sources/proc/files.py", "hangwatch.hardware.analysis", "acyclic_siblings", "hangwatch", id="circle of rooms"),
+    pytest.param("probe/beat.py", "hangwatch.sources.redaction", "forbidden", "hangwatch.agent", id="probe imports source"),
     pytest.param("probe/beat.py", "hangwatch.exchange.protocol", "forbidden", "hangwatch.exchange", id="probe imports exchange"),
     pytest.param("agent/service.py", "hangwatch.probe.beat", "forbidden", "hangwatch.probe", id="agent imports probe"),
     pytest.param("sources/redaction.py", "torch", "forbidden", "torch", id="source imports torch"),
     pytest.param("exchange/redis.py", "torch", "forbidden", "torch", id="exchange imports torch"),
+    pytest.param("model/text.py", "hangwatch.sources.redaction", "forbidden", "hangwatch.hardware.sources", id="model observes"),
     pytest.param("analysis/case.py", "asyncio", "forbidden", "asyncio", id="analysis imports asyncio"),
     pytest.param("diagnosis/verdict.py", "subprocess", "forbidden", "subprocess", id="diagnosis imports subprocess"),
 ]  # fmt: skip

@@ -35,7 +35,7 @@ def faults(text: str) -> list[str]:
         found.append("times go back")
     screen = "".join(shown for _, _, shown in events)
     found += [f"folder: {name}" for name in _FOLDER.findall(screen) if not name.startswith(_NEUTRAL)]
-    found += [f"host: {name}" for name in re.findall(r"^job .* on (\S+)\r$", screen, re.MULTILINE) if name != "node0"]
+    found += [f"host: {name}" for name in re.findall(r"ranks?\) on (\S+)\r$", screen, re.MULTILINE) if name != "node0"]
     return found
 
 

@@ -74,6 +74,7 @@ def test_every_page_of_the_documentation_is_built(pages: dict[str, _Page]) -> No
         "CONTRIBUTING",
         "CHANGELOG",
         "benchmarks/README",
+        "corpus/README",
         "tests/scenarios/README",
         "deploy/github/action.yml",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ def test_real(job): start()
 def test_long(job): start()
 @pytest.mark.usefixtures("long")
 def test_long_and_pure(): pass
+@pytest.mark.soak
+def test_again(job): start()
+@pytest.mark.parametrize("value", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_values(value): pass
 @pytest.mark.parametrize("act", [start, fork, spawn, serve, connect, swallow])
 def test_belies(act): act()
 """
@@ -61,16 +66,21 @@ def run(pytester: pytest.Pytester, suite: str, *options: str) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.parametrize(("tier", "passed", "failed"), [("check", 1, 6), ("test", 1, 0), ("long", 2, 0)])
-def test_each_test_has_the_tier_of_its_fixtures(pytester: pytest.Pytester, tier: str, passed: int, failed: int) -> None:
+@pytest.mark.parametrize(
+    ("tiers", "passed", "failed"),
+    [(("check",), 2, 6), (("test",), 1, 0), (("long",), 2, 0), (("soak",), 2, 0), (("test", "long"), 3, 0)],
+)
+def test_each_test_has_the_tier_of_its_fixtures(
+    pytester: pytest.Pytester, tiers: Sequence[str], passed: int, failed: int
+) -> None:
     """Also of those used through others; and whatever starts a process or touches a socket without them fails."""
-    counts = run(pytester, _SUITE, "--tier", tier)
+    counts = run(pytester, _SUITE, *(f"--tier={tier}" for tier in tiers))
     assert counts == {name: n for name, n in {"passed": passed, "failed": failed}.items() if n}
 
 
 def test_without_a_tier_all_are_run(pytester: pytest.Pytester) -> None:
     """Nothing is left out, and the guard is there as well."""
-    assert run(pytester, _SUITE) == {"passed": 4, "failed": 6}
+    assert run(pytester, _SUITE) == {"passed": 7, "failed": 6}
 
 
 @pytest.mark.parametrize(

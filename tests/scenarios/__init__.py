@@ -1,5 +1,4 @@
-"""The catalogue of scenarios: small real programs that hang, or look as if they did, each with its truth beside it.
+"""The scenarios of the corpus as jobs: run under hangwatch, judged, recorded. ``core`` has those that tests replay, as files.
 
-``programs/FAMILY/NAME.py`` is a program, ``NAME.toml`` beside it says how it is started and what is true of it.
 ``make scenarios`` runs them all under ``hangwatch run``.
 """

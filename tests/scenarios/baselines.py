@@ -20,11 +20,13 @@ from pathlib import Path
 
 import msgspec
 
+from corpus.catalogue import unpack
+from corpus.entries import Entry
 from hangwatch.config.directories import make_run_dir, probe_environment, remove_run_dir
 from hangwatch.model.beats import Beat
 from hangwatch.sources.beats.files import BeatReader
 from hangwatch.sources.flight.transport import fetch_dump
-from scenarios.catalogue import HERE, Entry
+from scenarios.launching import HERE, command, environment_of
 from support import SOURCE_ROOT, Job, JobRunner, wait_for
 
 #: In place of Gloo's 1,800 s.
@@ -81,9 +83,9 @@ def _run_baseline(entry: Entry, folder: Path) -> Baseline:
     began = time.monotonic()
     try:
         paths = {"PYTHONPATH": os.pathsep.join((str(HERE / "short_timeout"), str(SOURCE_ROOT)))}
-        environment = {**entry.full_environment(), **probe_environment(run_dir, paths)}
+        environment = {**environment_of(entry), **probe_environment(run_dir, paths)}
         environment |= {"BASELINE_TIMEOUT_S": str(TIMEOUT_S), "TMPDIR": str(home / "tmp")}
-        job = runner.start(entry.command(), environment, stdin=reader)
+        job = runner.start(command(entry, unpack(entry.family, home / "train")), environment, stdin=reader)
         _Dumper(job, BeatReader(run_dir), dumps).wait()
         with contextlib.suppress(AssertionError):  # that it never ends is what there is to say
             wait_for(lambda: job.process.poll() is not None, TIMEOUT_S + _GRACE_S, poll_s=0.1)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from corpus.entries import Entry
 from scenarios.baselines import Baseline
-from scenarios.catalogue import HERE, Entry
 from scenarios.judging import Judgement
+from scenarios.launching import HERE
 from scenarios.tables import Results
 
 TEMPLATE = HERE / "browsing.html"

@@ -3,6 +3,8 @@
 Every capture counts as it is, and with parts of it unread (``UNREAD``): of a job there may be no more to be read than that.
 For the judgement of the rates themselves every family of programs is stated with the table of all others
 (``stated_without_own_family``): no program has a part in the rate that it is held against.
+
+To count them all takes minutes. What is counted of a sample alone is kept beside it: CI counts that again.
 """
 
 from __future__ import annotations
@@ -12,16 +14,18 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from corpus.catalogue import load_capture, load_catalogue
+from corpus.entries import Entry
 from hangwatch.causes.calibration import Rate, Table, confidence_of, is_whole, key_of
-from hangwatch.causes.registry import explain, failed
 from hangwatch.diagnosis.causes import shown
+from hangwatch.diagnosis.registry import explain, failed
 from recorded import without
-from scenarios.catalogue import HERE, Entry, load_catalogue
-from scenarios.leaving_out import find_all, judge_left_out, judge_with_all, shares
-from scenarios.recording import case_of, kept_hangs, load
+from scenarios.launching import HERE
+from scenarios.recording import case_of, kept_hangs, sample
 
 TABLE = HERE.parent.parent / "watchdog" / "hangwatch" / "causes" / "calibration.json"
-
+#: The same of one hang in so many.
+TABLE_OF_SAMPLE, ONE_IN = HERE / "calibration_of_sample.json", 10
 
 #: Of a cause with fewer hangs than these the rates say nothing.
 _FEW = 3
@@ -58,14 +62,14 @@ def collect_statements(entries: Iterable[Entry]) -> list[Statement]:
     found = []
     failed_before = failed.total()
     for entry, truth in kept_hangs(entries):
-        capture = load(entry)
+        capture = load_capture(entry)
         for unread in UNREAD:
             case = case_of(without(capture, {rank.rank: unread for rank in capture.ranks}))
             if case is None:
                 continue
             whole = is_whole(case)
             for place, match in enumerate(shown(explain(case))):
-                cause, key = match.signature.cause, key_of(match.signature, first=place == 0, whole=whole)
+                cause, key = match.cause, key_of(match, first=place == 0, whole=whole)
                 found.append(Statement(entry.scenario.name, entry.family, cause, key, cause == truth.cause))
     assert failed.total() == failed_before, f"rules failed: {failed}"
     return found
@@ -85,7 +89,7 @@ def count(statements: Sequence[Statement]) -> Table:
     captures = len({statement.scenario for statement in statements})
     families = len({statement.family for statement in statements})
     return Table(
-        made=f"by `make calibrate`, over {captures} hangs of {families} families of tests/scenarios/programs",
+        made=f"by `make calibrate`, over {captures} hangs of {families} families of the corpus",
         measured=tuple(sorted(cause for cause, hangs in right_in.items() if len(hangs) >= _FEW)),
         rates={key: Rate(right[key], stated[key]) for key in sorted(stated)},
     )
@@ -114,20 +118,26 @@ def expected_error(stated: Sequence[Stated]) -> float:
     return sum(abs(mean_gap(bucket)) * len(bucket) for bucket in buckets.values()) / len(stated)
 
 
+def sampled(entries: Iterable[Entry]) -> list[Entry]:
+    """The hangs of which the table is counted again in CI."""
+    names = sample(entries := list(entries), ONE_IN)
+    return [entry for entry in entries if entry.scenario.name in names]
+
+
 def main() -> None:
-    """Write the table, and print how well the rates hold for families that had no part in them."""
-    statements = collect_statements(load_catalogue())
+    """Write the tables, and print how well the rates hold for families that had no part in them."""
+    catalogue = load_catalogue()
+    statements = collect_statements(catalogue)
     table = count(statements)
-    TABLE.write_bytes(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
+    names = {entry.scenario.name for entry in sampled(catalogue)}
+    of_sample = count([statement for statement in statements if statement.scenario in names])
+    for path, counted in ((TABLE, table), (TABLE_OF_SAMPLE, of_sample)):
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(counted), indent=1) + b"\n")
     stated = stated_without_own_family(statements)
     for key, rate in table.rates.items():
         held = [s for s in stated if s.statement.key == key]
         print(f"{key:28} right {rate.right:4} of {rate.stated:4}, stated {rate.share:.2f}, gap {mean_gap(held):+.3f}")
     print(f"expected calibration error, each family stated by the others: {expected_error(stated):.3f}")
-    hangs = find_all(load_catalogue())
-    for how, outcomes in (("all rows", judge_with_all(hangs)), ("rows right in another family", judge_left_out(hangs))):
-        first, in_three = shares(outcomes)
-        print(f"{len(hangs)} hangs, by {how}: cause first {first:.1%}, among the first three {in_three:.1%}")
 
 
 if __name__ == "__main__":

@@ -10,20 +10,20 @@ Kept are the entries as torch wrote them; only the names of files have this mach
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import pickle
-import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from neutral import PACKAGES, neutral
-from scenarios.catalogue import HERE, Entry
+from corpus.catalogue import unpack
+from corpus.dumps import PREFIX, Kept, keep_dumps
+from corpus.entries import Entry
+from neutral import neutral
+from scenarios.launching import HERE, command, environment_of, python_of
 from scenarios.libraries import link_libraries
+from scenarios.recording import replacements
 from support import JobRunner, wait_for
 
 #: In place of NCCL's 600 s. Ranks of these programs start within a few seconds of each other.
@@ -32,60 +32,26 @@ TIMEOUT_S = 15.0
 _LIMIT_S = 50.0
 #: Ranks look once a second whether another has timed out, and write in the second after.
 _OTHERS_S = 6.0
-#: What torch writes, and what both other tools look for.
-PREFIX = "nccl_trace_rank_"
-
-DUMPS = HERE / "dumps"
-_INDEX = DUMPS / "index.json"
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """One hang: how many of its ranks wrote a dump, and whether torch had to be asked for them."""
-
-    name: str
-    dumps: int
-    asked: bool
-
-
-def keep_dumps(entries: Sequence[Entry], folder: Path) -> Iterator[Kept]:
+def run_for_dumps(entries: Sequence[Entry], folder: Path) -> Iterator[Kept]:
     """Run hangs one by one and keep their dumps."""
-    DUMPS.mkdir(exist_ok=True)
-    kept = load_kept()
     for entry in entries:
-        written, asked = _run(entry, folder / entry.scenario.name)
-        if written:
-            _keep(entry, folder / entry.scenario.name, written)
-        one = kept[entry.scenario.name] = Kept(entry.scenario.name, len(written), asked)
-        ordered = [kept[name] for name in sorted(kept)]
-        _INDEX.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
-        yield one
-
-
-def load_kept() -> dict[str, Kept]:
-    """By name, the hangs that were run for their dumps."""
-    return (
-        {one.name: one for one in msgspec.json.decode(_INDEX.read_bytes(), type=list[Kept])} if _INDEX.exists() else {}
-    )
-
-
-def path(entry: Entry) -> Path:
-    """Where the dumps of a hang are kept."""
-    return DUMPS / f"{entry.scenario.name}.tar.xz"
-
-
-def unpack(entry: Entry, folder: Path) -> None:
-    """Put the dumps of a hang into a folder, under the names that torch gives them."""
-    with tarfile.open(path(entry)) as archive:
-        archive.extractall(folder, filter="data")
+        home = folder / entry.name
+        written, asked = _run(entry, home)
+        paths = replacements(entry, home)
+        kept = Kept(entry.name, len(written), asked)
+        keep_dumps(kept, {file.name: _neutral_dump(file.read_bytes(), paths) for file in written})
+        yield kept
 
 
 def _run(entry: Entry, home: Path) -> tuple[list[Path], bool]:
     dumps, pipes = home / "dumps", home / "pipes"
     for one in (home / "tmp", dumps, pipes):
         one.mkdir(parents=True)
-    libraries = link_libraries(entry.scenario.needs, entry.python, home / "lib" / "site-packages")
+    libraries = link_libraries(entry.scenario.needs, python_of(entry), home / "lib" / "site-packages")
     environment = {
-        **entry.full_environment(),
+        **environment_of(entry),
         "CUDA_VISIBLE_DEVICES": None,
         "PYTHONPATH": os.pathsep.join((str(HERE / "short_timeout"), str(libraries))),
         "BASELINE_NCCL_TIMEOUT_S": str(TIMEOUT_S),
@@ -99,7 +65,7 @@ def _run(entry: Entry, home: Path) -> tuple[list[Path], bool]:
     reader, writer = os.pipe()  # a debugger's prompt needs an input that stays open and says nothing
     asked = False
     try:
-        job = runner.start(entry.command(), environment, stdin=reader)
+        job = runner.start(command(entry, unpack(entry.family, home / "train")), environment, stdin=reader)
 
         def done() -> bool:
             return any(dumps.iterdir()) or job.process.poll() is not None
@@ -127,25 +93,10 @@ def _ask(pipes: Path) -> None:
             os.close(descriptor)
 
 
-def _keep(entry: Entry, home: Path, written: Sequence[Path]) -> None:
-    replacements = {
-        str(home / "lib" / "site-packages"): PACKAGES,
-        f"{entry.python.parents[1]}/": "/opt/venv/",
-        str(entry.program.parent): "/srv/train",
-        str(home): "/srv/run",
-    }
-    with tarfile.open(path(entry), "w:xz", format=tarfile.USTAR_FORMAT) as archive:
-        for file in written:
-            data = _neutral_dump(file.read_bytes(), replacements)
-            member = tarfile.TarInfo(file.name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-
-
-def _neutral_dump(data: bytes, replacements: Mapping[str, str]) -> bytes:
+def _neutral_dump(data: bytes, paths: Mapping[str, str]) -> bytes:
     dump: dict[str, Any] = pickle.loads(data)  # noqa: S301  # written by the job that we started
     for entry in dump["entries"]:
         entry["frames"] = [
-            {**frame, "filename": neutral(frame["filename"], replacements)} for frame in entry.get("frames", ())
+            {**frame, "filename": neutral(frame["filename"], paths)} for frame in entry.get("frames", ())
         ]
     return pickle.dumps(dump, protocol=2)

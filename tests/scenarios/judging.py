@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
+from corpus.entries import Entry, Truth
+from corpus.judging import answer_of, culprits_of, in_order, mark, processes
 from hangwatch.model.incident import HANG_KINDS, Divergence, Incident, Verdict
-from scenarios.catalogue import Entry, Truth
-
-#: What ends the name of a process beside the job.
-_PID = re.compile(r"\[\d+\]$")
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -68,16 +65,15 @@ def judge(entry: Entry, run: Run) -> Judgement:
 
 def judge_verdict(entry: Entry, truth: Truth, verdict: Verdict, confirmed_s: float | None = None) -> Judgement:
     """The row of a hang of which this was said."""
-    causes = [c.id for c in (verdict.cause, *verdict.alternatives) if c is not None]
     row = _row(entry, truth.cause, verdict, confirmed_s, _differences(entry, truth, verdict))
-    right = _called(verdict, verdict.culprit_ranks) == _sorted(truth.culprits)
+    found = mark(entry, answer_of(verdict))
     return msgspec.structs.replace(
         row,
-        culprits_right=right,
-        cause_first=causes[:1] == [truth.cause],
-        cause_in_three=truth.cause in causes[:3],
+        culprits_right=found.culprits,
+        cause_first=found.first,
+        cause_in_three=found.three,
         lines_right=_lines_right(entry, truth, verdict.divergence),
-        wrong_proof=verdict.proven and not (right and truth.proven),
+        wrong_proof=found.wrong_proof,
     )
 
 
@@ -138,13 +134,15 @@ def _at(moment: str) -> datetime:
 def _differences(entry: Entry, truth: Truth, verdict: Verdict) -> list[str]:
     found = []
     said = verdict.cause.id if verdict.cause is not None else None
+    named = culprits_of(truth, verdict.culprits_from == "cause")
     pairs: list[tuple[str, object, object]] = [
-        ("culprits", _called(verdict, verdict.culprit_ranks), _sorted(truth.culprits)),
+        ("culprits", processes(verdict, verdict.culprit_ranks), in_order(named)),
         ("cause", said, truth.cause),
         ("proven", verdict.proven, truth.proven),
     ]
     if truth.waiting is not None:
-        pairs.append(("waiting", _called(verdict, verdict.waiting_ranks), _sorted(truth.waiting)))
+        others = [rank for rank in truth.culprits if rank not in named]
+        pairs.append(("waiting", processes(verdict, verdict.waiting_ranks), in_order([*truth.waiting, *others])))
     pending = verdict.collective
     if truth.group is not None:
         pairs.append(("group", sorted(pending.group_ranks) if pending else None, sorted(truth.group)))
@@ -158,16 +156,6 @@ def _differences(entry: Entry, truth: Truth, verdict: Verdict) -> list[str]:
     if _lines_right(entry, truth, verdict.divergence) is False:
         found.append(f"lines {_lines(verdict.divergence)} and not {truth.culprit_line!r}, {truth.others_line!r}")
     return found
-
-
-def _called(verdict: Verdict, ranks: Iterable[int]) -> list[int | str]:
-    """Ranks, and other processes by their names; those beside the job without the pid, which differs from run to run."""
-    names = {rank: _PID.sub("", name) for rank, name in verdict.names.items()}
-    return _sorted(names.get(rank, rank) for rank in ranks)
-
-
-def _sorted(processes: Iterable[int | str]) -> list[int | str]:
-    return sorted(processes, key=lambda one: (isinstance(one, str), one))
 
 
 def _lines(divergence: Divergence | None) -> tuple[str, ...]:
@@ -185,6 +173,6 @@ def _lines_right(entry: Entry, truth: Truth, divergence: Divergence | None) -> b
     for text, side in zip(wanted, (divergence.culprit, divergence.others), strict=True):
         if text is None:
             continue
-        if side is None or side.line != entry.line_of(text) or not side.file.endswith(entry.program.name):
+        if side is None or side.line != entry.line_of(text) or not side.file.endswith(entry.program):
             return False
     return True

@@ -23,17 +23,19 @@ from pathlib import Path
 
 import msgspec
 
+from corpus.catalogue import load_catalogue, unpack
+from corpus.entries import Entry
+from hangwatch.hardware.sources.nvml import Gpus, read_gpus
+from hangwatch.hardware.sources.ras.report import parse_address
+from hangwatch.hardware.sources.registry import NodeWatch
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
 from hangwatch.postmortem.artifacts import MIN_WAIT_S
 from hangwatch.sources.discovery.rank_processes import RankProcess, read_rank_process, uses_nccl
 from hangwatch.sources.flight.pipe import dump_paths, fetch_by_pipe
-from hangwatch.sources.hardware.nvml import Gpus, read_gpus
-from hangwatch.sources.hardware.registry import NodeWatch
-from hangwatch.sources.ras.report import parse_address
 from scenarios.__main__ import run_and_judge
-from scenarios.catalogue import HERE, Entry, load_catalogue
 from scenarios.judging import Judgement
+from scenarios.launching import HERE, command, environment_of
 from scenarios.running import device_environment, missing_need
 from support import JobRunner, find_free_port
 
@@ -83,8 +85,8 @@ def keep_raw(entry: Entry, folder: Path) -> list[str]:
             "TORCH_FR_DUMP_TEMP_FILE": f"{home}/dump_", "TORCH_FR_BUFFER_SIZE": "200",
         }  # fmt: skip
         try:
-            added = {**entry.full_environment(), **device_environment(entry, Path(home)), **environment}
-            job = runner.start(entry.command(), added)
+            added = {**environment_of(entry), **device_environment(entry, Path(home)), **environment}
+            job = runner.start(command(entry, unpack(entry.family, Path(home) / "train")), added)
             job.wait_for_output("rank 0: shard 29", _LIMIT_S)
             ranks = [RankIdentity(r, p.pid, p.create_time(), "", r) for r, p in sorted(job.ranks().items())]
             for identity in ranks:

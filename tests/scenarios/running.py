@@ -9,10 +9,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from corpus.catalogue import unpack
+from corpus.entries import Entry
 from hangwatch.outputs.bundle.bundle import list_incidents
-from scenarios.catalogue import Entry
 from scenarios.judging import Run
+from scenarios.launching import HERE, command, environment_of, python_of
 from scenarios.libraries import link_libraries
+from scenarios.watching import SHORTEST_S
 from support import NCCL_BUILT, ROOM, JobRunner, wait_for
 
 
@@ -36,8 +39,11 @@ def run_all(entries: Sequence[Entry], folder: Path, at_once: int) -> Iterator[tu
         yield from zip(entries, pool.map(lambda entry: run_one(entry, folder), entries), strict=True)
 
 
-def run_one(entry: Entry, folder: Path) -> Run:
-    """Run one scenario to its end, and end whatever is left of it."""
+def run_one(entry: Entry, folder: Path, recording: Path | None = None) -> Run:
+    """Run one scenario to its end, and end whatever is left of it.
+
+    ``recording``: the file into which ``watching`` writes what is seen of it; no verdict ends it then.
+    """
     home = folder / entry.scenario.name
     (home / "tmp").mkdir(parents=True)
     state = home / "state"
@@ -46,10 +52,13 @@ def run_one(entry: Entry, folder: Path) -> Run:
     # A debugger's prompt needs an input that stays open and says nothing.
     reader, writer = os.pipe()
     try:
-        options = ["--on-hang", "stop", "--stall-after", f"{entry.scenario.patience_s:g}", "--state-dir", str(state)]
+        patience_s = entry.scenario.patience_s if recording is None else SHORTEST_S
+        patience = ["--stall-after", f"{patience_s:g}", "--act-after", "2"]
+        options = ["--on-hang", "stop", *patience, "--state-dir", str(state)]
         job = runner.hangwatch(
-            "run", *options, "--", *entry.command(),
-            env={**entry.full_environment(), **device_environment(entry, home), "TMPDIR": str(home / "tmp")}, stdin=reader,
+            "run", *options, "--", *command(entry, unpack(entry.family, home / "train")),
+            env={**environment_of(entry), **device_environment(entry, home), "TMPDIR": str(home / "tmp")}, stdin=reader,
+            **({"entry": watching(recording)} if recording is not None else {}),
         )  # fmt: skip
         try:
             wait_for(lambda: job.process.poll() is not None, ROOM * entry.scenario.limit_s, poll_s=0.05)
@@ -66,9 +75,15 @@ def run_one(entry: Entry, folder: Path) -> Run:
         os.close(writer)
 
 
+def watching(recording: Path) -> str:
+    """The Python code that is ``hangwatch`` and writes into the file; the job does not inherit where it is found."""
+    paths = [str(HERE.parent), str(HERE.parent.parent)]
+    return f"sys.path[:0] = {paths!r}; from scenarios.watching import main; main({str(recording)!r})"
+
+
 def device_environment(entry: Entry, home: Path) -> dict[str, str | None]:
     """What a job with a device needs in its environment. The suite's other jobs see no GPU."""
     if entry.scenario.simulated:
-        libraries = link_libraries(entry.scenario.needs, entry.python, home / "lib" / "site-packages")
+        libraries = link_libraries(entry.scenario.needs, python_of(entry), home / "lib" / "site-packages")
         return {"CUDA_VISIBLE_DEVICES": None, "PYTHONPATH": str(libraries)}
     return {"CUDA_VISIBLE_DEVICES": None} if entry.scenario.gpu else {}

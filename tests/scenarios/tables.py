@@ -6,13 +6,14 @@ Every scenario by itself is in ``docs/scenarios.json``, and in the page that ``b
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from corpus.entries import Entry
 from scenarios.baselines import TIMEOUT_S, Baseline
-from scenarios.catalogue import Entry
 from scenarios.judging import Judgement
 
 #: What the project asks of itself: shares of the hangs, seconds for a proof.
@@ -20,6 +21,8 @@ BAR = {"culprits": 0.95, "cause_first": 0.90, "cause_in_three": 0.98}
 PROOF_WITHIN_S = 3.0
 PROOF_MEDIAN_S = 2.0
 BEYOND_PATIENCE_S = 5.0
+#: More names in a row nobody reads; scenarios.json has them.
+NAMES_AT_MOST = 20
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -50,6 +53,18 @@ class Figures(msgspec.Struct, frozen=True):
     beyond_patience_s: Latency | None
 
 
+class Replayed(msgspec.Struct, frozen=True):
+    """What replays of recorded controls say: of so many ``recorded``, and so many in all, a hang of these, by the patience.
+
+    ``load``: how busy the machine was when they were recorded (``corpus.controls.Recording``), the median.
+    """
+
+    recorded: int
+    controls: int
+    load: float
+    called_hangs: dict[str, int]
+
+
 class Results(msgspec.Struct, frozen=True):
     """All that a run of the catalogue gives; what ``docs/scenarios.json`` holds."""
 
@@ -58,6 +73,7 @@ class Results(msgspec.Struct, frozen=True):
     scenarios: tuple[Judgement, ...]
     baselines: tuple[Baseline, ...]
     skipped: dict[str, str]
+    replayed: Replayed | None = None
 
 
 def summarize(
@@ -115,20 +131,22 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
     """The Markdown summary: figures, shares of each family, confusion between causes, every miss, how it was measured."""
     sure = {true: _named(true, named) for true, named in results.confusion.items() if {*named} == {true}}
     parts = [
-        "# Results of the catalogue of scenarios",
-        f"{len(results.scenarios)} small real programs, each a way in which distributed training hangs, or looks as if it"
-        " did. `make scenarios` runs them under `hangwatch run` and compares every verdict with the truth beside the program"
-        " ([tests/scenarios](../tests/scenarios/README.md)).",
-        "**Every scenario**: [scenarios.html](scenarios.html) is a page to search and filter (download it and open it in a"
-        " browser; it needs no network), [scenarios.json](scenarios.json) is the same for programs. All three are generated"
-        " by `make scenarios OPTIONS=--write`; do not edit them.",
-        _figures(results.figures),
-        "The rules have been corrected on most of these programs. What they say of programs they have not seen is in"
-        " [tests/scenarios](../tests/scenarios/README.md#programs-that-the-rules-had-not-seen).",
+        "# Scenarios",
+        f"The catalogue has {len(results.scenarios) + results.figures.skipped} small real programs. Each one hangs in a way in"
+        " which distributed training hangs, or looks as if it did. The figures below are of"
+        f" {len(results.scenarios)} of them: {results.figures.hangs} hangs and {results.figures.controls} controls, which"
+        " look like hangs. The others [have no result yet](#not-run-here). `make scenarios` runs them under `hangwatch run` and"
+        " compares every verdict with the truth that is stored beside the program ([corpus](../corpus/README.md)).",
+        "To search all scenarios, download [scenarios.html](scenarios.html) and open it in a browser; it needs no network."
+        " [scenarios.json](scenarios.json) is the same for programs. `make scenarios OPTIONS=--write` generates both, and this"
+        " page; do not edit them.",
+        _figures(results.figures, results.replayed),
+        "The rules were improved on most of these programs. How often they are right on new programs is in"
+        " [first verdicts](history/blind-verdicts.md).",
         "## By family",
         _families(results.scenarios),
         "## Confusion between causes",
-        "How often each cause was named first, by the true cause. Bold: not the true one. *nothing*: no incident.",
+        "For each true cause, how often each cause was named first. Bold marks a wrong one. *nothing* means no incident.",
         _table(
             ("true cause", "named first"),
             # Those of controls are in the table above.
@@ -138,22 +156,39 @@ def render(results: Results, entries: Sequence[Entry]) -> str:
                 if t not in sure and t != "control"
             ],
         ),
-        f"Always the true one: {', '.join(sure.values())}.",
+        f"Always right: {', '.join(sure.values())}.",
         "## What is wrong",
-        "Hangs with a wrong culprit or a wrong first cause, and controls that were not left alone. The page says all of each.",
+        "These are the hangs with a wrong culprit or a wrong first cause, and the controls (healthy programs) that were"
+        " reported. scenarios.html has the details.",
         _misses(results.scenarios),
         "## How it was measured",
-        "Each program is started as its users would start it, with `hangwatch run` before the command and the patience of its"
-        " `.toml` file (6 s unless it says otherwise). The truth is decided from the program before any verdict. The latency"
-        " runs from the onset (the oldest pending operation was enqueued) to the confirmed verdict. A `straggler` is a"
-        " warning and has no bar; it becomes a `stall` after ten times the patience, 5 min at the least: that"
-        " is the largest latency here. Verdicts are renewed from the kept captures when a rule changes, latencies are those of"
-        " the last run.",
+        "Each program starts like a user's job, with `hangwatch run` before the command. The stall timeout is that of its"
+        " `.toml` file, by default 6 s. The truth is decided from the program before any verdict. The latency runs from the"
+        " onset (the oldest pending operation was enqueued) to the confirmed verdict. A `straggler` is a warning and has no"
+        " target. It becomes a `stall` after ten times the stall timeout, at least 5 min: this explains the largest latency."
+        " When a rule changes, verdicts are renewed from the kept captures; latencies are those of the last run.",
+        "Replayed controls are recorded from start to end: each heartbeat, each list of ranks, and a capture wherever any"
+        " stall timeout could ask for one. The agent's own decisions run on these with the clock of the recording"
+        " ([how](development.md#controls)).",
         *_without_us(results, entries),
     ]
     if results.skipped:
-        parts += ["## Not run here", _skipped(results.skipped)]
-    return "\n\n".join(parts) + "\n"
+        parts += ["## Not run here", "scenarios.json names all of them.", _skipped(results.skipped)]
+    return "\n\n".join(map(_wrapped, parts)) + "\n"
+
+
+def _wrapped(part: str) -> str:
+    """A paragraph or an item in short lines; tables as they are."""
+    if part.startswith("|"):
+        return part
+    indent = "  " if part.startswith("- ") else ""
+    return "\n".join(
+        wrapped
+        for line in part.split("\n")
+        for wrapped in textwrap.wrap(
+            line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    )
 
 
 def _families(rows: Sequence[Judgement]) -> str:
@@ -193,12 +228,15 @@ def _main_difference(row: Judgement) -> str:
 
 
 def _skipped(skipped: Mapping[str, str]) -> str:
-    """A line a reason."""
-    reasons = sorted(set(skipped.values()))
-    return "\n".join(f"- {why}: {', '.join(f'`{n}`' for n in sorted(skipped) if skipped[n] == why)}" for why in reasons)
+    """A line a reason: the names, or their number where they are many."""
+    of_reason = {why: sorted(n for n in skipped if skipped[n] == why) for why in sorted(set(skipped.values()))}
+    return "\n".join(
+        f"- {why}: {', '.join(f'`{n}`' for n in names) if len(names) <= NAMES_AT_MOST else f'{len(names)} programs'}"
+        for why, names in of_reason.items()
+    )
 
 
-def _figures(figures: Figures) -> str:
+def _figures(figures: Figures, replayed: Replayed | None) -> str:
     lines = [
         ("culprits right", f"{figures.culprits:.1%} of {figures.hangs} hangs", f"{BAR['culprits']:.0%}"),
         ("cause first", f"{figures.cause_first:.1%}", f"{BAR['cause_first']:.0%}"),
@@ -206,14 +244,27 @@ def _figures(figures: Figures) -> str:
         ("both source lines right, where the truth names them", f"{figures.lines:.1%}", ""),
         ("wrong proofs", str(figures.wrong_proofs), "0"),
         ("hang verdicts on controls", f"{figures.false_alarms} of {figures.controls}", "0"),
+        *_replayed(replayed),
         (
             "proven: onset to confirmation",
             _seconds(figures.proven_s),
             f"{PROOF_WITHIN_S:g} s, median {PROOF_MEDIAN_S:g} s",
         ),
-        ("unproven: beyond the patience", _seconds(figures.beyond_patience_s), f"{BEYOND_PATIENCE_S:g} s"),
+        ("unproven: beyond the stall timeout", _seconds(figures.beyond_patience_s), f"{BEYOND_PATIENCE_S:g} s"),
     ]
-    return _table(("", "measured", "bar"), lines)
+    return _table(("", "measured", "target"), lines)
+
+
+def _replayed(replayed: Replayed | None) -> list[tuple[str, str, str]]:
+    """A line for each patience; those that are not recorded yet are counted on the same."""
+    if replayed is None:
+        return []
+    missing = replayed.controls - replayed.recorded
+    of = f"of {replayed.recorded}, recorded at {replayed.load:.0f} busy processes a core; {missing} not recorded yet"
+    return [
+        (f"hang verdicts on replayed controls, stall timeout {patience}", f"{hangs} {of}", "0")
+        for patience, hangs in replayed.called_hangs.items()
+    ]
 
 
 def _seconds(latency: Latency | None) -> str:
@@ -241,11 +292,12 @@ def _without_us(results: Results, entries: Sequence[Entry]) -> tuple[str, ...]:
     ends = ", ".join(f"*{what}* ({often})" for what, often in says.most_common())
     return (
         "## The same hangs without hangwatch",
-        f"Two tools come with torch. The *time limit of collectives*, lowered to {TIMEOUT_S:g} s (default: 1,800 s on Gloo, 600 s"
-        f" on NCCL): of {len(measured)} hangs, {failed} ended in an error of some rank; in {len(named)} of them torchrun named"
-        f" a first rank to fail, which was a culprit in {right}. The *analyzer* `torchfrtrace`, given every rank's flight"
-        f" recorder, ended with {ends}. It is made for NCCL: Gloo (torch 2.13) writes its groups under an empty name, where"
-        " the analyzer cannot find them.",
+        "Two tools come with torch.",
+        f"- The *time limit of collectives*, lowered to {TIMEOUT_S:g} s (default: 1,800 s on Gloo, 600 s on NCCL). Of"
+        f" {len(measured)} hangs, {failed} ended in an error of some rank. In {len(named)} of these, torchrun named a first rank"
+        f" to fail. This rank was a culprit in {right}.",
+        f"- The *analyzer* `torchfrtrace`, given every rank's flight recorder, ended with {ends}. It is made for NCCL. Gloo"
+        " (torch 2.13) writes its groups under an empty name, where the analyzer cannot find them.",
     )
 
 

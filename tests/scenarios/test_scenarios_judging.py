@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
+from corpus.catalogue import load_catalogue
+from corpus.entries import Control, Entry, Scenario, Truth
 from hangwatch.model.incident import Cause, Collective, Divergence, Incident, JobEntry, SourceLine, Verdict
 from scenarios.__main__ import RESULTS
 from scenarios.browsing import parse_page, render_page
-from scenarios.catalogue import Control, Entry, Scenario, Truth, load_catalogue
 from scenarios.judging import Run, judge
 from scenarios.tables import Results, meets_bar, render, summarize
 
@@ -23,15 +22,13 @@ dist.barrier()
 
 
 @pytest.fixture
-def entry(tmp_path: Path) -> Entry:
+def entry() -> Entry:
     """A hang of three ranks."""
-    program = tmp_path / "train.py"
-    program.write_text(PROGRAM)
     truth = Truth(
         kinds=("deadlock",),
         proven=True,
         culprits=(0,),
-        cause="rank-conditional-collective",
+        cause="ranks-diverged",
         waiting=(1, 2),
         operation=("barrier",),
         group=(0, 1, 2),
@@ -39,13 +36,15 @@ def entry(tmp_path: Path) -> Entry:
         culprit_line="dist.all_reduce(metric)",
         others_line="dist.barrier()",
     )
-    return Entry(Scenario(name="metric", describes="a metric on one rank", ranks=3, truth=truth), program)
+    return Entry(
+        Scenario(name="metric", describes="a metric on one rank", ranks=3, truth=truth), "family", "train.py", PROGRAM
+    )
 
 
 def right(entry: Entry) -> Verdict:
     """What is to be said of it."""
-    lines = [SourceLine(str(entry.program), line, "<module>") for line in (4, 5)]
-    cause = Cause("rank-conditional-collective", "", 0.9, "")
+    lines = [SourceLine(f"/srv/train/{entry.program}", line, "<module>") for line in (4, 5)]
+    cause = Cause("ranks-diverged", "", 0.9, "")
     return Verdict(
         "deadlock", True, "critical", "", Collective("barrier", "default_pg", (0, 1, 2), 4, (), ()), (0,), (1, 2),
         Divergence(*lines, group="default_pg", seq=4), cause,
@@ -69,6 +68,30 @@ def test_what_is_right_is_right(entry: Entry) -> None:
     assert row.confirmed_s == 2.0
 
 
+def test_of_a_tie_the_side_that_did_it_is_right_and_so_are_both(entry: Entry) -> None:
+    """The other side is wrong, and a side is where the truth has none."""
+    sided = _with_truth(entry, culprits=(0, 1), culprit_side=(1,), waiting=())
+    both, first, second = (
+        msgspec.structs.replace(right(entry), culprit_ranks=named, waiting_ranks=others, culprits_from=by)
+        for named, others, by in (((0, 1), (), "waits"), ((0,), (1,), "cause"), ((1,), (0,), "cause"))
+    )
+    assert judge(sided, ran(both)).wrong == judge(sided, ran(second)).wrong == ()
+    assert not judge(sided, ran(first)).culprits_right
+    open_ = _with_truth(entry, culprits=(0, 1), waiting=())
+    assert judge(open_, ran(both)).culprits_right
+    assert not judge(open_, ran(second)).culprits_right
+
+
+def _with_truth(entry: Entry, **changes: object) -> Entry:
+    assert entry.scenario.truth is not None
+    truth = msgspec.structs.replace(entry.scenario.truth, **changes)
+    return _of(entry, msgspec.structs.replace(entry.scenario, truth=truth))
+
+
+def _of(entry: Entry, scenario: Scenario) -> Entry:
+    return msgspec.structs.replace(entry, scenario=scenario)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -79,8 +102,8 @@ def test_what_is_right_is_right(entry: Entry) -> None:
         ({"proven": False}, "proven False and not True"),
         ({"collective": None}, "operation None and not barrier"),
         ({"divergence": None}, "first difference None and not 4"),
-        ({"cause": Cause("uneven-inputs", "", 0.9, "")}, "cause uneven-inputs and not rank-conditional-collective"),
-        ({"cause": None}, "cause None and not rank-conditional-collective"),
+        ({"cause": Cause("early-exit", "", 0.9, "")}, "cause early-exit and not ranks-diverged"),
+        ({"cause": None}, "cause None and not ranks-diverged"),
     ],
 )
 def test_every_difference_is_said(entry: Entry, change: dict[str, object], said: str) -> None:
@@ -115,7 +138,7 @@ def test_silence_is_wrong_of_a_hang_and_right_of_a_control(entry: Entry) -> None
     """No incident at all."""
     hang = judge(entry, ran(status=0))
     assert not hang.good
-    control = Entry(Scenario(name="fine", describes="", ranks=2, control=Control()), entry.program)
+    control = _of(entry, Scenario(name="fine", describes="", ranks=2, control=Control()))
     assert judge(control, ran(status=0)).good
     assert not judge(control, ran(status=1)).good
     alarmed = judge(control, ran(right(entry)))
@@ -128,17 +151,17 @@ def test_a_warning_is_no_alarm_where_it_is_allowed(entry: Entry) -> None:
     warning = msgspec.structs.replace(right(entry), kind="straggler", proven=False)
     for allowed in (True, False):
         scenario = Scenario(name="slow", describes="", ranks=2, control=Control(warning=allowed))
-        row = judge(Entry(scenario, entry.program), ran(warning, status=0))
+        row = judge(_of(entry, scenario), ran(warning, status=0))
         assert row.good == allowed
         assert not row.false_alarm
 
 
 def test_the_summary_shows_the_confusion(entry: Entry) -> None:
     """What was taken for what stands out in the table."""
-    other = msgspec.structs.replace(right(entry), cause=Cause("uneven-inputs", "", 0.9, ""))
+    other = msgspec.structs.replace(right(entry), cause=Cause("early-exit", "", 0.9, ""))
     rows = [judge(entry, ran(right(entry))), judge(entry, ran(other))]
     page = render(summarize([entry], rows, [], {}), [entry])
-    assert "| `rank-conditional-collective` | rank-conditional-collective 1, **uneven-inputs 1** |" in page
+    assert "| `ranks-diverged` | ranks-diverged 1, **early-exit 1** |" in page
     assert "| cause first | 50.0% | 90% |" in page
 
 
@@ -147,8 +170,8 @@ def test_the_page_shows_every_scenario_as_text(entry: Entry) -> None:
     hostile = "</script><img src=x onerror=alert(1)>"
     scenario = msgspec.structs.replace(entry.scenario, describes=hostile)
     wrong = msgspec.structs.replace(right(entry), culprit_ranks=(2,))
-    rows = [judge(Entry(scenario, entry.program), ran(wrong))]
-    page = render_page(summarize([entry], rows, [], {}), [Entry(scenario, entry.program)])
+    rows = [judge(_of(entry, scenario), ran(wrong))]
+    page = render_page(summarize([entry], rows, [], {}), [_of(entry, scenario)])
     assert hostile not in page
     (row,) = parse_page(page)
     assert (row.describes, row.result) == (hostile, "culprit")
@@ -167,7 +190,7 @@ def test_the_results_in_the_documentation_agree() -> None:
         (row.name, row.family, row.said) for row in results.scenarios
     ]
     assert {row.family for row in results.scenarios} <= {entry.family for entry in entries}
-    assert len(summary.splitlines()) < 150
+    assert len(summary.splitlines()) < 200
     shell = page.partition('<script id="rows"')[0]
     assert not [word for word in ("http", "src=", "@import", "url(") if word in shell]
 

@@ -1,25 +1,35 @@
-"""Hangs on a real GPU as they were captured there, and what is said of them now (``scenarios.on_gpu --all``, docs/gpu.md)."""
+"""Hangs on a real GPU as they were captured there, and what is said of them now (``scenarios.on_gpu --all``, docs/status.md)."""
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
+from corpus.archives import read
+from corpus.catalogue import ON_CARD, decode_capture, load_catalogue
 from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
-from scenarios.catalogue import HERE, load_catalogue
-from scenarios.recording import judge_again, load
+from scenarios.judging import Judgement, judge_verdict
 
-ON_CARD = HERE / "on_card"
 ENTRIES = {entry.scenario.name: entry for entry in load_catalogue()}
-KEPT = sorted(path.name.removesuffix(".json.gz") for path in ON_CARD.glob("*.json.gz"))
+KEPT = {name.removesuffix(".json"): content for name, content in read(ON_CARD)}
 HANGS = [name for name in KEPT if ENTRIES[name].scenario.truth is not None]
 CONTROLS = sorted(set(KEPT) - set(HANGS))
+
+
+@cache
+def said_of(name: str) -> Judgement:
+    """The row of a hang."""
+    truth = ENTRIES[name].scenario.truth
+    assert truth is not None
+    return judge_verdict(ENTRIES[name], truth, diagnose(decode_capture(KEPT[name])).verdict)
 
 
 @pytest.mark.parametrize("name", HANGS)
 def test_the_culprits_of_a_hang_on_a_gpu_are_named(name: str) -> None:
     """And nothing is proven of others."""
-    row = judge_again(ENTRIES[name], ON_CARD)
+    row = said_of(name)
     assert row.culprits_right
     assert not row.wrong_proof
 
@@ -29,13 +39,13 @@ def test_the_culprits_of_a_hang_on_a_gpu_are_named(name: str) -> None:
 )
 def test_a_rank_that_spins_until_all_have_connected_is_stuck(name: str) -> None:
     """A communicator's first collective waits on the host, at the full speed of a core; it passed for work, and was a warning."""
-    found = diagnose(load(ENTRIES[name], ON_CARD), patience=fixed_patience(6.0))
+    found = diagnose(decode_capture(KEPT[name]), patience=fixed_patience(6.0))
     assert found.verdict.kind in {"stall", "deadlock"}
 
 
 def test_the_causes_of_hangs_on_a_gpu_meet_the_bar_of_the_simulated_device() -> None:
     """First 92 %, among three 97 %."""
-    rows = [judge_again(ENTRIES[name], ON_CARD) for name in HANGS]
+    rows = [said_of(name) for name in HANGS]
     assert sum(bool(row.cause_first) for row in rows) / len(rows) >= 0.92
     assert sum(bool(row.cause_in_three) for row in rows) / len(rows) >= 0.97
 
@@ -44,4 +54,4 @@ def test_the_causes_of_hangs_on_a_gpu_meet_the_bar_of_the_simulated_device() -> 
 def test_no_hang_is_seen_in_a_job_that_went_on_on_a_gpu(name: str) -> None:
     """It was reported, and stopped, before what was wrong was mended."""
     patience = fixed_patience(ENTRIES[name].scenario.patience_s)
-    assert diagnose(load(ENTRIES[name], ON_CARD), patience=patience).verdict.kind == "healthy"
+    assert diagnose(decode_capture(KEPT[name]), patience=patience).verdict.kind == "healthy"

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Verdict
 from hangwatch.postmortem.artifacts import read_artifacts
-from hangwatch.sources.dumps.clocks import estimate_skews
 from hangwatch.sources.dumps.contents import Content
-from hangwatch.sources.dumps.gathering import Gathered, gather
+from hangwatch.sources.dumps.gathering import Gathered, estimate_skews, gather
 
 DUMPS = Path(__file__).resolve().parents[1] / "fixtures" / "dumps"
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
@@ -88,8 +87,8 @@ def test_clocks_that_are_apart_are_named_and_corrected() -> None:
     assert reported(diagnose(off).verdict) == reported(diagnose(plain).verdict)
     assert diagnose(off).case.onset_ns == pytest.approx(diagnose(plain).case.onset_ns, abs=_SECOND)
     assert [str(gap) for gap in off.gaps if "clocks" in gap.reason] == [
-        "flight recorder: clocks differ, and times were corrected: of rank 2-3 by 183 s ahead, of rank 7 by 75 s behind "
-        "(keep the clocks of all hosts in step (NTP, chrony))"
+        "flight recorder: clocks differ; times were corrected: ranks 2-3 were 183 s ahead, rank 7 was 75 s behind "
+        "(synchronize the clocks of all hosts (NTP, chrony))"
     ]
     assert plain.gaps == ()
 

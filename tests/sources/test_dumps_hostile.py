@@ -19,8 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hangwatch.sources.dumps.contents import UNPACKED_FACTOR
-from hangwatch.sources.dumps.decode import RankDump, StackDump, UnknownContentError, decode_content
-from hangwatch.sources.dumps.limits import MEMORY_FACTOR, MEMORY_FLOOR_BYTES
+from hangwatch.sources.dumps.decode import (
+    MEMORY_FACTOR,
+    MEMORY_FLOOR_BYTES,
+    RankDump,
+    StackDump,
+    UnknownContentError,
+    decode_content,
+)
 from hangwatch.sources.flight.pickles import FlightFormatError
 from hangwatch.sources.stacks.samples import StackFormatError
 
@@ -126,7 +132,7 @@ PACKED = {
 _MEASURE = """
 import sys
 from hangwatch.sources.dumps.decode import UnknownContentError, decode_content
-from hangwatch.sources.dumps.limits import MEMORY_FACTOR, MEMORY_FLOOR_BYTES
+from hangwatch.sources.dumps.decode import MEMORY_FACTOR, MEMORY_FLOOR_BYTES
 from hangwatch.sources.flight.pickles import FlightFormatError
 from hangwatch.sources.stacks.samples import StackFormatError
 import resource

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 from hangwatch.analysis.case import build_case
 from hangwatch.analysis.waiting.blame import Blame
-from hangwatch.config.errors import UserError
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
+from hangwatch.model.errors import UserError
 from hangwatch.postmortem.artifacts import Artifacts, read_artifacts
 from hangwatch.sources.dumps.contents import Content
 from hangwatch.sources.dumps.gathering import gather
@@ -131,19 +131,19 @@ def test_names_decide_only_where_the_content_does_not() -> None:
     first, second = (dump(entries, {"0": ("default_pg", [4, 6])}) for entries in sending)
     capture = look({"rank_6": pickle.dumps(first), "rank_4": pickle.dumps(second)})
     assert [(r.rank, r.flight.operations[0].op) for r in capture.ranks if r.flight] == [(4, "send")]
-    assert "rank_4: another dump of rank 4" in reported(capture) or "rank_6" in reported(capture)
+    assert "rank_4: another dump of rank 4" in reported(capture)
 
 
 def test_a_dump_of_nobody_is_set_aside() -> None:
-    """Where neither content nor name tells whose it is, or they contradict each other, the file says so."""
+    """Where neither content nor name shows which rank it belongs to, or they contradict each other, the file says so."""
     files = pickled(straggling(3, 1)) | {
         "some": pickle.dumps(straggling(3, 1)[0]),
         "rank_9": pickle.dumps(straggling(3, 1)[0]),
     }
     capture = look(files)
     assert [r.rank for r in capture.ranks] == [0, 1, 2]
-    assert "some: neither content nor name tells whose it is" in reported(capture)
-    assert "rank_9: by its content it is of one of the ranks 0-2, by its name of 9" in reported(capture)
+    assert "some: neither content nor name shows which rank it belongs to" in reported(capture)
+    assert "rank_9: its content belongs to one of the ranks 0-2, its name says 9" in reported(capture)
 
 
 def test_missing_ranks_are_named() -> None:
@@ -151,7 +151,7 @@ def test_missing_ranks_are_named() -> None:
     files = pickled(straggling(4, 1))
     del files["nccl_trace_rank_3"]
     assert blame(files).culprits == (1,)
-    assert "no usable dump of rank 3 of 4 was found" in reported(look(files))
+    assert "no usable dump of rank 3 of 4" in reported(look(files))
     del files["nccl_trace_rank_1"]
     assert set(blame(files).culprits) == {1, 3}
 
@@ -161,7 +161,7 @@ def test_another_jobs_dump_is_set_aside() -> None:
     files = pickled(straggling(4, 2)) | {f"old/{n}": d for n, d in pickled(straggling(2, 0)).items()}
     capture = look(files)
     assert build_case(capture).blame.culprits == (2,)
-    assert "old/nccl_trace_rank_0: it is of another job: of ranks 0-1, the others are of 0-3" in reported(capture)
+    assert "old/nccl_trace_rank_0: it is from another job: it has ranks 0-1, the others have 0-3" in reported(capture)
 
 
 def test_of_two_dumps_of_a_rank_the_newer_counts() -> None:
@@ -174,7 +174,7 @@ def test_of_two_dumps_of_a_rank_the_newer_counts() -> None:
     capture = look(files)
     assert build_case(capture).blame.culprits == (1,)
     assert "before/rank_0: another dump of rank 0: nccl_trace_rank_0 is newer" in reported(capture)
-    assert "thin/rank_2: another dump of rank 2: nccl_trace_rank_2 holds as much or more" in reported(capture)
+    assert "thin/rank_2: another dump of rank 2: nccl_trace_rank_2 holds at least as much" in reported(capture)
 
 
 def test_a_dump_of_an_earlier_moment_accuses_nobody() -> None:
@@ -183,11 +183,11 @@ def test_a_dump_of_an_earlier_moment_accuses_nobody() -> None:
     capture = look(pickled(dumps))
     assert [r.rank for r in capture.ranks] == [0, 1, 2]
     assert (
-        "set aside as rank 3's: it is of an earlier moment: others had completed number 50 of default_pg"
+        "set aside as rank 3's: it is from an earlier moment: others had completed sequence number 50 of default_pg"
         in reported(capture)
     )
     ahead = [dump(steps(20, 21), world(4)) for _ in range(3)] + [dump(steps(50, 51), world(4))]
-    assert "nccl_trace_rank_3: set aside as rank 3's: it is of a later moment or another run" in reported(
+    assert "nccl_trace_rank_3: set aside as rank 3's: it is from a later moment or another run" in reported(
         look(pickled(ahead))
     )
 
@@ -196,7 +196,7 @@ def test_dumps_of_a_job_that_went_on_between_them_are_not_compared(tmp_path: Pat
     """Taken one after the other of a job that runs, dumps show no hang, and it is said how to take them."""
     for name, data in pickled(dump(steps(10 * rank), world(5)) for rank in range(1, 6)).items():
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(UserError, match="of different moments"):
+    with pytest.raises(UserError, match="cannot be compared"):
         evidence(tmp_path)
 
 
@@ -350,9 +350,9 @@ def test_what_is_broken_is_named_and_the_rest_analysed(tmp_path: Path) -> None:
     capture = evidence(tmp_path).capture
     assert build_case(capture).blame.culprits == (1,)
     for says in (
-        "nccl_trace_rank_3: the pickle breaks off", "nccl_trace_rank_4: it is empty", "nccl_trace_rank_5: the pickle "
-        "asks for posix.system", "more.tar.gz: it is damaged", "fifo: it cannot be read: it is no regular file",
-        "no usable dump of rank 3-5 of 6",
+        "nccl_trace_rank_3: the pickle is truncated", "nccl_trace_rank_4: it is empty", "nccl_trace_rank_5: the pickle "
+        "asks for posix.system", "more.tar.gz: it is damaged", "fifo: it cannot be read: it is not a regular file",
+        "no usable dump of ranks 3-5 of 6",
     ):  # fmt: skip
         assert says in reported(capture)
 
@@ -369,7 +369,7 @@ def test_members_cannot_leave_the_archive(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     capture = evidence(tmp_path / "x.tar").capture
     assert build_case(capture).blame.culprits == (1,)
-    assert "rank_2: it is no regular file" in reported(capture)
+    assert "rank_2: it is not a regular file" in reported(capture)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -394,17 +394,17 @@ def test_dumps_in_which_no_rank_has_recorded_anything_are_no_evidence_of_health(
     """A first collective that never completes leaves such: NCCL connects all ranks before it is recorded."""
     for name, data in pickled([dump([], world(2)), dump([], world(2))]).items():
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(UserError, match="hold no operation of any rank"):
+    with pytest.raises(UserError, match="contain no operation"):
         read_artifacts(tmp_path, _no_progress)
 
 
 def test_a_rank_that_recorded_nothing_is_named() -> None:
     """It is the culprit where others wait for it, and of ranks that wait for none it is not said that all move."""
     waited_for = look(pickled([dump(steps(0, 1), world(2)), dump([], world(2))]))
-    assert "rank 1 recorded no operation (it may be in its first collective" in reported(waited_for)
+    assert "rank 1 recorded no operation (the rank may be in its first collective" in reported(waited_for)
     assert diagnose(waited_for).verdict.culprit_ranks == (1,)
     quiet = look(pickled([dump(steps(0), world(2)), dump([], world(2))]))
-    assert diagnose(quiet).verdict.summary.startswith("No hang found in what is recorded: nothing is in flight.")
+    assert diagnose(quiet).verdict.summary.startswith("No hang found: the records show no operation in flight.")
 
 
 def test_both_sides_have_the_lines_that_their_dumps_have() -> None:

@@ -8,7 +8,7 @@ import sys
 import msgspec
 import psutil
 
-from hangwatch.agent.capturing.children import add_child_stacks
+from hangwatch.agent.capturing.relatives import add_child_stacks
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack

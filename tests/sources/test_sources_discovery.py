@@ -130,6 +130,8 @@ def test_torchrun_with_loader_workers(jobs: JobRunner, tmp_path: Path) -> None:
     assert (found.job.world_size, found.job.launcher) == (2, "torchrun")
     assert "torch.distributed.run" in found.job.command
     assert "hunter2" not in found.job.command
+    assert found.job.script.endswith(".py")
+    assert found.job.script in found.job.command
     assert found in find_ranks(None).jobs
 
 
@@ -145,7 +147,8 @@ def test_spawned_ranks_without_probe(jobs: JobRunner, tmp_path: Path, free_port:
     assert pids(found) == {f"pid-{job.pid}": ranks}
     assert only(found).job.launcher == "plain"
     assert "spawn.py" in only(found).job.command
-    assert "order they were started" in found.gaps[0].reason
+    assert only(found).job.script == str(script)
+    assert "order of their start" in found.gaps[0].reason
     beats = {pid: make_beat(pid, 1 - rank) for rank, pid in ranks.items()}
     probed = find_ranks(job.pid, beats)
     assert pids(probed) == {f"pid-{job.pid}": {0: ranks[1], 1: ranks[0]}}
@@ -180,7 +183,7 @@ if __name__ == "__main__":
 def test_a_spawned_rank_that_has_not_said_so_yet(
     jobs: JobRunner, tmp_path: Path, known: dict[int, int], world_size: int, found: dict[int, int]
 ) -> None:
-    """Of as many processes as the world has ranks, in the order they were started: else nothing is inferred."""
+    """Of as many processes as the world has ranks, in the order of their start: else nothing is inferred."""
     script = tmp_path / "behind.py"
     script.write_text(BEHIND)
     job = jobs.python(script, str(tmp_path))
@@ -200,11 +203,22 @@ def test_plain_environment(stand: Stand) -> None:
     assert pids(find_ranks())[f"{node_name()}:{port}"] == {0: stand.pid("zero"), 1: stand.pid("one")}
 
 
+def test_a_job_is_known_by_what_its_user_and_its_scheduler_call_it(stand: Stand) -> None:
+    """Name, number, user, pod and program, from the environment and the command line of a rank."""
+    known = {
+        "SLURM_JOB_NAME": "llama", "SLURM_JOB_ID": "4711", "USER": "ada", "POD_NAME": "llama-0", "POD_NAMESPACE": "team-a",
+    }  # fmt: skip
+    job = stand.start("zero", "torch", RANK="0", **PLAIN, **known)
+    found = only(find_ranks(job.pid)).job
+    assert (found.name, found.slurm_job, found.user) == ("llama", "4711", "ada")
+    assert (found.pod, found.namespace, found.script) == ("llama-0", "team-a", str(PROGRAM))
+
+
 def test_wrappers_are_no_ranks(stand: Stand) -> None:
     """A shell above the rank, and a Python wrapper without torch, give way to what they run."""
     inner = " ".join(stand.command("shelled", "torch"))
     shell = stand.jobs.start(["sh", "-c", f"{inner}; true"], env={"RANK": "0", "LOCAL_RANK": "0", **PLAIN})
-    assert pids(find_ranks(shell.pid)) == {HERE: {0: stand.pid("shelled")}} or stand.pid("shelled")
+    stand.pid("shelled")
     assert pids(find_ranks(shell.pid)) == {HERE: {0: stand.pid("shelled")}}
     wrapper = stand.start("wrapper", start=[stand.child("wrapped", "torch")], RANK="0", LOCAL_RANK="0", **PLAIN)
     stand.pid("wrapped")

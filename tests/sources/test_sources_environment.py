@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.sources.discovery.launchers import name_launcher
+from hangwatch.sources.discovery.launchers import name_launcher, read_script
 from hangwatch.sources.discovery.rank_environment import claim_rank, identify_job, parse_environ
 
 TORCHRUN = {
@@ -112,6 +112,23 @@ def test_launchers_are_known_by_their_command(command: str, launcher: str | None
     assert name_launcher(command.split()) == launcher
 
 
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("python -u train.py --lr 1", "train.py"),
+        ("/usr/bin/python3.11 -X dev -W error src/train.py", "src/train.py"),
+        ("python -m pkg.train --config x.py", "pkg.train"),
+        ("./train --fast", "./train"),
+        ("python -c pass", ""),
+        ("python", ""),
+        ("", ""),
+    ],
+)
+def test_the_program_of_a_rank_is_read_from_its_command_line(command: str, script: str) -> None:
+    """As it stands there, without the interpreter and its options."""
+    assert read_script(command.split()) == script
+
+
 @given(st.binary(max_size=300))
 def test_any_environment_can_be_read(data: bytes) -> None:
     """Environments are bytes; whatever they are, they parse, and claims are none or whole."""
@@ -123,3 +140,4 @@ def test_any_environment_can_be_read(data: bytes) -> None:
 def test_any_command_line_can_be_named(arguments: list[str]) -> None:
     """No command line fails."""
     name_launcher(arguments)
+    read_script(arguments)

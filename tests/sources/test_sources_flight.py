@@ -273,9 +273,9 @@ class Exploit:
         (pickle.dumps(Path), "pathlib"),
         (pickle.dumps(set), "builtins.set"),
         (b"Pevil\n.", "persistent"),
-        (b"", "breaks off"),
-        (b"\x80\x02}q\x01(X", "breaks off"),
-        (b"{not a pickle}", "no pickle"),
+        (b"", "is truncated"),
+        (b"\x80\x02}q\x01(X", "is truncated"),
+        (b"{not a pickle}", "not a pickle"),
         (b"(i__main__\nExploit\n.", "__main__"),
     ],
 )

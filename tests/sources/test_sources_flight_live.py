@@ -144,9 +144,9 @@ class _Socket:
     [
         (b"", b"", "closed the connection without an answer"),
         (b"cposix\nsystem\n.", b"HTTP/1.1 404 Not Found\r\n\r\n", "posix.system"),
-        (b"", b"HTTP/1.1 404 Not Found\r\n\r\n", "no flight recorder to show"),
+        (b"", b"HTTP/1.1 404 Not Found\r\n\r\n", "no flight recorder is available"),
         (None, None, "did not answer within 0.3 s"),
-        (b"\x80\x02}q\x00.", b"HTTP/1.1 200 OK\r\n\r\n[", "this is no flight-recorder dump"),
+        (b"\x80\x02}q\x00.", b"HTTP/1.1 200 OK\r\n\r\n[", "not a flight-recorder dump"),
     ],
 )
 @pytest.mark.usefixtures("real")

@@ -92,7 +92,7 @@ def test_each_failure_is_a_gap(jobs: JobRunner) -> None:
     gone = 2**22 + 1
     found = asyncio.run(sample_native([job.pid, gone]))
     assert found[gone] == Gap("native stacks", f"process {gone} is gone")
-    assert found[job.pid] == Gap("native stacks", f"process {job.pid} runs no Python that pystack knows")
+    assert found[job.pid] == Gap("native stacks", f"process {job.pid} runs no Python that pystack recognizes")
 
 
 @pytest.mark.usefixtures("real")

@@ -282,20 +282,23 @@ LOCKING = """
 import multiprocessing, os, sys, time
 
 def wait(lock):
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())  # in one piece
     lock.acquire()
 
-def hold(lock):
+def hold(lock, held):
     lock.acquire()
-    print(os.getpid(), flush=True)
+    held.set()
+    os.write(1, b"%d\\n" % os.getpid())  # in one piece
     time.sleep(600)
 
 if __name__ == "__main__":
     spawn = multiprocessing.get_context("spawn")
-    lock = spawn.Lock()
-    for work in (hold, wait):
-        spawn.Process(target=work, args=(lock,)).start()
-        time.sleep(2)
+    lock, held = spawn.Lock(), spawn.Event()
+    spawn.Process(target=hold, args=(lock, held)).start()
+    held.wait()
+    waiting = spawn.Process(target=wait, args=(lock,))
+    waiting.start()
+    waiting.join()  # at its end this process removes the lock, which the other one has to open first
 """
 
 

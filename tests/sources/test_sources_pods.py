@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch.sources.discovery.pods import name_job, parse_labels
-from hangwatch.sources.discovery.rank_environment import POD_JOB, identify_job
+from hangwatch.sources.discovery.rank_environment import POD_JOB, identify_job, read_job_name
 
 #: As pkg/fieldpath FormatMap (Kubernetes 1.31) writes it: sorted, one a line, quoted by strconv.Quote.
 LABELS = """app="train"
@@ -22,6 +22,24 @@ def test_the_surest_label_names_the_job() -> None:
     assert name_job(parse_labels(LABELS), "team-a") == "team-a/llama"
     assert name_job({"jobset.sigs.k8s.io/jobset-name": "js"}, "") == "js"
     assert name_job({"app": "train"}, "team-a") is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({"HANGWATCH_JOB": "mine", "SLURM_JOB_NAME": "llama"}, "mine"),
+        ({"SLURM_JOB_NAME": "llama", "SLURM_JOB_ID": "7", POD_JOB: "ns/pod"}, "llama"),
+        ({"SLURM_JOB_NAME": "wrap", "SLURM_JOB_ID": "7"}, ""),
+        ({POD_JOB: "ns/llama", "TORCHELASTIC_RUN_ID": "sft"}, "ns/llama"),
+        ({"TORCHELASTIC_RUN_ID": "sft"}, "sft"),
+        ({"TORCHELASTIC_RUN_ID": "add8f3ec-b7a9-4bca-b342-a3b31cbde71f"}, ""),
+        ({"TORCHELASTIC_RUN_ID": "4711"}, ""),
+        ({"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1"}, ""),
+    ],
+)
+def test_a_job_is_called_what_its_user_calls_it(environ: dict[str, str], name: str) -> None:
+    """Never by what a launcher, Slurm or a port has made up."""
+    assert read_job_name(environ) == name
 
 
 @given(st.text(max_size=200))

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall, read_wait_left
-from hangwatch.sources.proc.cgroups import is_frozen, parse_cgroups
 from hangwatch.sources.proc.files import parse_stat, parse_switches
-from hangwatch.sources.proc.samples import parse_io, parse_wait_status, sample_process
+from hangwatch.sources.proc.samples import is_frozen, parse_cgroups, parse_io, parse_wait_status, sample_process
 from hangwatch.sources.proc.sockets import parse_tcp_table
 from hangwatch.sources.proc.syscalls import SystemCall, parse_syscall
 from support import JobRunner, find_free_port, wait_for

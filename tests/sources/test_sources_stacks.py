@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,8 +15,9 @@ import psutil
 import pytest
 
 from hangwatch.model.capture import Gap
-from hangwatch.model.stacks import StackSample, ThreadStack
+from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources.stacks import samples as stacks
+from hangwatch.sources.stacks import source_lines
 from hangwatch.sources.stacks.samples import StackFormatError, explain_failure, parse_pyspy, sample_stacks
 from hangwatch.sources.stacks.source_lines import SourceLines
 from support import Job, JobRunner, wait_for
@@ -246,6 +249,88 @@ def test_source_of_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     assert lines.read(os.getpid(), [(str(tmp_path / "short.py"), 2)])[str(tmp_path / "short.py"), 2].text == "longer"
 
 
+class _ClockLoop(asyncio.SelectorEventLoop):
+    """Its clock is ``ahead_s`` of the machine's."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+    def jump(self) -> None:
+        """Let hours go by; for other threads."""
+        self.ahead_s += 10_000
+        self.call_soon_threadsafe(lambda: None)
+
+    def pass_hours(self) -> None:
+        """Let hours go by and everything run that is due by then; for other threads."""
+        self.jump()
+        for _ in range(3):  # timers become ready in one round and run in the next
+            passed = threading.Event()
+            self.call_soon_threadsafe(passed.set)
+            assert passed.wait(60)
+
+
+def _attach(loop: _ClockLoop, lines: SourceLines, *files: Path) -> list[str | None]:
+    """The text of the second line of each file, attached to a stack."""
+    frames = tuple(Frame("f", str(file), 2) for file in files)
+    sample = StackSample(1, (ThreadStack(0, "MainThread", is_main=True, active=True, owns_gil=False, frames=frames),))
+    found = loop.run_until_complete(lines.attach({os.getpid(): sample}))[os.getpid()]
+    return [frame.source for frame in found.threads[0].frames]
+
+
+@pytest.fixture
+def clock_loop() -> Iterator[_ClockLoop]:
+    loop = _ClockLoop()
+    yield loop
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+def test_lines_are_there_however_long_it_takes_to_parse_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock_loop: _ClockLoop
+) -> None:
+    """On a loaded machine to parse a library's file takes longer than any time limit of ours for file systems."""
+    files = [tmp_path / f"{name}.py" for name in "abc"]
+    for file in files:
+        file.write_text(f"if x:\n    {file.stem}()\n")
+
+    class Slow(source_lines.SourceTree):
+        def __init__(self, source: str) -> None:
+            clock_loop.pass_hours()
+            super().__init__(source)
+
+    monkeypatch.setattr(source_lines, "SourceTree", Slow)
+    assert _attach(clock_loop, SourceLines(), *files) == ["a()", "b()", "c()"]
+
+
+def test_lines_of_files_before_one_that_hangs_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock_loop: _ClockLoop
+) -> None:
+    """A file system that hangs holds nobody up, nor costs the lines of files that answered; once it answers, all are read."""
+    files = [tmp_path / f"{name}.py" for name in "abc"]
+    for file in files:
+        file.write_text(f"if x:\n    {file.stem}()\n")
+    answers = threading.Event()
+    read_bytes = Path.read_bytes
+
+    def hang(path: Path) -> bytes:
+        if path == files[1] and not answers.is_set():
+            clock_loop.jump()
+            answers.wait()
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", hang)
+    lines = SourceLines()
+    assert _attach(clock_loop, lines, *files) == ["a()", None, None]
+    assert _attach(clock_loop, lines, files[2]) == [None]  # no second thread hangs beside the first
+    answers.set()
+    for thread in threading.enumerate():
+        if thread.name == "hangwatch-source-lines":
+            thread.join(60)
+    assert _attach(clock_loop, lines, *files) == ["a()", "b()", "c()"]
+
+
 def test_source_that_is_nested_deeply_is_read_or_left(tmp_path: Path) -> None:
     """An expression of thousands of terms is no trouble; of an ``if`` with thousands of branches nothing is read or raised."""
     terms, branches = tmp_path / "terms.py", tmp_path / "branches.py"
@@ -254,6 +339,15 @@ def test_source_that_is_nested_deeply_is_read_or_left(tmp_path: Path) -> None:
     found = SourceLines().read(os.getpid(), [(str(terms), 3), (str(branches), 6000)])
     assert [block.text for block in found[str(terms), 3].blocks] == ["for i in range(3):"]
     assert all(line.text == "elif x:" for place, line in found.items() if place[0] == str(branches))
+
+
+def test_source_of_a_process_that_has_ended_is_read_before_its_parent_asks(jobs: JobRunner, tmp_path: Path) -> None:
+    """A zombie shows its view of the files no more: that of a job which has failed is read at that moment."""
+    program = tmp_path / "short.py"
+    program.write_text("print('done')\n")
+    job = jobs.python(program)
+    wait_for(lambda: psutil.Process(job.pid).status() == psutil.STATUS_ZOMBIE, what="its end")
+    assert SourceLines().read(job.pid, [(str(program), 1)])[str(program), 1].text == "print('done')"
 
 
 def test_a_program_of_the_command_line_is_read_from_there(jobs: JobRunner, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hangwatch.sources.proc.watchdogs import find_watchdogs
+from hangwatch.sources.proc.samples import find_watchdogs
 from support import JobRunner, wait_for
 
 #: Two threads of the name, one of which looks every tenth of a second and one of which hangs, and one of another name.

@@ -11,13 +11,13 @@ from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.claims import (
     CLAIMS_VERSION,
     ClaimsElsewhere,
-    ClaimsError,
     JobOfWorld,
     NodeClaims,
     encode_claims,
     parse_claims,
 )
 from hangwatch.model.numbers import is_guest
+from hangwatch.model.transforms.published import PublishedError
 from hangwatch.sources.beats import worlds as worlds_module
 from hangwatch.sources.beats.worlds import Worlds
 
@@ -173,5 +173,5 @@ def test_less_knowledge_never_makes_a_member_of_somebody_else(places: set[int], 
 @given(st.binary(max_size=64))
 def test_anything_else_is_refused_in_our_own_terms(data: bytes) -> None:
     """Whoever reaches the port may write what he likes."""
-    with pytest.raises(ClaimsError, match="is "):
+    with pytest.raises(PublishedError, match="is "):
         parse_claims(data)

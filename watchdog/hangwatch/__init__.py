@@ -9,7 +9,7 @@ __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:
-    """``HangDetected``, which is raised in a rank of a job that hangs (``--on-hang raise``): the class is the probe's."""
+    """Return the probe's class ``HangDetected``, which is raised in a rank of a job that hangs (``--on-hang raise``)."""
     if name != "HangDetected":
         raise AttributeError(f"module 'hangwatch' has no attribute {name!r}")
     probe = _sys.modules.get("_hangwatch_probe")

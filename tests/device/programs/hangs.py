@@ -1,10 +1,10 @@
 """Twenty healthy steps, then a hang by its name, in one of the branches of a long chain as tests have them.
 
 ``branch``: rank 0 alone reduces once more. ``caught``: rank 1's exception is caught around a collective. ``sizes``: two sizes
-meet. ``kinds``: two operations meet. ``recv``: both receive. ``sleeps``, ``stopped``, ``raises``: rank 1 does
-that. ``number``: it sleeps, and the other asks whether an attribute is a number. ``gather``: nothing is wrong: both gather to
-rank 0 a hundred times. ``loads``: nothing is wrong: rank 1 reads and decodes large files until a file appears. A second argument
-is torch's own time limit in seconds, a third that file.
+meet. ``kinds``: two operations meet. ``recv``: both receive. ``sleeps``, ``stopped``, ``raises``: rank 1 does that.
+``absent``: rank 1 loads data before its first collective. ``number``: it sleeps, and the other asks whether an attribute is a
+number. ``gather``: nothing is wrong: both gather to rank 0 a hundred times. ``loads``: nothing is wrong: rank 1 reads and
+decodes large files until a file appears. A second argument is torch's own time limit in seconds, a third that file.
 """
 
 import os
@@ -17,6 +17,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+
+def load_data():
+    time.sleep(10000)
 
 
 def load(end):
@@ -45,6 +49,8 @@ x = torch.ones(1 << 16, device="cuda")
 y = torch.ones(8, device="cuda")
 outs = [torch.empty_like(y) for _ in range(2)]
 trainer = Trainer()
+if case == "absent" and rank == 1:
+    load_data()
 for step in range(120):
     now = step == 20
     if now and rank == 1:

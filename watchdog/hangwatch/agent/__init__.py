@@ -1,1 +1,1 @@
-"""When: the tick that ties sources, diagnosis and outputs together, and the life cycle of an incident."""
+"""When things happen: the tick that ties sources, diagnosis and outputs together, and the life cycle of an incident."""

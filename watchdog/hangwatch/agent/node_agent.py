@@ -9,8 +9,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,26 +22,43 @@ from hangwatch.agent.fleet.member import name_node
 from hangwatch.agent.fleet.world_links import WorldLinks
 from hangwatch.agent.incidents.history import Histories
 from hangwatch.agent.incidents.lifecycle import close_left_open
-from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
+from hangwatch.agent.incidents.record import Announce, IncidentRecord, TellStand, announce_to_nobody, tell_nobody
 from hangwatch.agent.incidents.reopen import Reopening
 from hangwatch.agent.job.state import JobState
 from hangwatch.agent.job.watch import JobWatch, watch_job
-from hangwatch.agent.live import live_view
-from hangwatch.agent.published import job_metrics
-from hangwatch.agent.serving.engines import Engines, as_job
-from hangwatch.causes import registry
+from hangwatch.agent.published import job_metrics, watched_job
 from hangwatch.config.settings import Settings
+from hangwatch.diagnosis import registry
 from hangwatch.exchange.opening import parse_exchange
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job
-from hangwatch.model.incident import HANG_KINDS
-from hangwatch.model.live import LiveView
+from hangwatch.model.incident import HANG_KINDS, Verdict
+from hangwatch.model.live import LiveJob, LiveView
+from hangwatch.outputs.briefing import Links
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import AgentMetrics, MetricsView, ReceiverMetrics
+from hangwatch.serving.engines import Engines, as_job
 from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.discovery.ranks import Discovery, RankFinder
+from hangwatch.sources.proc.ends import ProcessEnds
 from hangwatch.sources.stacks.permission import check_stacks
+
+
+def live_view(jobs: Iterable[JobState], beats: Mapping[int, Beat], at_ns: int) -> LiveView:
+    """All jobs, in the given order, as they are at ``at_ns``, by the last ``beats`` (by pid)."""
+    return LiveView(at_ns, tuple(_job(state, beats, at_ns) for state in jobs))
+
+
+def _job(state: JobState, beats: Mapping[int, Beat], at_ns: int) -> LiveJob:
+    job = msgspec.structs.replace(
+        watched_job(state, beats, at_ns), stall_after_s=state.patience_s, stall_learnt=not state.patience_set
+    )
+    record = state.hang or state.silent_failure
+    if record is None:
+        return job
+    return msgspec.structs.replace(job, incident=record.incident, capture=record.diagnosis.case.capture)
+
 
 log = logging.getLogger("hangwatch")
 
@@ -53,10 +71,11 @@ class Agent:
 
     ``say`` is for what users are to read; ``found`` is called for each new job. ``run_dir`` is where probes leave their
     beats, besides those that say another place themselves. ``announce`` is called for every incident, when it is confirmed,
-    when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns. ``receivers`` gives
-    their state, for the metrics. ``ticked`` is called after every tick that came to its end. ``reopening`` holds what an
-    agent before this one has left open. ``settings`` are those in force: of all that a reload brings, the patience alone.
-    ``histories`` has the earlier hangs of jobs.
+    when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns; ``tell_stand`` when the
+    second look at one stands in another way. ``receivers`` gives their state, for the metrics. ``ticked`` is called after every
+    tick that came to its end. ``reopening`` holds what an agent before this one has left open. ``settings`` are those in force:
+    of all that a reload brings, the patience alone. ``histories`` has the earlier hangs of jobs, ``plan`` says what is to be done
+    about a hang. ``links``: where people find the page and the runbooks.
     """
 
     run_dir: Path
@@ -71,7 +90,10 @@ class Agent:
     ticked: Callable[[], None] = lambda: None
     reopening: Reopening = field(default_factory=Reopening)
     on_peer_incident: Announce = announce_to_nobody
+    tell_stand: TellStand = tell_nobody
     histories: Histories = field(default_factory=Histories)
+    plan: Callable[[Verdict], str] = lambda _: ""
+    links: Links = field(default_factory=Links)
     jobs: dict[str, JobWatch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
@@ -84,6 +106,7 @@ class Agent:
     _fleets: Fleets = field(init=False)
     _links: WorldLinks = field(init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _ends: ProcessEnds | None = None
     _checked: frozenset[int] = frozenset()
     _beats: Mapping[int, Beat] = field(default_factory=dict)
 
@@ -100,6 +123,8 @@ class Agent:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""
+        loop = asyncio.get_running_loop()
+        self._ends = ProcessEnds(partial(loop.call_soon_threadsafe, self._wake.set))
         while not stop.is_set():
             started_s = time.monotonic()
             soonest_s = await self.guarded_tick()
@@ -121,22 +146,27 @@ class Agent:
         for watch in self.jobs.values():
             await watch.incidents.completed()
             if over:
+                before = {record.id for record in watch.records}
                 await watch.end(time.time_ns())
+                self._count(watch, before)
             else:
                 watch.training.stop()
                 await watch.pause()
+        if self._ends is not None:
+            self._ends.close()
         await self._engines.close()
         await self._links.close()
         await self._fleets.close()
         if over:  # whoever is sent the metrics a last time must not take the jobs for running
-            self.metrics.update(msgspec.structs.replace(self.metrics.view, jobs=()))
+            self.metrics.update(msgspec.structs.replace(self.metrics.view, jobs=(), incidents_total=dict(self.totals)))
 
-    def set_patience(self, stall_after_s: float) -> None:
+    def set_patience(self, stall_after_s: float, act_after_s: float) -> None:
         """Another patience from now on, for all jobs; 0: learn it."""
-        self.settings = msgspec.structs.replace(self.settings, stall_after_s=stall_after_s)
+        self.settings = msgspec.structs.replace(self.settings, stall_after_s=stall_after_s, act_after_s=act_after_s)
         self._engines.set_patience(self.settings.patience_s)
         for watch in self.jobs.values():
             watch.patience.stall_after_s = self.settings.patience_s
+            watch.second_look.act_after_s = self.settings.act_after_s or None
 
     def open_incidents(self) -> tuple[IncidentRecord, ...]:
         """The incidents that this node has reported and that are not over."""
@@ -158,7 +188,7 @@ class Agent:
         """Observe, let every job's watch decide, and publish. Returns when to come back at the latest, in seconds."""
         self.counts["ticks"] += 1
         now_s = time.monotonic()
-        with self.health.reading("beats") as reading:
+        with self.health.reading("heartbeats") as reading:
             beats, gaps = self._reader.read()
             reading.tried, reading.failed = len(beats) + len(gaps) or 1, len(gaps)
         with self.health.reading("processes") as reading:
@@ -176,8 +206,7 @@ class Agent:
             before, captures = {record.id for record in watch.records}, watch.captures
             soonest.append(await watch.tick(beats, time.monotonic()))
             captured = captured or watch.captures > captures
-            own = (record for record in watch.records if not record.owned_by_peer)
-            self.totals.update(record.incident.verdict.kind for record in own if record.id not in before)
+            self._count(watch, before)
             if watch.over:
                 del self.jobs[watch.ranks.job.id]
         self.last_tick_s = time.monotonic()
@@ -186,6 +215,11 @@ class Agent:
         self._beats = beats
         self.metrics.update(self._view(beats))
         return min((s for s in soonest if s is not None), default=None)
+
+    def _count(self, watch: JobWatch, before: Collection[str]) -> None:
+        """Count the incidents of a job that this node has reported and that were not there before."""
+        own = (record for record in watch.records if not record.owned_by_peer and record.id not in before)
+        self.totals.update(record.incident.verdict.kind for record in own)
 
     async def _meet(self, found: Discovery, gaps: tuple[Gap, ...], now_s: float) -> None:
         here = {job.job.id: job for job in found.jobs}
@@ -200,15 +234,18 @@ class Agent:
                     self.state_dir,
                     self.announce,
                     on_peer_incident=self.on_peer_incident,
+                    tell_stand=self.tell_stand,
                     settings=self.settings,
                     reader=self._reader,
                     health=self.health,
                     history=self.histories.of(job_id),
                     ended=self._finder.ended,
+                    ends=self._ends,
+                    plan=self.plan,
                 )
                 beside = [rank for engine in engines.get(job_id, ()) for rank in engine.beside(now_s, frozenset())]
                 for one in self.reopening.take(job.ranks or beside):
-                    log.info("incident %s of job %s is open still", one.incident.id, job_id)
+                    log.info("incident %s of job %s is still open", one.incident.id, job_id)
                     watch.resume(one, now_s)
                 self.jobs[job_id] = watch
                 self.found(job.job)
@@ -217,6 +254,8 @@ class Agent:
             watch.engines = engines.get(job_id, ())
             await self._join(watch)
             watch.note_gaps((*gaps, *found.gaps))
+            if self._ends is not None:
+                self._ends.follow(watch.ranks.living)
 
     async def _join(self, watch: JobWatch) -> None:
         """Have a watch in the right fleet, or in none: another incarnation of its job may have another name."""
@@ -232,7 +271,7 @@ class Agent:
         try:
             watch.join(self._fleets.join(channel, watch.ranks, watch.local, watch.incidents))
         except ExchangeError as error:
-            await watch.leave_fleet((Gap("exchange", str(error), hint="this node reports its own ranks alone"),))
+            await watch.leave_fleet((Gap("peer discovery", str(error), hint="this node reports only its own ranks"),))
 
     def _check_stacks(self) -> None:
         """Find out of every new rank whether its stacks could be read: whoever is alerted can repair it before a hang."""
@@ -247,7 +286,10 @@ class Agent:
         return tuple(self.jobs.values())
 
     def livez(self, job_id: str | None = None) -> dict[str, object]:
-        """What ``/livez`` answers: not ok while a hang of the job (None: of any) is confirmed. A job not known is well."""
+        """What ``/livez`` answers: not ok while a hang of the job (None: of any) is confirmed, and a second look has been.
+
+        A job not known is well.
+        """
         watches = [w for name, w in self.jobs.items() if job_id in {None, name}]
         records = [r for watch in watches for r in watch.records if r.active and r.incident.verdict.kind in HANG_KINDS]
         hangs = [
@@ -256,10 +298,11 @@ class Agent:
                 "kind": r.incident.verdict.kind,
                 "reason": r.incident.verdict.summary,
                 "incident": r.id,
+                "until": None if r.stands or (look := r.incident.second_look) is None else look.until or None,
             }
             for r in records
         ]
-        return {"ok": not hangs, "watched": bool(watches), "hangs": hangs}
+        return {"ok": not any(r.stands for r in records), "watched": bool(watches), "hangs": hangs}
 
     def readyz(self) -> dict[str, object]:
         """What ``/readyz`` answers: ok once the first tick has come to its end, and as long as ticks do."""
@@ -282,7 +325,8 @@ class Agent:
     def _view(self, beats: Mapping[int, Beat]) -> MetricsView:
         now_ns = time.time_ns()
         return MetricsView(
-            jobs=tuple(job_metrics(state, beats, now_ns) for state in self._states()),
+            jobs=tuple(job_metrics(state, beats, now_ns, self.links) for state in self._states()),
+            links=self.links,
             incidents_total=dict(self.totals),
             sources=self.health.metrics(),
             receivers=self.receivers(),

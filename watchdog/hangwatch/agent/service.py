@@ -13,10 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
-from rich.console import Console
-
-from hangwatch.agent.host.control import JobControl, NodeControl
+from hangwatch.agent.host.control import JobControl, NodeControl, ranks_of
 from hangwatch.agent.host.events import EventFile
 from hangwatch.agent.host.log import Voice
 from hangwatch.agent.host.memory import bound_heaps, collect_less_often, give_back
@@ -29,35 +26,40 @@ from hangwatch.agent.incidents.record import announce_to_nobody
 from hangwatch.agent.incidents.reopen import find_left_open
 from hangwatch.agent.incidents.retention import sweep
 from hangwatch.agent.node_agent import Agent
-from hangwatch.config.settings import ACTIONS, Receivers, Settings
+from hangwatch.config.settings import ACTIONS, Settings
 from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.model.incident import Incident
+from hangwatch.outputs.briefing import make_links
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import FILE as AUDIT
 from hangwatch.outputs.push.otlp.feed import MetricsFeed
-from hangwatch.outputs.push.senders import CLOSE_GRACE_S, Push, Target, open_endpoints, parse_target
+from hangwatch.outputs.push.senders import CLOSE_GRACE_S, Push, find_targets, open_endpoints
+from hangwatch.outputs.second_look import describe_second_look
+from hangwatch.outputs.terminal.console import Console
 from hangwatch.outputs.terminal.verdict import print_verdict
-from hangwatch.outputs.web.access import read_token
+from hangwatch.outputs.web.access import is_loopback, read_token
 from hangwatch.outputs.web.page import WebPage
 from hangwatch.outputs.web.server import Health, RunningServer, parse_listen, start_server
 from hangwatch.sources.beats.files import remove_leftovers
+from hangwatch.sources.proc.files import node_name
 
 #: How often bundles beyond the limits and files of ranks that are gone are removed; besides, after every incident.
 _SWEEP_PERIOD_S = 300.0
 #: Threads for what may block: pages, bundles. Python's own number grows with the node's cores, and memory with it.
 _THREADS = 4
-#: Settings that are read at the start alone.
+#: Settings that are read only at the start.
 _FIXED = (
     "state_dir", "listen", "token_file", "logs", "engines", "with_values", "condition_values", "native_stacks", "exchange", "job",
 )  # fmt: skip
 
 
 class Service:
-    """One agent's process. ``address`` is where it listens if the settings do not say; ``root`` the pid its jobs are under.
+    """One agent's process.
 
-    ``control`` ends and restarts the command where the agent has started it. ``manager`` is pinged after each tick.
-    ``events`` gets what programs follow.
+    ``address``: where it listens if the settings do not say. ``root``: the pid above its jobs. ``control``: ends and
+    restarts the command if the agent started it. ``manager``: pinged after each tick. ``events``: gets messages for
+    programs. ``verbose``: print verdicts with all their evidence.
     """
 
     def __init__(
@@ -72,11 +74,13 @@ class Service:
         control: JobControl | None = None,
         manager: ServiceManager | None = None,
         events: EventFile | None = None,
+        verbose: bool = False,
     ) -> None:
         bound_heaps()
         collect_less_often()
         self.settings = settings
         self.console = console
+        self.verbose = verbose
         self.voice = Voice(console, settings.log, events)
         self.manager = manager or ServiceManager()
         self.metrics = Metrics()
@@ -106,7 +110,9 @@ class Service:
             receivers=self._receivers,
             ticked=self.manager.alive,
             on_peer_incident=self.on_peer_incident,
+            tell_stand=self.tell_stand,
             histories=histories,
+            plan=self.actor.plan,
         )
         self._server: RunningServer | None = None
         self._one_command = root is not None
@@ -116,11 +122,12 @@ class Service:
         self._reported: set[str] = set()
 
     async def open(self) -> str:
-        """Listen, and see to what an agent before us has left. Returns the URL. Raises ``ServerError``."""
+        """Start to listen and take up what an earlier agent left. Returns the URL. Raises ``ServerError``."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "hangwatch"))
         page = WebPage(self.agent.state_dir, self.agent.live)
         health = Health(self.agent.healthz, self.agent.livez, self.agent.readyz)
         self._server = await start_server(*self.address, self.metrics, health, page, self.token)
+        self._link()
         if self._one_command:
             self._ending = asyncio.create_task(self._end_left(), name="hangwatch left open")
         else:
@@ -129,8 +136,17 @@ class Service:
         self.feed.start()
         return self._server.url
 
+    def _link(self) -> None:
+        """Make the addresses in alerts, by the current settings."""
+        if self._server is not None:
+            external, runbooks = self.settings.external_url, self.settings.runbook_base_url
+            local = is_loopback(self.address[0])
+            self.agent.links = make_links(
+                external, runbooks, node_name(), self._server.far_url, local=local, open=local and self.token is None
+            )
+
     async def _take_up(self) -> None:
-        """Find what an agent before us has left, before the first tick: what was reported then is not reported again."""
+        """Find what an earlier agent left, before the first tick: what it reported is not reported again."""
         left = await asyncio.to_thread(find_left_open, self.agent.state_dir)
         for bundle in await asyncio.to_thread(_recently_handled, self.agent.state_dir):
             self.actor.recall(bundle)
@@ -139,19 +155,22 @@ class Service:
         self.agent.reopening = left
 
     async def _end_left(self) -> None:
-        """End what other commands have left open whose job is gone, quietly, and without holding up ours."""
+        """End incidents that other commands left open and whose job is gone, quietly, without delaying ours."""
         left = await asyncio.to_thread(find_left_open, self.agent.state_dir)
         for one in left.take_ended():
             await close_left_open(one, self.agent.state_dir, announce_to_nobody, time.time_ns())
 
     async def close(self, *, over: bool) -> None:
-        """End everything. ``over``: the jobs have ended, and with them their incidents; else whoever comes next finds them."""
+        """End everything.
+
+        ``over``: the jobs have ended, and their incidents with them; else the next agent finds the incidents open.
+        """
         await self.agent.close(over=over)
         await self.actor.settle()
         await self.release()
 
     async def release(self) -> None:
-        """Free what ``open`` took, also where the rest has failed."""
+        """Free what ``open`` took, even if the rest failed."""
         for task in (self._sweeping, self._ending):
             if task is not None:
                 task.cancel()
@@ -160,7 +179,7 @@ class Service:
             await self._server.stop()
 
     async def reload(self, settings: Settings) -> tuple[str, ...]:
-        """Work by other settings from now on. Returns the names of those that only a restart changes.
+        """Apply other settings from now on; return the names of those that only a restart changes.
 
         Raises ``PushError``; nothing has changed then.
         """
@@ -168,26 +187,45 @@ class Service:
         before, self.settings = self.settings, settings
         self.actor.settings = settings
         self.voice.configure(settings.log)
-        self.agent.set_patience(settings.stall_after_s)
+        self.agent.set_patience(settings.stall_after_s, settings.act_after_s)
+        self._link()
         if settings.receivers != before.receivers:
             old, self.push = self.push, Push(targets)
             old_feed, self.feed = self.feed, MetricsFeed(open_endpoints(targets), self.metrics.families)
             self.feed.start()
             for record in self.agent.open_incidents():
-                self.push.notify(record.incident, record.path)
+                self.push.notify(record.incident, record.path, self.agent.links)
             await asyncio.gather(old.close(), old_feed.close(CLOSE_GRACE_S))
         self._sweep_now.set()
         return tuple(name for name in _FIXED if getattr(before, name) != getattr(settings, name))
 
     async def announce(self, incident: Incident, path: Path | None) -> None:
-        """Tell whoever reads our output, the receivers, and act."""
-        self.push.notify(incident, path)
+        """Tell the readers of our output and the receivers, and act."""
+        self.push.notify(incident, path, self.agent.links)
         self._say(incident, path)
         self.actor.consider(incident, path)
 
     async def on_peer_incident(self, incident: Incident, path: Path | None) -> None:
-        """The same for an incident that another node owns: that one tells the receivers and runs commands."""
+        """Tell the readers of our output of an incident that another node owns.
+
+        That node tells the receivers and runs commands; this one takes only actions that every node takes.
+        """
         self._say(incident, path)
+        self._consider_of_peer(incident, path)
+
+    async def tell_stand(self, incident: Incident, path: Path | None, owned: bool) -> None:
+        """Act once the second look at an incident has passed; until then, tell whoever reads our output how it stands."""
+        look, text = incident.second_look, describe_second_look(incident)
+        if text and look is not None and not look.passed:
+            self.voice.say(
+                text, event="second_look", incident=incident.id, job=incident.job.id, until=look.until or None
+            )
+        if owned:
+            self.actor.consider(incident, path)
+        else:
+            self._consider_of_peer(incident, path)
+
+    def _consider_of_peer(self, incident: Incident, path: Path | None) -> None:
         if incident.ended_at is not None or ACTIONS[policy_for(self.settings, incident.verdict)[1].kind].every_node:
             self.actor.consider(incident, path, owned=False)
 
@@ -200,15 +238,30 @@ class Service:
         if verdict.names:
             ranks["names"] = verdict.names
         if incident.ended_at is not None:
-            how = f"incident {incident.id} is over: {_how_it_ended(incident)}"
+            how = f"incident {incident.id} is over: {self._how_it_ended(incident)}"
             self.voice.say(how, event="incident_over", **fields, **where, **ranks)
             self._sweep_now.set()
             return
         event = "incident_updated" if incident.id in self._reported else "incident_confirmed"
         self._reported.add(incident.id)
         if not self.voice.json:
-            print_verdict(incident, self.console, bundle=path)
+            print_verdict(incident, self.console, bundle=path, page=self._page(incident), verbose=self.verbose)
         self.voice.note(verdict.summary, event=event, **fields, **where, **ranks)
+
+    def _page(self, incident: Incident) -> str:
+        """Return the incident's address on the page; empty if the job is about to end, and the page with it."""
+        verdict = incident.verdict
+        soon = verdict.proven and self.settings.on_hang.kind not in {"report", "exec"}
+        ends = self._one_command and (verdict.kind == "failed" or soon)
+        return "" if ends else self.agent.links.find_incident(incident.id)
+
+    def _how_it_ended(self, incident: Incident) -> str:
+        action = self.actor.taken_for(incident)
+        if action is not None:
+            return f"hangwatch has {action.done}"
+        if not ranks_of(incident, self.known_ranks(incident.job.id)):
+            return "its ranks have ended"
+        return "the loss is normal again" if incident.verdict.kind == "silent_failure" else "the hang resolved"
 
     def _note_job(self, job: Job) -> None:
         fields = {"job": job.id, "world_size": job.world_size, "launcher": job.launcher, "command": job.command}
@@ -223,7 +276,7 @@ class Service:
                 await watch.incidents.completed_everywhere()
 
     def known_ranks(self, job_id: str | None = None) -> list[RankIdentity]:
-        """The processes of a job on this node as they were seen last; None: of all jobs."""
+        """Return the processes of a job on this node as last seen; None: of all jobs."""
         jobs = (w.ranks for w in self.agent.watches() if job_id is None or w.ranks.job.id == job_id)
         return [identity for ranks in jobs for identity in ranks.known.values()]
 
@@ -245,19 +298,8 @@ class Service:
                 continue
 
 
-def find_targets(receivers: Receivers) -> tuple[Target, ...]:
-    """The receivers of incidents. Raises ``PushError`` for an address that is none."""
-    given = msgspec.structs.asdict(receivers)
-    return tuple(parse_target(kind, url) for kind, urls in given.items() for url in urls if url)
-
-
 def _recently_handled(state_dir: Path) -> list[Path]:
-    """Bundles about which something was done within the last hour, which counts for the limit."""
+    """Return bundles with an action within the last hour, which count for the limit."""
     since_s = time.time() - 3600.0
     found = state_dir.absolute().glob(f"incidents/*/{AUDIT}")
     return [file.parent for file in found if file.stat().st_mtime >= since_s]
-
-
-def _how_it_ended(incident: Incident) -> str:
-    how = "the loss is normal again" if incident.verdict.kind == "silent_failure" else "the hang resolved"
-    return f"{how}, or the job ended"

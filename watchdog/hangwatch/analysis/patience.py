@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-#: Nothing that cannot be proven is called a stall sooner, unless the user says so.
+#: A hang that cannot be proven is not called a stall sooner, unless the user says so.
 STALL_FLOOR_S = 30.0
 STALL_CEILING_S = 1800.0
-#: How far beyond the longest ordinary wait a wait has to go.
+#: How many times the longest ordinary wait a stall has to last.
 STALL_FACTOR = 4.0
-#: A capture costs a few milliseconds of each rank's node and none of its time; a second is enough to be no ordinary wait.
+#: A capture costs a few milliseconds of each node and pauses no rank, so it may come soon.
 SUSPECT_FLOOR_S = 0.75
 #: Over how many seconds, at least, a culprit must not have moved to be called stuck.
 MOTION_WINDOW_FLOOR_S = 2.0
 #: A culprit that still moves gets this many times the patience before it is called stuck.
 BUSY_FACTOR = 10.0
 BUSY_FLOOR_S = 300.0
-#: So many times the patience, where no rank waits for another and all are blocked by files, unless the user gave a patience.
+#: If all ranks are blocked by files and none waits for another, the patience is so many times as long, unless the user set it.
 HELD_FACTOR = 4.0
 HELD_CEILING_S = 600.0
-#: What cannot be seen here is called stuck after this long at the earliest: an engine may load, or answer, for long.
+#: A process that is not seen is called stuck after this long at the earliest: an engine may load, or answer, for long.
 OUTSIDE_FLOOR_S = 1800.0
 
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds: ``stall_s`` for a culprit that does not move, ``busy_s`` for one that does.
+    """Seconds to wait: ``stall_s`` for a culprit that does not move, ``busy_s`` for one that does.
 
-    ``blocked_s``: where all ranks are blocked by files and none waits for another. Storage may be slow for all, and another job
-    may rightly hold a lock.
+    ``blocked_s``: where all ranks are blocked by files and none waits for another. Storage may be slow for all, and
+    another job may rightly hold a lock.
     """
 
     stall_s: float
@@ -38,7 +38,7 @@ class Patience:
 
     @property
     def outside_s(self) -> float:
-        """How long a process that is no rank of the job may be waited for: of it nothing is seen."""
+        """How long to wait for a process that is no rank of the job: nothing is seen of it."""
         return max(self.busy_s, OUTSIDE_FLOOR_S)
 
     @property
@@ -48,7 +48,7 @@ class Patience:
 
 
 def fixed_patience(stall_after_s: float) -> Patience:
-    """The patience the user asked for."""
+    """Return the patience that the user asked for, in seconds."""
     return Patience(stall_after_s, max(BUSY_FACTOR * stall_after_s, BUSY_FLOOR_S), stall_after_s)
 
 
@@ -59,7 +59,7 @@ class Cadence:
     waits_s: deque[float] = field(default_factory=lambda: deque(maxlen=512))
 
     def learn(self, wait_s: float) -> None:
-        """One wait that ended by itself after so many seconds."""
+        """Learn a wait that ended by itself after ``wait_s`` seconds."""
         self.waits_s.append(wait_s)
 
     @property
@@ -68,14 +68,14 @@ class Cadence:
         return max(self.waits_s, default=0.0)
 
     def patience(self) -> Patience:
-        """Patience for what cannot be proven: a multiple of the longest ordinary wait, within floor and ceiling."""
+        """Return the patience for what cannot be proven: a multiple of the longest ordinary wait, between floor and ceiling."""
         stall_s = min(max(STALL_FLOOR_S, STALL_FACTOR * self.longest_s), STALL_CEILING_S)
         return Patience(
             stall_s, max(BUSY_FACTOR * stall_s, BUSY_FLOOR_S), min(HELD_FACTOR * stall_s, max(stall_s, HELD_CEILING_S))
         )
 
     def suspicion_s(self) -> float:
-        """From when a wait is worth a capture: beyond nine in ten of the ordinary ones."""
+        """Return after how many seconds a wait is worth a capture: beyond nine in ten of the ordinary ones."""
         ordered = sorted(self.waits_s)
         usual = ordered[int(len(ordered) * 0.9)] if ordered else 0.0
         return max(SUSPECT_FLOOR_S, 1.5 * usual)

@@ -14,28 +14,42 @@ _PACKAGES = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _OURS = "/hangwatch/probe/"
 _STDLIB = re.compile(r"/lib(?:64)?/python3(?:\.\d+)?/(?!site-packages|dist-packages)")
 
-#: Installed packages that move tensors or drive training: a user's own package may be installed too, and is not here.
+#: Installed packages that programs are built of: what trains; what stores, sends and logs; what everything uses. Code of any
+#: other package is the user's program: shipped as a wheel, or written by others and started as it is (vLLM, axolotl, verl).
 FRAMEWORKS = frozenset(
     {
         "torch", "transformers", "accelerate", "deepspeed", "lightning", "pytorch_lightning", "lightning_fabric",
-        "torchvision", "torchdata", "datasets", "peft", "trl", "megatron", "composer", "ignite", "fairscale", "apex",
-        "ray", "numpy", "torchmetrics", "evaluate", "safetensors", "tqdm", "debugpy", "IPython", "triton", "horovod",
-        "colossalai", "nemo", "bitsandbytes", "requests", "urllib3", "filelock", "fsspec", "huggingface_hub", "wandb",
-        "multiprocess", "dill", "joblib", "psutil", "six", "packaging", "ipdb", "pudb", "pyarrow", "pandas", "aiohttp",
-        "grpc",
+        "lightning_utilities", "torchvision", "torchaudio", "torchdata", "torchrec", "torchrl", "tensordict", "torchao",
+        "torchft", "torch_xla", "torch_geometric", "torchmetrics", "datasets", "peft", "trl", "diffusers", "evaluate",
+        "sentence_transformers", "timm", "open_clip", "megatron", "transformer_engine", "nemo", "modelopt", "apex",
+        "composer", "ignite", "fairscale", "horovod", "colossalai", "fastai", "skorch", "mmengine", "mmcv", "monai", "dgl",
+        "detectron2", "speechbrain", "flash_attn", "xformers", "triton", "bitsandbytes", "safetensors", "tokenizers", "ray",
+        "dask", "mpi4py", "stable_baselines3", "gymnasium", "nvidia_resiliency_ext",
+
+        "numpy", "scipy", "sklearn", "pandas", "pyarrow", "polars", "h5py", "zarr", "lmdb", "webdataset", "PIL", "cv2",
+        "albumentations", "decord", "sympy", "networkx", "numba", "cupy", "jax", "tensorflow", "joblib", "huggingface_hub",
+        "wandb", "mlflow", "tensorboard", "tensorboardX", "comet_ml", "neptune", "clearml", "requests", "urllib3", "httpx",
+        "httpcore", "aiohttp", "websockets", "grpc", "zmq", "redis", "pymongo", "sqlalchemy", "psycopg", "psycopg2", "boto3",
+        "botocore", "s3fs", "s3transfer", "fsspec", "gcsfs", "filelock", "fastapi", "starlette", "uvicorn", "flask",
+        "werkzeug", "gunicorn", "tornado", "prometheus_client", "opentelemetry", "sentry_sdk", "loguru", "rich", "tqdm",
+
+        "absl", "anyio", "attr", "click", "cloudpickle", "debugpy", "decorator", "deprecated", "dill", "gevent", "h11",
+        "hjson", "hydra", "ipdb", "IPython", "ipykernel", "jaxtyping", "jinja2", "multiprocess", "omegaconf", "optuna",
+        "packaging", "pkg_resources", "pluggy", "psutil", "pudb", "pydantic", "setuptools", "six", "tenacity", "trio",
+        "typer", "typing_extensions", "wrapt", "yaml",
     }
 )  # fmt: skip
 
 
 def is_interpreter(frame: Frame) -> bool:
-    """Whether the frame is the standard library's, our probe's, frozen, or has no file at all."""
+    """True if the frame is the standard library's, our probe's, frozen, or has no file at all."""
     if not frame.file.startswith("/") and frame.file.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
         return True  # py-spy's text has files as they are imported
     return frame.file.startswith("<") or not frame.file or bool(_STDLIB.search(frame.file)) or _OURS in frame.file
 
 
 def bare(frame: Frame) -> str:
-    """The function's own name, ``_gpu_gather_one`` of ``_gpu_gather.<locals>._gpu_gather_one``.
+    """Return the function's own name, ``_gpu_gather_one`` of ``_gpu_gather.<locals>._gpu_gather_one``.
 
     py-spy qualifies names from Python 3.11 on, the flight recorder never does.
     """
@@ -43,42 +57,41 @@ def bare(frame: Frame) -> str:
 
 
 def calls(frames: Iterable[Frame], file_part: str, *functions: str) -> Frame | None:
-    """The deepest frame in a file whose path holds ``file_part``, in one of the functions (none given: any)."""
+    """Return the deepest frame in a file whose path holds ``file_part``, in one of ``functions`` (none: any); else None."""
     return next((f for f in frames if file_part in f.file and (not functions or bare(f) in functions)), None)
 
 
+def find_event_loop(frames: Iterable[Frame]) -> Frame | None:
+    """Return the frame of asyncio's wait for the next event (``BaseEventLoop._run_once``, CPython 3.10 to 3.14); else None."""
+    return calls(frames, "asyncio/base_events.py", "_run_once")
+
+
 def package_of(frame: Frame) -> str | None:
-    """The installed distribution's import package that the frame's file lies in, None outside site-packages."""
+    """Return the framework or library that the frame's file is of; None of the user's program, installed or not."""
     found = _PACKAGES.search(frame.file)
-    first, inside, _ = frame.file.partition("/")
-    if inside and first in FRAMEWORKS:
-        return first  # py-spy's text has files as they are imported
-    return found.group(1).removesuffix(".py") if found else None
+    # py-spy's text has files as they are imported.
+    name = found.group(1).removesuffix(".py") if found else frame.file.partition("/")[0]
+    return name if name in FRAMEWORKS else None
 
 
 def user_frames(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    """The frames of the user's own code, deepest first.
-
-    Code outside site-packages and the standard library; where there is none (a trainer that is itself installed), code
-    of installed packages that are no known framework.
-    """
-    own = tuple(f for f in frames if not is_interpreter(f) and package_of(f) is None)
-    return own or tuple(f for f in frames if not is_interpreter(f) and package_of(f) not in FRAMEWORKS)
+    """Return the frames of the user's own code, deepest first."""
+    return tuple(f for f in frames if not is_interpreter(f) and package_of(f) is None)
 
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
-    """The user's deepest frame: the line of their code that is being executed."""
+    """Return the user's deepest frame, the line of their code that is being executed; None if there is none."""
     return next(iter(user_frames(frames)), None)
 
 
 def called_by_user(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """The frames that the user's deepest one has called; all of them where none is the user's."""
+    """Return the frames that the user's deepest frame has called; all of them if none is the user's."""
     own = user_frame(frames)
     return frames[: frames.index(own)] if own is not None else frames
 
 
 def diverging_frames(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame | None, Frame | None]:
-    """The outermost frames at which two call paths diverge: the same function at two lines, or two functions."""
+    """Return the outermost frames at which two call paths diverge: one function at two lines, or two functions."""
     a, b = list(reversed(ours)), list(reversed(theirs))
     for left, right in zip(a, b, strict=False):
         if (left.file, bare(left), left.line) != (right.file, bare(right), right.line):
@@ -95,24 +108,25 @@ def _line(frame: Frame, via: Frame | None) -> SourceLine:
 
 
 def source_lines(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[SourceLine | None, SourceLine | None]:
-    """The line of user code on each side, and the library line it went through where the user's own is the same.
+    """Return the line of user code on each side, with the library line that it went through.
 
     The deepest user frame is the one that issued the operation. If both sides are in the same line (a helper both call,
-    a trainer's ``train()``), the place where the paths diverged says more: the user's own if they diverged there.
+    a trainer's ``train()``), the place where the paths diverge says more: it is taken if it is the user's own, else it
+    is the library line.
     """
-    mine, other = user_frame(ours), user_frame(theirs)
+    own, other = user_frame(ours), user_frame(theirs)
     forked, forked_other = diverging_frames(ours, theirs)
-    same = mine is not None and other is not None and (mine.file, mine.line) == (other.file, other.line)
+    same = own is not None and other is not None and (own.file, own.line) == (other.file, other.line)
     if same and forked in user_frames(ours) and forked_other in user_frames(theirs):
-        mine, other = forked, forked_other
+        own, other = forked, forked_other
     return (
-        _line(mine, forked if same else _called_by(mine, ours)) if mine else None,
+        _line(own, forked if same else _called_by(own, ours)) if own else None,
         _line(other, forked_other if same else _called_by(other, theirs)) if other else None,
     )
 
 
 def _called_by(frame: Frame | None, frames: Sequence[Frame]) -> Frame | None:
-    """The library frame that the user's line called, where it is more than a call of torch.distributed itself."""
+    """Return the library frame that the user's line has called; None if that is torch.distributed itself."""
     if frame is None or frame not in frames:
         return None
     index = list(frames).index(frame)

@@ -14,13 +14,13 @@ _PROCESS_STATES = {"T": "stopped", "t": "stopped", "Z": "lost", "X": "lost", "go
 
 
 def word_state(beat: Beat | None, process_state: str | None = None) -> str:
-    """One word for a rank by its beat and, where it is known, the kernel's state of its process."""
+    """Return one word for a rank by its beat and, if known, the kernel's state of its process."""
     if process_state in _PROCESS_STATES:
         return _PROCESS_STATES[process_state]
     if beat is None:
         return "unprobed"
     waits = (in_flight_s(g.enqueued, g.completed, g.unmoved_s) for g in beat.groups)
-    return "running" if all(wait is None for wait in waits) else "in_flight"
+    return "running" if all(wait is None for wait in waits) else "communicating"
 
 
 def live_job(
@@ -31,7 +31,7 @@ def live_job(
     now_ns: int,
     frames: Mapping[int, str] | None = None,
 ) -> LiveJob:
-    """The view of one job. ``beats`` and ``frames`` (a rank's top frame) are by pid, ``states`` (a word each) by rank."""
+    """Return the view of one job. ``beats`` and ``frames`` (a rank's top frame) are by pid, ``states`` (a word each) by rank."""
     groups: dict[str, dict[int, LiveProgress]] = {}
     shown = []
     for identity in ranks:
@@ -59,9 +59,11 @@ def live_job(
         ranks=tuple(shown),
         groups=tuple(sorted(map(find_front, groups.values()), key=_by_interest)),
         role=job.role,
+        name=job.name,
+        script=job.script,
     )
 
 
 def _by_interest(front: GroupFront) -> tuple[float, int, str]:
-    """The longest wait first, then the largest group."""
+    """Return a key that sorts the longest wait first, then the largest group."""
     return (-(front.in_flight_s or 0.0), -len(front.ranks), front.label)

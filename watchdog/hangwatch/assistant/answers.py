@@ -1,7 +1,8 @@
 """The typed results of the tools: a contract with coding agents. Standard library only.
 
-Sets of ranks are text (``0-6,8``; ``none``), times RFC 3339 in UTC. ``total`` counts what there is, ``next_offset`` is the offset
-of the next page, None on the last one. Text of a job's is one line without control characters, and cut where it is long.
+Sets of ranks are text (``0-6,8``; ``none``), times RFC 3339 in UTC. ``total`` is the number of all items,
+``next_offset`` the offset of the next page (None on the last one). Text of a job is one line without control
+characters, shortened if long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The same server over HTTP (the protocol's *streamable HTTP*), behind the access rules of the agent's page.
+"""The MCP server over HTTP (the protocol's *streamable HTTP*), behind the access rules of the agent's page.
 
-The MCP SDK brings an ASGI application; it is called from an aiohttp handler, so that one guard (``outputs.web.access``) decides
-who may ask, here as there. Every request is answered by itself, as JSON: there are no sessions to take over, and no streams.
+The MCP SDK has an ASGI application; an aiohttp handler calls it, so that the same guard (``outputs.web.access``)
+decides who may ask. Every request is answered on its own, as JSON: there are no sessions to take over, and no
+streams.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ async def serve_over_http(server: MCPServer[Any], host: str, port: int, token: s
 
 
 async def call_asgi(application: Application, request: web.Request) -> web.Response:
-    """The answer of an ASGI application (asgi.readthedocs.io, HTTP 2.4) to one request, whole."""
+    """Return the whole answer of an ASGI application (asgi.readthedocs.io, HTTP 2.4) to one request."""
     body = await request.read()
     scope = {
         "type": "http",

@@ -1,4 +1,4 @@
-"""Answers from what is stored: incidents, their ranks and stacks, and two of them side by side. Only reads."""
+"""Answers from what is stored: incidents, their ranks and stacks, and comparisons of two of them. Only reads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hangwatch.assistant.answers import (
 )
 from hangwatch.assistant.paging import groups_first, label, line, lines, page, ranks
 from hangwatch.assistant.stacks import describe_frame, describe_sample
-from hangwatch.config.errors import UserError
 from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.errors import UserError
 from hangwatch.model.incident import Incident, RankEntry, SourceLine
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.stacks import Frame
@@ -30,7 +30,7 @@ from hangwatch.outputs.bundle.find import find_incident
 
 
 def list_incidents(state_dir: Path, job: str, offset: int, limit: int) -> IncidentPage:
-    """All incidents of the state directory, or those of one job."""
+    """Return all incidents of the state directory, or those of one job."""
     listed = [one for one in Archive(state_dir).list() if not job or one.job == job]
     shown, following = page(listed, offset, limit)
     return IncidentPage(
@@ -55,18 +55,18 @@ def list_incidents(state_dir: Path, job: str, offset: int, limit: int) -> Incide
 
 
 def read_incident(state_dir: Path, wanted: str) -> Incident:
-    """The document of a stored incident by its id, or of the ``latest``. Raises ``BundleError``."""
+    """Return the document of a stored incident by its id, or of the ``latest``. Raises ``BundleError``."""
     return read_document(find_incident(state_dir, wanted))
 
 
 def read_whole(state_dir: Path, wanted: str) -> tuple[Incident, Capture]:
-    """The same with the capture, of which a large job has tens of megabytes."""
+    """Return document and capture of a stored incident; a large job's capture has tens of megabytes."""
     found = find_incident(state_dir, wanted)
     return read_document(found), read_bundle(found)[1]
 
 
 def who_waits(incident: Incident, offset: int, limit: int) -> WaitsAnswer:
-    """The edges of the wait-for graph, in words."""
+    """Return the edges of the wait-for graph, in words."""
     verdict = incident.verdict
     shown, following = page(verdict.waits, offset, limit)
     return WaitsAnswer(
@@ -81,7 +81,7 @@ def who_waits(incident: Incident, offset: int, limit: int) -> WaitsAnswer:
 
 
 def list_ranks(incident: Incident, offset: int, limit: int) -> RankPage:
-    """The ranks of an incident."""
+    """Return the ranks of an incident."""
     entries = sorted(incident.ranks, key=lambda one: one.rank)
     shown, following = page(entries, offset, limit)
     return RankPage(incident.id, tuple(_rank(one) for one in shown), len(entries), following)
@@ -95,7 +95,7 @@ def _rank(entry: RankEntry) -> RankLine:
 
 
 def stack_of_rank(incident: Incident, capture: Capture, rank: int) -> StackAnswer:
-    """The stack that was captured of a rank. Raises ``UserError`` where there is none."""
+    """Return the stack that was captured of a rank. Raises ``UserError`` if there is none."""
     seen = _find_rank(incident, capture, rank)
     if not seen.stacks:
         raise UserError(f"no stack of rank {rank} was captured; the incident's missing says why")
@@ -103,7 +103,7 @@ def stack_of_rank(incident: Incident, capture: Capture, rank: int) -> StackAnswe
 
 
 def compare_ranks(incident: Incident, capture: Capture, one: int, other: int) -> ComparedRanks:
-    """Where the main threads of two ranks diverge, outermost frame first, and how far each is in its groups."""
+    """Return where two ranks' main threads diverge, outermost frame first, and how far each is in its groups."""
     entries = {entry.rank: entry for entry in incident.ranks}
     sides = tuple(_frames(_find_rank(incident, capture, rank)) for rank in (one, other))
     first, second = diverging_frames(*sides)
@@ -135,12 +135,11 @@ def _find_rank(incident: Incident, capture: Capture, rank: int) -> RankCapture:
 
 
 def _frames(seen: RankCapture) -> Sequence[Frame]:
-    main = seen.stacks[-1].main if seen.stacks else None
-    return main.frames if main is not None else ()
+    return seen.stacks[-1].main_frames if seen.stacks else ()
 
 
 def _common(ours: Sequence[Frame], theirs: Sequence[Frame]) -> int:
-    """How many of the outermost frames are the same."""
+    """Return how many of the outermost frames are the same."""
     count = 0
     for left, right in zip(reversed(ours), reversed(theirs), strict=False):
         if (left.file, left.function, left.line) != (right.file, right.function, right.line):
@@ -157,7 +156,7 @@ def _where(frame: Frame | None) -> str:
 
 
 def compare_incidents(first: Incident, second: Incident) -> ComparedIncidents:
-    """Whether two incidents are the same hang again."""
+    """Return whether two incidents are the same hang again."""
     ours, theirs = _traits(first), _traits(second)
     alike = tuple(what for what, value in ours.items() if theirs[what] == value)
     different = tuple(ComparedValue(what, ours[what], theirs[what]) for what in ours if what not in alike)

@@ -21,9 +21,9 @@ from hangwatch.assistant.answers import (
 )
 from hangwatch.assistant.paging import groups_first, label, line, lines, page, ranks
 from hangwatch.assistant.stacks import describe_sample
-from hangwatch.config.errors import UserError
 from hangwatch.doctor.checks import run_checks
 from hangwatch.model.capture import Gap, RankIdentity
+from hangwatch.model.errors import UserError
 from hangwatch.model.live import LiveJob, LiveRank
 from hangwatch.outputs.archive import Archive
 from hangwatch.sources.node_view import NodeObserver, discover_node
@@ -35,7 +35,7 @@ _ANY_PORT = "127.0.0.1:0"
 
 
 def list_jobs(state_dir: Path, offset: int, limit: int) -> JobPage:
-    """Every job on this node, with the incident that is open."""
+    """Return every job on this node, with its open incident."""
     view, gaps = NodeObserver().view()
     opened = {one.job: one.id for one in reversed(Archive(state_dir).list()) if one.open}
     shown, following = page(view.jobs, offset, limit)
@@ -70,7 +70,7 @@ def _job(job: LiveJob, incident: str | None) -> JobLine:
 
 
 def list_ranks_now(job: str, offset: int, limit: int) -> RankPage:
-    """The ranks of a job as they are now. Raises ``UserError``."""
+    """Return the current ranks of a job. Raises ``UserError``."""
     view, _ = NodeObserver().view()
     found = next((one for one in view.jobs if one.id == job), None)
     if found is None:
@@ -89,9 +89,9 @@ def _rank(rank: LiveRank) -> RankLine:
 
 
 def stack_of_process(pid: int) -> StackAnswer:
-    """The stack of a rank of a job on this node, or of a process below one, read without pausing it.
+    """Return the stack of a rank on this node, or of a process below one, read without pausing it.
 
-    Raises ``UserError`` for any other process: this is no debugger for whatever runs here.
+    Raises ``UserError`` for any other process: this is no debugger for arbitrary processes.
     """
     owner = _find_owner(pid)
     own = msgspec.structs.replace(owner, pid=pid, start_time=_start_time(pid))
@@ -102,7 +102,7 @@ def stack_of_process(pid: int) -> StackAnswer:
 
 
 def _find_owner(pid: int) -> RankIdentity:
-    """The rank that a process is, or descends from."""
+    """Return the rank that a process is, or descends from."""
     found, _ = discover_node()
     known = {identity.pid: identity for job in found.jobs for identity in job.ranks}
     try:
@@ -125,7 +125,7 @@ def _start_time(pid: int) -> float:
 
 
 def doctor(state_dir: Path) -> DoctorAnswer:
-    """The checks of ``hangwatch doctor``."""
+    """Return the checks of ``hangwatch doctor``."""
     checks = run_checks(state_dir, _ANY_PORT)
     return DoctorAnswer(
         works=not any(check.state == "failed" for check in checks),

@@ -1,4 +1,4 @@
-"""How answers stay small: pages of lists, and text on one line. Pure."""
+"""Keeps answers small: pages of lists, and text on one line. Pure."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ _T = TypeVar("_T")
 
 
 def page(items: Sequence[_T], offset: int, limit: int) -> tuple[tuple[_T, ...], int | None]:
-    """The entries from ``offset`` on, at most ``limit`` of them, and the offset of the next page."""
+    """Return at most ``limit`` items from ``offset`` on, and the offset of the next page (None on the last one)."""
     start = max(offset, 0)
     end = start + min(max(limit, 1), MAX_LIMIT)
     return tuple(items[start:end]), end if end < len(items) else None
 
 
 def line(foreign: str) -> str:
-    """Untrusted text on one line, cut where it is long."""
+    """Return untrusted text on one line, shortened if long."""
     return excerpt(foreign, _CHARACTERS)
 
 
 def lines(foreign: Iterable[str]) -> tuple[str, ...]:
-    """The same of several."""
+    """Return untrusted texts, each on one line and shortened if long."""
     return tuple(line(one) for one in foreign)
 
 
 def groups_first(groups: Iterable[_T], unfinished: Callable[[_T], bool]) -> list[_T]:
-    """As many groups as an answer may hold; those with operations that have not completed first."""
+    """Return as many groups as an answer may hold, those with unfinished operations first."""
     return sorted(groups, key=lambda one: not unfinished(one))[:_GROUPS]
 
 
 def label(foreign: str) -> str:
-    """The same, cut to be one of many: a group's name, a variable."""
+    """Return a short untrusted text on one line: a group's name, a variable."""
     return excerpt(foreign, _LABEL_CHARACTERS)
 
 
 def ranks(numbers: Iterable[int]) -> str:
-    """A set of ranks as text."""
+    """Return a set of ranks as text."""
     return short_ranks(tuple(numbers))

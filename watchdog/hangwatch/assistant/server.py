@@ -1,7 +1,7 @@
-"""The server of the Model Context Protocol: which tools and resources there are, with their descriptions.
+"""The server of the Model Context Protocol: its tools and resources, with their descriptions.
 
-Needs the MCP SDK (extra ``mcp``; written for 2.3, protocol 2025-11-25 and 2026-07-28). Every tool only reads. Their docstrings
-are what a coding agent decides by; ``SKILL.md`` says when to call what.
+Needs the MCP SDK (extra ``mcp``; written for 2.3, protocol 2025-11-25 and 2026-07-28). Every tool only reads. A
+coding agent decides by the tools' docstrings; ``SKILL.md`` says when to call what.
 """
 
 from __future__ import annotations
@@ -133,7 +133,10 @@ class _Tools:
 
 
 def make_server(state_dir: Path, *, remote: bool) -> MCPServer[Any]:
-    """The server. ``remote``: clients are on other machines; they may not name paths of this one."""
+    """Return the server.
+
+    ``remote``: clients are on other machines; they may not name paths of this one.
+    """
     server: MCPServer[Any] = MCPServer(
         "hangwatch",
         title="hangwatch",
@@ -164,7 +167,7 @@ def make_server(state_dir: Path, *, remote: bool) -> MCPServer[Any]:
 
 
 def _in_one_line(answer: Callable[..., Any]) -> Callable[..., Any]:
-    """The tool, with what users would see as an error as the error of the call."""
+    """Return the tool; errors for users become errors of the call."""
 
     @functools.wraps(answer)
     def call(*arguments: Any, **options: Any) -> Any:

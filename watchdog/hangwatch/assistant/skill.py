@@ -6,5 +6,5 @@ from importlib import resources
 
 
 def read_skill() -> str:
-    """The text, with the front matter by which agents find it."""
+    """Return the text, with the front matter by which agents find it."""
     return resources.files("hangwatch.assistant").joinpath("SKILL.md").read_text(encoding="utf-8")

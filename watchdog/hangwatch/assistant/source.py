@@ -1,8 +1,8 @@
-"""Lines of source around a place: of files that an incident's stacks are in, and of no others.
+"""Lines of source around a place, only of files in an incident's stacks.
 
-The bundle may come from a job that lies about its files, and the reader may be root: so a file has to be named by a stack, to be
-called ``.py`` wherever its links lead, to be a regular file of ordinary size, and its lines go through the same net as those of a
-stack.
+The bundle may come from a job that lies about its files, and the reader may be root. So a stack must name the file,
+its name must end in ``.py`` after all links, it must be a regular file of ordinary size, and its lines are redacted
+like those of a stack.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from hangwatch.agent.capturing.redact import secret_values
 from hangwatch.assistant.answers import SourceAnswer
 from hangwatch.assistant.paging import line
-from hangwatch.config.errors import UserError
 from hangwatch.model.capture import Capture
+from hangwatch.model.errors import UserError
 from hangwatch.model.incident import Incident
 from hangwatch.model.text import short_path
 from hangwatch.sources.redaction import hide_values, redact_lines
@@ -28,7 +28,7 @@ Places = dict[str, set[int]]
 
 
 def source_around(incident: Incident, capture: Capture, file: str, number: int, around: int) -> SourceAnswer:
-    """The lines ``number`` - ``around`` to ``number`` + ``around``, each with its number.
+    """Return the lines ``number`` - ``around`` to ``number`` + ``around``, each with its number.
 
     ``file``: the full path, or the short name that verdicts show, if only one file has it. Raises ``UserError``.
     """
@@ -53,7 +53,7 @@ def source_around(incident: Incident, capture: Capture, file: str, number: int, 
 
 
 def places_of(incident: Incident, capture: Capture) -> Places:
-    """The files and lines that an incident's stacks, call sites and verdict are at."""
+    """Return the files and lines of an incident's stacks, call sites and verdict."""
     found: Places = {}
     stacks = (frame for r in capture.ranks for s in r.stacks for thread in s.threads for frame in thread.frames)
     flights = (rank.flight for rank in capture.ranks if rank.flight is not None)
@@ -79,7 +79,7 @@ def _find(places: Places, file: str, incident: str) -> str:
 
 
 def _read(path: Path) -> tuple[str, int]:
-    """The text of a file, and when it was modified last."""
+    """Return the text of a file, and when it was modified last."""
     try:
         where = path.resolve(strict=True)
         status = where.stat()

@@ -17,7 +17,10 @@ _CHARACTERS = 15_000
 
 
 def describe_sample(sample: StackSample, identity: RankIdentity) -> StackAnswer:
-    """All threads of a sample as far as an answer may hold them, the main one first, of each the deepest frames."""
+    """Return the threads of a sample, the main one first, each with its deepest frames.
+
+    As many as an answer may hold.
+    """
     ordered = sorted(sample.threads, key=lambda thread: not thread.is_main)
     threads: list[ThreadAnswer] = []
     left = _CHARACTERS
@@ -55,7 +58,7 @@ def _size(answer: ThreadAnswer | FrameAnswer) -> int:
 
 
 def describe_frame(frame: Frame) -> FrameAnswer:
-    """A frame without ``values``, which may be there where a user has asked for them (``--with-values``)."""
+    """Return a frame without ``values``, which it has if a user asked for them (``--with-values``)."""
     variables = list((frame.locals or {}).items())[:_VARIABLES]
     return FrameAnswer(
         function=line(frame.function),

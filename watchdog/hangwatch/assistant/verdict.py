@@ -14,7 +14,7 @@ _ITEMS = 10
 
 
 def describe_incident(incident: Incident) -> IncidentAnswer:
-    """The verdict, both lines, the cause and what to do; of long lists the beginning and their lengths."""
+    """Return the verdict, both lines, the cause and what to do; long lists are cut, with their lengths."""
     verdict, job = incident.verdict, incident.job
     shown = show_divergence(verdict.divergence, verdict) if verdict.divergence is not None else None
     places = group_places(incident.ranks)
@@ -34,7 +34,7 @@ def describe_incident(incident: Incident) -> IncidentAnswer:
         where=line(shown.title) if shown is not None else None,
         sides=tuple(_side(side, named(side.ranks)) for side in shown.sides) if shown is not None else (),
         cause=_cause(verdict.cause) if verdict.cause is not None else None,
-        other_causes=lines(f"{c.id} ({c.certainty}): {c.title}" for c in verdict.alternatives[:_ITEMS]),
+        other_causes=lines(f"{c.id}: {c.title}" for c in verdict.alternatives[:_ITEMS]),
         proof=line(verdict.proof) if verdict.proof else None,
         waits=lines(verdict.waits[:_ITEMS]),
         waits_total=len(verdict.waits),

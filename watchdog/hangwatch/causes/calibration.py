@@ -1,6 +1,6 @@
 """How sure a cause is, as a rate that was measured: ``calibration.json``, counted over the catalogue by ``make calibrate``.
 
-A key is where a cause stands (first, or an alternative), what its row says (a level, or ``general``), and whether both sides
+A key is where a cause stands (first, or an alternative), how much its match says (a level), and whether both sides
 were seen ``whole``: what is said of ranks whose source, call sites or stacks were not read is right less often. A first
 cause of which the catalogue has hardly a hang was not measured, and is stated at a half.
 """
@@ -15,18 +15,18 @@ import msgspec
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import is_program
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.signature import Signature
+from hangwatch.causes.match import Match
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """Of how many stated causes (``stated``) so many were right (``right``)."""
+    """How many of the ``stated`` causes were ``right``."""
 
     right: int
     stated: int
 
     @property
     def share(self) -> float:
-        """The share that was right, half a case more on either side: never 0 or 1, a half where nothing was counted."""
+        """The share that was right, with half a case more on either side: never 0 or 1, a half if nothing was counted."""
         return (self.right + 0.5) / (self.stated + 1)
 
 
@@ -39,20 +39,19 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def confidence_of(table: Table, cause: str, key: str) -> float:
-    """How often a cause that is counted under ``key`` was right, 0..1; a half for a first cause that was not measured."""
+    """Return how often a cause counted under ``key`` was right, 0..1; a half for a first cause that was not measured."""
     if key.startswith("first/") and cause not in table.measured:
         return Rate(0, 0).share
     return table.rates.get(key, Rate(0, 0)).share
 
 
-def key_of(row: Signature, *, first: bool, whole: bool) -> str:
-    """What a row is counted under: ``first/strong/whole``, ``alternative/possible/part``, ``first/general/whole``."""
-    level = "general" if row.general else row.level
-    return f"{'first' if first else 'alternative'}/{level}/{'whole' if whole else 'part'}"
+def key_of(match: Match, *, first: bool, whole: bool) -> str:
+    """Return what a match is counted under: ``first/strong/whole``, ``alternative/possible/part``, ``first/seen/whole``."""
+    return f"{'first' if first else 'alternative'}/{match.level}/{'whole' if whole else 'part'}"
 
 
 def is_whole(case: Case) -> bool:
-    """Whether of both sides the stack, the source of its lines and the call sites of recorded operations were read."""
+    """True if stack, source lines and call sites of recorded operations were read on both sides."""
     ranks = case.representatives if case.blame.culprits else case.blame.waiting
     shown = [case.views[r] for r in ranks if r is not None and r in case.views]
     return all(view.gone or _is_read(view) for view in shown)
@@ -64,20 +63,20 @@ def _is_read(view: RankView) -> bool:
     return call_sites and any(frame.source for frame in view.frames if is_program(frame))
 
 
-def confidence(row: Signature, *, first: bool, whole: bool) -> float:
-    """How sure a cause is, by the table that came with the package."""
-    return confidence_of(read_table(), row.cause, key_of(row, first=first, whole=whole))
+def confidence(match: Match, *, first: bool, whole: bool) -> float:
+    """Return how sure a cause is, by the table that came with the package."""
+    return confidence_of(read_table(), match.cause, key_of(match, first=first, whole=whole))
 
 
 def is_measured(cause: str) -> bool:
-    """Whether the catalogue has hangs enough of this cause for its rates to speak of it."""
+    """True if the catalogue has enough hangs of this cause for its rates to count."""
     return cause in read_table().measured
 
 
 @cache
 def read_table() -> Table:
-    """The table that came with the package."""
-    from importlib import resources  # takes longer to import than the table to read
+    """Return the table that came with the package."""
+    from importlib import resources  # slower to import than to read the table
 
     data = resources.files(__package__).joinpath("calibration.json").read_bytes()
     return msgspec.json.decode(data, type=Table)

@@ -11,8 +11,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from hangwatch.model.incident import How
+
 #: The sections of a page, in their order.
 SECTIONS = ("Symptom", "Mechanism", "Evidence", "Remedy", "Links")
+
+#: The ids of causes that were merged -> the cause that they are now. Drop this with the release after the next.
+FORMER = dict.fromkeys(("rank-conditional-collective", "skipped-collective", "uneven-inputs"), "ranks-diverged")
+
+#: The titles of diverged ranks by what parted them, in words that follow "because of rank 3: ".
+_TITLES: Mapping[How, str] = {
+    "condition": "A collective is called under a condition that differs between ranks",
+    "guard": "A collective was skipped on some ranks",
+    "loop": "Some ranks left a loop that others are still in",
+    "exception": "A caught exception skipped a collective",
+}
 
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _HEADING = re.compile(r"# (?P<id>[a-z0-9]+(?:-[a-z0-9]+)*): (?P<title>\S.*)")
@@ -27,7 +40,10 @@ class PageError(ValueError):
 
 @dataclass(frozen=True)
 class Page:
-    """A cause's page. ``sections``: Markdown by heading; ``remedy``: a string an item; ``references``: the links' addresses."""
+    """A cause's page.
+
+    ``sections``: Markdown by heading; ``remedy``: one string an item; ``references``: addresses of the links.
+    """
 
     id: str
     title: str
@@ -35,49 +51,28 @@ class Page:
     remedy: tuple[str, ...]
     references: tuple[str, ...]
 
+    def title_of(self, how: How | None) -> str:
+        """Return what happened. ``how``: what parted the ranks; None if not known."""
+        return _TITLES[how] if how is not None else self.title
 
-@dataclass(frozen=True)
-class Knowledge:
-    """A cause by its id, which is the contract. The rest is on its page; see ``known``."""
-
-    id: str
-
-    @property
-    def page(self) -> Page:
-        """Raises ``PageError`` where there is no page, or none of the right form."""
-        return read_page(self.id)
-
-    @property
-    def title(self) -> str:
-        """What happened, as said of the rank to blame."""
-        return self.page.title
-
-    @property
-    def remedy(self) -> tuple[str, ...]:
-        """What to do, in the order in which to try it."""
-        return self.page.remedy
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Where to read on."""
-        return self.page.references
-
-
-@cache
-def known(cause: str) -> Knowledge:
-    """What is known of the cause with this id. Its page is not read before it is needed."""
-    return Knowledge(cause)
+    def remedy_of(self, how: How | None) -> tuple[str, ...]:
+        """Return what to do, in the order to try it: first the items for ``how`` the ranks parted (``Loop: ..``)."""
+        prefix = f"{how}: ".capitalize()
+        first = [text for text in self.remedy if text.startswith(prefix)]
+        own = [text.removeprefix(prefix) for text in first]
+        return (*(text[:1].upper() + text[1:] for text in own), *(text for text in self.remedy if text not in first))
 
 
 @cache
 def read_page(cause: str) -> Page:
-    """The page of a cause. Raises ``PageError``."""
+    """Return the page of a cause, which may be given by a former id. Raise ``PageError``."""
+    cause = FORMER.get(cause, cause)
     return parse_page(read_text(cause), cause)
 
 
 def read_text(cause: str) -> str:
-    """The Markdown of a cause's page. Raises ``PageError``."""
-    from importlib import resources  # takes longer to import than all pages to read
+    """Return the Markdown of a cause's page. Raise ``PageError`` if it is missing."""
+    from importlib import resources  # slower to import than to read all pages
 
     try:
         if _ID.fullmatch(cause) is None:
@@ -88,15 +83,18 @@ def read_text(cause: str) -> str:
 
 
 def list_pages() -> tuple[str, ...]:
-    """The ids of all causes that have a page, in alphabetical order."""
-    from importlib import resources  # see above
+    """Return the ids of all causes that have a page, in alphabetical order."""
+    from importlib import resources  # slow to import
 
     names = (one.name for one in resources.files(__package__).joinpath("pages").iterdir())
     return tuple(sorted(stem for name in names if _ID.fullmatch(stem := name.removesuffix(".md"))))
 
 
 def parse_page(text: str, cause: str) -> Page:
-    """Take a page apart: ``# ID: title``, then the sections; the remedy and the links are lists. Raises ``PageError``."""
+    """Return a page, parsed: ``# ID: title``, then the sections; the remedy and the links are lists.
+
+    Raise ``PageError``.
+    """
 
     def wrong(what: str) -> PageError:
         return PageError(f"docs/causes/{cause}.md: {what}")
@@ -127,7 +125,7 @@ def parse_page(text: str, cause: str) -> Page:
 
 
 def _sections(body: str) -> Iterator[tuple[str, str]]:
-    """The sections under their second-level headings. A line of code that begins with ``##`` is none."""
+    """Yield the name and the text of each section under a second-level heading. ``##`` in a block of code is no heading."""
     name: str | None = None
     lines: list[str] = []
     code = False
@@ -144,7 +142,7 @@ def _sections(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _items(text: str) -> Iterator[str]:
-    """The items of a list, each on one line. What stands before the first item belongs to none."""
+    """Yield the items of a list, each on one line. What comes before the first item belongs to none."""
     item: list[str] = []
     for line in text.splitlines():
         begins = _ITEM.match(line)

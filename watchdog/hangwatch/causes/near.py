@@ -1,6 +1,6 @@
-"""Which causes came near where none fits: their rules would have named them, but for one thing that is not so. Pure.
+"""Which causes came near if none fits: their rules would have named them, but for one fact. Pure.
 
-Nothing of a rule is written down a second time: each is asked again about a culprit of which one fact is another one.
+Nothing of a rule is written a second time: each is asked again about a culprit with one fact changed.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ from dataclasses import dataclass, replace
 from msgspec.structs import replace as with_fields
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.ranks.motion import Motion
+from hangwatch.analysis.motion.samples import Motion
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import standing
-from hangwatch.causes.signature import Match
+from hangwatch.causes.evidence import stuck_culprits
+from hangwatch.causes.match import Match
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
 
-#: Of how many children.
+#: How many children are named.
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class _Fact:
-    """A fact of a rank that might have been another one. ``otherwise``: the rank as it would be then; ``truth``: what it is."""
+    """A fact of a rank that might have been another. ``otherwise``: the rank with it changed; ``truth``: what it is, in words.
+
+    ``concerns``: True if the fact can be changed for a process.
+    """
 
     otherwise: Callable[[RankView], RankView]
     truth: Callable[[RankView, ProcessSample], str]
@@ -32,18 +35,18 @@ class _Fact:
 
 
 def come_near(case: Case, found: Container[str], ask: Callable[[Case], Iterable[Match]]) -> tuple[Evidence, ...]:
-    """What speaks against causes that are not among those ``found``, a line for each fact that they lack, of the first culprit.
+    """Return what speaks against causes that are not ``found``: a line for each fact of the first culprit that they lack.
 
-    ``ask``: what the rules about single ranks say of a case.
+    ``ask``: returns what the rules about single ranks say of a case.
     """
     lines: list[Evidence] = []
     named: set[str] = set()
-    for rank, view in standing(case)[:1]:
+    for rank, view in stuck_culprits(case)[:1]:
         last = view.capture.processes[-1]
         for fact in (one for one in _FACTS if one.concerns(last)):
             blame = replace(case.blame, culprits=(rank,))
             other = replace(case, blame=blame, views={**case.views, rank: fact.otherwise(view)})
-            causes = {match.signature.cause for match in ask(other)}
+            causes = {match.cause for match in ask(other)}
             near = sorted(cause for cause in causes - named if cause not in found)
             named.update(near)
             if near:
@@ -52,7 +55,7 @@ def come_near(case: Case, found: Container[str], ask: Callable[[Case], Iterable[
 
 
 def _in_call(view: RankView, syscall: str, channel: str, state: str = "S") -> RankView:
-    """The rank, if its thread were in another system call."""
+    """Return the rank as if its thread were in another system call."""
     samples = view.capture.processes
 
     def moved(sample: ProcessSample) -> ProcessSample:
@@ -67,24 +70,25 @@ def _computing(view: RankView) -> RankView:
 
 
 def _where(sample: ProcessSample) -> str:
-    return f"it is in {sample.syscall}()" if sample.syscall else f"it is in {sample.wait_channel or 'a call unknown'}"
+    call = f"{sample.syscall}()" if sample.syscall else sample.wait_channel or "an unknown call"
+    return f"the main thread is in {call}"
 
 
 def _still(view: RankView, _: ProcessSample) -> str:
-    return f"it does not move, and used {view.motion.cpu_share or 0.0:.0%} of a core over {view.motion.window_s:.1f} s"
+    return f"does not move and used {view.motion.cpu_share or 0.0:.0%} of a core over {view.motion.window_s:.1f} s"
 
 
 def _no_file(_: RankView, last: ProcessSample) -> str:
-    return f"{_where(last)}, and no file, pipe or connection is known that it is blocked on"
+    return f"{_where(last)}, without a known file, pipe or connection"
 
 
 def _no_lock(_: RankView, last: ProcessSample) -> str:
-    return f"{_where(last)}, which is no wait for a lock"
+    return f"{_where(last)}, which does not wait for a lock"
 
 
 def _no_child(_: RankView, last: ProcessSample) -> str:
     children = ", ".join(f"{child.pid} ({child.name})" for child in last.children[:_SHOWN])
-    return f"{_where(last)}, which is no wait for its child process {children}"
+    return f"{_where(last)}, which does not wait for the child process {children}"
 
 
 _FACTS = (

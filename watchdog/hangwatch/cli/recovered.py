@@ -1,6 +1,6 @@
-"""What a hang has cost a job that was restarted: from the incident, and from the steps that the job has recorded.
+"""What a hang cost a restarted job: from the incident, and from the steps that the job recorded.
 
-Pure but for ``read_steps``. Used by ``hangwatch demo recover`` and by ``benchmarks/recovery.py``.
+Pure except ``read_steps``. Used by ``hangwatch demo recover`` and by ``benchmarks/recovery.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hangwatch.model.incident import Incident
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A line of ``steps.jsonl`` of the demo ``recover``: a step that process ``pid`` has done at ``at_s`` (since the epoch)."""
+    """A line of ``steps.jsonl`` of the demo ``recover``: process ``pid`` finished a step at ``at_s`` (since the epoch)."""
 
     step: int
     at_s: float
@@ -25,8 +25,8 @@ class Step(msgspec.Struct, frozen=True):
 class Recovery(msgspec.Struct, frozen=True):
     """A hang and what came after it, in seconds since its onset.
 
-    ``hung_after`` is the last step before it, ``resumed_step`` the first one after the restart, which repeats what came after the
-    checkpoint; ``new_step_s`` is when the step after ``hung_after`` was done.
+    ``hung_after``: the last step before it. ``resumed_step``: the first step after the restart, which repeats what
+    came after the checkpoint. ``new_step_s``: when the step after ``hung_after`` was done.
     """
 
     hung_after: int
@@ -37,7 +37,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 def read_steps(file: Path) -> list[Step]:
-    """The steps that were recorded, in their order; none without a file. A last line that is cut off is left out."""
+    """Return the steps that were recorded, in their order; none without a file. A last line that is cut off is left out."""
     try:
         lines = file.read_bytes().splitlines(keepends=True)
     except OSError:
@@ -46,7 +46,7 @@ def read_steps(file: Path) -> list[Step]:
 
 
 def find_recovery(incident: Incident, steps: Sequence[Step]) -> Recovery | None:
-    """What the hang has cost; None where the job did not go beyond the step it hung after."""
+    """Return what the hang cost; None if the job never got beyond the step it hung after."""
     if incident.confirmed_at is None:
         return None
     onset_s, confirmed_s = _seconds(incident.onset_at), _seconds(incident.confirmed_at)

@@ -16,13 +16,13 @@ from typing import Any
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
 
 from hangwatch.config.directories import probe_environment, restart_environment, shared_run_dir
-from hangwatch.config.errors import UserError
 from hangwatch.config.settings import Settings
 from hangwatch.config.toml import read_config
+from hangwatch.model.errors import UserError
 from hangwatch.sources.discovery.rank_environment import RUN_DIR_VARIABLE
 
 #: Of our variables, what is for ranks too. Others are for the agent: addresses with secrets, and where it looks for its settings.
-_FOR_RANKS = frozenset({RUN_DIR_VARIABLE, "HANGWATCH_JOB", "HANGWATCH_NODE", "HANGWATCH_RAISE"})
+_FOR_RANKS = frozenset({RUN_DIR_VARIABLE, "HANGWATCH_JOB", "HANGWATCH_NODE", "HANGWATCH_RAISE", "HANGWATCH_ABORTS"})
 #: The agent has no parent: torchrun neither waits for it nor sees it as a worker's child, and may be ended by it.
 _DETACHED = '"$@" &'
 
@@ -31,13 +31,16 @@ class WatchedLogsSpecs(DefaultLogsSpecs):  # type: ignore[misc]  # torch is not 
     """torchrun's default handling of logs, unchanged, and an agent beside it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """torchrun's own arguments. What its rendezvous has to know of a restart is in the environment from now on."""
+        """Take torchrun's own arguments; set the variables by which its rendezvous allows a restart."""
         super().__init__(*arguments, **options)
         if not _is_watched() and _read_action() in ("restart", "raise"):
             os.environ.update(restart_environment(os.environ))
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
-        """Where each worker's output goes. ``envs``: what is added to the environment of each worker, by local rank."""
+        """Return where each worker's output goes.
+
+        ``envs``: what is added to the environment of each worker, by local rank.
+        """
         if not _is_watched():
             try:
                 _watch_this_process()
@@ -47,12 +50,15 @@ class WatchedLogsSpecs(DefaultLogsSpecs):  # type: ignore[misc]  # torch is not 
 
 
 def _is_watched() -> bool:
-    """Whether ``hangwatch run``, ``hangwatch env`` or an earlier start has seen to it."""
+    """True if ``hangwatch run``, ``hangwatch env`` or an earlier start has already set up the environment."""
     return RUN_DIR_VARIABLE in os.environ
 
 
 def _read_action() -> str:
-    """What the agent's settings have it do about a hang; where they cannot be read, the agent says so and does not start."""
+    """Return the action that the agent's settings have for a hang.
+
+    If they cannot be read, the agent says so and does not start.
+    """
     file = os.environ.get("HANGWATCH_CONFIG")
     try:
         settings = read_config(Path(file)) if file else Settings()
@@ -62,7 +68,7 @@ def _read_action() -> str:
 
 
 def _watch_this_process() -> None:
-    """Start the agent, and have all processes that are started from now on load the probe."""
+    """Start the agent, and let all processes started from now on load the probe."""
     loading = probe_environment(shared_run_dir(), raises=_read_action() == "raise")
     agent = (sys.executable, "-m", "hangwatch", "agent", "--pid", str(os.getpid()))
     command = ("/bin/sh", "-c", _DETACHED, "sh", *agent)

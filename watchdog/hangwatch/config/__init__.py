@@ -1,1 +1,1 @@
-"""Settings, the file they are read from, and where things are kept. May import the model."""
+"""Settings, the file they are read from, and the directories of hangwatch. May import the model."""

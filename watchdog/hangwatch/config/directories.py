@@ -1,7 +1,7 @@
-"""Where things are kept: the run directory (sockets and beats, gone with the job) and the state directory (incidents).
+"""The directories: the run directory (sockets and beats, removed with the job) and the state directory (incidents).
 
-And what a job's environment says of them, and of what may be done to it.
-The run directory is 0700 and short: a unix socket's path may have 107 bytes at most (``sys/un.h``).
+Also what a job's environment needs to name them, and what it permits. The run directory is 0700 and its path short: a
+unix socket's path may have at most 107 bytes (``sys/un.h``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from hangwatch.config.errors import UserError
+from hangwatch.model.errors import UserError
 
 _SITE = Path(__file__).resolve().parent.parent / "probe" / "site"
 #: torchrun 2.13 keeps one store, in its own process, for all starts of the ranks, without a part for each: ranks find there where
@@ -23,7 +23,7 @@ _OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """``$HANGWATCH_STATE_DIR``, else ``hangwatch`` under the XDG state directory."""
+    """Return ``$HANGWATCH_STATE_DIR``, else ``hangwatch`` under the XDG state directory."""
     given = environ.get("HANGWATCH_STATE_DIR")
     if given:
         return Path(given)
@@ -32,7 +32,7 @@ def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def prepare_state_dir(path: Path) -> Path:
-    """Make the state directory, or say in one line why it cannot be used."""
+    """Make the state directory and return it. Raises ``UserError``, one line, if it cannot be used."""
     try:
         (path / "incidents").mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path / "incidents", prefix=".writable-"):
@@ -46,7 +46,10 @@ def prepare_state_dir(path: Path) -> Path:
 
 
 def _volatile() -> Path:
-    """Where beats are best written: in memory. On a disk the same beat was measured to cost a rank twice as much."""
+    """Return the best folder for beats, in memory.
+
+    On a disk the same beat was measured to cost a rank twice as much.
+    """
     shared = Path("/dev/shm")  # noqa: S108  # what is made there is checked to be ours, as in any such directory
     if "TMPDIR" not in os.environ and shared.is_dir() and os.access(shared, os.W_OK | os.X_OK):
         return shared
@@ -54,7 +57,7 @@ def _volatile() -> Path:
 
 
 def _private_base() -> Path:
-    """A 0700 directory of this user's, refused if somebody else made it."""
+    """Return a 0700 directory of this user; one that somebody else made is refused."""
     base = _volatile() / f"hangwatch-{os.getuid()}"
     try:
         base.mkdir(mode=0o700, exist_ok=True)
@@ -69,14 +72,14 @@ def _private_base() -> Path:
 
 
 def make_run_dir() -> Path:
-    """A fresh run directory for one ``hangwatch run``."""
+    """Make a run directory for one ``hangwatch run`` and return it."""
     path = Path(tempfile.mkdtemp(prefix="run-", dir=_private_base()))
     (path / "ranks").mkdir(mode=0o700)
     return path
 
 
 def shared_run_dir() -> Path:
-    """The one run directory of this user on this node, for launches without the wrapper (``hangwatch env``)."""
+    """Return the one run directory of this user on this node, for launches without ``run`` (``hangwatch env``)."""
     path = _private_base() / "node"
     for owned in (path, path / "ranks"):  # parents=True would make the first with the umask's mode
         owned.mkdir(mode=0o700, exist_ok=True)
@@ -84,18 +87,19 @@ def shared_run_dir() -> Path:
 
 
 def remove_run_dir(path: Path) -> None:
-    """Remove a run directory of ours; what cannot be removed is left to the temporary directory's cleaner."""
+    """Remove a run directory of ours; what cannot be removed is left to the cleaner of the temporary directory."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def probe_environment(
     run_dir: Path, environ: Mapping[str, str] = os.environ, *, raises: bool = False
 ) -> dict[str, str]:
-    """The variables that load the probe into every Python process started with them, the user's own paths kept.
+    """Return the variables that load the probe into every Python process started with them, with the user's own paths.
 
-    ``SPT_NOENV`` keeps a process's title out of its environment, which is otherwise no longer readable in ``/proc``
-    (setproctitle, and Ray, which sets it itself): the title may then be no longer than the command line. A user's own stands.
-    ``raises`` allows the agent to raise an exception in the ranks of a job that hangs.
+    ``SPT_NOENV`` keeps a process's title out of its environment, which could otherwise not be read in ``/proc``
+    (setproctitle, and Ray, which sets the variable itself); the title may then be no longer than the command line. A
+    value that the user has set stays. ``raises`` permits the agent to raise an exception in the ranks of a job that
+    hangs.
     """
     paths = [str(_SITE)]
     paths += [p for p in environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != str(_SITE)]
@@ -105,5 +109,8 @@ def probe_environment(
 
 
 def restart_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a launcher whose ranks may be restarted. What the user has set stands."""
+    """Return the environment of a launcher whose ranks may be restarted.
+
+    Variables that the user has set stay.
+    """
     return {**_OWN_STORE, **environ}

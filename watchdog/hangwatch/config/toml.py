@@ -1,8 +1,8 @@
-"""The settings file: TOML to ``Settings``, every mistake named with its place.
+"""Reads the settings file, TOML, as ``Settings``; every mistake is named with its place.
 
-May import ``config.settings``, ``config.errors``, msgspec and the standard library. Reading and parsing are apart:
-``parse_config`` is pure. Python's TOML reader keeps no line numbers, so a key that is found wrong is looked up again in the
-text; within a string of several lines that could miss, and then the message has no line.
+May import ``config.settings``, ``config.errors``, msgspec and the standard library. Reading and parsing are separate:
+``parse_config`` is pure. Python's TOML reader keeps no line numbers, so a wrong key is looked up again in the text.
+In a string of several lines that may fail, and then the message has no line.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.config.errors import UserError
 from hangwatch.config.settings import Settings
+from hangwatch.model.errors import UserError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,7 +33,7 @@ _OWN_WORDS = re.compile(r"(?P<key>[a-z_.]+): (?P<reason>.*)", re.DOTALL)
 
 
 def read_config(path: Path) -> Settings:
-    """The settings in a file. Raises ``UserError``, one line with the file, the line and the key."""
+    """Return the settings in a file. Raises ``UserError``, one line with the file, the line and the key."""
     try:
         with path.open("rb") as file:
             data = file.read(_SIZE_LIMIT_BYTES + 1)
@@ -51,8 +51,14 @@ def read_config(path: Path) -> Settings:
         raise UserError(f"{place}: {error}") from None
 
 
+def find_place(path: Path, setting: str) -> str:
+    """Return where a file sets ``setting`` (``receivers.webhook``): ``FILE:LINE``, the file alone if that is not found."""
+    line = find_line(path.read_text("utf-8"), tuple(setting.split(".")))
+    return f"{path}:{line}" if line is not None else str(path)
+
+
 class ConfigError(ValueError):
-    """A mistake in a settings file: the text names key and repair, ``line`` (from 1) is None where it could not be found."""
+    """A mistake in a settings file: the text names key and repair; ``line`` counts from 1, None if not found."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -88,7 +94,7 @@ def parse_config(text: str) -> Settings:
 def _find_unknown(
     values: Mapping[str, object], shape: type[msgspec.Struct], above: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], list[str]] | None:
-    """The first key that no field is named after, with the names there are."""
+    """Return the first key without a field of its name, and the names there are; None if all are known."""
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
     for key, value in values.items():
         if key not in fields:
@@ -102,7 +108,7 @@ def _find_unknown(
 
 
 def find_line(text: str, path: tuple[str, ...]) -> int | None:
-    """The line (from 1) on which the key ``path`` is set, else on which the innermost table around it begins."""
+    """Return the line (from 1) that sets the key ``path``, else where the innermost table around it begins; or None."""
     table: tuple[str, ...] = ()
     around: int | None = None
     for number, line in enumerate(text.splitlines(), 1):

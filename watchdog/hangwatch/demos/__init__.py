@@ -62,7 +62,10 @@ class Scenario(msgspec.Struct, frozen=True):
         return Path(__file__).parent / self.file
 
     def command(self, python: str = sys.executable) -> tuple[str, ...]:
-        """The command that starts it; ``python`` is the interpreter of an environment with the distributions in ``needs``."""
+        """Return the command that starts it.
+
+        ``python``: the interpreter of an environment with the distributions in ``needs``.
+        """
         program = (str(self.path), *self.arguments)
         if self.launcher == "plain":
             return (python, *program)
@@ -70,7 +73,7 @@ class Scenario(msgspec.Struct, frozen=True):
         return (python, *launch, *program)
 
     def full_environment(self) -> dict[str, str]:
-        """The variables to add to the environment it is started in."""
+        """Return the variables to add to the environment it is started in."""
         return {**ENVIRONMENT, **dict(self.environment)}
 
 
@@ -82,7 +85,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         nproc=2,
         kind="deadlock",
         cause="tuple-labels-gather",
-        culprits=(0, 1),
+        culprits=(1,),
         needs=("torch", "transformers", "accelerate"),
     ),
     Scenario(
@@ -93,7 +96,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         nproc=2,
         kind="deadlock",
         cause="tuple-labels-gather",
-        culprits=(0, 1),
+        culprits=(1,),
         needs=("torch", "transformers", "accelerate"),
     ),
     Scenario(
@@ -102,7 +105,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         file="rank_conditional.py",
         nproc=3,
         kind="deadlock",
-        cause="rank-conditional-collective",
+        cause="ranks-diverged",
         culprits=(0,),
     ),
     Scenario(
@@ -120,7 +123,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         file="uneven_inputs.py",
         nproc=3,
         kind="deadlock",
-        cause="uneven-inputs",
+        cause="ranks-diverged",
         culprits=(2,),
     ),
     Scenario(
@@ -252,5 +255,5 @@ DEFAULT = SCENARIOS[0]
 
 
 def find_scenario(name: str) -> Scenario | None:
-    """The scenario of that name, None if there is none."""
+    """Return the scenario of that name; None if there is none."""
     return next((scenario for scenario in SCENARIOS if scenario.name == name), None)

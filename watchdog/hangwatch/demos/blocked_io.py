@@ -17,7 +17,7 @@ def say(rank: int, text: str) -> None:
 
 
 def write_shards(folder: Path, rank: int) -> list[Path]:
-    """Six shards of 16 numbers; the last one of rank 1 is the pipe."""
+    """Write six shards of 16 numbers and return their paths; the last one of rank 1 is the pipe."""
     shards = [folder / f"shard-{number}.bin" for number in range(6)]
     for shard in shards[:-1]:
         shard.write_bytes(bytes(range(16)))
@@ -29,7 +29,7 @@ def write_shards(folder: Path, rank: int) -> list[Path]:
 
 
 def read_shard(path: Path) -> torch.Tensor:
-    """The numbers of a shard."""
+    """Return the numbers of a shard."""
     # Opened for writing too, so that it blocks in read(), as on a hanging file system, and not in open().
     with path.open("r+b", buffering=0) as file:
         return torch.tensor(list(file.read(16)), dtype=torch.float32)

@@ -38,7 +38,7 @@ class Images(Dataset):
 
 
 def read_image(path: Path) -> torch.Tensor:
-    """The pixels of an image."""
+    """Return the pixels of an image."""
     # Opened for writing too, so that it blocks in read(), as on a hanging file system, and not in open().
     with path.open("r+b", buffering=0) as file:
         return torch.tensor(list(file.read(16)), dtype=torch.float32)

@@ -17,7 +17,7 @@ def say(rank: int, text: str) -> None:
 
 
 def load_configuration(rank: int) -> bytes:
-    """The model's configuration; rank 2 finds no copy in its cache and asks the server."""
+    """Return the model's configuration; rank 2 finds no copy in its cache and asks the server."""
     if rank != 2:
         return b"{}"
     with socket.create_server(("127.0.0.1", 0)) as silent_server:

@@ -13,7 +13,7 @@ def say(rank: int, text: str) -> None:
 
 
 def forward(stage: int, activation: torch.Tensor) -> None:
-    """From the first stage to the second."""
+    """Send from the first stage to the second."""
     if stage == 0:
         dist.send(activation, dst=1)
     else:
@@ -21,7 +21,7 @@ def forward(stage: int, activation: torch.Tensor) -> None:
 
 
 def backward(stage: int, gradient: torch.Tensor, *, steady: bool) -> None:
-    """From the second stage to the first; once the pipeline is full the schedule gets the order wrong."""
+    """Send from the second stage to the first; once the pipeline is full the schedule gets the order wrong."""
     if stage == 1 and not steady:
         dist.send(gradient, dst=0)
     else:

@@ -19,7 +19,7 @@ def say(rank: int, text: str) -> None:
 
 
 def count_pairs(words: list[str]) -> "collections.Counter[tuple[str, str]]":
-    """How often two symbols stand beside each other: the inner loop of training a tokenizer."""
+    """Return how often two symbols stand beside each other: the inner loop of training a tokenizer."""
     pairs: collections.Counter[tuple[str, str]] = collections.Counter()
     for word in words:
         for left, right in itertools.pairwise(word):

@@ -23,7 +23,7 @@ def say(rank: int, text: str) -> None:
 
 
 def load_evaluation_set(rank: int) -> torch.Tensor:
-    """This rank's part of the evaluation set; that of rank 2 does not fit into memory."""
+    """Return this rank's part of the evaluation set; that of rank 2 does not fit into memory."""
     if rank == 2:
         say(rank, "out of memory, killed")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -31,7 +31,7 @@ def load_evaluation_set(rank: int) -> torch.Tensor:
 
 
 def evaluate(weight: torch.Tensor) -> float:
-    """The mean score over all ranks, in a group of its own."""
+    """Return the mean score over all ranks, in a group of its own."""
     inputs = load_evaluation_set(dist.get_rank())
     group = dist.new_group(group_desc="evaluation")
     score = (inputs @ weight).mean()

@@ -67,7 +67,7 @@ class Progress(TrainerCallback):
 
 
 def measure(prediction: EvalPrediction) -> dict[str, float]:
-    """Token accuracy; the second label is where the image sizes would be used."""
+    """Return the token accuracy; the second label is where the image sizes would be used."""
     labels, _image_sizes = prediction.label_ids
     return {"accuracy": float(np.mean(prediction.predictions.argmax(-1)[:, :-1] == labels[:, 1:]))}
 

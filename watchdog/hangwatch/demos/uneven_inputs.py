@@ -19,7 +19,7 @@ def say(rank: int, text: str) -> None:
 def train_epoch(
     model: DistributedDataParallel, optimizer: torch.optim.Optimizer, batches: DataLoader, epoch: int
 ) -> None:
-    """One pass over this rank's shard."""
+    """Make one pass over this rank's shard."""
     rank = dist.get_rank()
     for step, (inputs,) in enumerate(batches, 1):
         loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()

@@ -19,12 +19,12 @@ from hangwatch.model.transforms.names import names_of
 
 
 def rfc3339(at_ns: int) -> str:
-    """Wall-clock nanoseconds as RFC 3339 in UTC with milliseconds."""
+    """Return wall-clock nanoseconds as RFC 3339 in UTC with milliseconds."""
     return datetime.fromtimestamp(at_ns / 1e9, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def incident_id(job_id: str, onset_ns: int) -> str:
-    """A name that sorts by time and is safe as a folder: ``20261121T024512Z-jobid``."""
+    """Return a name that sorts by time and is safe as a folder: ``20261121T024512123Z-jobid``."""
     safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in job_id)[:24].strip("-") or "job"
     return (
         datetime.fromtimestamp(onset_ns / 1e9, timezone.utc).strftime("%Y%m%dT%H%M%S")
@@ -49,32 +49,32 @@ def _entry(view: RankView, role: str) -> RankEntry:
 
 
 def _own_role(capture: Capture) -> str:
-    """What the job's own ranks do, where there are processes of other worlds to tell them from."""
+    """Return what the job's own ranks do, if there are processes of other worlds to tell them from; else empty."""
     return capture.job.role if any(is_guest(rank.rank) for rank in capture.ranks) else ""
 
 
 def _has_call_sites(flight: FlightRecord) -> bool:
-    """Whether a record may show where an operation was called; of a dump on disk only its operations show it."""
+    """True if a record may show where an operation was called; of a dump on disk only its operations tell."""
     if flight.source == "file":
         return any(operation.frames for operation in flight.operations)
     return flight.source == "pickle"
 
 
 def missing(capture: Capture) -> tuple[str, ...]:
-    """What could not be seen, a line each."""
+    """Return what could not be seen, one line each."""
     names = names_of(capture)
     return tuple(dict.fromkeys(name_guests(str(gap), names) for gap in capture.gaps))
 
 
 def asked_of_nodes(capture: Capture) -> dict[str, bool]:
-    """The sources of hardware facts that answered or could not; none where the nodes were not asked."""
+    """Return for each source of hardware facts that was asked if it answered; empty if the nodes were not asked."""
     failed = {gap.source for gap in capture.gaps}
     looked = {source for node in capture.nodes for source in node.looked}
     return {name.replace(" ", "_"): name in looked for name in HARDWARE if capture.nodes and name in looked | failed}
 
 
 def asked_natively(capture: Capture) -> dict[str, bool]:
-    """Whether there are native stacks; nothing where nobody has asked for them."""
+    """Return that there are native stacks; empty if there are none, as nobody has asked for them."""
     return {"native_stacks": True} if any(r.native is not None for r in capture.ranks) else {}
 
 
@@ -86,20 +86,13 @@ def make_incident(
     onset_ns: int | None = None,
     id: str | None = None,
 ) -> Incident:
-    """The document for a diagnosis. ``onset_ns``: when the wait was first seen, where no recorder dates it."""
+    """Return the document for a diagnosis. ``onset_ns``: when the wait was first seen, if no recorder dates it."""
     case = diagnosis.case
     capture = case.capture
     onset = diagnosis.onset_ns or onset_ns or detected_ns
     return Incident(
         id=id or incident_id(capture.job.id, onset),
-        job=JobEntry(
-            id=capture.job.id,
-            nodes=capture.job.nodes,
-            world_size=capture.job.world_size,
-            launcher=capture.job.launcher,
-            command=capture.job.command,
-            role=_own_role(capture),
-        ),
+        job=JobEntry(**{**msgspec.structs.asdict(capture.job), "role": _own_role(capture)}),
         onset_at=rfc3339(onset),
         detected_at=rfc3339(detected_ns),
         confirmed_at=rfc3339(confirmed_ns) if confirmed_ns is not None else None,
@@ -112,7 +105,7 @@ def make_incident(
 
 
 def captured(capture: Capture) -> dict[str, bool]:
-    """Which sources a capture has something of."""
+    """Return for each source if a capture has something of it."""
     return {
         "flight_recorder": any(r.flight is not None for r in capture.ranks),
         "call_sites": any(r.flight is not None and _has_call_sites(r.flight) for r in capture.ranks),
@@ -126,8 +119,8 @@ def captured(capture: Capture) -> dict[str, bool]:
 
 
 def of_this_node(incident: Incident, case: Case, node: str) -> Incident:
-    """The incident as another node, ``node``, reported it, with the ranks here: ``case`` is of its own capture."""
-    where = f"bundle: it holds the ranks of this node alone; the whole is in that of {node}"
+    """Return the incident that ``node`` has reported, with the ranks of this node, of whose capture ``case`` is."""
+    where = f"bundle: it holds only the ranks of this node; the complete one is on {node}"
     return msgspec.structs.replace(
         incident,
         ranks=tuple(_entry(view, incident.job.role) for view in case.views.values()),
@@ -136,5 +129,5 @@ def of_this_node(incident: Incident, case: Case, node: str) -> Incident:
 
 
 def ended(incident: Incident, at_ns: int) -> Incident:
-    """The same incident, over."""
+    """Return the same incident, ended at a wall-clock time in ns."""
     return msgspec.structs.replace(incident, ended_at=rfc3339(at_ns))

@@ -2,83 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.going_on import goes_on
-from hangwatch.analysis.hardware import find_faults
 from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
-from hangwatch.analysis.ranks.requests import awaits_from_afar, find_awaiting, is_caller_at_work
-from hangwatch.analysis.ranks.sleeping import wakes_in_s
+from hangwatch.analysis.ranks.file_locks import find_lock_file
+from hangwatch.analysis.ranks.requests import awaits_from_afar, find_awaiting
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.waiting.answers import waits_for_work
+from hangwatch.analysis.stuck import (
+    are_stopped,
+    goes_on_beside,
+    have_called,
+    stand_still,
+    wake_soon,
+)
+from hangwatch.analysis.waiting.blame import Shape
+from hangwatch.hardware.analysis import find_faults
 from hangwatch.model.incident import Kind
 from hangwatch.model.numbers import is_guest, world_of
 
-#: A main thread that has completed a collective so long ago goes on, where there is no patience to go by.
-_GOING_ON_S = 3.0
-#: Waits this long are enough where a node is silent, however long it has been.
+#: A wait of so many seconds is long enough for a lost node, however long the node has been silent.
 _SILENT_WAIT_S = 30.0
 
 
-def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) -> Kind:
-    """What a case is, after what has not moved for so long.
+@dataclass(frozen=True)
+class _Wait:
+    """What is judged: a case, the ``patience`` with it, and how long its oldest wait has lasted (None: not known).
 
-    ``patience``: None when a person asks about a job that hangs. ``waited_s``: how long the oldest wait has lasted.
+    ``patience`` is None if a person asks about a job that hangs.
     """
-    blame = case.blame
-    if blame.shape == "nothing":
-        return "healthy"
-    if blame.shape in {"blocked", "lingering"}:
-        long = patience is None or (waited_s is not None and waited_s >= patience.blocked_s)
-        found: Kind = "stall" if blame.shape == "blocked" else "rank_lost"
-        return found if long else "healthy"
-    if blame.shape == "outside":
-        if patience is not None and (waited_s is None or waited_s < patience.stall_s):
-            return "healthy"
-        return (
-            "stall" if patience is not None and waited_s is not None and waited_s >= patience.outside_s else "straggler"
-        )
-    if _rank_lost(case, patience, waited_s) or _node_lost(case, waited_s):
-        return "rank_lost"
-    if blame.proof is not None:
-        return "deadlock"
-    if case.idleness is not None:
-        # An engine without requests may be so for ever. In doubt it is reported late, and never as a hang.
-        long = (
-            case.idleness == "likely" and patience is not None and waited_s is not None and waited_s >= patience.busy_s
-        )
-        return "straggler" if long else "healthy"
-    if goes_on_beside(case, patience):
-        # What is stuck beside training may end by itself, and nothing is lost by waiting: it is no hang.
-        return "straggler" if patience is None or (waited_s or 0.0) >= patience.busy_s else "healthy"
-    afar = _is_answered_from_afar(case)
-    here = patience is None or not (afar or _is_of_another_world(case)) or _is_stopped(case) or blame.shape == "cycle"
-    stuck = here and _is_stuck(case) and (_is_transfer_stuck(case) or _long(waited_s, patience))
-    if patience is None:
-        if blame.culprits and not stuck and not any(v.capture.processes for v in case.views.values()):
-            # Records alone show of no rank whether it moves, be it one that left none: they are kept of jobs that hang.
-            stuck = case.views.keys().isdisjoint(blame.culprits)
-        return "stall" if stuck else "straggler" if blame.culprits else "healthy"
-    if waited_s is None or waited_s < patience.stall_s:
-        return "healthy"
-    stuck = stuck and not _has_called(case, int(case.capture.at_ns - patience.stall_s * 1e9))
-    stuck = stuck and not _wakes_soon(case, patience, waited_s)
-    if stuck or waited_s >= (patience.outside_s if afar else patience.busy_s):
-        return "stall"
-    return "straggler" if blame.culprits else "healthy"
+
+    case: Case
+    patience: Patience | None
+    waited_s: float | None
+
+    @property
+    def shape(self) -> Shape:
+        """How the ranks of the case wait for each other."""
+        return self.case.blame.shape
+
+    def has_lasted(self, limit_s: float) -> bool:
+        """True if the wait is known to have lasted for ``limit_s`` seconds."""
+        return self.waited_s is not None and self.waited_s >= limit_s
 
 
-def goes_on_beside(case: Case, patience: Patience | None) -> bool:
-    """Whether training goes on beside what is stuck."""
-    window_s = patience.motion_window_s if patience is not None else _GOING_ON_S
-    return goes_on(case, int(case.capture.at_ns - window_s * 1e9))
+def _is_lost(wait: _Wait) -> bool:
+    """True if a culprit's process, or its node, is gone. One that may be started anew gets the patience to come back."""
+    case, patience = wait.case, wait.patience
+    gone = {r for r in case.blame.culprits if r in case.views and case.views[r].gone}
+    returning = {r for e in case.graph.edges if e.reason == "returning" for r in e.awaited}
+    late = patience is None or wait.has_lasted(patience.stall_s)
+    return bool(gone if late else gone - returning) or _is_node_lost(wait)
+
+
+def _is_node_lost(wait: _Wait) -> bool:
+    """True if a culprit's node is silent, and others have waited about as long: a short wait is of a job that goes on."""
+    culprits = wait.case.blame.culprits
+    silent_s = [n.silent_s for n in wait.case.capture.silent if not set(n.ranks).isdisjoint(culprits)]
+    return bool(silent_s) and wait.has_lasted(min(min(silent_s) / 2, _SILENT_WAIT_S))
+
+
+def _is_too_short(wait: _Wait) -> bool:
+    """True if the wait is not known to have lasted as long as anything unproven must."""
+    return wait.patience is not None and not wait.has_lasted(wait.patience.stall_s)
+
+
+def _is_answered_from_afar(wait: _Wait) -> bool:
+    """True if every culprit awaits an answer of Ray or of another machine, or is the actor that is to answer.
+
+    Rollouts, judges and tools take as long as they take.
+    """
+    case = wait.case
+    asking = {r for r, view in case.views.items() if awaits_from_afar(view)}
+    asked = {
+        r for e in case.graph.edges if e.reason == "answer" and not asking.isdisjoint(e.waiters) for r in e.awaited
+    }
+    return bool(case.blame.culprits) and asking | asked >= set(case.blame.culprits)
 
 
 def _is_of_another_world(case: Case) -> bool:
-    """Whether ranks wait for another world, which has work of its own: an engine may answer, or load, for long.
+    """True if ranks wait for another world, which has work of its own: an engine may answer, or load, for long.
 
-    What it does there does not show in its Python stack, so that it does not move says little. A rank may wait for it in the
-    group of both, or for the answer to a request, in a read from a socket; there too may be a worker with nothing to do, which
-    waits for no answer.
+    Its work does not show in its Python stack, so that it does not move tells little. A rank may wait for it in the
+    group of both, or for the answer to a request, in a read from a socket. A worker with nothing to do, which may be in
+    such a read too, waits for no answer.
     """
     blame = case.blame
     worlds = {world_of(r) for r in blame.waiting or blame.culprits}
@@ -88,46 +97,98 @@ def _is_of_another_world(case: Case) -> bool:
     return bool(blame.culprits) and (bool(elsewhere) or len(asking) == len(blame.culprits))
 
 
-def _is_answered_from_afar(case: Case) -> bool:
-    """Whether all culprits await answers of actors and tasks of Ray, or of other machines, or are the actors that are to answer.
-
-    Rollouts, judges and tools take as long as they take.
-    """
-    asking = {r for r, view in case.views.items() if awaits_from_afar(view)}
-    asked = {
-        r for e in case.graph.edges if e.reason == "answer" and not asking.isdisjoint(e.waiters) for r in e.awaited
-    }
-    return bool(case.blame.culprits) and asking | asked >= set(case.blame.culprits)
-
-
-def _is_stopped(case: Case) -> bool:
-    """Whether all culprits are stopped: whatever they had to do, they do not."""
-    views = [case.views.get(r) for r in case.blame.culprits]
-    return bool(views) and all(view is not None and view.motion.state == "stopped" for view in views)
-
-
 def _reads_socket(view: RankView) -> bool:
     if view.wait is not None or not view.capture.processes:
         return False
     return (view.capture.processes[-1].blocked_on or "").startswith("socket:[")
 
 
-def _rank_lost(case: Case, patience: Patience | None, waited_s: float | None) -> bool:
-    """Whether a culprit's process is gone; of those that may be started anew, whether that has not come in time."""
-    gone = {r for r in case.blame.culprits if r in case.views and case.views[r].gone}
-    returning = {r for e in case.graph.edges if e.reason == "returning" for r in e.awaited}
-    late = patience is None or (waited_s is not None and waited_s >= patience.stall_s)
-    return bool(gone if late else gone - returning)
+def _awaits_lock_beside(wait: _Wait) -> bool:
+    """True if all culprits wait for lock files that living processes beside the job have: those work, or will have ended.
+
+    Of one that a rank or its child has, the rank is who it depends on.
+    """
+    case = wait.case
+    culprits = [case.views.get(rank) for rank in case.blame.culprits]
+    samples = [view.sample for view in case.views.values() if view.sample is not None]
+    own = {sample.pid for sample in samples} | {child.pid for sample in samples for child in sample.children}
+
+    def awaits(view: RankView | None) -> bool:
+        owner = view.sample.lock_owner if view is not None and view.sample is not None else None
+        return view is not None and owner is not None and owner not in own and find_lock_file(view.frames) is not None
+
+    return bool(culprits) and case.blame.proof is None and all(map(awaits, culprits))
 
 
-def _node_lost(case: Case, waited_s: float | None) -> bool:
-    """Whether a culprit's node is silent, and others have waited about as long: a short wait is of a job that goes on."""
-    silent = [n.silent_s for n in case.capture.silent if not set(n.ranks).isdisjoint(case.blame.culprits)]
-    return bool(silent) and waited_s is not None and waited_s >= min(min(silent) / 2, _SILENT_WAIT_S)
+def _is_stuck(wait: _Wait) -> bool:
+    """True if the culprits do not move, and what they do has no other reason to take so long.
+
+    Culprits of another world count only if they can do nothing: stopped, or in a cycle.
+    """
+    case, patience, waited_s = wait.case, wait.patience, wait.waited_s
+    elsewhere = patience is not None and (_is_answered_from_afar(wait) or _is_of_another_world(case))
+    if elsewhere and not are_stopped(case) and wait.shape != "cycle":
+        return False
+    # Even work on the GPU would have ended by then.
+    long = wait.has_lasted(patience.busy_s if patience is not None else STALL_FLOOR_S)
+    if not stand_still(case, asked=patience is None) or not (long or _is_transfer_stuck(case)):
+        return False
+    if patience is None or waited_s is None:
+        return True
+    return not have_called(case, patience.stall_s) and not wake_soon(case, waited_s, patience.stall_s)
+
+
+#: How long a wait has to last, by the field of ``Patience``; ``at_once``: however short.
+_Limit = Literal["at_once", "stall", "blocked", "busy", "outside"]
+#: A test of the wait, the kind if a person asks, and the kind once the wait has reached a limit (ascending).
+_Row = tuple[Callable[[_Wait], bool], Kind, Mapping[_Limit, Kind]]
+
+#: The first row that fits decides. Before its first limit a wait is no hang.
+_ROWS: tuple[_Row, ...] = (
+    (lambda wait: wait.shape == "nothing", "healthy", {}),
+    (_awaits_lock_beside, "straggler", {"stall": "straggler", "outside": "stall"}),
+    (lambda wait: wait.shape == "blocked", "stall", {"blocked": "stall"}),
+    (lambda wait: wait.shape == "lingering", "rank_lost", {"blocked": "rank_lost"}),
+    (lambda wait: wait.shape == "outside", "straggler", {"stall": "straggler", "outside": "stall"}),
+    (_is_lost, "rank_lost", {"at_once": "rank_lost"}),
+    (lambda wait: wait.case.blame.proof is not None, "deadlock", {"at_once": "deadlock"}),
+    # An engine may have no requests for ever. If that is in doubt it is reported late, and never as a hang.
+    (lambda wait: wait.case.idleness == "idle", "healthy", {}),
+    (lambda wait: wait.case.idleness == "likely", "healthy", {"busy": "straggler"}),
+    # What is stuck beside training may end by itself, and nothing is lost by waiting: it is no hang.
+    (lambda wait: goes_on_beside(wait.case, wait.patience), "straggler", {"busy": "straggler"}),
+    (_is_too_short, "healthy", {}),
+    (_is_stuck, "stall", {"stall": "stall"}),
+    (_is_answered_from_afar, "straggler", {"stall": "straggler", "outside": "stall"}),
+    (lambda wait: bool(wait.case.blame.culprits), "straggler", {"stall": "straggler", "busy": "stall"}),
+    (lambda _: True, "healthy", {"busy": "stall"}),
+)
+
+
+def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) -> tuple[Kind, float]:
+    """Return the kind of a case, and for how many seconds the wait had to last to be called so.
+
+    ``patience``: None if a person asks about a job that hangs. ``waited_s``: how long the oldest wait has lasted.
+    """
+    wait = _Wait(case, patience, waited_s)
+    asked, in_time = next((asked, in_time) for fits, asked, in_time in _ROWS if fits(wait))
+    if patience is None:
+        return asked, 0.0
+    limits: Mapping[_Limit, float] = {
+        "at_once": 0.0,
+        "stall": patience.stall_s,
+        "blocked": patience.blocked_s,
+        "busy": patience.busy_s,
+        "outside": patience.outside_s,
+    }
+    reached = [
+        (kind, limits[limit]) for limit, kind in in_time.items() if limit == "at_once" or wait.has_lasted(limits[limit])
+    ]
+    return reached[-1] if reached else ("healthy", 0.0)
 
 
 def _is_transfer_stuck(case: Case) -> bool:
-    """Whether it is known that a transfer all have joined does not move, and is not merely behind work on the GPU.
+    """True unless all have joined an NCCL operation that may still be behind work on the GPU.
 
     On NCCL an operation is in flight from when it is enqueued, while its GPU may have a minute of computing before it.
     """
@@ -138,43 +199,3 @@ def _is_transfer_stuck(case: Case) -> bool:
     here = case.history.at(operation.group.key, operation.seq)
     begun = all(o.started for o in here.values())
     return begun or bool(find_faults(case.capture, here, operation.created_ns))
-
-
-def _has_called(case: Case, since_ns: int) -> bool:
-    """Whether a culprit that is in no operation now has called one since then: others may wait for what is longer than a step.
-
-    A trainer hands its weights to an engine one by one, and its peers await it in their next step all the while.
-    """
-    seen = [v for r in case.blame.culprits if (v := case.views.get(r)) is not None and v.frontier is None]
-    called = [v.capture.flight.operations for v in seen if v.capture.flight is not None]
-    return any(len(recorded) and recorded[-1].created_ns > since_ns for recorded in called)
-
-
-def _wakes_soon(case: Case, patience: Patience, waited_s: float) -> bool:
-    """Whether all culprits are in one sleep each, or have a child that is, for most of the wait, which ends within another
-    patience. One that is stopped sleeps past its time."""
-    since_ns = case.capture.at_ns - int(waited_s / 2 * 1e9)
-    views = [case.views.get(r) for r in case.blame.culprits]
-    ends = [wakes_in_s(v.capture, since_ns) if v is not None and v.motion.state != "stopped" else None for v in views]
-    return bool(ends) and all(end is not None and end <= patience.stall_s for end in ends)
-
-
-def _long(waited_s: float | None, patience: Patience | None) -> bool:
-    """Whether even work on the GPU would have ended by now."""
-    return waited_s is not None and waited_s >= (patience.busy_s if patience is not None else STALL_FLOOR_S)
-
-
-def _is_stuck(case: Case) -> bool:
-    """Whether the ranks to blame do not move, as far as can be seen."""
-    blame = case.blame
-    seen = [case.views[r] for r in blame.culprits or blame.waiting if r in case.views]
-    if not seen:
-        # Ranks of other nodes may well be at work. Only one that never reached the rendezvous is known to be missing.
-        waits = (case.views[r].wait for r in blame.waiting)
-        return any(w is not None and w.kind == "initialization" for w in waits)
-    if all(find_awaiting(view) is not None and is_caller_at_work(view) for view in seen):
-        return False  # who is to call them computes
-    if not blame.culprits and not all(view.settled for view in seen):
-        return False  # one has called something while it was looked at: what it is, the next record shows
-    moves = ["busy" if waits_for_work(view, case.views) else view.motion.state for view in seen]
-    return any(m in {"stuck", "stopped"} for m in moves) or "busy" not in moves

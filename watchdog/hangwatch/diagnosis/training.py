@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangwatch.analysis.training.case import TrainingCase, build_training_case
-from hangwatch.analysis.training.learning import EVIDENCE_STEPS
-from hangwatch.causes.registry import explain_training
-from hangwatch.causes.training.lines import describe_line, describe_loss, describe_place
 from hangwatch.diagnosis.causes import to_causes
+from hangwatch.diagnosis.registry import explain_training
 from hangwatch.model.incident import Cause, Verdict
 from hangwatch.model.telemetry import TrainingSeries
-from hangwatch.model.text import format_ranks
+from hangwatch.model.text import number_ranks
+from hangwatch.training.analysis.case import TrainingCase, build_training_case
+from hangwatch.training.analysis.learning import EVIDENCE_STEPS
+from hangwatch.training.causes.lines import describe_line, describe_loss, describe_place
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TrainingDiagnosis:
 
 
 def diagnose_training(series: TrainingSeries | None, world_size: int | None) -> TrainingDiagnosis | None:
-    """The diagnosis of a training; None where it learns, or where that is not known (yet)."""
+    """Return the diagnosis of a training; None if it learns, or if that is not known (yet)."""
     case = build_training_case(series, world_size) if series is not None else None
     if case is None:
         return None
@@ -49,7 +49,7 @@ def diagnose_training(series: TrainingSeries | None, world_size: int | None) -> 
 
 
 def describe_training(series: TrainingSeries) -> str:
-    """A sentence on a training in which nothing wrong was found."""
+    """Return a sentence on a training in which nothing wrong was found."""
     lines = [step for step in series.steps if step.loss is not None]
     if len(lines) < EVIDENCE_STEPS:
         return f"{len(lines)} logged steps are too few to see whether the training learns."
@@ -59,12 +59,12 @@ def describe_training(series: TrainingSeries) -> str:
 def _summary(case: TrainingCase, cause: Cause) -> str:
     fault = case.fault
     title = cause.title[0].lower() + cause.title[1:]
-    whose = f" of rank {format_ranks(case.differing)}, and not of the others," if case.differing else ""
-    place = describe_place(fault.first) or "it was first seen"
+    whose = f" of {number_ranks(case.differing)} only" if case.differing else ""
+    place = describe_place(fault.first) or "its first visible line"
     since = f"since {place}" if not fault.from_start else "from the first logged step on"
     what = (
         f"The gradients{whose} have not been finite {since}"
         if fault.kind == "gradient"
-        else f"The loss{whose} is {describe_loss(fault)} {since}"
+        else f"The loss{whose} has been {describe_loss(fault)} {since}"
     )
     return f"{what}, so the job runs and learns nothing: {title}."

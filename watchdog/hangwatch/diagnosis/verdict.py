@@ -15,13 +15,13 @@ from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.places import source_lines
 from hangwatch.analysis.ranks.views import view_rank
-from hangwatch.analysis.serving.stall import find_engine_stall
 from hangwatch.causes.calibration import is_whole
-from hangwatch.causes.registry import explain
-from hangwatch.causes.signature import Match
+from hangwatch.causes.match import Match
 from hangwatch.diagnosis.causes import to_causes
+from hangwatch.diagnosis.failure import judge_failure
 from hangwatch.diagnosis.judged import SEVERITY, Judged, judge, window_of
-from hangwatch.diagnosis.serving import judge_engine, mention_engine, summarize_engine
+from hangwatch.diagnosis.registry import explain
+from hangwatch.diagnosis.sides import name_side
 from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
@@ -30,45 +30,51 @@ from hangwatch.model.incident import Collective, Divergence, Kind, SourceLine, V
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.serving import EngineState
 from hangwatch.model.transforms.names import names_of, with_names
+from hangwatch.serving.analysis.stall import find_engine_stall
+from hangwatch.serving.kind import judge_engine, mention_engine, summarize_engine
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     """A verdict and the case it rests on. ``waited_s``: how long the oldest pending operation has been pending.
 
-    ``onset_ns`` (wall clock) is when that began: the oldest pending operation, or the first bad step of a training.
+    ``onset_ns`` (wall clock) is when that began: the oldest pending operation, or the first bad step of a training. ``lasted_s``:
+    how long the wait had to last to be called what the verdict calls it.
     """
 
     verdict: Verdict
     case: Case
     waited_s: float | None
     onset_ns: int | None
+    lasted_s: float = 0.0
 
 
 def diagnose(
     capture: Capture, *, patience: Patience | None = None, min_wait_s: float = 0.0, before: Case | None = None
 ) -> Diagnosis:
-    """Diagnose a capture.
+    """Return the diagnosis of a capture.
 
     ``patience``: how long what cannot be proven may last; None when a person asks about a job that hangs, and whatever
-    has not moved counts. ``min_wait_s``: operations younger than this are no waits yet.
-    ``before``: the case of the same capture, with the same patience, when some of its ranks showed less.
-
-    Threads that await work, or are stuck beside a training that goes on, are put aside: what else hangs is seen without them.
-    A serving engine's ranks are diagnosed by themselves first, and then with its other processes, its requests and its progress.
+    has not moved counts. ``min_wait_s``: operations younger than this are no waits yet. ``before``: the case of the
+    same capture, with the same patience, when some of its ranks showed less. Threads that await work, or are stuck
+    beside a training that goes on, are left out: what else hangs shows without them. A serving engine's ranks are
+    diagnosed by themselves first, and then with its other processes, its requests and its progress.
     """
     engine = capture.engine
+    if capture.failed:
+        ranks = _diagnose_ranks(capture, None, 0.0, None)
+        return replace(ranks, verdict=judge_failure(ranks.case, ranks.verdict))
     if engine is None:
         return _diagnose_ranks(capture, patience, min_wait_s, before)
-    ranks = msgspec.structs.replace(capture, ranks=tuple(r for r in capture.ranks if r.rank not in engine.beside))
-    return _with_engine(_diagnose_ranks(ranks, patience, min_wait_s, before), capture, engine, patience)
+    own = msgspec.structs.replace(capture, ranks=tuple(r for r in capture.ranks if r.rank not in engine.beside))
+    return _with_engine(_diagnose_ranks(own, patience, min_wait_s, before), capture, engine, patience)
 
 
 def _diagnose_ranks(capture: Capture, patience: Patience | None, min_wait_s: float, before: Case | None) -> Diagnosis:
     silent = diagnose_training(capture.training, capture.job.world_size)
     if silent is None:
         return _explained(judge(capture, patience=patience, min_wait_s=min_wait_s, before=before))
-    # The capture was made for that, at ranks in the middle of their steps.
+    # The capture was made for the silent training, with ranks in the middle of their steps: judge no hang by it.
     case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_of(patience), before=before)
     return Diagnosis(silent.verdict, case, None, silent.onset_ns)
 
@@ -76,15 +82,16 @@ def _diagnose_ranks(capture: Capture, patience: Patience | None, min_wait_s: flo
 def _explained(judged: Judged) -> Diagnosis:
     case, kind = judged.case, judged.kind
     verdict = _healthy(case) if kind == "healthy" else _verdict(case, kind, explain(case))
-    return Diagnosis(_named(verdict, names_of(case.capture)), case, judged.waited_s, case.onset_ns)
+    verdict = _named(verdict, names_of(case.capture))
+    return Diagnosis(verdict, case, judged.waited_s, case.onset_ns, judged.lasted_s)
 
 
 def _with_engine(ranks: Diagnosis, capture: Capture, engine: EngineState, patience: Patience | None) -> Diagnosis:
-    """The diagnosis of an engine's ranks, with its other processes, and what nothing coming out of it adds to that."""
+    """Return the diagnosis of an engine's ranks, with its other processes and the fact that nothing comes out of it."""
     since_ns = int(capture.at_ns - patience.motion_window_s * 1e9) if patience is not None else 0
     beside = {r.rank: view_rank(r, since_ns) for r in capture.ranks if r.rank in engine.beside}
     views = {**ranks.case.views, **beside}
-    # An engine may be without any rank that is seen: then its processes are all there is.
+    # If no rank of an engine is seen, its world is its other processes.
     case = replace(ranks.case, capture=capture, views=views, world=ranks.case.world or tuple(sorted(views)))
     names = names_of(capture)
     stall = find_engine_stall(engine, case.views, ranks.case)
@@ -103,11 +110,12 @@ def _with_engine(ranks: Diagnosis, capture: Capture, engine: EngineState, patien
         collective=None,
         waits=(f"{engine.name}: {engine.says}", *ranks.verdict.waits),
     )
-    return Diagnosis(_named(verdict, names), blamed, engine.still_s, capture.at_ns - int(engine.still_s * 1e9))
+    onset_ns = capture.at_ns - int(engine.still_s * 1e9)
+    return Diagnosis(_named(verdict, names), blamed, engine.still_s, onset_ns, engine.patience_s)
 
 
 def _named(verdict: Verdict, names: dict[int, str]) -> Verdict:
-    """The verdict as people read it: processes of other worlds by their names."""
+    """Return the verdict as people read it, with processes of other worlds by their names."""
     return msgspec.structs.replace(with_names(verdict, names), names=names) if names else verdict
 
 
@@ -119,8 +127,9 @@ def _healthy(case: Case) -> Verdict:
     return Verdict("healthy", False, "info", summarize_healthy(case), waiting_ranks=waiting, waits=case.waits())
 
 
-def _verdict(case: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
-    cause, others = to_causes(found, whole=is_whole(case))
+def _verdict(judged: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
+    cause, others = to_causes(found, whole=is_whole(judged))
+    case = name_side(judged, found[0])
     proof = case.blame.proof
     return Verdict(
         kind=kind,
@@ -135,11 +144,12 @@ def _verdict(case: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
         alternatives=others,
         proof=proof,
         waits=case.waits(),
+        culprits_from="waits" if case is judged else "cause",
     )
 
 
 def _on(line: SourceLine | None, rank: int | None, side: SequenceSide | None) -> SourceLine | None:
-    """The line with the ranks that are on its side."""
+    """Return the line with the ranks that are on its side."""
     if line is None or rank is None:
         return line
     return msgspec.structs.replace(line, ranks=side.ranks if side is not None else (rank,))
@@ -179,20 +189,20 @@ def _divergence(case: Case) -> Divergence | None:
     diverged_at = case.blame.diverged_at
     if diverged_at is None:
         return Divergence(culprit=_on(culprit, one, None), others=_on(others, other, None), culprit_op=since)
-    mine = diverged_at.side_of(one) if one is not None else None
-    theirs = diverged_at.side_of(other) if other is not None else None
+    culprit_side = diverged_at.side_of(one) if one is not None else None
+    other_side = diverged_at.side_of(other) if other is not None else None
     return Divergence(
-        culprit=_on(culprit, one, mine),
-        others=_on(others, other, theirs),
+        culprit=_on(culprit, one, culprit_side),
+        others=_on(others, other, other_side),
         group=diverged_at.group.label,
         seq=diverged_at.seq,
-        culprit_op=describe(mine.operation) if mine and mine.operation else since,
-        others_op=describe(theirs.operation) if theirs and theirs.operation else None,
+        culprit_op=describe(culprit_side.operation) if culprit_side and culprit_side.operation else since,
+        others_op=describe(other_side.operation) if other_side and other_side.operation else None,
     )
 
 
 def _silent_divergence(case: Case, difference: Difference, one: int, other: int) -> Divergence:
-    """The ranks diverged at operations that look alike and went through as a pair; only their lines differ."""
+    """Return the divergence of ranks whose operations look alike and went through as a pair: only their lines differ."""
     here = case.history.at(difference.key, difference.seq)
     sides = {
         r: tuple(sorted(x for x, o in here.items() if call_site(o.frames or ()) == call_site(here[r].frames or ())))

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hangwatch.config.directories import default_state_dir, prepare_state_dir, probe_environment, shared_run_dir
-from hangwatch.config.errors import UserError
 from hangwatch.doctor.check import Check
 from hangwatch.doctor.exchange import check_exchange
 from hangwatch.doctor.node import (
@@ -25,12 +24,13 @@ from hangwatch.doctor.node import (
     check_sampling,
     check_seccomp,
 )
+from hangwatch.hardware.sources.ras import report as ras
+from hangwatch.hardware.sources.registry import NodeWatch
 from hangwatch.model.capture import Gap
 from hangwatch.model.devices import HARDWARE, NodeFacts
+from hangwatch.model.errors import UserError
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.web.server import Health, ServerError, parse_listen, start_server
-from hangwatch.sources.hardware.registry import NodeWatch
-from hangwatch.sources.ras import report as ras
 from hangwatch.sources.stacks.samples import sample_stacks
 
 
@@ -59,7 +59,7 @@ def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.platform != "linux":
         return Check(
-            "platform", "failed", f"{sys.platform}, Python {version}", "run hangwatch on Linux, it needs /proc"
+            "platform", "failed", f"{sys.platform}, Python {version}", "run hangwatch on Linux; it needs /proc"
         )
     return Check("platform", "ok", f"Linux, Python {version}")
 
@@ -79,15 +79,13 @@ def _stacks() -> Check:
         child.kill()
         child.communicate()
     if isinstance(found, Gap):
-        return Check("stacks (py-spy)", "failed", found.reason, found.hint or "see docs/permissions.md")
+        return Check("stacks (py-spy)", "failed", found.reason, found.hint or "see docs/security.md")
     return Check("stacks (py-spy)", "ok", "stacks of Python processes can be read")
 
 
 def _torch() -> Check:
     if importlib.util.find_spec("torch") is None:
-        return Check(
-            "torch", "warning", "not installed in this environment; only the torch of the ranks matters (2.4 or newer)"
-        )
+        return Check("torch", "warning", "not installed here; only the torch of the ranks matters (2.4 or newer)")
     from importlib.metadata import version
 
     found = version("torch")
@@ -121,7 +119,10 @@ def _state_dir(path: Path) -> Check:
         return Check("state directory", "ok", str(prepare_state_dir(path)))
     except UserError as error:
         return Check(
-            "state directory", "failed", str(error), "choose a writable one with --state-dir DIR or HANGWATCH_STATE_DIR"
+            "state directory",
+            "failed",
+            str(error),
+            "choose a writable one with --state-dir DIR or HANGWATCH_STATE_DIR",
         )
 
 
@@ -133,7 +134,7 @@ def _run_dir() -> Check:
 
 
 def _hardware() -> list[Check]:
-    """The sources for GPUs, network and kernel log. NCCL's RAS server is left out: it answers only while a job runs."""
+    """Check the sources for GPUs, network and kernel log. NCCL's RAS server is left out: it answers only while a job runs."""
     names = [name for name in HARDWARE if name != ras.NAME]
     facts, gaps = asyncio.run(NodeWatch().read((), names))
     broken = {gap.source: Check(gap.source, "warning", gap.reason, gap.hint) for gap in gaps}
@@ -168,7 +169,7 @@ def _listen(listen: str) -> Check:
 
 
 def _is_agent(listen: str) -> bool:
-    """Whether the server on that address is a hangwatch agent."""
+    """True if the server on that address is a hangwatch agent."""
     host, port = parse_listen(listen)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # an address to connect to, not to listen on
     connection = http.client.HTTPConnection(host, port, timeout=2.0)

@@ -1,6 +1,7 @@
-"""The check of the exchange, part of ``doctor.checks``: whether this node can reach what the agents of several nodes share.
+"""The check of the exchange, part of ``doctor.checks``: can this node reach what the agents of several nodes share?
 
-May import the exchanges and what the other checks import. It never serves a store: only the agent next to rank 0 does.
+May import the exchanges and what the other checks import. It never serves a store: only the agent next to rank 0
+does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hangwatch.exchange.tcpstore import DEFAULT_PORT
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.sources.node_view import discover_node
 
-NAME = "exchange"
+NAME = "peer discovery"
 _LIMIT_S = 5.0
 #: Where the check writes a test value: a channel of no job, with a short expiry.
 _CHANNEL, _EXPIRY_S = "doctor", 5.0
@@ -26,7 +27,7 @@ _REDIS = "pip install 'redis>=5.0.1'"
 
 
 def check_exchange(option: str) -> Check:
-    """``option``: the value of ``--exchange``, empty if it is not set."""
+    """Check the exchange. ``option``: the value of ``--exchange``, empty if it is not set."""
     try:
         choice = parse_exchange(option)
     except ExchangeError as error:
@@ -59,16 +60,17 @@ async def _write_and_read(exchange: Exchange) -> None:
 
 
 def judge_redis(shown: str, why: str) -> Check:
-    """``why``: the error message of the client or the server."""
+    """Return the finding on a Redis exchange. ``why``: the error message of the client or the server."""
     message = why.lower()
     repair = f"start the server, correct the address, or open its port to this node: redis-cli -u {shown} ping"
     if any(word in message for word in ("authenticat", "username-password", "wrongpass", "noauth")):
-        repair = "put the correct password into the URL: redis://:PASSWORD@HOST:PORT, special characters as %XX"
+        repair = "put the correct password into the URL: redis://:PASSWORD@HOST:PORT, with special characters as %XX"
     elif "permission" in message or "noperm" in message:
-        repair = "grant its user write access: ACL SETUSER NAME ~hangwatch:* &hangwatch:* +@all"
+        repair = "grant the user write access: ACL SETUSER NAME ~hangwatch:* &hangwatch:* +@all"
     elif "ssl" in message or "certificate" in message or "tls" in message:
         repair = (
-            "use rediss:// for a server with TLS, redis:// for one without, and a certificate that this node trusts"
+            "use rediss:// for a server with TLS and redis:// for one without; the certificate must "
+            "be trusted on this node"
         )
     return Check(NAME, "failed", f"{shown} does not work: {why}", repair)
 
@@ -80,19 +82,19 @@ def _check_store(choice: ExchangeChoice) -> Check:
         return Check(
             NAME,
             "failed",
-            f"{choice.kind} needs torch in the agent's environment to join the nodes of a job",
+            f"{choice.kind} needs torch in the agent's environment to connect the nodes of a job",
             "pip install torch in the environment of hangwatch, or use --exchange redis://...",
         )
     if not masters:
         which = "" if every else " of a job that spans nodes"
         where = f"the agent next to rank 0{which} will serve a store on MASTER_ADDR:{port}"
-        return Check(NAME, "ok", f"{choice.kind}: {where}; no such job is running to test it with")
+        return Check(NAME, "ok", f"{choice.kind}: {where}; no such job is running, so this is untested")
     hosts = {master.rpartition(":")[0].strip("[]") for master in masters}
     return judge_store(port, {host: (is_own_address(host), _why_not(host, port)) for host in sorted(hosts)})
 
 
 def _why_not(host: str, port: int) -> str:
-    """Why a connection to that address fails; empty if it succeeds."""
+    """Return why a connection to that address fails; empty if it succeeds."""
     try:
         with contextlib.closing(socket.create_connection((host, port), timeout=_LIMIT_S)):
             return ""
@@ -101,10 +103,16 @@ def _why_not(host: str, port: int) -> str:
 
 
 def judge_store(port: int, hosts: dict[str, tuple[bool, str]]) -> Check:
-    """``hosts``: for each MASTER_ADDR, whether it is this node, and why a connection fails (empty: it succeeds)."""
+    """Return the finding on a store next to rank 0.
+
+    ``hosts``: for each MASTER_ADDR, whether it is this node, and why a connection fails (empty: it succeeds).
+    """
     for host, (own, why) in hosts.items():
         if why and not own:
-            repair = f"run hangwatch on {host} too, and open its port {port} to this node, or name another: --exchange tcp:PORT"
+            repair = (
+                f"run hangwatch on {host} too, and open its port {port} to this node, or choose another "
+                "port: --exchange tcp:PORT"
+            )
             return Check(NAME, "failed", f"the store at {host}:{port} is not reachable: {why}", repair)
     reachable = [host for host, (_, why) in hosts.items() if not why]
     if reachable:

@@ -32,14 +32,17 @@ _PROBE_REPAIR = 'start jobs with `hangwatch run -- CMD`, or after `eval "$(hangw
 
 
 def check_ptrace() -> Check:
-    """Permission to read other processes' memory, by capability or by ptrace_scope."""
+    """Check the permission to read other processes' memory, by capability or by ptrace_scope."""
     status = (read_small("/proc/self/status", 16384) or b"").decode()
     scope = (read_small("/proc/sys/kernel/yama/ptrace_scope", 16) or b"").decode()
     return judge_ptrace(status, scope, os.geteuid())
 
 
 def judge_ptrace(status: str, scope: str, uid: int) -> Check:
-    """``status``: ``/proc/self/status``; ``scope``: Yama's ptrace_scope, empty if the kernel has no Yama."""
+    """Return the finding on reading other processes' memory.
+
+    ``status``: ``/proc/self/status``; ``scope``: Yama's ptrace_scope, empty if the kernel has no Yama.
+    """
     name = "ptrace"
     found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     if found is not None and int(found[1], 16) >> _CAP_SYS_PTRACE & 1:
@@ -49,30 +52,32 @@ def judge_ptrace(status: str, scope: str, uid: int) -> Check:
         return Check(name, "warning", "root without CAP_SYS_PTRACE", repair)
     level = scope.strip() or "0"
     if level == "0":
-        return Check(name, "ok", "can read processes of this user; those of other users need CAP_SYS_PTRACE")
+        return Check(name, "ok", "can read processes of this user; processes of other users need CAP_SYS_PTRACE")
     if level == "3":
-        return Check(name, "failed", "kernel.yama.ptrace_scope is 3: no process can be read", "set it to 0 and reboot")
+        return Check(
+            name, "failed", "kernel.yama.ptrace_scope is 3: processes cannot be read", "set it to 0 and reboot"
+        )
     return Check(name, "failed", f"kernel.yama.ptrace_scope is {level}", "sudo sysctl -w kernel.yama.ptrace_scope=0")
 
 
 def check_sampling() -> Check:
-    """Whether the kernel says in which code a thread runs: this thread, here."""
+    """Check, on this thread, whether the kernel tells in which code a thread runs."""
     name = "running code"
     with RunningCode() as code:
         code.watch([RankIdentity(0, os.getpid(), 0.0)])
         gaps = code.read()[1]
     if gaps:
-        return Check(name, "warning", "the kernel does not say in which code a rank runs", gaps[0].hint)
-    return Check(name, "ok", "the kernel says in which code a rank runs: a wait for a GPU is told from work")
+        return Check(name, "warning", "the kernel does not show which code a rank runs", gaps[0].hint)
+    return Check(name, "ok", "the kernel shows which code a rank runs, so a wait for a GPU is distinguished from work")
 
 
 def check_proc() -> Check:
-    """Whether ``/proc`` shows the processes of other users."""
+    """Check whether ``/proc`` shows the processes of other users."""
     return judge_proc((read_whole("/proc/self/mountinfo", 1 << 20) or b"").decode(errors="replace"))
 
 
 def judge_proc(mounts: str) -> Check:
-    """``mounts``: ``/proc/self/mountinfo``."""
+    """Return the finding on ``/proc``. ``mounts``: ``/proc/self/mountinfo``."""
     options = next((line for line in mounts.splitlines() if re.search(r" /proc .* - proc ", line)), "")
     hidden = re.search(r"hidepid=(\w+)", options)
     if hidden is None or hidden[1] in {"0", "off"}:
@@ -82,13 +87,13 @@ def judge_proc(mounts: str) -> Check:
 
 
 def check_seccomp() -> Check:
-    """Whether seccomp allows the system call that reads another process's memory."""
+    """Check whether seccomp allows the system call that reads another process's memory."""
     status = (read_small("/proc/self/status", 16384) or b"").decode()
     return judge_seccomp(status, _can_read_memory())
 
 
 def _can_read_memory() -> bool:
-    """Call ``process_vm_readv`` on this process, which only a seccomp filter can forbid."""
+    """True if ``process_vm_readv`` works on this process, which only a seccomp filter can forbid."""
     libc = ctypes.CDLL(None, use_errno=True)
     source, target = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
 
@@ -101,7 +106,7 @@ def _can_read_memory() -> bool:
 
 
 def judge_seccomp(status: str, allowed: bool) -> Check:
-    """``status``: ``/proc/self/status``; ``allowed``: whether reading memory works."""
+    """Return the finding on seccomp. ``status``: ``/proc/self/status``; ``allowed``: whether reading memory works."""
     filtered = re.search(r"^Seccomp:\s*2", status, re.MULTILINE) is not None
     if allowed:
         return Check("seccomp", "ok", "filter active, process_vm_readv is allowed" if filtered else "no filter")
@@ -110,7 +115,7 @@ def judge_seccomp(status: str, allowed: bool) -> Check:
 
 
 def check_pyspy() -> Check:
-    """Whether py-spy is installed and new enough."""
+    """Check whether py-spy is installed and new enough."""
     program = find_program(READER)
     if program is None:
         return Check("py-spy", "failed", "not installed: stacks cannot be read", "pip install 'py-spy>=0.4.0'")
@@ -119,12 +124,12 @@ def check_pyspy() -> Check:
             [program, "--version"], capture_output=True, text=True, check=False, timeout=10.0
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Check("py-spy", "failed", f"{program} cannot be run: {error}", "pip install --force-reinstall py-spy")
+        return Check("py-spy", "failed", f"{program} cannot run: {error}", "pip install --force-reinstall py-spy")
     return judge_pyspy(output)
 
 
 def judge_pyspy(output: str) -> Check:
-    """``output``: what ``py-spy --version`` prints."""
+    """Return the finding on py-spy. ``output``: what ``py-spy --version`` prints."""
     found = re.search(r"(\d+)\.(\d+)\S*", output)
     if found is None or (int(found[1]), int(found[2])) < _OLDEST_PYSPY:
         version = output.strip() or "unknown version"
@@ -133,7 +138,7 @@ def judge_pyspy(output: str) -> Check:
 
 
 def check_clock() -> Check:
-    """Whether NTP synchronizes the clock: times of several nodes are compared."""
+    """Check whether NTP synchronizes the clock: times of several nodes are compared."""
     libc = ctypes.CDLL(None, use_errno=True)
     state = ctypes.create_string_buffer(512)  # struct timex has 208 bytes; zeroed, the call changes nothing
     result = libc.adjtimex(state)
@@ -142,19 +147,19 @@ def check_clock() -> Check:
 
 
 def judge_clock(result: int, status: int) -> Check:
-    """``result`` and ``status`` as adjtimex(2) gives them (64-bit Linux)."""
+    """Return the finding on the clock. ``result`` and ``status``: as of adjtimex(2) (64-bit Linux)."""
     if result < 0:
         return Check("clock", "ok", "cannot be checked: permission denied")
     if result == _TIME_ERROR or status & _STA_UNSYNC:
         repair = "sudo timedatectl set-ntp true (or start chrony); in a container, do this on the host"
         return Check(
-            "clock", "warning", "not synchronized: onset times of different nodes may be in the wrong order", repair
+            "clock", "warning", "not synchronized: start times from different nodes may be in the wrong order", repair
         )
     return Check("clock", "ok", "synchronized")
 
 
 def check_jobs() -> list[Check]:
-    """The probe, the flight recorder and the torch version of the ranks on this node."""
+    """Check the probe, the flight recorder and the torch version of the ranks on this node."""
     found, reader = discover_node()
     beats, _ = reader.read()
     ranks = {one.pid: one.rank for job in found.jobs for one in job.ranks}
@@ -174,21 +179,24 @@ def _recorder_settings(pid: int) -> dict[str, str]:
 
 
 def judge_probe(ranks: Mapping[int, int], probed: Iterable[int]) -> Check:
-    """``ranks``: rank by pid; ``probed``: pids whose probe writes beats."""
+    """Return the finding on the probe. ``ranks``: rank by pid; ``probed``: pids whose probe writes beats."""
     without = sorted(rank for pid, rank in ranks.items() if pid not in set(probed))
     if not without:
-        return Check("probe in ranks", "ok", f"loaded in all {len(ranks)} rank(s) on this node")
+        return Check("probe in ranks", "ok", f"loaded in all {len(ranks)} rank{'s' * (len(ranks) != 1)} on this node")
     named = ", ".join(map(str, without[:8])) + (" ..." if len(without) > 8 else "")
     return Check(
         "probe in ranks",
         "warning",
-        f"not loaded in rank(s) {named}: hangs are detected from stacks only",
+        f"not loaded in rank{'s' * (len(without) != 1)} {named}: hangs are detected from stacks only",
         _PROBE_REPAIR,
     )
 
 
 def judge_recorder(ranks: Mapping[int, int], environs: Mapping[int, Mapping[str, str]]) -> Check:
-    """``environs``: by pid, the variables that set the size of the flight recorder."""
+    """Return the finding on the flight recorder.
+
+    ``ranks``: rank by pid; ``environs``: by pid, the variables that set the size of the flight recorder.
+    """
     off = {
         ranks[pid]: next((n for n in _RECORDER if variables.get(n) == "0"), None) for pid, variables in environs.items()
     }
@@ -196,19 +204,21 @@ def judge_recorder(ranks: Mapping[int, int], environs: Mapping[int, Mapping[str,
     if not named:
         return Check("flight recorder", "ok", "enabled")
     rank, name = min(named.items())
-    says = f"disabled in {len(named)} rank(s), e.g. rank {rank} ({name}=0): no sequence numbers"
+    says = f"disabled in {len(named)} rank{'s' * (len(named) != 1)}, e.g. rank {rank} ({name}=0): no sequence numbers"
     return Check("flight recorder", "warning", says, f"unset {name}, or set it to 2000")
 
 
 def judge_torch(ranks: Mapping[int, int], versions: Mapping[int, str]) -> Check:
-    """``versions``: torch version by pid, as reported by the probe."""
+    """Return the finding on torch. ``versions``: torch version by pid, as reported by the probe."""
     read = {pid: re.match(r"(\d+)\.(\d+)", text) for pid, text in versions.items()}
     known = {pid: (int(found[1]), int(found[2])) for pid, found in read.items() if found is not None}
     old = {ranks[pid]: versions[pid] for pid, parsed in known.items() if parsed < _OLDEST_TORCH}
     if not old:
         found = ", ".join(sorted(set(versions.values())))
         gloo = any(parsed < _RECORDS_GLOO for parsed in known.values())
-        return Check("torch in ranks", "ok", f"{found} (hangs on Gloo are proven from 2.10 on)" if gloo else found)
+        return Check(
+            "torch in ranks", "ok", f"{found} (hangs on Gloo are proven from torch 2.10 on)" if gloo else found
+        )
     rank, text = min(old.items())
     return Check(
         "torch in ranks", "warning", f"{text} in rank {rank} has no worker server", "upgrade torch to 2.4 or newer"

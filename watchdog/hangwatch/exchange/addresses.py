@@ -1,4 +1,4 @@
-"""Which addresses of a host are this node's own, and where to listen for the others. May import the standard library only."""
+"""Which addresses of a host are this node's own, and where to listen for other nodes. May import the standard library only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _Address = tuple[socket.AddressFamily, tuple[str, int]]
 
 
 def is_own_address(host: str) -> bool:
-    """Whether a host name or address belongs to this node, which is tested by binding a socket to it."""
+    """True if a host name or address is this node's, which is tested by binding a socket to it."""
     return any(_can_bind(*address) for address in _resolve(host, 0))
 
 
 def own_address(endpoint: tuple[str, int] | None) -> str:
-    """This node's source address for connections to the exchange; empty if there is none. Sends nothing."""
+    """Return this node's source address for connections to the exchange; empty if there is none. Sends nothing."""
     if endpoint is None:
         return ""
     try:
@@ -29,10 +29,11 @@ def own_address(endpoint: tuple[str, int] | None) -> str:
 
 
 def listen_for(host: str, port: int) -> socket.socket:
-    """A listening socket where those who connect to ``host``, this node, arrive: on that address alone, where it is one.
+    """Return a listening socket that accepts connections made to ``host``, a name of this node.
 
-    A name that is loopback only here (Debian's ``127.0.1.1``) or stands for several addresses leaves open where the others
-    arrive: then on all interfaces. Raises ``OSError`` where the port is taken.
+    It listens on that address alone if possible. If the name is loopback only here (Debian's ``127.0.1.1``) or has
+    several addresses, other nodes may arrive at any address: then it listens on all interfaces. Raises ``OSError`` if
+    the port is taken.
     """
     found = _resolve(host, port)
     named = host != "localhost" and not _is_literal(host)
@@ -47,7 +48,7 @@ def listen_for(host: str, port: int) -> socket.socket:
 
 
 def _bind_everywhere(port: int) -> socket.socket:
-    """A socket on all interfaces, for IPv6 too where this node has it."""
+    """Return a socket on all interfaces, for IPv6 too if this node has it."""
     if socket.has_dualstack_ipv6():
         try:
             return _bind(socket.AF_INET6, ("::", port))
@@ -69,7 +70,7 @@ def _bind(family: socket.AddressFamily, address: tuple[str, int]) -> socket.sock
 
 
 def _resolve(host: str, port: int) -> list[_Address]:
-    """The addresses of a host, each once; none where its name is not known."""
+    """Return the addresses of a host without duplicates; none if its name is unknown."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:

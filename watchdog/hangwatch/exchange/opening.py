@@ -13,8 +13,11 @@ _REPAIR = "use auto, local, tcp, tcp:PORT, or redis://[:PASSWORD@]HOST[:PORT][/D
 
 @dataclass(frozen=True)
 class ExchangeChoice:
-    """``kind``: one exchange for all jobs of the node (``local``, ``redis``), or one next to each job's rank 0 (``tcp``;
-    ``auto``: of the jobs alone that are known to span nodes)."""
+    """What was chosen by ``--exchange``.
+
+    ``kind``: one exchange for all jobs of the node (``local``, ``redis``), or one next to each job's rank 0 (``tcp``;
+    ``auto`` only for jobs that are known to span nodes).
+    """
 
     kind: Literal["auto", "local", "tcp", "redis"]
     url: str = ""
@@ -22,7 +25,7 @@ class ExchangeChoice:
 
     @property
     def shared(self) -> bool:
-        """Whether all jobs of the node share it."""
+        """True if all jobs of the node share one exchange."""
         return self.kind not in {"auto", "tcp"}
 
     @property
@@ -34,7 +37,7 @@ class ExchangeChoice:
 
 
 def parse_exchange(text: str) -> ExchangeChoice:
-    """The value of ``--exchange``, auto where it is empty. Raises ``ExchangeError`` if it is invalid."""
+    """Return the value of ``--exchange``; auto if it is empty. Raises ``ExchangeError`` if it is invalid."""
     if text in {"", "auto"}:
         return ExchangeChoice("auto")
     if text == "local":
@@ -43,15 +46,15 @@ def parse_exchange(text: str) -> ExchangeChoice:
         return ExchangeChoice("redis", url=text.replace("valkey", "redis", 1))
     kind, _, port = text.partition(":")
     if kind != "tcp" or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
-        raise ExchangeError(f"--exchange {hide_password(text)} is not a valid exchange; {_REPAIR}")
+        raise ExchangeError(f"{hide_password(text)} is not valid; {_REPAIR}")
     return ExchangeChoice("tcp", port=int(port) if port else None)
 
 
 def open_exchange(choice: ExchangeChoice, master: str = "") -> Exchange:
-    """The exchange; for tcp and auto the store is on the host of ``master`` (``MASTER_ADDR:MASTER_PORT`` of the job), served by
-    the agent that has this address.
+    """Return the exchange, which connects on first use.
 
-    Raises ``ExchangeError`` if a dependency is missing. It connects on first use.
+    For tcp and auto the store is on the host of ``master`` (``MASTER_ADDR:MASTER_PORT`` of the job), served by the
+    agent that has this address. Raises ``ExchangeError`` if a dependency is missing.
     """
     if choice.kind == "local":
         from hangwatch.exchange.local import LocalExchange
@@ -65,5 +68,5 @@ def open_exchange(choice: ExchangeChoice, master: str = "") -> Exchange:
 
     host = master.rpartition(":")[0].strip("[]")
     if not host:
-        raise ExchangeError("the exchange tcp needs the MASTER_ADDR of the job, which is not known")
+        raise ExchangeError("--exchange tcp needs the job's MASTER_ADDR, which is not known")
     return TcpStoreExchange(host, choice.port or DEFAULT_PORT, hosting=is_own_address(host))

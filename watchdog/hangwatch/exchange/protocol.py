@@ -21,7 +21,7 @@ class Exchange(Protocol):
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Host and port, None if it is in this process. The route to it determines this node's own address."""
+        """Host and port; None if it is in this process. The route to it determines this node's own address."""
         ...
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
@@ -29,11 +29,14 @@ class Exchange(Protocol):
         ...
 
     async def read(self, channel: str) -> Mapping[str, bytes]:
-        """The digests of all nodes, by node."""
+        """Return the digests of all nodes, by node."""
         ...
 
     async def hold(self, channel: str, holder: str, expiry_s: float) -> bool:
-        """Acquire or renew the lease; returns whether ``holder`` has it. It expires ``expiry_s`` after the last renewal."""
+        """Acquire or renew the lease; True if ``holder`` has it.
+
+        It expires ``expiry_s`` after the last renewal.
+        """
         ...
 
     async def release(self, channel: str, holder: str) -> None:
@@ -41,11 +44,11 @@ class Exchange(Protocol):
         ...
 
     async def post(self, channel: str, notice: bytes, expiry_s: float) -> None:
-        """Replace the lease holder's notice and wake those who await one."""
+        """Replace the lease holder's notice and wake the agents that wait for one."""
         ...
 
     async def notice(self, channel: str) -> bytes | None:
-        """The current notice, None if there is none."""
+        """Return the current notice; None if there is none."""
         ...
 
     async def await_notice(self, channel: str) -> None:
@@ -57,7 +60,7 @@ class Exchange(Protocol):
         ...
 
     async def get(self, channel: str, names: Collection[str]) -> Mapping[str, bytes]:
-        """The values stored under these names; missing ones are omitted."""
+        """Return the values stored under these names; missing ones are omitted."""
         ...
 
     async def close(self) -> None:
@@ -66,6 +69,6 @@ class Exchange(Protocol):
 
 
 def hide_password(url: str) -> str:
-    """A URL without user, password and options."""
+    """Return a URL without user, password and options."""
     scheme, separator, rest = url.partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"

@@ -40,9 +40,9 @@ _T = TypeVar("_T")
 
 @dataclass
 class _Worker:
-    """A thread for calls to the store, which block; if the host is unreachable, for many minutes.
+    """A thread for calls to the store, which may block for many minutes if the host is unreachable.
 
-    It is not an executor thread, because those are joined when the process exits.
+    It is not an executor's thread, because those are joined when the process exits.
     """
 
     calls: queue.SimpleQueue[Callable[[], None] | None] = field(default_factory=queue.SimpleQueue)
@@ -200,7 +200,7 @@ class TcpStoreExchange:
         self._store = self._server = None
 
     async def _got(self, wanted: Mapping[str, str]) -> dict[str, bytes]:
-        """The values of keys that exist and have not expired, by the names in ``wanted``."""
+        """Return the values of keys that exist and have not expired, by the names in ``wanted``."""
 
         def call(store: Any) -> dict[str, bytes]:
             there = [key for key in wanted if store.check([key])]
@@ -214,7 +214,7 @@ class TcpStoreExchange:
         return _HEADER.pack(int(expiry_s * 1000), next(self._counts)) + data
 
     def _opened(self, key: str, value: bytes) -> bytes | None:
-        """The payload of a value; None if it is missing or has expired."""
+        """Return the payload of a value; None if it is missing or has expired."""
         if len(value) < _HEADER.size:
             return None
         now_s = self._clock()
@@ -255,9 +255,9 @@ class TcpStoreExchange:
         return self._store
 
     def _explain(self, error: BaseException) -> str:
-        """Why a call failed, and the repair where it is known."""
+        """Return why a call failed, with the repair if known."""
         if isinstance(error, ConnectionRefusedError):
-            other = "or with redis://... where its agent is in another network than the job (a container)"
+            other = "or use redis://... if its agent is in another network than the job (a container)"
             return f"connection refused; run hangwatch on {self._host} too, with the same --exchange, {other}"
         if isinstance(error, asyncio.TimeoutError | TimeoutError):
             other = "or name an open one on all nodes with --exchange tcp:PORT"
@@ -266,10 +266,10 @@ class TcpStoreExchange:
 
 
 def load_torch() -> None:
-    """Import torch, which takes seconds the first time, with the log of its C++ kept off our stderr.
+    """Import torch, which takes seconds the first time, with the log of its C++ code kept off our stderr.
 
-    It logs every failed connection with a stack, and reads its level as it is loaded (2.13, ``c10/util/Logging.cpp``). Raises
-    ``ExchangeError`` where there is no torch.
+    That code logs every failed connection with a stack, and reads its log level when it is loaded (2.13,
+    ``c10/util/Logging.cpp``). Raises ``ExchangeError`` if there is no torch.
     """
     before = os.environ.get(_LOG_LEVEL)
     os.environ[_LOG_LEVEL] = "FATAL"
@@ -277,8 +277,8 @@ def load_torch() -> None:
         import torch.distributed  # noqa: F401
     except (ImportError, OSError) as error:
         raise ExchangeError(
-            "no torch in the agent's environment, whose TCPStore joins the nodes of a job; "
-            "pip install torch there, or use --exchange redis://..."
+            "no torch in the agent's environment; its TCPStore connects the nodes of a job. Run pip "
+            "install torch there, or use --exchange redis://..."
         ) from error
     finally:
         if before is None:

@@ -10,10 +10,10 @@ _T = TypeVar("_T")
 
 
 async def wait_within(work: Awaitable[_T], limit_s: float) -> _T:
-    """The result of ``work``; raises ``asyncio.TimeoutError`` and cancels it if it takes longer.
+    """Return the result of ``work``; if it takes longer, cancel it and raise ``asyncio.TimeoutError``.
 
-    ``asyncio.wait_for`` before Python 3.12 loses a cancellation that arrives when the work completes (cpython#86296): a task
-    that waits in a loop then never ends.
+    ``asyncio.wait_for`` before Python 3.12 loses a cancellation that arrives when the work completes (cpython#86296):
+    a task that waits in a loop then never ends.
     """
     task = asyncio.ensure_future(work)
     try:

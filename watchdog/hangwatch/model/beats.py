@@ -13,13 +13,19 @@ BEAT_PERIOD_S = 0.5
 
 
 class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One process group in the rank's own view. ``pg_id`` is process-local and keys the recorder's status; ``address`` is that of
-    its object, by which a stack that was read from outside has it.
+    """One process group in the rank's own view.
 
-    The rest is there of a group that torch's ``new_group`` did not make, whose members may be no ranks of this job: ``place``
-    is this process's own rank in it, of ``size``; ``store`` where its members met, empty where that cannot be told; ``foreign``
-    says that ``ranks`` are no ranks of the job, but numbers of the group's own. ``outside`` is not written by the probe: places
-    that no rank is known to have, found by ``sources.beats.worlds``.
+    - ``pg_id``: process-local; the key of the recorder's status.
+    - ``address``: of the group's object; a stack that was read from outside shows it.
+    - ``unmoved_s``: for how many seconds neither of its numbers has changed.
+
+    The following are set only for a group that torch's ``new_group`` did not make, whose members may be no ranks of
+    this job.
+
+    - ``place``: this process's own rank in it, of ``size``.
+    - ``store``: where its members met; empty if not known.
+    - ``foreign``: ``ranks`` are numbers of the group's own, not ranks of the job.
+    - ``outside``: places that no known rank has; found by ``sources.beats.worlds``, not written by the probe.
     """
 
     name: str
@@ -40,17 +46,17 @@ class BeatGroup(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BeatTask(msgspec.Struct, frozen=True):
-    """A coroutine that waits: the name of its task, and its calls as function, file and line, the deepest first."""
+    """A waiting coroutine: its task's name, and its calls as function, file and line, deepest first."""
 
     name: str
     frames: tuple[tuple[str, str, int], ...]
 
 
 class BeatTelemetry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What training says, as the beat carries it: undecoded, so that a surprise in it is no broken beat.
+    """What training says, as the beat carries it: undecoded, so that unexpected content does not break the beat.
 
-    ``steps`` are the last steps of each source, ``model.telemetry.LoggedStep`` with a running number ``count``; ``setup`` is a
-    ``TrainingSetup``, ``reached`` the step the program is at.
+    ``steps``: the last steps of each source, ``model.telemetry.LoggedStep`` with a running number ``count``.
+    ``setup``: a ``TrainingSetup``. ``reached``: the step that the program is at.
     """
 
     reached: int | None = None
@@ -61,21 +67,26 @@ class BeatTelemetry(msgspec.Struct, frozen=True, omit_defaults=True):
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """One beat of one rank, file ``RUN_DIR/ranks/PID.beat`` (JSON, replaced whole).
 
-    ``counter`` grows by one a beat; ``at_ns`` is the wall clock; ``rank`` is None until the process knows it.
-    ``initialized`` says whether a default process group exists now, ``alone`` that there is none because this process
-    trains by itself, as rank 0 of 1; ``groups_created`` is torch's own count of groups this process has begun to create (it
-    names the next one). ``failure`` is the uncaught exception that ended the program while its process lives on: where it
-    was raised, and what; ``thread_failure`` those that ended threads, the last few of them, a line each with the thread's
-    name; ``handled`` the one that the main thread is handling while nothing moves, ``thread_handled`` those that others
-    are, as ``thread_failure``; ``tasks`` where the coroutines of event loops wait then, and ``task_failure`` those that
-    failed, of which nobody has asked, a line each. ``ended`` is set in the last beat of a program that ends by itself, by
-    ``failure`` if there is one; a process that was killed, or left by ``os._exit``, has none. ``raised``: what ``--on-hang
-    raise`` has raised has reached the main thread. ``unmoved_s`` of a group is for how long neither of its numbers has
-    changed. ``server`` is the path of torch's worker server socket, ``control`` that of the probe's own; either is None
-    where it could not be started, and ``problems`` says why. ``telemetry`` is what training says of itself, None where it
-    has said nothing. ``store`` is where the ranks of its world met, empty where that cannot be told: processes of one store
-    are of one world. ``number`` and ``host`` are not written by the probe (``sources.beats.worlds``): the number of a
-    process that is of another world than its job's own (``model.numbers``), and a process of that one.
+    - ``counter``: grows by one per beat. ``at_ns``: wall clock. ``rank``: None until the process knows it.
+    - ``initialized``: a default process group exists now. ``alone``: there is none, because this process trains by
+      itself, as rank 0 of 1.
+    - ``groups_created``: torch's own count of groups that this process has begun to create (it names the next one).
+    - ``failure``: the uncaught exception that ended the program while its process lives on: where it was raised, and
+      what.
+    - ``thread_failure``: the last few exceptions that ended threads, one line each with the thread's name.
+    - ``handled``: the exception that the main thread handles while nothing moves. ``thread_handled``: those that
+      other threads handle, in the form of ``thread_failure``.
+    - ``tasks``: where coroutines wait while nothing moves. ``task_failure``: failed tasks that nobody has asked for,
+      one line each.
+    - ``ended``: set in the last beat of a program that ends by itself, because of ``failure`` if there is one. A
+      process that was killed, or left by ``os._exit``, never sets it.
+    - ``raised``: the exception of ``--on-hang raise`` has reached the main thread.
+    - ``server``: the path of torch's worker server socket. ``control``: of the probe's own. Either is None if it
+      could not be started; ``problems`` says why.
+    - ``telemetry``: what training says of itself; None if nothing.
+    - ``store``: where the ranks of its world met, empty if not known. Processes of one store are of one world.
+    - ``number``, ``host``: not written by the probe but by ``sources.beats.worlds``, for a process of another world
+      than its job's own: its number in the job (``model.numbers``), and a process of the job's own world.
     """
 
     version: int
@@ -109,5 +120,5 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     host: int | None = None
 
     def age_s(self, now_ns: int) -> float:
-        """Seconds since it was written, by the wall clock ``now_ns``; never negative."""
+        """Return the seconds since it was written, by the wall clock ``now_ns``; never negative."""
         return max(0.0, (now_ns - self.at_ns) / 1e9)

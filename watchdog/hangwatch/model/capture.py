@@ -21,15 +21,20 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         whose = f" of rank {self.rank}" if self.rank is not None else ""
         return f"{self.source}{whose}: {self.reason}" + (f" ({self.hint})" if self.hint else "")
 
 
 class Job(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The job the ranks belong to. ``launcher`` is torchrun, deepspeed, accelerate, mpirun, srun or plain.
+    """The job the ranks belong to. Texts are empty if not known.
 
-    ``role``: what its own ranks do, ``trainer``, for jobs with processes of other worlds: each of these has a name.
+    - ``launcher``: torchrun, deepspeed, accelerate, mpirun, srun or plain.
+    - ``role``: what its own ranks do, such as ``trainer``; only for jobs with processes of other worlds, which have
+      names.
+    - ``name``: what its user calls it. ``script``: the program of its ranks, as in their command line. ``user``: who
+      runs them.
+    - ``slurm_job``: the number of the Slurm job. ``namespace`` and ``pod``: of Kubernetes.
     """
 
     id: str
@@ -38,18 +43,26 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     launcher: str = "plain"
     command: str = ""
     role: str = ""
+    name: str = ""
+    script: str = ""
+    user: str = ""
+    slurm_job: str = ""
+    namespace: str = ""
+    pod: str = ""
 
 
 class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which process a rank is. ``start_time`` (seconds since the epoch) guards against reused pids.
+    """Which process a rank is.
 
-    ``meeting_port``: the port at which it meets the others (``MASTER_PORT``, else that of the store in which its world has met).
-    The host may go by several names.
-    ``supervisor``: the process of torchrun's agent that started it, and may start it anew when it ends:
-    ``restart`` times it has, ``max_restarts`` times at the most it does.
-    ``rank`` is its number in the job (``model.numbers``). One that is of another world than the job's own has the name of that,
-    ``world``, and its rank there, None for a process that is in no world.
-    ``title``: what it calls itself, ``VLLM::Worker_TP0`` or ``ray::Trainer``, empty where it has no such title.
+    - ``start_time``: seconds since the epoch; tells it from a later process with its pid.
+    - ``meeting_port``: the port at which it meets the others (``MASTER_PORT``, else that of its world's store); the
+      host may have several names.
+    - ``supervisor``: the pid of the torchrun agent that started it, and may restart it: ``restart`` times so far, at
+      most ``max_restarts`` times.
+    - ``rank``: its number in the job (``model.numbers``).
+    - ``world``: the name of its world, if that is not the job's own; ``world_rank``: its rank there, None if it is in
+      no world.
+    - ``title``: its process title, ``VLLM::Worker_TP0`` or ``ray::Trainer``; empty if it has no such title.
     """
 
     rank: int
@@ -66,12 +79,12 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """What a process of another world than the job's own is called, ``engine/0``; empty for the job's own ranks."""
+        """The name of a process of another world than the job's own, ``engine/0``; empty for the job's own ranks."""
         return self.world if self.world_rank is None else f"{self.world}/{self.world_rank}"
 
     @property
     def worldless(self) -> bool:
-        """Whether it is in no world at all."""
+        """True if it is in no world at all."""
         return bool(self.world) and self.world_rank is None
 
     title: str = ""
@@ -80,19 +93,23 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
 class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     """One rank: its process and stack sampled two or three times, its flight record, its last beat's progress.
 
-    ``processes`` and ``stacks`` are in order of time and need not be of equal length (a stack may fail). ``progress``
-    was read *after* the flight record and the samples: an operation that has completed since is not in flight.
-    ``beat_age_s`` is None without a probe. ``groups_created`` counts the process groups it has begun to create.
-    ``log_error`` is the exception that ended the program, ``thread_error`` those that ended threads, a line each
-    (the last is the newest), ``handled_error`` the one that the main thread is handling: where it was raised, and what;
-    ``thread_handled_error`` those that other threads are handling, as ``thread_error``.
-    ``tasks``: its event loops' coroutines that wait, while nothing moves; ``task_error``: tasks of theirs that failed, as
-    ``thread_error``.
-    ``unrecorded``: it has groups whose operations no recorder shows.
-    ``ended``: its program has ended by itself, by ``log_error`` or without an exception; False where that is not known.
-    ``native``: all its threads with their native frames, where the user has asked for them (``--native-stacks``).
-    ``serves``: connections of processes on other nodes of which it has the other end, each as their end and its own
-    (``HOST:PORT HOST:PORT``); only in what one agent answers another.
+    - ``processes``, ``stacks``: in order of time, not necessarily of equal length (a stack may fail).
+    - ``progress``: read *after* the flight record and the samples: an operation that has completed since is not in
+      flight.
+    - ``beat_age_s``: None without a probe.
+    - ``groups_created``: how many process groups it has begun to create.
+    - ``log_error``: the exception that ended the program: where it was raised, and what.
+    - ``thread_error``: exceptions that ended threads, one line each, the newest last.
+    - ``handled_error``: the exception that the main thread handles. ``thread_handled_error``: those that other
+      threads handle, one line each.
+    - ``tasks``: waiting coroutines of its event loops, while nothing moves. ``task_error``: failed tasks, one line
+      each.
+    - ``unrecorded``: it has groups whose operations no recorder shows.
+    - ``ended``: its program has ended by itself, with ``log_error`` or without an exception; False if not known.
+    - ``terminated``: C++ has ended its process (``std::terminate``), as Gloo does if a message does not fit.
+    - ``native``: all its threads with native frames, if the user asked for them (``--native-stacks``).
+    - ``serves``: connections of processes on other nodes whose other end it has, each as their end and its own
+      (``HOST:PORT HOST:PORT``); only in one agent's answer to another.
     """
 
     identity: RankIdentity
@@ -112,6 +129,7 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     unrecorded: bool = False
     native: StackSample | None = None
     serves: tuple[str, ...] = ()
+    terminated: bool = False
 
     @property
     def rank(self) -> int:
@@ -120,19 +138,19 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def world_progress(self) -> tuple[GroupProgress, ...]:
-        """How far it is in the default group, for each backend, as far as these are the numbers of collectives alone."""
+        """Its progress in the default group, per backend, without numbers that do not count collectives alone."""
         return tuple(p for p in self.progress or () if p.group.description == DEFAULT_GROUP and not p.mixed)
 
     @property
     def sample(self) -> ProcessSample | None:
-        """Its last process sample, None where there is none."""
+        """Its last process sample; None if there is none."""
         return self.processes[-1] if self.processes else None
 
 
 class SilentNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node that is lost: its agent has been silent for ``silent_s`` seconds, and its host does not answer at ``address``.
+    """A lost node: its agent has been silent for ``silent_s`` seconds, and its host does not answer at ``address``.
 
-    ``answered_before``: it did answer while its agent was there, so that this says something.
+    ``answered_before``: it answered while its agent was there, so its silence means something.
     """
 
     node: str
@@ -143,14 +161,18 @@ class SilentNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """All ranks of one job that could be seen, and what could not. ``at_ns``: wall clock at its end.
+    """All visible ranks of one job, and what could not be seen.
 
-    Ranks that were there and are gone are still in ``ranks``, with a last process sample of state ``gone``; ranks that
-    never appeared are absent (compare ``job.world_size``). ``nodes``: what the nodes say of their hardware, where they were
-    asked; empty where nothing called for it. ``training`` is what training has said of itself; it is there where the capture
-    was taken for its sake, because of a silent failure. ``silent``: nodes that are lost; their ranks
-    are in ``ranks``, as they were known last. ``engine``: the serving engine that the capture was taken for, because nothing
-    came out of it; its processes that are no ranks are in ``ranks`` too.
+    - ``at_ns``: wall clock at its end.
+    - ``ranks``: ranks that are gone are still there, with a last process sample of state ``gone``; ranks that never
+      appeared are not (compare ``job.world_size``).
+    - ``nodes``: what the nodes say of their hardware; empty if they were not asked.
+    - ``training``: what training has said of itself; only if the capture was taken because of a silent failure.
+    - ``silent``: lost nodes; their ranks are in ``ranks`` as last known.
+    - ``engine``: the serving engine whose lack of progress caused the capture; its processes that are no ranks are in
+      ``ranks`` too.
+    - ``failed``: the job has ended, and this is what its ranks left. A rank that failed in a collective is shown
+      there: its stack, and that operation in flight.
     """
 
     job: Job
@@ -161,3 +183,4 @@ class Capture(msgspec.Struct, frozen=True):
     training: TrainingSeries | None = None
     silent: tuple[SilentNode, ...] = ()
     engine: EngineState | None = None
+    failed: bool = False

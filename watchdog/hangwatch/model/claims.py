@@ -1,8 +1,8 @@
-"""What an agent says to others of the groups that its processes share with processes which it does not see.
+"""What an agent tells others of groups that its processes share with processes it does not see.
 
-A group that ``new_group`` did not make is known by what its members claim (``sources.beats.worlds``). Where places in it are
-claimed by nobody of a node, the node's agent publishes what it has, and reads what others have. MessagePack, every struct an
-array; a field is only ever added at the end.
+A group that ``new_group`` did not make is known by its members' claims (``sources.beats.worlds``). If nobody on a
+node claims some of its places, the node's agent publishes what it has, and reads what others have. MessagePack, every
+struct an array; fields are only ever added at the end.
 """
 
 from __future__ import annotations
@@ -11,20 +11,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from hangwatch.model.transforms.published import PublishedError, parse_published
+
 CLAIMS_VERSION = 1
-#: Larger than any that is written: ten bytes a place.
-_LIMIT_BYTES = 1 << 20
-
-
-class ClaimsError(ValueError):
-    """Claims that cannot be used: of a newer format, or broken. The message is the reason."""
 
 
 class World(NamedTuple):
     """A world: where its ranks met, and how many they are.
 
-    A process without one is a world of its own, ``process`` (pid and start in ticks); with a ``size`` it has one of which the
-    store cannot be told. ``node``: what only one machine gives a meaning, an address of its own or a pid, is of that one.
+    ``process``: pid and start in ticks of a process without a store, which is a world of its own; if it has a
+    ``size``, it is in a world whose store is not known. ``node``: set if the address or the pid means something only
+    on one machine.
     """
 
     store: str
@@ -34,8 +31,10 @@ class World(NamedTuple):
 
 
 class JobOfWorld(msgspec.Struct, frozen=True, array_like=True):
-    """The job that a world is, for those whose processes join it: ``channel`` is where its agents meet, in an exchange at
-    ``meeting`` (``HOST:PORT``)."""
+    """The job of a world, for those who join it.
+
+    ``channel``: where its agents meet, in an exchange at ``meeting`` (``HOST:PORT``).
+    """
 
     id: str
     channel: str
@@ -44,11 +43,16 @@ class JobOfWorld(msgspec.Struct, frozen=True, array_like=True):
     launcher: str = "plain"
     command: str = ""
     role: str = ""
+    name: str = ""
+    script: str = ""
 
 
 class ClaimedWorld(msgspec.Struct, frozen=True, array_like=True):
-    """A world that has claims. ``launched``: a launcher started its ranks; ``whole``: all of them are seen by this agent;
-    ``since``: the start of the first, in ticks of its machine. ``job`` is None until the agent knows it."""
+    """A world that has claims.
+
+    ``launched``: a launcher started its ranks. ``whole``: this agent sees all of them. ``since``: the start of the
+    first, in ticks of its machine. ``job``: None until the agent knows it.
+    """
 
     world: World
     launched: bool
@@ -58,7 +62,7 @@ class ClaimedWorld(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlaceClaim(msgspec.Struct, frozen=True, array_like=True):
-    """A process of the world ``worlds[world]``, of ``rank`` there, says that it has a place in a group."""
+    """A process's claim to a place in a group: the process is of the world ``worlds[world]``, with ``rank`` there."""
 
     place: int
     world: int
@@ -68,7 +72,7 @@ class PlaceClaim(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClaimedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A group: its name, where its members met, how many they are, and who of an agent's processes they are."""
+    """A group: its name, where its members met, how many they are, and which of an agent's processes belong to it."""
 
     name: str
     store: str
@@ -77,7 +81,7 @@ class ClaimedGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeClaims(msgspec.Struct, frozen=True, array_like=True):
-    """All that one agent claims for its processes. ``count`` grows by one each time."""
+    """All claims of one agent for its processes. ``count`` grows by one each time."""
 
     version: int
     count: int
@@ -86,45 +90,28 @@ class NodeClaims(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClaimsElsewhere(NamedTuple):
-    """What another agent claims. ``fresh``: it was written just now; else that agent has gone without a word."""
+    """The claims of another agent. ``fresh``: True if written just now; else the agent has stopped writing."""
 
     claims: NodeClaims
     fresh: bool
 
 
 class OpenGroups(NamedTuple):
-    """Groups in which not all places are claimed here, the worlds that have claims, a living process of each (-1: none)."""
+    """Groups with places that nobody here claims, the worlds that have claims, a living process of each (-1: none)."""
 
     worlds: tuple[ClaimedWorld, ...] = ()
     groups: tuple[ClaimedGroup, ...] = ()
     processes: tuple[int, ...] = ()
 
 
-class _Version(msgspec.Struct, array_like=True):
-    version: int
-
-
-_encoder = msgspec.msgpack.Encoder()
-_versions = msgspec.msgpack.Decoder(_Version)
-_decoder = msgspec.msgpack.Decoder(NodeClaims)
-
-
 def encode_claims(claims: NodeClaims) -> bytes:
-    """The claims as they are published."""
-    return _encoder.encode(claims)
+    """Return the claims as they are published."""
+    return msgspec.msgpack.encode(claims)
 
 
 def parse_claims(data: bytes) -> NodeClaims:
-    """What ``encode_claims`` wrote. Raises ``ClaimsError`` for one of a newer format, and for one that is broken."""
-    if len(data) > _LIMIT_BYTES:
-        raise ClaimsError(f"is broken: {len(data)} bytes are no claims")
-    try:
-        version = _versions.decode(data).version
-        if version > CLAIMS_VERSION:
-            raise ClaimsError(f"is in format {version}, and this version of hangwatch reads up to {CLAIMS_VERSION}")
-        claims = _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ClaimsError(f"is broken: {error}") from error
+    """Return what ``encode_claims`` wrote. Raises ``PublishedError`` for a newer format, and for broken bytes."""
+    claims = parse_published(data, NodeClaims, CLAIMS_VERSION)
     if any(not 0 <= claim.world < len(claims.worlds) for group in claims.groups for claim in group.claims):
-        raise ClaimsError("is broken: it has a claim of a world that it does not name")
+        raise PublishedError("is broken: it names an unknown job")
     return claims

@@ -1,4 +1,4 @@
-"""Process groups, the operations recorded in them, and how far a rank has come in each."""
+"""Process groups, the operations recorded in them, and how far a rank is in each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TAKES_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all
 
 
 class Group(msgspec.Struct, frozen=True, order=True, dict=True):
-    """A process group as it is the same for all its members: torch's name for it and its *global* ranks.
+    """A process group, the same for all its members: torch's name for it and its *global* ranks.
 
     The name alone is not enough: names come from a counter in each process, so rank 0's "1" and rank 2's "1" may be
-    different groups. ``ranks`` is empty where membership is not known. ``outside``: the places in it (ranks within the group)
-    of members that no rank of the job has claimed to be: other processes, or nobody knows whose. Then ``ranks`` are the others.
-    ``backend``: whose operations these are, of a group that several backends serve; empty for all of them.
+    different groups. ``ranks``: empty if the members are not known. ``outside``: the places in it (ranks within the
+    group) that no rank of the job has claimed; ``ranks`` are the other members. ``backend``: whose operations these
+    are, if several backends serve the group; else empty.
     """
 
     name: str
@@ -35,12 +35,15 @@ class Group(msgspec.Struct, frozen=True, order=True, dict=True):
 
     @cached_property
     def key(self) -> str:
-        """What makes two ranks' groups the same group: name, ranks and backend. Short, however many ranks there are."""
+        """Return what makes two ranks' groups the same group: name, ranks and backend.
+
+        It is short, however many ranks there are.
+        """
         ranks = array("q", self.ranks).tobytes()
         return f"{self.name}@{blake2b(ranks, digest_size=12).hexdigest()}{self.backend}"
 
     def rank_at(self, place: int) -> int | None:
-        """The global rank of a member by its rank within the group; None where that is not known."""
+        """Return the global rank of a member by its rank within the group; None if not known."""
         if place in self.outside:
             return None
         at = place - sum(other < place for other in self.outside)
@@ -55,14 +58,17 @@ class Group(msgspec.Struct, frozen=True, order=True, dict=True):
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One collective or point-to-point operation of one rank, as the flight recorder has it.
+    """One collective or point-to-point operation of one rank, as in the flight recorder.
 
-    ``op`` is the name without its backend (``all_gather``); ``seq`` is the group's sequence number (collectives and
-    point-to-point operations are numbered apart: ``p2p`` says which). ``completed`` is already made comparable between
-    backends (Gloo: retired; NCCL: state completed, for one that is only retired has timed out). ``peer`` is the *global* rank
-    of the other side for point-to-point. Sizes are shapes, dtypes torch's scalar type names (``Float``). ``frames`` is the
-    call site, deepest first, None where only the JSON form could be had. ``thread`` is the thread that called it, by
-    ``ThreadStack.ident``; 0 where the dump does not tell.
+    - ``op``: the name without its backend (``all_gather``).
+    - ``seq``: the group's sequence number. Collectives and point-to-point operations are numbered separately; ``p2p``
+      tells which this is.
+    - ``completed``: comparable between backends (Gloo: retired; NCCL: state completed, because an operation that is
+      only retired has timed out).
+    - ``peer``: the *global* rank of the other side, for point-to-point.
+    - Sizes are shapes, dtypes torch's scalar type names (``Float``).
+    - ``frames``: the call site, deepest first; None if only the JSON form was available.
+    - ``thread``: the calling thread, by ``ThreadStack.ident``; 0 if the dump does not tell.
     """
 
     record_id: int
@@ -85,15 +91,15 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def call_group(name: str, description: str) -> str:
-    """What a group is called where a stack shows its object: the default one as such, others by torch's name."""
+    """Return the name of a group whose object a stack shows: the default group as such, others by torch's name."""
     return DEFAULT_GROUP if description == DEFAULT_GROUP else name
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
-    """How far one rank is in one group: last sequence numbers (0: none yet; ``started`` -1 where not recorded).
+    """How far one rank is in one group: last sequence numbers (0: none yet; ``started`` -1 if not recorded).
 
-    ``mixed``: these are not the numbers of collectives alone, so they must not be compared with a collective's. NCCL's are
-    those of the last operation, point-to-point or not; a group served by two backends has two progresses.
+    ``mixed``: the numbers do not count collectives alone, so they must not be compared with a collective's number.
+    NCCL's are those of the last operation, point-to-point or not. A group served by two backends has two progresses.
     """
 
     group: Group
@@ -104,10 +110,10 @@ class GroupProgress(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """Consecutive sequence numbers of a group, the first of them ``start``, that one rank has a record of.
+    """Consecutive sequence numbers of a group, from ``start`` on, that one rank has a record of.
 
-    ``marks``: 8 bytes a number, the same for two ranks whose operations there agree (see ``analysis.operations.histories``).
-    ``places``: 4 bytes a number, where the operation is among all those of the rank.
+    ``marks``: 8 bytes per number, equal for two ranks whose operations agree (see ``analysis.operations.histories``).
+    ``places``: 4 bytes per number, the index of the operation among all of the rank's.
     """
 
     start: int
@@ -121,7 +127,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class GroupHistory(msgspec.Struct, frozen=True):
-    """All collectives that one rank has a record of in one group, by sequence number: segments in ascending order."""
+    """All recorded collectives of one rank in one group, by sequence number: segments in ascending order."""
 
     group: Group
     segments: tuple[Segment, ...]
@@ -132,7 +138,7 @@ class GroupHistory(msgspec.Struct, frozen=True):
         return self.segments[-1].stop - 1
 
     def place(self, seq: int) -> int | None:
-        """Where the operation of that number is among those of the rank; None where it has no record of it."""
+        """Return the index, among the rank's operations, of the one with that number; None if not recorded."""
         for segment in self.segments:
             if segment.start <= seq < segment.stop:
                 return memoryview(segment.places).cast("I")[seq - segment.start]
@@ -140,11 +146,12 @@ class GroupHistory(msgspec.Struct, frozen=True):
 
 
 class OperationColumns(msgspec.Struct, frozen=True):
-    """A rank's operations as columns: about 30 bytes each, and they are what it yields where it is iterated or indexed.
+    """A rank's operations as columns of about 30 bytes each; iterating or indexing yields operations.
 
-    A job calls the same few operations again and again. ``kinds`` holds each of them once, with everything that does not change
-    from call to call; ``kind`` (4 bytes an operation), ``records``, ``seqs`` and ``created_ns`` (8 bytes, signed) and ``states``
-    (one byte: 0 enqueued, 1 started, 3 completed) the rest, in the machine's byte order.
+    A job calls the same few operations again and again. ``kinds``: each of them once, with everything that does not
+    change from call to call. The other columns are in the machine's byte order: ``kind`` (4 bytes per operation),
+    ``records``, ``seqs`` and ``created_ns`` (8 bytes, signed), ``states`` (one byte: 0 enqueued, 1 started, 3
+    completed).
     """
 
     kinds: tuple[Operation, ...]
@@ -157,11 +164,11 @@ class OperationColumns(msgspec.Struct, frozen=True):
     histories: tuple[GroupHistory, ...] = msgspec.field(name="lanes")
 
     def __len__(self) -> int:
-        """How many operations there are."""
+        """Return how many operations there are."""
         return len(self.states)
 
     def __getitem__(self, place: int) -> Operation:
-        """One operation, negative places counted from the end."""
+        """Return one operation; negative places count from the end."""
         at = index(place)
         at += len(self) if at < 0 else 0
         if not 0 <= at < len(self):
@@ -173,7 +180,7 @@ class OperationColumns(msgspec.Struct, frozen=True):
         return _called(kind, record, seq, created_ns, self.states[at])
 
     def __iter__(self) -> Iterator[Operation]:
-        """All operations, in order."""
+        """Yield all operations, in order."""
         kinds = self.kinds
         records, seqs, created = (memoryview(c).cast("q") for c in (self.records, self.seqs, self.created_ns))
         places = memoryview(self.kind).cast("I")
@@ -181,21 +188,24 @@ class OperationColumns(msgspec.Struct, frozen=True):
             yield _called(kinds[kind], record, seq, created_ns, state)
 
     def kind_at(self, place: int) -> Operation:
-        """A call of the same kind as the one at a place (from 0); its numbers and times are another's."""
+        """Return a call of the same kind as the one at a place (from 0).
+
+        Its numbers and times are those of another call.
+        """
         return self.kinds[memoryview(self.kind).cast("I")[place]]
 
     def created_ns_at(self, place: int) -> int:
-        """When the operation at a place (from 0) was enqueued."""
+        """Return when the operation at a place (from 0) was enqueued, in ns."""
         return int(memoryview(self.created_ns).cast("q")[place])
 
     def in_flight(self) -> tuple[Operation, ...]:
-        """Those that have not completed, found without building the others."""
+        """Return the operations that have not completed, without building the others."""
         states = self.states
         return tuple(self[at] for at in range(len(states)) if states[at] != 3) if states.strip(b"\3") else ()
 
 
 def _called(kind: Operation, record_id: int, seq: int, created_ns: int, state: int) -> Operation:
-    """One call of a kind of operation."""
+    """Return one call of a kind of operation."""
     return Operation(
         record_id,
         kind.group,
@@ -217,19 +227,19 @@ def _called(kind: Operation, record_id: int, seq: int, created_ns: int, state: i
     )
 
 
-#: A rank's operations in order of record id: one by one, or as columns where there are the records of a large job.
+#: A rank's operations in order of record id: one by one, or as columns for large jobs.
 Operations = tuple[Operation, ...] | OperationColumns
 
 
 def first_record_id(operations: Operations) -> int | None:
-    """The record id of the oldest operation on record; None where there is none."""
+    """Return the record id of the oldest recorded operation; None if there is none."""
     if isinstance(operations, OperationColumns):
         return int(memoryview(operations.records).cast("q")[0]) if operations.records else None
     return operations[0].record_id if operations else None
 
 
 def in_flight(operations: Operations) -> tuple[Operation, ...]:
-    """The operations that have not completed."""
+    """Return the operations that have not completed."""
     return (
         operations.in_flight()
         if isinstance(operations, OperationColumns)
@@ -248,12 +258,14 @@ class Completion(msgspec.Struct, frozen=True, array_like=True):
 class FlightRecord(msgspec.Struct, frozen=True):
     """What one rank's flight recorder holds: operations in order of record id (a ring: the oldest may be gone).
 
-    ``source`` says how it was had: ``pickle`` (with call sites), ``json`` (without the GIL, no call sites), ``status``
-    (the beat: progress only), ``file`` (a dump found on disk). ``version`` is the dump's own. ``dropped`` counts entries
-    that could not be read. ``whole``: a group that it does not have was never used; else the ring may have lost it.
-    ``newest_ns``: the last moment that an entry bears (enqueued, found started or found completed), None where not known.
-    ``completions``: of dumps, when the last collectives that take every member were found completed. ``library``: the version of
-    the communication library, NCCL's ``2.28.9``, where the dump has it.
+    - ``source``: ``pickle`` (with call sites), ``json`` (without the GIL, no call sites), ``status`` (the beat:
+      progress only), ``file`` (a dump found on disk).
+    - ``version``: the dump's own.
+    - ``dropped``: how many entries could not be read.
+    - ``whole``: a group that it lacks was never used; else the ring may have lost it.
+    - ``newest_ns``: the latest time of any entry (enqueued, found started or found completed); None if not known.
+    - ``completions``: in dumps, when the last collectives of all members were found completed.
+    - ``library``: the version of the communication library, NCCL's ``2.28.9``, if the dump has it.
     """
 
     at_ns: int
@@ -269,5 +281,5 @@ class FlightRecord(msgspec.Struct, frozen=True):
 
     @property
     def blank(self) -> bool:
-        """Whether the rank has used no group: there are no operations, and those that have completed were not left out either."""
+        """True if the rank has used no group: there are no operations, and completed ones were not left out either."""
         return not len(self.operations) and not any(one.enqueued for one in self.progress)

@@ -1,7 +1,7 @@
-"""What a node says of the hardware under a job: its GPUs, its fabric ports, the kernel's log, NCCL's own view of itself.
+"""What a node says of the hardware under a job: its GPUs, its fabric ports, the kernel's log, NCCL's view of itself.
 
-Every value is of one node and one moment. Something that is not there at all (no InfiniBand card) is an ``Absence``, which
-is knowledge; something that could not be read is a ``Gap`` of the capture.
+Every value is of one node and one moment. Hardware that does not exist (no InfiniBand card) is an ``Absence``, which
+is knowledge; hardware that could not be read is a ``Gap`` of the capture.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ HARDWARE = ("kernel log", "nvml", "fabric ports", "nccl ras")
 
 
 class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One GPU as NVML has it. ``bus_id`` is ``0000:3b:00``, as the kernel log writes it; ``utilization`` a share (0..1).
+    """One GPU as NVML shows it.
 
-    ``ranks`` are the global ranks that use it; ``mapped_by`` says how that is known: ``pid`` (the driver lists the process),
-    or ``environment`` (CUDA_VISIBLE_DEVICES and the local rank: what it should be). ``links_down`` are NVLinks that were up
-    at the first reading; ``link_errors`` what their error counters have grown by since, ``xids`` the Xid events the driver has
-    reported since. ``lost`` is NVML's own word for why it cannot be read.
+    - ``bus_id``: ``0000:3b:00``, as in the kernel log. ``utilization``: a share (0..1).
+    - ``ranks``: the global ranks that use it. ``mapped_by``: how that is known: ``pid`` (the driver lists the
+      process), or ``environment`` (what CUDA_VISIBLE_DEVICES and the local rank suggest).
+    - ``links_down``: NVLinks that were up at the first reading. ``link_errors``: by how much their error counters
+      have grown since. ``xids``: the Xid events that the driver has reported since.
+    - ``lost``: NVML's own word for why it cannot be read.
     """
 
     index: int
@@ -41,10 +43,11 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KernelEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of the kernel's log that may end or hang a rank. ``at_ns``: wall clock.
+    """A line of the kernel's log that may explain why a rank ended or hangs.
 
-    ``xid``: a GPU's error (``code``, ``bus_id``); ``sxid``: an NVSwitch's; ``oom``: a process killed for memory, ``cgroup``
-    the one whose limit it was (empty: the machine's). ``pid`` is the process the kernel names, ``rank`` the rank it is.
+    ``at_ns``: wall clock. ``xid``: a GPU's error (``code``, ``bus_id``); ``sxid``: an NVSwitch's; ``oom``: a process
+    killed for memory, ``cgroup`` the one whose limit it was (empty: the machine's). ``pid``: the process that the
+    kernel names; ``rank``: its rank.
     """
 
     at_ns: int
@@ -59,10 +62,11 @@ class KernelEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Port(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One port of an InfiniBand or RoCE card. ``grown``: error counters that grew over ``window_s`` seconds, and by how much.
+    """One port of an InfiniBand or RoCE card.
 
-    ``state`` and ``physical_state`` are the kernel's words (``ACTIVE``, ``LinkUp``); ``was_up``: it was so at the first reading.
-    ``moved_bytes`` is what went through it in the window, both ways.
+    ``grown``: error counters that grew over ``window_s`` seconds, and by how much. ``state`` and ``physical_state``:
+    the kernel's words (``ACTIVE``, ``LinkUp``); ``was_up``: it was up at the first reading. ``moved_bytes``: what
+    went through it in the window, both ways.
     """
 
     device: str
@@ -78,11 +82,12 @@ class Port(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CommunicatorRank(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rank of an NCCL communicator. ``place`` is its rank *in the communicator*; ``rank`` the global one, where known.
+    """One rank of an NCCL communicator.
 
-    ``counts`` are operations *launched* (given to the GPU, not finished by it), by NCCL's names for five types; sends and
-    receives are not counted. ``state`` is init, running, finalize, abort, or for one that did not answer: unresponsive,
-    dead (so considered by NCCL after a minute), gone (its process answered, and has no such communicator).
+    ``place``: its rank *in the communicator*; ``rank``: the global one, if known. ``counts``: operations *launched*
+    (given to the GPU, not necessarily finished), by NCCL's names for five types; sends and receives are not counted.
+    ``state``: init, running, finalize, abort; for a rank that did not answer: unresponsive, dead (so considered by
+    NCCL after a minute), gone (its process answered, and has no such communicator).
     """
 
     place: int
@@ -96,10 +101,10 @@ class CommunicatorRank(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Communicator(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An NCCL communicator. ``id`` is its hash; ``size`` how many ranks it has.
+    """An NCCL communicator.
 
-    ``launching`` are the places of the ranks that launched an operation between two reports, ``window_s`` apart (0: there was
-    one report only).
+    ``id``: its hash; ``size``: how many ranks it has. ``launching``: the places of the ranks that launched an
+    operation between two reports, ``window_s`` seconds apart (0: there was only one report).
     """
 
     id: str
@@ -110,9 +115,10 @@ class Communicator(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RasProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What NCCL itself calls wrong: ``dead``, ``incomplete``, ``error``, ``mismatch`` or ``timeout``; ``says`` in words.
+    """What NCCL itself reports as wrong: ``dead``, ``incomplete``, ``error``, ``mismatch`` or ``timeout``.
 
-    ``processes``: (host, pid) of those concerned; ``ranks`` the global ones among them, where known.
+    ``says``: in words. ``processes``: (host, pid) of those concerned; ``ranks``: the global ranks among them, if
+    known.
     """
 
     kind: str
@@ -123,7 +129,7 @@ class RasProblem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RasReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """NCCL's RAS subsystem, asked at ``address``. ``communicators`` is empty where only its text form could be had."""
+    """NCCL's RAS subsystem, asked at ``address``. ``communicators``: empty if only its text form was available."""
 
     address: str
     nccl_version: str = ""
@@ -132,16 +138,16 @@ class RasReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """Something this node does not have, so that it cannot be at fault: ``no InfiniBand or RoCE device``."""
+    """Hardware that this node does not have, so that it cannot be at fault: ``no InfiniBand or RoCE device``."""
 
     source: str
     says: str
 
 
 class NodeFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All of it, of one node.
+    """All hardware facts of one node.
 
-    ``looked`` names the sources that answered, also where they had nothing to report; it is called so in stored bundles.
+    ``looked``: the sources that answered, even if they had nothing to report; named so in stored bundles.
     """
 
     node: str

@@ -1,8 +1,8 @@
-"""The digest: what a node reports to the others of its ranks of one job, each second, in about a hundred bytes a rank.
+"""The digest: what a node tells the others of its ranks of one job, each second, in about a hundred bytes per rank.
 
-MessagePack, every struct an array (names would be most of it); a field is only ever added at the end. No time of day is compared
-between nodes: ages are in seconds, and how old a digest is, its reader has observed. Lists of members are left out, a
-group's key stands for them.
+MessagePack, every struct an array (names would be most of it); fields are only ever added at the end. Times of day
+are never compared between nodes: ages are in seconds, and a reader observes itself how old a digest is. Lists of
+members are left out; a group's key stands for them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from hangwatch.model.capture import RankIdentity
+from hangwatch.model.transforms.published import PublishedError, parse_published
 
 DIGEST_VERSION = 1
-#: Larger than any that is written; what is larger is not read.
-_LIMIT_BYTES = 1 << 20
-
-
-class DigestError(ValueError):
-    """A digest that cannot be used: of a newer format, or broken. The message is the reason."""
 
 
 class DigestGroup(msgspec.Struct, frozen=True, array_like=True):
@@ -28,7 +23,10 @@ class DigestGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DigestProgress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a rank is in ``groups[group]``. ``unmoved_s``: for how long what is in flight has been so, 0 where nothing is."""
+    """How far a rank is in ``groups[group]``.
+
+    ``unmoved_s``: how long the operation in flight has been so; 0 if there is none.
+    """
 
     group: int
     enqueued: int
@@ -37,11 +35,15 @@ class DigestProgress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DigestRank(msgspec.Struct, frozen=True, array_like=True):
-    """One rank. ``age_s``: for how long its process has been there. ``state``: running, in_flight, unprobed, alone or lost.
+    """One rank.
 
-    ``motion`` and ``stack`` (8 bytes, equal for equal main-thread stacks) are of the last capture, empty before the first;
-    ``in_op`` is the operation that its oldest pending one was then, ``all_gather``. ``supervised``: it is lost, and who may start
-    it anew lives. ``world`` and ``world_rank`` are of a process of another world than the job's own (``RankIdentity``).
+    - ``age_s``: how long its process has existed.
+    - ``state``: running, in_flight, unprobed, alone or lost.
+    - ``motion``, ``stack`` (8 bytes, equal for equal main-thread stacks): of the last capture, empty before the
+      first.
+    - ``in_op``: the oldest pending operation in that capture, ``all_gather``.
+    - ``supervised``: it is lost, and a living process may restart it.
+    - ``world``, ``world_rank``: of a process of another world than the job's own (``RankIdentity``).
     """
 
     rank: int
@@ -63,10 +65,12 @@ class DigestRank(msgspec.Struct, frozen=True, array_like=True):
 class Digest(msgspec.Struct, frozen=True, array_like=True):
     """One node's ranks of one job.
 
-    ``node`` is its name for people, ``agent`` names the process that wrote this, ``count`` grows by one each time. ``address``
-    is where the node is reached, empty where not known. ``replaced_age_s``: how long ago the
-    processes ended that were the job's here before these, None: there were none. ``leaving``: the agent ends, this is its
-    last word. ``at_ns`` is the node's own wall clock.
+    - ``node``: its name for people. ``agent``: the process that wrote this. ``count``: grows by one each time.
+    - ``address``: where the node is reached; empty if not known.
+    - ``replaced_age_s``: how long ago the processes ended that were the job's here before these; None if there were
+      none.
+    - ``leaving``: the agent ends, and this is its last digest.
+    - ``at_ns``: the node's own wall clock.
     """
 
     version: int
@@ -82,7 +86,10 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
     leaving: bool = False
 
     def identity(self, rank: DigestRank, now_ns: int) -> RankIdentity:
-        """Who a rank is; its start is on the clock that ``now_ns`` is of, to the second or so."""
+        """Return the identity of a rank.
+
+        Its start time is by the clock that ``now_ns`` is of, accurate to a second or so.
+        """
         return RankIdentity(
             rank.rank,
             rank.pid,
@@ -95,31 +102,14 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class _Version(msgspec.Struct, array_like=True):
-    version: int
-
-
-_encoder = msgspec.msgpack.Encoder()
-_versions = msgspec.msgpack.Decoder(_Version)
-_decoder = msgspec.msgpack.Decoder(Digest)
-
-
 def encode_digest(digest: Digest) -> bytes:
-    """The digest as it is published."""
-    return _encoder.encode(digest)
+    """Return the digest as it is published."""
+    return msgspec.msgpack.encode(digest)
 
 
 def parse_digest(data: bytes) -> Digest:
-    """What ``encode_digest`` wrote. Raises ``DigestError`` for one of a newer format, and for one that is broken."""
-    if len(data) > _LIMIT_BYTES:
-        raise DigestError(f"is broken: {len(data)} bytes are no digest")
-    try:
-        version = _versions.decode(data).version
-        if version > DIGEST_VERSION:
-            raise DigestError(f"is in format {version}, and this version of hangwatch reads up to {DIGEST_VERSION}")
-        digest = _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DigestError(f"is broken: {error}") from error
+    """Return what ``encode_digest`` wrote. Raises ``PublishedError`` for a newer format, and for broken bytes."""
+    digest = parse_published(data, Digest, DIGEST_VERSION)
     if any(not 0 <= p.group < len(digest.groups) for rank in digest.ranks for p in rank.groups):
-        raise DigestError("is broken: it has progress in a group that it does not name")
+        raise PublishedError("is broken: it has progress in an unknown group")
     return digest

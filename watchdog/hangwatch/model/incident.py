@@ -1,6 +1,6 @@
-"""The incident document, schema ``hangwatch.incident/2``: the contract with users, dashboards and tests.
+"""The incident document, schema ``hangwatch.incident/3``: the contract with users, dashboards and tests.
 
-Schema 1 is the same without ``name``, ``world`` and ``world_rank`` of ranks; its documents are read as they are.
+Schema 1 had no ``name``, ``world`` and ``world_rank`` of ranks, schema 2 no ``how`` of causes. Both are read as they are.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from hangwatch.model.text import describe_job
+from hangwatch.model.text import describe_job, title_job
 
-SCHEMA = "hangwatch.incident/2"
+SCHEMA = "hangwatch.incident/3"
 
-Kind = Literal["deadlock", "stall", "rank_lost", "straggler", "silent_failure", "healthy"]
+Kind = Literal["deadlock", "stall", "rank_lost", "straggler", "failed", "silent_failure", "healthy"]
 Severity = Literal["critical", "warning", "info"]
 
 #: Kinds that ``--on-hang stop`` acts on and that ``diagnose`` and ``dump`` call a hang.
 HANG_KINDS: frozenset[str] = frozenset({"deadlock", "stall", "rank_lost"})
-#: How the id of an incident ends that ``hangwatch dump`` has written: a picture of a moment, which is never ended.
+#: The end of the ids of incidents that ``hangwatch dump`` has written; these are never ended.
 DUMP_SUFFIX = "-dump"
 
 
@@ -30,11 +30,16 @@ class Evidence(msgspec.Struct, frozen=True):
     says: str
 
 
+#: What made ranks take different ways: a condition, an early ``return`` or ``continue``, a loop, a caught exception.
+How = Literal["condition", "guard", "loop", "exception"]
+
+
 class Cause(msgspec.Struct, frozen=True):
     """A hypothesis: an id of ``docs/causes``, how sure we are, why, and what to do.
 
-    ``confidence`` (0..1): how often causes stated like this one were right on the catalogue's hangs. Of a cause that none of
-    these hangs has (``measured`` is false) nobody knows: people read ``certainty``, which says so in words.
+    ``confidence`` (0..1): how often causes stated like this one were right on the catalogue's hangs. If none of these
+    hangs has the cause (``measured`` is false), the confidence is unknown; ``certainty`` says so in words. ``how``:
+    of ``ranks-diverged``, what parted the ranks, as far as the source shows it.
     """
 
     id: str
@@ -45,6 +50,7 @@ class Cause(msgspec.Struct, frozen=True):
     remedy: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     measured: bool = True
+    how: How | None = None
 
     @property
     def certainty(self) -> str:
@@ -53,9 +59,10 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class SourceLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A place in code. ``source`` is the line's text; ``via`` the library line it went through, where that says more.
+    """A place in code.
 
-    ``ranks`` are those seen on this side of the divergence.
+    ``source``: the line's text. ``via``: the library line that it went through, if that says more. ``ranks``: those
+    seen on this side of the divergence.
     """
 
     file: str
@@ -69,7 +76,7 @@ class SourceLine(msgspec.Struct, frozen=True, omit_defaults=True):
 class Divergence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the ranks diverged: the user's line on the culprits' side and on the others'.
 
-    ``group`` and ``seq`` name the first operation at which they differ, which may come before the pending one.
+    ``group`` and ``seq``: the first operation at which they differ, which may come before the pending one.
     """
 
     culprit: SourceLine | None
@@ -81,7 +88,7 @@ class Divergence(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def same_line(self) -> bool:
-        """Whether both sides are at one line of the user's: what distinguishes them then is the library's line, ``via``."""
+        """True if both sides are at one user line: then the library's line, ``via``, distinguishes them."""
         one, other = self.culprit, self.others
         return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
 
@@ -98,9 +105,11 @@ class Collective(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What was found. ``proof`` and ``waits`` say in words why it can never resolve, and who waits for whom.
+    """What was found.
 
-    ``names``: what processes of other worlds than the job's own are called, by number.
+    ``proof`` and ``waits``: in words, why it can never resolve, and who waits for whom. ``culprits_from``: what named
+    the culprits: ``waits``, the waits for each other; or ``cause``, if all wait for each other and only some took the
+    branch or left the loop. ``names``: names of processes of other worlds than the job's own, by number.
     """
 
     kind: Kind
@@ -116,6 +125,7 @@ class Verdict(msgspec.Struct, frozen=True):
     proof: str | None = None
     waits: tuple[str, ...] = ()
     names: dict[int, str] = {}
+    culprits_from: Literal["waits", "cause"] = "waits"
 
 
 class RankGroup(msgspec.Struct, frozen=True):
@@ -127,11 +137,12 @@ class RankGroup(msgspec.Struct, frozen=True):
 
 
 class RankEntry(msgspec.Struct, frozen=True):
-    """One process in the document. ``stack`` is the main thread, deepest first, ``function (file:line)``.
+    """One process in the document.
 
-    ``rank`` is its number in the job, by which lists of ranks name it. Of a process of another world than the job's own, ``name``
-    is what texts call it (``engine/0``), ``world`` the name of that world, ``world_rank`` its rank there, None where it has none.
-    The job's own ranks have ``world`` too where there are others.
+    ``stack``: the main thread, deepest first, ``function (file:line)``. ``rank``: its number in the job, used in
+    lists of ranks. Of a process of another world than the job's own, ``name`` is its name in texts (``engine/0``),
+    ``world`` the name of that world, ``world_rank`` its rank there (None if it has none). If there are other worlds,
+    the job's own ranks have ``world`` too.
     """
 
     rank: int
@@ -146,7 +157,12 @@ class RankEntry(msgspec.Struct, frozen=True):
 
 
 class JobEntry(msgspec.Struct, frozen=True):
-    """The job in the document. ``role``: what its own ranks do, empty where it has no processes of other worlds."""
+    """The job in the document. Texts are empty if not known.
+
+    ``role``: what its own ranks do; empty if it has no processes of other worlds. ``name``: what its user calls it
+    (``--job``, the Slurm job, the pod). ``script``: the program that its ranks run. ``user``, ``slurm_job``,
+    ``namespace`` and ``pod`` say where to look for it.
+    """
 
     id: str
     nodes: tuple[str, ...]
@@ -154,6 +170,17 @@ class JobEntry(msgspec.Struct, frozen=True):
     launcher: str
     command: str
     role: str = ""
+    name: str = ""
+    script: str = ""
+    user: str = ""
+    slurm_job: str = ""
+    namespace: str = ""
+    pod: str = ""
+
+    @property
+    def title(self) -> str:
+        """What people call it: its name, else the file name of its script, else its id."""
+        return title_job(self.id, self.name, self.script)
 
     @property
     def described(self) -> str:
@@ -162,11 +189,11 @@ class JobEntry(msgspec.Struct, frozen=True):
 
 
 class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An earlier hang of the same job. ``step``: the training step that all ranks had reached, None where none was known.
+    """An earlier hang of the same job.
 
-    ``nodes`` are those of the culprits, ``spared`` says that the job had others besides; ``place`` is the culprits' line
-    (``file:line``), empty where it was not seen.
-    ``names``: those of culprits of other worlds, by number; they are of that run of the job.
+    ``step``: the training step that all ranks had reached; None if not known. ``nodes``: those of the culprits;
+    ``spared``: the job had other nodes besides. ``place``: the culprits' line (``file:line``), empty if not seen.
+    ``names``: names of culprits of other worlds, by number, in that run of the job.
     """
 
     id: str
@@ -181,11 +208,11 @@ class PastHang(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The hangs of the job: this one (``now``), and those ``before`` it, the oldest first.
+    """The hangs of the job: this one (``now``), and those ``before`` it, oldest first.
 
-    ``restarts``: how often this agent has restarted the job before this hang. ``exclude_nodes``: nodes whose ranks were the
-    culprits again and again, and which are worth leaving out. ``hangs``: how many there were, this one included; of many the
-    oldest are not among ``before``. Documents before 0.3 have no such count.
+    ``restarts``: how often this agent restarted the job before this hang. ``exclude_nodes``: nodes whose ranks were
+    repeatedly the culprits, worth excluding. ``hangs``: how many there were, including this one; if many, the oldest
+    are not in ``before``. Documents before 0.3 lack this count.
     """
 
     now: PastHang
@@ -200,10 +227,45 @@ class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):
         return max(self.hangs, len(self.before) + 1)
 
 
-class Incident(msgspec.Struct, frozen=True):
-    """The whole document. Times are RFC 3339 in UTC; ``onset_at`` is when the oldest pending operation was enqueued.
+class SecondLook(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How it stands with acting on a hang that was reported: the captures since have to agree.
 
-    ``history`` is there for hangs that an agent has reported.
+    ``until``: acted on at the earliest then (RFC 3339), empty while it is called off. ``unless``: what would call it off, in
+    words; ``called_off``: what has, last. ``action``: what is to be done then, ``end the job``, empty if nothing is.
+    ``passed``: the captures have agreed until then.
+    """
+
+    until: str
+    unless: str
+    action: str = ""
+    called_off: str = ""
+    passed: bool = False
+
+
+class Lateness(msgspec.Struct, frozen=True):
+    """Who made the others wait while the job went on.
+
+    ``rank``: None if no single rank did. ``lost``: the share of the time that this cost. ``late_s``: how much longer than its
+    peers the rank took in a step. ``faster``: how much more the job would do without that, 0.25 for a quarter. ``waiting``: who
+    waited. ``steps``: the newest ``steps`` of ``of_steps`` steps on record. ``says``: the same in words; empty if too little
+    time is lost to speak of.
+    """
+
+    rank: int | None
+    lost: float
+    late_s: float
+    faster: float
+    waiting: tuple[int, ...]
+    steps: int
+    of_steps: int
+    says: str
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """The whole document. Times are RFC 3339 in UTC.
+
+    ``onset_at``: when the oldest pending operation was enqueued. ``history`` and ``second_look``: only for hangs that an
+    agent has reported. ``lateness``: only if the job did not hang and its records tell.
     """
 
     id: str
@@ -218,3 +280,10 @@ class Incident(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
     schema: str = SCHEMA
     history: JobHistory | None = None
+    second_look: SecondLook | None = None
+    lateness: Lateness | None = None
+
+    @property
+    def may_be_acted_on(self) -> bool:
+        """Whether nothing more has to be seen before the job is stopped for it."""
+        return self.second_look is None or self.second_look.passed

@@ -1,4 +1,4 @@
-"""The state of a job's ranks at this moment: what the page, the metrics and the table of ranks show."""
+"""The current state of a job's ranks, for the page, the metrics and the table of ranks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import msgspec
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
 from hangwatch.model.progress import GroupFront, LiveProgress
-from hangwatch.model.text import describe_job
+from hangwatch.model.text import describe_job, title_job
 
 
 class LiveRank(msgspec.Struct, frozen=True):
-    """One rank. ``state`` is a word; ``beat_age_s`` None without a probe; ``frame`` its top frame, where it was read.
+    """One rank.
 
-    ``name``: what it is called where it is of another world than the job's own.
+    ``state``: a word of ``model.states``. ``beat_age_s``: None without a probe. ``frame``: its top frame, if read.
+    ``name``: its name, if it is of another world than the job's own.
     """
 
     rank: int
@@ -32,7 +33,11 @@ class LiveRank(msgspec.Struct, frozen=True):
 
 
 class LiveJob(msgspec.Struct, frozen=True):
-    """One job, with the incident that is open and the capture it is based on."""
+    """One job, with its open incident and the capture behind that.
+
+    ``name``, ``script``: as in ``JobEntry``. ``stall_after_s``: its stall timeout; None outside an agent.
+    ``stall_learnt``: learnt from the job's waits, not set by the user.
+    """
 
     id: str
     world_size: int | None = None
@@ -43,15 +48,24 @@ class LiveJob(msgspec.Struct, frozen=True):
     incident: Incident | None = None
     capture: Capture | None = None
     role: str = ""
+    name: str = ""
+    script: str = ""
+    stall_after_s: float | None = None
+    stall_learnt: bool = False
+
+    @property
+    def title(self) -> str:
+        """What people call it, as ``JobEntry.title``."""
+        return title_job(self.id, self.name, self.script)
 
     @property
     def described(self) -> str:
-        """Its launcher and size in words; what its own ranks do, where there are others."""
+        """Its launcher and size in words; if it has other worlds, also what its own ranks do."""
         return describe_job(self.launcher, self.world_size, self.role if self.names else "")
 
     @property
     def names(self) -> dict[int, str]:
-        """What processes of other worlds than the job's own are called, by number."""
+        """Names of processes of other worlds than the job's own, by number."""
         return {one.rank: one.name for one in self.ranks if one.name}
 
 

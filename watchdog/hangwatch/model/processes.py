@@ -10,15 +10,18 @@ from hangwatch.model.stacks import Position
 GIL = "GIL"
 #: The system calls that only let time pass.
 SLEEPS = frozenset({"clock_nanosleep", "nanosleep"})
+#: System calls that wait for one of several descriptors.
+SELECTS = frozenset({"select", "pselect6"})
+POLLS = frozenset({"poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
 
 
 class MutexWait(msgspec.Struct, frozen=True, omit_defaults=True):
     """A thread that waits for a mutex of the C library, and the thread that has it.
 
-    ``thread`` and ``owner`` are numbers in the process's own PID namespace, as ``ThreadStack.os_thread_id`` has them; ``name``
-    and ``owner_name`` what the kernel calls them (``pt_nccl_watchdg``). ``owner_name`` is empty where the process has no such
-    thread: it has ended with the mutex, or was not forked along. ``owner_in``: the system call that the owner is in, ``GIL``
-    where that is the wait for the interpreter's lock; empty where it runs.
+    ``thread`` and ``owner``: numbers in the process's own PID namespace, as ``ThreadStack.os_thread_id``. ``name``
+    and ``owner_name``: the kernel's names for them (``pt_nccl_watchdg``). ``owner_name`` is empty if the process has
+    no such thread: it ended with the mutex, or did not survive a fork. ``owner_in``: the system call that the owner
+    is in, ``GIL`` if it waits for the interpreter's lock; empty if it runs.
     """
 
     thread: int
@@ -29,16 +32,18 @@ class MutexWait(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A descendant of a rank (a DataLoader worker, a compiler). CPU time in seconds, its own descendants excluded.
+    """A descendant of a rank (a DataLoader worker, a compiler).
 
-    ``io_bytes`` and ``switches`` are what they are of the rank.
-
-    ``stack``, text lines of its main thread (deepest first, ``function (file:line): source``), is read only where the rank's own
-    stack shows no wait for other ranks, or another rank of the node sleeps. ``forked``: it has its parent's command line, so it
-    was started by fork alone. ``threads`` counts all its threads, Python's or not, None where unread; ``side_threads`` are the
-    places of its other Python threads, a line each, and known only where ``stack`` is, as are ``positions``: how far its main
-    thread is in its data, and ``mutexes``. ``sleep_left_s`` is what it is of the rank; of a loop that counts its sleeps all that
-    are left. ``between_items``: behind that sleep is the next item of a loop that ends with its data.
+    - ``cpu_s``: CPU time in seconds, without its own descendants. ``io_bytes``, ``switches``: as in
+      ``ProcessSample``.
+    - ``stack``: text lines of its main thread (deepest first, ``function (file:line): source``). It is read only if
+      the rank's own stack shows no wait for other ranks, or if another rank of the node sleeps.
+    - ``side_threads`` (the places of its other Python threads, one line each), ``positions`` (how far its main thread
+      is in its data) and ``mutexes``: known only together with ``stack``.
+    - ``forked``: it has its parent's command line, so it was only forked.
+    - ``threads``: the number of all its threads, Python's or not; None if unread.
+    - ``sleep_left_s``: as in ``ProcessSample``; in a loop that counts its sleeps, the time of all that are left.
+    - ``between_items``: after that sleep comes the next item of a loop that ends with its data.
     """
 
     pid: int
@@ -59,9 +64,10 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CallerProcess(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The nearest Python process above a rank that is no launcher: an engine's core, a driver. CPU time in seconds.
+    """The nearest Python process above a rank that is no launcher: an engine's core, a driver.
 
-    ``stack`` are the lines of its program that its main thread is in, deepest first, written as those of a child.
+    ``cpu_s``: CPU time in seconds. ``stack``: the main thread's lines in its own program, deepest first, in the form
+    of a child's.
     """
 
     pid: int
@@ -71,7 +77,7 @@ class CallerProcess(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExitStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a process ended, as far as anyone saw: ``code`` and ``signal`` are None when the launcher reaped it unseen."""
+    """How a process ended, as far as seen: ``code`` and ``signal`` are None if the launcher reaped it unseen."""
 
     code: int | None = None
     signal: int | None = None
@@ -80,10 +86,10 @@ class ExitStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoreSample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A torch ``TCPStore`` that a thread awaits an answer of, as its clients on this node show it.
+    """A torch ``TCPStore`` whose answer a thread awaits, as its clients on this node show it.
 
-    ``address``: ``HOST:PORT``. ``clients``: pids of the other processes here that are connected to it. ``unseen``: how many
-    of its connections are of processes that are not seen here.
+    ``address``: ``HOST:PORT``. ``clients``: pids of the other processes here that are connected to it. ``unseen``:
+    the number of connections from processes that are not visible here.
     """
 
     address: str
@@ -92,9 +98,9 @@ class StoreSample(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ThreadSample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the kernel says of one of a process's other threads: the fields of ``ProcessSample``, all of this thread alone.
+    """What the kernel says of one of a process's other threads: the fields of ``ProcessSample``, of this thread alone.
 
-    ``os_thread_id`` is in the process's own PID namespace, as ``ThreadStack`` has it.
+    ``os_thread_id``: in the process's own PID namespace, as in ``ThreadStack``.
     """
 
     os_thread_id: int
@@ -115,10 +121,10 @@ class ThreadSample(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WatchdogSample(msgspec.Struct, frozen=True):
-    """One of torch's watchdogs of NCCL while it is asleep.
+    """One of torch's NCCL watchdog threads while it is asleep.
 
-    ``thread``: its number in the process's own PID namespace. ``switches`` counts its voluntary context switches: it looks at the
-    device ten times a second, so that they grow as long as its calls come back.
+    ``thread``: its number in the process's own PID namespace. ``switches``: its voluntary context switches. It looks
+    at the device ten times a second, so they grow as long as its calls return.
     """
 
     thread: int
@@ -128,25 +134,29 @@ class WatchdogSample(msgspec.Struct, frozen=True):
 class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
     """One process at one instant (``at_ns``: wall clock).
 
-    ``state`` is the letter of ``/proc/PID/stat`` (R, S, D, T, t, Z) or ``gone``. ``cpu_s`` is user + system time of all
-    its threads; ``io_bytes`` is what it moved through calls and to storage (``/proc/PID/io``), None where unreadable;
-    ``switches`` counts the main thread's voluntary context switches. ``wait_channel`` is the main thread's kernel wait
-    channel; ``syscall`` its system call name where /proc tells; ``blocked_on`` the path (or ``pipe:[..]``,
-    ``socket:[..]``) of the descriptor a blocking read or write is on. ``frozen`` says that its cgroup is frozen.
-    ``supervised``: it has ended, and who may start it anew lives. ``threads``: its other Python threads, where they were seen.
-    ``caller`` is who started it, read only of a rank that awaits what to do. ``server``: the pid of the one process that has
-    the other end of the connection or pipe that the main thread reads from or writes to; None where there is none, or several
-    have it (``servers``), and where that is a child that is no server. ``store``: where that connection is one to a store.
-    ``elsewhere``: ``HOST:PORT`` of the other end, where that is not on this node, and ``own_end`` that of this one.
-    ``answering``: the number of the process that has the other end, where that is on another node of the job; ``elsewhere`` is
-    empty then.
-    ``runs_in``: the names of the mapped files (libraries) in which the main thread was found running since the sample before, the
-    most frequent first, an empty name for code of no file; looked for only where it may spin for its device.
-    ``mutexes``: which of its threads, Python's or not, wait for a mutex of the C library. ``watchdogs``: torch's of NCCL, those
-    that were asleep. ``sleep_left_s``: how long the main thread is still to sleep, where it has named the time at which to wake
-    (``time.sleep`` of Python 3.11 and later), or to wait for another thread with a time-out. ``tasks``: those of Ray's that it
-    has called and that are not done, with Ray's word for their state; read only of one in ``ray.get`` or ``ray.wait``, whose
-    ``servers`` are those that run them on this node.
+    - ``state``: the letter of ``/proc/PID/stat`` (R, S, D, T, t, Z) or ``gone``. ``frozen``: its cgroup is frozen.
+    - ``cpu_s``: user and system time of all its threads. ``io_bytes``: what it moved through calls and to storage
+      (``/proc/PID/io``); None if unreadable. ``switches``: the main thread's voluntary context switches.
+    - ``wait_channel``: the main thread's kernel wait channel. ``syscall``: the name of its system call, if visible.
+      ``blocked_on``: the path (or ``pipe:[..]``, ``socket:[..]``) of the descriptor that a blocking read or write is
+      on.
+    - ``supervised``: it has ended, and a living process may restart it.
+    - ``threads``: its other Python threads, if seen.
+    - ``caller``: the process that started it; only for a rank that awaits a command.
+    - ``server``: the pid of the one process at the other end of the connection or pipe that the main thread reads or
+      writes. None if there is none, if there are several (``servers``), or if it is a child that is no server.
+    - ``store``: set if that connection leads to a store.
+    - ``elsewhere``: ``HOST:PORT`` of the other end, if not on this node; ``own_end``: of this end.
+    - ``answering``: the number of the process at the other end, if on another node of the job; then ``elsewhere`` is
+      empty.
+    - ``runs_in``: the names of the mapped files (libraries) in which the main thread was found running since the
+      previous sample, the most frequent first, an empty name for code of no file; only if it may spin for its device.
+    - ``mutexes``: which of its threads, Python's or not, wait for a mutex of the C library.
+    - ``watchdogs``: torch's NCCL watchdogs that were asleep.
+    - ``sleep_left_s``: how long the main thread will still sleep, if it named the time at which to wake
+      (``time.sleep`` of Python 3.11 and later), or wait for another thread with a time-out.
+    - ``tasks``: the unfinished Ray tasks that it called, with Ray's word for their state; only in ``ray.get`` or
+      ``ray.wait``, when ``servers`` are the processes of this node that run them.
     """
 
     at_ns: int
@@ -178,12 +188,12 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
-        """Whether there is no such process any more: at most its exit status is there still."""
+        """True if there is no such process any more, except perhaps its exit status."""
         return self.state in {"gone", "Z", "X"}
 
     @property
     def other_ends(self) -> tuple[int, ...]:
-        """The pids of those on this node that have the other end: ``server``, or several of which any may be meant."""
+        """The pids on this node that have the other end: ``server``, or several, any of which may be the awaited one."""
         return (self.server,) if self.server is not None else self.servers
 
     @property
@@ -193,14 +203,14 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def lock_owner(self) -> int | None:
-        """The process that has the lock on a file it waits for: 12 of ``/srv/ledger.db held by 12 python``."""
+        """The process that has the lock on the file it waits for: 12 of ``/srv/ledger.db held by 12 python``."""
         _, found, owner = (self.blocked_on or "").rpartition(" held by ")
         pid = owner.partition(" ")[0]
         return int(pid) if found and pid.isdigit() else None
 
     @property
     def child_at_pipe(self) -> ChildProcess | None:
-        """The child that alone has the other end of the pipe it is blocked on, to write to it or to read from it."""
+        """The child that is alone at the other end of the pipe it is blocked on; None if there is none."""
         ends = self.writers or self._at_pipe("to")
         return next((child for child in self.children if ends == (child.pid,)), None)
 

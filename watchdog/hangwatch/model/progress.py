@@ -1,4 +1,4 @@
-"""How far a rank is in its groups now: the one projection of a beat, for suspicion, digests, metrics, page and status. Pure."""
+"""How far a rank is in its groups now: the one reading of a beat for suspicion, digests, metrics, page and status. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hangwatch.model.text import format_members
 class LiveProgress(msgspec.Struct, frozen=True):
     """One rank in one group, by its last beat or digest.
 
-    ``key`` is ``Group.key``; ``label`` tells the groups of a job apart; ``ranks`` are its members, empty where not known.
-    ``enqueued`` and ``completed`` are sequence numbers (0: none yet). ``in_flight_s``: for how long an operation has been in
-    flight without any progress, None where none is.
+    ``key``: ``Group.key``. ``label``: tells the groups of a job apart. ``ranks``: its members, empty if not known.
+    ``enqueued`` and ``completed``: sequence numbers (0: none yet). ``in_flight_s``: how long an operation has been in
+    flight without progress; None if none is.
     """
 
     key: str
@@ -31,7 +31,7 @@ class LiveProgress(msgspec.Struct, frozen=True):
 
 
 class RankProgress(msgspec.Struct, frozen=True, dict=True):
-    """One rank in all its groups. ``age_s``: how old the beat is."""
+    """One rank in all its groups. ``age_s``: the age of the beat."""
 
     rank: int
     groups: tuple[LiveProgress, ...] = ()
@@ -39,20 +39,23 @@ class RankProgress(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def in_flight(self) -> dict[str, tuple[int, float]]:
-        """The groups in which an operation is in flight, by key: the last number enqueued, and for how many seconds."""
+        """Return the groups with an operation in flight, by key.
+
+        The values are the last number enqueued, and for how many seconds.
+        """
         return {p.key: (p.enqueued, p.in_flight_s) for p in self.groups if p.in_flight_s is not None}
 
     @cached_property
     def counters(self) -> tuple[tuple[str, int, int], ...]:
-        """All its numbers: the rank has moved when they differ."""
+        """Return all its numbers: if they differ from earlier ones, the rank has moved."""
         return tuple((p.key, p.enqueued, p.completed) for p in self.groups)
 
 
 class GroupFront(msgspec.Struct, frozen=True):
-    """How far a group has come, over the members that can be seen.
+    """How far a group is, by its visible members.
 
-    ``front`` is the highest sequence number any member has enqueued, ``slowest`` the lowest, ``completed`` the lowest that has
-    completed; ``behind`` the ranks that are not at the front.
+    ``front``: the highest sequence number that any member has enqueued; ``slowest``: the lowest; ``completed``: the
+    lowest that has completed. ``behind``: the ranks that are not at the front.
     """
 
     label: str
@@ -64,14 +67,15 @@ class GroupFront(msgspec.Struct, frozen=True):
     in_flight_s: float | None = None
 
     def behind_by(self, progress: LiveProgress) -> int:
-        """How many operations a member is behind the front."""
+        """Return how many operations a member is behind the front."""
         return self.front - progress.enqueued
 
 
 def read_progress(rank: int, beat: Beat, now_ns: int, world_size: int | None = None) -> RankProgress:
-    """The progress of a rank by its beat. The beat's age counts as time in flight: nothing newer is known.
+    """Return the progress of a rank by its beat.
 
-    ``world_size`` tells groups of all ranks apart from others, in labels.
+    The beat's age counts as time in flight: nothing newer is known. ``world_size``: tells groups of all ranks apart
+    from others, in labels.
     """
     age_s = beat.age_s(now_ns)
     groups = []
@@ -83,12 +87,15 @@ def read_progress(rank: int, beat: Beat, now_ns: int, world_size: int | None = N
 
 
 def in_flight_s(enqueued: int, completed: int, unmoved_s: float) -> float | None:
-    """For how long an operation has been in flight: neither number has changed for ``unmoved_s``. None where none is."""
+    """Return how long an operation has been in flight, in seconds; None if none is.
+
+    That is ``unmoved_s``, how long neither number has changed.
+    """
     return unmoved_s if enqueued > max(completed, 0) else None
 
 
 def find_front(members: Mapping[int, LiveProgress]) -> GroupFront:
-    """How far a group has come by its members' progress, by rank. There has to be one."""
+    """Return how far a group is, by its members' progress; at least one member is required."""
     first = next(iter(members.values()))
     enqueued = {rank: progress.enqueued for rank, progress in members.items()}
     front = max(enqueued.values())
@@ -105,9 +112,9 @@ def find_front(members: Mapping[int, LiveProgress]) -> GroupFront:
 
 
 def _name_groups(groups: Sequence[BeatGroup], world_size: int | None) -> Iterator[tuple[str, str]]:
-    """The key of each group of a rank, and a label that no other of them has: torch's name is added where two have one label.
+    """Yield the key of each group of a rank, and a label unique among them.
 
-    A group that two backends serve is there twice.
+    If two would have one label, torch's name is added. A group that two backends serve occurs twice.
     """
     names = [_name_group(group.name, group.ranks, group.description, world_size) for group in groups]
     taken = Counter(label for _, label in set(names))
@@ -120,10 +127,10 @@ def _name_groups(groups: Sequence[BeatGroup], world_size: int | None) -> Iterato
 
 @lru_cache(maxsize=1 << 12)
 def _name_group(name: str, ranks: tuple[int, ...], description: str, world_size: int | None) -> tuple[str, str]:
-    """``Group.key`` of a group, and its label among all groups of its job: with its ranks, unless it holds every rank.
+    """Return ``Group.key`` of a group, and its label among all groups of its job: with its ranks, unless it has every rank.
 
-    A job has as many groups called ``mesh_tp`` as it has model replicas, and their numbers must not be compared.
-    It depends on nothing but the group, so agents of several nodes say the same.
+    A job has as many groups called ``mesh_tp`` as it has model replicas, and their numbers must not be compared. The
+    label depends only on the group, so agents of several nodes use the same.
     """
     group = Group(name, ranks, description)
     whole = not ranks or len(ranks) == world_size or description == DEFAULT_GROUP or any(map(is_guest, ranks))

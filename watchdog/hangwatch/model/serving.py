@@ -1,4 +1,4 @@
-"""A serving engine: what is asked of it, and what comes out. Frozen values, no I/O."""
+"""A serving engine: its demand and its progress. Frozen values, no I/O."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 
 EngineKind = Literal["vllm", "sglang", "tensorrt-llm"]
 
-#: What each is called by its makers.
+#: The name that its makers use.
 TITLES: dict[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}
 
 
 class EnginePart(msgspec.Struct, frozen=True):
-    """One scheduler of an engine (there are several in data parallelism): its requests, and whatever counts its progress.
+    """One scheduler of an engine (there are several in data parallelism): its requests, and what shows its progress.
 
-    ``marks`` are values that change as it goes on: tokens, steps and finished requests since its start, and its use of the cache.
-    ``tokens`` is the first of these, None where it counts none.
+    ``marks``: values that change as it goes on: tokens, steps and finished requests since its start, and its use of
+    the cache. ``tokens``: the first of these; None if it does not count them.
     """
 
     running: int
@@ -26,7 +26,7 @@ class EnginePart(msgspec.Struct, frozen=True):
 
 
 class EngineReading(msgspec.Struct, frozen=True):
-    """What one answer of an engine's metrics says, by the label of its schedulers (empty where there is one)."""
+    """What one answer with an engine's metrics says, by the label of its schedulers (empty if there is one)."""
 
     kind: EngineKind
     parts: dict[str, EnginePart]
@@ -37,13 +37,16 @@ ENDING_S = 10.0
 
 
 class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An engine as it is now. Requests are those of its last answer, of the scheduler that has been stuck for longest if one is.
+    """The current state of an engine.
 
-    ``demand_s``: for how long requests have run or waited without a break; ``still_s``: for how long, of that, nothing has come
-    out; ``silent_s``: since when it has not answered, 0 while it does; ``patience_s``: how long nothing may come out before
-    that is a hang. ``front``: the number (``model.numbers``) of the process that answers; ``beside``: the numbers of its
-    processes that are no ranks, the front among them. ``tokens``: how many it had made in all. ``lost``: of those that have
-    ended since something came out, the numbers of the first.
+    - Requests are those of its last answer, of the scheduler that has been stuck for longest if one is.
+    - ``demand_s``: how long requests have run or waited without a break. ``still_s``: how long of that without
+      progress. ``silent_s``: how long it has not answered, 0 while it does. ``patience_s``: how long without progress
+      counts as a hang.
+    - ``front``: the number (``model.numbers``) of the process that answers. ``beside``: the numbers of its processes
+      that are no ranks, including the front.
+    - ``tokens``: how many it has generated in all.
+    - ``lost``: of its processes that ended since its last progress, the numbers of the first.
     """
 
     kind: EngineKind
@@ -66,25 +69,25 @@ class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def demanded(self) -> bool:
-        """Whether anybody waits for it."""
+        """True if it has requests."""
         return self.running + self.waiting > 0
 
     @property
     def suspected(self) -> bool:
-        """Whether nothing has come out for so long that its processes are worth a capture: half of its patience.
+        """True if it has been without progress for half of its patience, so that its processes are worth a capture.
 
-        A quarter is enough where one of them is gone.
+        If one of its processes is gone, a quarter is enough.
         """
         return self.demanded and self.still_s >= self.patience_s / (4 if self.lost else 2)
 
     @property
     def abandoned(self) -> bool:
-        """Whether one of its processes is gone and its server has not ended since, for a quarter of the patience or so."""
+        """True if a process of it is gone and its server has not ended within about a quarter of the patience."""
         return self.demanded and self.still_s >= min(self.patience_s, max(self.patience_s / 4, ENDING_S))
 
     @property
     def stalled(self) -> bool:
-        """Whether requests are there, and nothing has come out for its whole patience."""
+        """True if it has requests, and no progress for its whole patience."""
         return self.demanded and self.still_s >= self.patience_s
 
     @property
@@ -95,5 +98,5 @@ class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
         first = [f"{n} request{'s' if n > 1 else ''} {verb}" for n, verb in counts[:1]]
         demand = " and ".join((*first, *(f"{n} {verb}" for n, verb in counts[1:])))
         if self.silent_s:
-            return f"{demand} by its last answer, {self.silent_s:.0f} s ago; no token for {self.still_s:.0f} s"
+            return f"{demand} as of the last response, {self.silent_s:.0f} s ago; no token for {self.still_s:.0f} s"
         return f"{demand}, no token for {self.still_s:.0f} s"

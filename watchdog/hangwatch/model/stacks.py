@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 #: The name of our own thread in a rank (``probe/rank.py``).
@@ -32,10 +34,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     only cleans up is a ``with``), ``except``, ``finally``, ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``:
     an ``if ..: return`` (or continue, break, raise) that comes before, or the function's ``@cache``. ``line`` is where its header
     is, ``text`` the header as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``.
-    ``saved`` is no block: the line is a barrier, and the call in ``text``, just before or after it, writes the state of a model.
-    Nor is ``saves``: what the line makes, of a sharded tensor or for that alone, is saved by the call in ``text``, further down.
-    Nor is ``chosen``: the line generates, as the call in ``text`` chooses from its outcome what goes into it next.
-    Nor is ``coroutines``: the call in ``text`` runs an event loop, and all that it comes to in this file ends with its data.
+    ``program.headers`` says what is in it.
     ``iterations``: how those of a loop are counted, where they are. ``exhausts``: a loop that nothing but the end of its data
     ends (of a ``while``: those in the container that it empties), and in which each iteration calls something besides a sleep:
     whoever is in the next one has got on.
@@ -47,6 +46,18 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Named as bundles have it.
     iterations: Iterations | None = msgspec.field(default=None, name="turns")
     exhausts: bool = False
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """What the text around a line says of what it does, by a call, which is written in ``text``.
+
+    ``saved``: the line is a barrier, and the call, just before or after it, writes the state of a model. ``saves``: what the line
+    makes, of a sharded tensor or for that alone, is saved by the call, further down. ``ends``: the call runs an event loop, and
+    all that it comes to in this file ends with its data.
+    """
+
+    kind: Literal["saved", "saves", "ends"]
+    text: str
 
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,8 +83,9 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     training libraries' (``async_op``, ``has_labels``) and booleans and small integers that a condition of the function names
     (unless the user has forbidden that) keep their value, written ``int=3``, ``bool=True``. ``source`` is the text
     of the line, stripped; ``blocks`` are the blocks around it within its function, outermost first, empty where the source was
-    not read. ``values`` are the locals as py-spy shows them, cut and without known secrets; they are there only where the user
-    has asked for them (``--with-values``). ``positions``: how far the loops around the line are in their data.
+    not read; ``facts``: what else its function says of it. ``values`` are the locals as py-spy shows them, cut and without known
+    secrets; they are there only where the user has asked for them (``--with-values``). ``positions``: how far the loops around
+    the line are in their data.
     ``ends_in_s``: in how many seconds a loop around the line ends that goes on until a time, at most ``early_s`` sooner.
     """
 
@@ -83,10 +95,16 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str | None = None
     locals: dict[str, str] | None = None
     blocks: tuple[Block, ...] = ()
+    facts: tuple[Fact, ...] = ()
     values: dict[str, str] | None = None
     positions: tuple[Position, ...] = ()
     ends_in_s: float | None = None
     early_s: float = 0.0
+
+    @property
+    def loops(self) -> list[Block]:
+        """The loops around the line within its function, outermost first."""
+        return [block for block in self.blocks if block.kind in {"for", "while"}]
 
 
 class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -128,3 +146,9 @@ class StackSample(msgspec.Struct, frozen=True):
     def main(self) -> ThreadStack | None:
         """The main thread, if it was seen (it may have left Python for good)."""
         return next((t for t in self.threads if t.is_main), None)
+
+    @property
+    def main_frames(self) -> tuple[Frame, ...]:
+        """The frames of the main thread; none if it was not seen."""
+        main = self.main
+        return main.frames if main is not None else ()

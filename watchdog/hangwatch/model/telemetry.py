@@ -1,9 +1,9 @@
-"""What training says of itself: logged steps, the series they make, and the settings that go with them.
+"""What training says of itself: logged steps, the series they make, and the settings behind them. Imports nothing of ours.
 
-Imports nothing of ours. Absence is None. NaN and the infinities are ordinary floats here, and informative ones: compare
-with ``math.isnan``, never two steps with ``==``. JSON has no such numbers, so where these values are written they go
-through ``to_plain`` (words ``nan``, ``inf``, ``-inf``), and are read with ``msgspec.convert(..., strict=False)`` or
-``msgspec.json.decode(..., strict=False)``, which take the words for the numbers.
+An absent value is None. NaN and the infinities are ordinary, informative floats: compare with ``math.isnan``, never
+two steps with ``==``. JSON lacks them, so such values are written through ``to_plain`` (words ``nan``, ``inf``,
+``-inf``), and read with ``msgspec.convert(..., strict=False)`` or ``msgspec.json.decode(..., strict=False)``, which
+accept the words.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ VALUES = ("loss", "grad_norm", "learning_rate", "epoch", "skipped_steps", "overf
 class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was said of one step: by one source, or, merged, by several.
 
-    ``source`` is who said it: ``transformers``, ``deepspeed``, ``lightning``, ``report`` (the program itself), or the
-    path of a file. In a merged step it is the best of them, and ``others`` names the source of each value that came from
-    another one. ``step`` counts optimizer steps from 1 (None only where a line names none); ``rank`` is None where the
-    source does not tell. ``at_ns`` is the wall clock when it was said, as near as we know it.
-
-    ``skipped_steps`` counts since the start of the run; ``overflow`` says that this very step was skipped. ``texts`` holds the
-    words of a value as they were written, by its name, where they say more than the number: ``'0'`` in quotes (transformers 5),
-    ``nan``, ``OVERFLOW!``; besides ``step`` (``counted``: it is a mere count of lines), ``bar`` (where a progress bar was,
-    ``12/100``) and ``reward`` (what a trainer that learns from rewards or preferences said of them).
+    - ``source``: who said it: ``transformers``, ``deepspeed``, ``lightning``, ``report`` (the program itself), or the
+      path of a file. In a merged step it is the best of them, and ``others`` names the source of each value that came
+      from another one.
+    - ``step``: counts optimizer steps from 1; None only if a line names none. ``rank``: None if the source does not
+      tell.
+    - ``at_ns``: the wall clock when it was said, as precisely as known.
+    - ``skipped_steps``: counts since the start of the run. ``overflow``: this very step was skipped.
+    - ``texts``: values as they were written, by name, if that says more than the number: ``'0'`` in quotes
+      (transformers 5), ``nan``, ``OVERFLOW!``. Also ``step`` (``counted``: the number is a mere count of lines),
+      ``bar`` (the position of a progress bar, ``12/100``) and ``reward`` (what a trainer on rewards or preferences
+      said of them).
     """
 
     source: str
@@ -45,17 +47,17 @@ class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     others: dict[str, str] = {}
 
     def source_of(self, name: str) -> str:
-        """Who said the value of that name (one of ``VALUES``)."""
+        """Return who said the value of that name (one of ``VALUES``)."""
         return self.others.get(name, self.source)
 
 
 class DeepSpeedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """DeepSpeed's configuration as it is in force, as far as known.
+    """DeepSpeed's configuration in force, as far as known.
 
-    ``source`` is ``engine`` (resolved, defaults filled in), the path of a file, or ``command line``. ``dtype`` is fp32,
-    fp16 or bf16. ``check_grad_overflow``: whether a step whose gradients are not finite is skipped. Bucket sizes are in
-    elements. ``offload_optimizer`` and ``offload_param`` are devices (cpu, nvme), None without. ``batch`` is per device
-    and micro step.
+    ``source``: ``engine`` (resolved, defaults filled in), the path of a file, or ``command line``. ``dtype``: fp32,
+    fp16 or bf16. ``check_grad_overflow``: a step with non-finite gradients is skipped. Bucket sizes are in elements.
+    ``offload_optimizer`` and ``offload_param``: devices (cpu, nvme); None without. ``batch``: per device and micro
+    step.
     """
 
     source: str
@@ -75,11 +77,11 @@ class DeepSpeedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a trainer (transformers', Lightning's) was configured with that bears on its log.
+    """Settings of a trainer (transformers', Lightning's) that bear on its log.
 
-    ``source`` is ``transformers`` or ``lightning``; ``name`` the class in use. ``nan_filter``: a NaN or infinite loss is
-    left out of the logged mean (``logging_nan_inf_filter``), so that it is printed as 0. ``dtype`` is fp32, fp16 or bf16.
-    ``batch`` is per device.
+    ``source``: ``transformers`` or ``lightning``; ``name``: the class in use. ``nan_filter``: a NaN or infinite loss
+    is left out of the logged mean (``logging_nan_inf_filter``), so it is printed as 0. ``dtype``: fp32, fp16 or bf16.
+    ``batch``: per device.
     """
 
     source: str
@@ -96,7 +98,7 @@ class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrainingSetup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one rank trains with. ``versions`` by distribution: torch, transformers, accelerate, deepspeed, ..."""
+    """What one rank trains with. ``versions``: by distribution: torch, transformers, accelerate, deepspeed, ..."""
 
     rank: int | None = None
     versions: dict[str, str] = {}
@@ -114,11 +116,13 @@ class RankSteps(msgspec.Struct, frozen=True):
 class TrainingSeries(msgspec.Struct, frozen=True):
     """Everything training has said of itself, as of ``at_ns`` (wall clock).
 
-    ``steps`` is the job's own series, ascending by step, one entry a step: what rank 0 says of itself, completed by what
-    the job's output and files say. ``ranks`` are the other ranks that reported values of their own. Long series keep their
-    beginning and their end; ``left_out`` counts what was dropped between. A step number that goes back begins a new
-    series: ``runs`` counts them. ``reached`` is the step each rank is at, logged or not, ``steps_per_s`` its pace over the last
-    minute; ``sources`` are all that have spoken. ``texts['step']`` is ``counted`` where lines name no step.
+    - ``steps``: the job's own series, ascending, one entry per step: what rank 0 says of itself, completed by the
+      job's output and files. ``ranks``: the other ranks that reported values of their own.
+    - ``left_out``: how many steps of long series were dropped between their beginning and their end.
+    - ``runs``: how many series there were: a step number that goes back begins a new one.
+    - ``reached``: the step of each rank, logged or not. ``steps_per_s``: its pace over the last minute.
+    - ``sources``: all that have reported anything.
+    - ``texts['step']`` of a step is ``counted`` if lines name no step.
     """
 
     at_ns: int
@@ -132,14 +136,14 @@ class TrainingSeries(msgspec.Struct, frozen=True):
     runs: int = 1
 
     def of_rank(self, rank: int) -> tuple[LoggedStep, ...]:
-        """The steps a rank other than 0 reported of itself; the job's own for 0."""
+        """Return the steps that a rank other than 0 reported of itself; the job's own for 0."""
         if rank == 0:
             return self.steps
         return next((found.steps for found in self.ranks if found.rank == rank), ())
 
 
 def to_plain(value: object) -> object:
-    """Any of these values as dicts, lists, strings and finite numbers: what JSON can hold."""
+    """Return any of these values as dicts, lists, strings and finite numbers: what JSON can hold."""
     return _words(msgspec.to_builtins(value))
 
 

@@ -1,6 +1,6 @@
 """How ranks and source files are written for people. Pure; imports nothing of ours.
 
-Analysis, causes and outputs all speak of ranks and lines, and must speak of them in the same words.
+Analysis, causes and outputs must all use the same words for ranks and lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RANKS_CHARACTERS = 240
 
 
 def format_ranks(ranks: Iterable[int]) -> str:
-    """Rank sets as STAT and Slurm write them: ``{0, 1, 2, 5}`` is ``0-2,5``; no ranks at all is ``none``."""
+    """Return rank sets as STAT and Slurm write them: ``0-2,5`` of ``{0, 1, 2, 5}``; ``none`` without ranks."""
     ordered = sorted(set(ranks))
     parts: list[str] = []
     start = 0
@@ -31,7 +31,7 @@ def format_ranks(ranks: Iterable[int]) -> str:
 
 
 def short_ranks(ranks: Collection[int]) -> str:
-    """``0-2,5``; a long list is truncated and ends with its size."""
+    """Return ``0-2,5``; a long list is truncated and ends with its size."""
     written = format_ranks(ranks)
     if len(written) <= _RANKS_CHARACTERS:
         return written
@@ -39,13 +39,18 @@ def short_ranks(ranks: Collection[int]) -> str:
 
 
 def number_ranks(ranks: Collection[int]) -> str:
-    """``rank 3``, ``ranks 0-2,5``; a truncated list ends with its size."""
+    """Return ``rank 3`` or ``ranks 0-2,5``; a truncated list ends with its size."""
     several = "s" if len(ranks) != 1 else ""
     return f"rank{several} {short_ranks(ranks)}"
 
 
+def ranks_do(ranks: Collection[int], one: str, several: str) -> str:
+    """Return the ranks with the verb that fits their number: ``rank 3 waits``, ``ranks 0-2,5 wait``."""
+    return f"{number_ranks(ranks)} {one if len(ranks) == 1 else several}"
+
+
 def format_members(ranks: Sequence[int], limit_chars: int = 40) -> str:
-    """The ranks of a group, short enough for a name: ``0-3``, ``1,5,9`` as ``1-9/4``, and a checksum where it is longer.
+    """Return the ranks of a group, short enough for a name: ``0-3``; ``1-9/4`` of 1, 5, 9; a checksum if too long.
 
     ``0-9/4`` is every fourth rank from 0 to 9, as in a crontab: groups across nodes or pipeline stages are made so.
     """
@@ -61,12 +66,12 @@ def format_members(ranks: Sequence[int], limit_chars: int = 40) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def short_place(file: str, line: int) -> str:
-    """``torch/x.py:12``, or the file alone where the line is not known (0), as that of native code."""
+    """Return ``torch/x.py:12``; the file alone if the line is not known (0), as in native code."""
     return f"{short_path(file)}:{line}" if line else short_path(file)
 
 
 def short_path(file: str) -> str:
-    """A file as people name it: ``torch/x.py`` inside site-packages or the standard library, else two components.
+    """Return a file as people name it: ``torch/x.py`` in site-packages or the standard library, else two components.
 
     Pseudo files (``<string>``, ``<frozen importlib>``) are kept as they are.
     """
@@ -82,7 +87,15 @@ def short_path(file: str) -> str:
     return "/".join(parts[-2:])
 
 
+def title_job(id: str, name: str, script: str) -> str:
+    """Return what people call a job: its ``name``, else the file name of its ``script``, else its ``id``."""
+    return name or script.rpartition("/")[2] or id
+
+
 def describe_job(launcher: str, world_size: int | None, role: str = "") -> str:
-    """A job's launcher and size in words; ``role``: what its ranks do, in a job with processes of other worlds."""
+    """Return a job's launcher and size in words.
+
+    ``role``: what its ranks do, in a job with processes of other worlds.
+    """
     size = f", {world_size} rank{'s' * (world_size != 1)}" if world_size is not None else ""
     return f"{launcher}{size}{': ' * bool(role)}{role}"

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from hangwatch.model.incident import DUMP_SUFFIX, Kind, Severity
+from hangwatch.model.incident import DUMP_SUFFIX, JobEntry, Kind, Severity
+
+
+class _Cause(msgspec.Struct, frozen=True):
+    id: str
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -20,27 +25,28 @@ class _Verdict(msgspec.Struct, frozen=True):
     summary: str
     culprit_ranks: tuple[int, ...] = ()
     names: dict[int, str] = {}
-
-
-class _Job(msgspec.Struct, frozen=True):
-    id: str
+    cause: _Cause | None = None
 
 
 class _Document(msgspec.Struct, frozen=True):
-    """The fields of ``incident.json`` (``hangwatch.incident/2``) that a list shows."""
+    """The fields of ``incident.json`` (``hangwatch.incident/3``) that a list shows."""
 
     id: str
-    job: _Job
+    job: JobEntry
     onset_at: str
     ended_at: str | None
     verdict: _Verdict
 
 
 class IncidentSummary(msgspec.Struct, frozen=True):
-    """An incident in one line. ``onset_at`` and ``ended_at`` are RFC 3339."""
+    """An incident in one line.
+
+    ``job``: its job's id; ``title``: what people call the job. ``onset_at``, ``ended_at``: RFC 3339.
+    """
 
     id: str
     job: str
+    title: str
     onset_at: str
     ended_at: str | None
     kind: Kind
@@ -49,11 +55,19 @@ class IncidentSummary(msgspec.Struct, frozen=True):
     summary: str
     culprit_ranks: tuple[int, ...]
     names: dict[int, str] = {}
+    cause: str = "unknown"
+
+    @property
+    def state(self) -> Literal["open", "over", "dump"]:
+        """Whether the incident has ended; ``dump`` if ``hangwatch dump`` wrote it and nobody watches it."""
+        if self.id.endswith(DUMP_SUFFIX):
+            return "dump"
+        return "open" if self.ended_at is None else "over"
 
     @property
     def open(self) -> bool:
-        """Whether it has not ended; dumps written by ``hangwatch dump`` are never open."""
-        return self.ended_at is None and not self.id.endswith(DUMP_SUFFIX)
+        """True if the incident has not ended; always False for one that ``hangwatch dump`` wrote."""
+        return self.state == "open"
 
 
 class Archive:
@@ -64,7 +78,7 @@ class Archive:
         self._known: dict[str, tuple[tuple[int, int], IncidentSummary | None]] = {}
 
     def list(self) -> tuple[IncidentSummary, ...]:
-        """All readable incidents, newest onset first. Never raises."""
+        """Return all readable incidents, newest onset first. Never raises."""
         try:
             names = [entry.name for entry in os.scandir(self._folder)]
         except OSError:
@@ -94,6 +108,7 @@ def _summarize(document: _Document | None, name: str) -> IncidentSummary | None:
     return IncidentSummary(
         id=document.id,
         job=document.job.id,
+        title=document.job.title,
         onset_at=document.onset_at,
         ended_at=document.ended_at,
         kind=verdict.kind,
@@ -102,4 +117,5 @@ def _summarize(document: _Document | None, name: str) -> IncidentSummary | None:
         summary=verdict.summary,
         culprit_ranks=verdict.culprit_ranks,
         names=verdict.names,
+        cause=verdict.cause.id if verdict.cause is not None else "unknown",
     )

@@ -1,8 +1,7 @@
 """Sanitizes untrusted text from a job for terminals, text files and labels. Pure; imports nothing from this package.
 
 Job names, paths, command lines and names of locals are untrusted: an escape sequence could repaint the terminal, and a
-bidirectional override could reverse a line. Markup is not escaped here: text printed with rich goes through
-``rich.text.Text``, which does not interpret markup.
+bidirectional override could reverse a line.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def _escape(character: str) -> str:
 
 
 def clean(text: str) -> str:
-    """One line of ``text``: line breaks and tabs become a space, unsafe characters their escape (``\\x1b``)."""
+    """Return ``text`` on one line: line breaks and tabs become a space, unsafe characters their escape (``\\x1b``)."""
     if text.isascii() and text.isprintable():
         return text
     joined = _BREAKS.sub(" ", text)
@@ -33,5 +32,5 @@ def clean(text: str) -> str:
 
 
 def excerpt(text: str, limit: int = MAX_CHARACTERS) -> str:
-    """The beginning of ``text`` as ``clean`` has it, `` ...`` if it is truncated."""
+    """Return the beginning of ``text`` as ``clean`` returns it, with `` ...`` if it is truncated."""
     return clean(text) if len(text) <= limit else clean(text[:limit]) + " ..."

@@ -42,9 +42,10 @@ class _Branch:
 
 
 def merge_stacks(stacks: Mapping[int, Sequence[Frame]]) -> StackNode:
-    """The prefix tree of each rank's frames (deepest first, as everywhere), from the outermost frame on.
+    """Return the prefix tree of all ranks' stacks, from the outermost frame on.
 
-    Frames are the same where function, file and line are. A rank without frames ends at the root.
+    ``stacks``: each rank's frames, deepest first. Frames are equal if function, file and line are. A rank without
+    frames ends at the root.
     """
     return _merge(stacks.items())
 
@@ -64,16 +65,15 @@ def _merge(stacks: Iterable[tuple[int, Sequence[Frame]]]) -> StackNode:
 
 
 def merge_main_stacks(capture: Capture) -> StackNode:
-    """The tree of each rank's last main-thread stack."""
+    """Return the tree of each rank's last main-thread stack."""
     stacks: dict[int, Sequence[Frame]] = {}
     for rank in capture.ranks:
-        main = rank.stacks[-1].main if rank.stacks else None
-        stacks[rank.rank] = main.frames if main is not None else ()
+        stacks[rank.rank] = rank.stacks[-1].main_frames if rank.stacks else ()
     return merge_stacks(stacks)
 
 
 def merge_native_stacks(capture: Capture) -> StackNode:
-    """The tree of all threads with their native frames; the outermost frame is the thread's name."""
+    """Return the tree of all threads with native frames; each outermost frame is the thread's name."""
     return _merge(
         (rank.rank, (*thread.frames, Frame("main thread" if thread.is_main else f"thread {thread.label}", "", 0)))
         for rank in capture.ranks
@@ -83,7 +83,7 @@ def merge_native_stacks(capture: Capture) -> StackNode:
 
 
 def _freeze(root: _Branch) -> StackNode:
-    """Bottom up and without recursion: a stack may be deeper than Python's recursion limit."""
+    """Return the finished tree, built without recursion: a stack may be deeper than Python's recursion limit."""
     order: list[_Branch] = [root]
     for branch in order:
         order.extend(branch.children.values())
@@ -101,7 +101,10 @@ def _freeze(root: _Branch) -> StackNode:
 
 
 def render_tree(node: StackNode) -> str:
-    """The tree as text: one block per rank set, chains of one rank set not indented, ``*`` before a rank's last frame."""
+    """Return the tree as text: one block per rank set, ``*`` before a rank's last frame.
+
+    A chain of frames with the same rank set is not indented.
+    """
     return "\n".join(_lines(node)) + "\n"
 
 

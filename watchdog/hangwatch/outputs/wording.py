@@ -1,4 +1,4 @@
-"""What every output words alike: a verdict's kind, an incident's title, where the ranks diverged. Pure; may import the model."""
+"""Words that all outputs share: a verdict's kind, an incident's title, where the ranks diverged. Pure; may import the model."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ _KIND_NAMES = {
     "stall": "Stall",
     "rank_lost": "Rank lost",
     "straggler": "Straggler",
+    "failed": "Failed",
     "silent_failure": "Silent failure",
     "healthy": "Healthy",
 }
 
 
 def name_kind(kind: str) -> str:
-    """The display name of a verdict's kind."""
+    """Return the display name of a verdict's kind."""
     return _KIND_NAMES.get(kind, kind.replace("_", " "))
 
 
 def title_of(incident: Incident) -> str:
-    """The title of a document about an incident."""
-    return f"{name_kind(incident.verdict.kind)}: {incident.job.id[:80]}"
+    """Return the title of a document about an incident."""
+    return f"{name_kind(incident.verdict.kind)}: {incident.job.title[:80]}"
 
 
 class ShownSide(msgspec.Struct, frozen=True):
-    """One side: what it is called (``culprit``, ``waiting``), its ranks, the user's line (None: not captured), the operation."""
+    """One side: its name (``culprit``, ``waiting``), its ranks, the user's line (None if not captured), the operation."""
 
     name: str
     ranks: tuple[int, ...]
@@ -38,14 +39,14 @@ class ShownSide(msgspec.Struct, frozen=True):
 
 
 class ShownDivergence(msgspec.Struct, frozen=True):
-    """The title, and the sides: the culprits' first, or the waiting ranks alone where there is no culprit."""
+    """The title and the sides: the culprits' first; the waiting ranks alone if there is no culprit."""
 
     title: str
     sides: tuple[ShownSide, ...]
 
 
 def show_divergence(divergence: Divergence, verdict: Verdict) -> ShownDivergence:
-    """How a verdict's divergence is shown."""
+    """Return how a verdict's divergence is shown."""
     if not verdict.culprit_ranks:
         # Without a culprit there is no divergence to show, only where the ranks wait.
         line = divergence.others or divergence.culprit
@@ -79,7 +80,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def group_places(entries: Iterable[RankEntry]) -> tuple[Place, ...]:
-    """The ranks by state and top frame, smallest set first: small sets are usually the interesting ones."""
+    """Return the ranks by state and top frame, smallest set first.
+
+    Small sets are usually the interesting ones.
+    """
     found: dict[tuple[str, str], list[int]] = {}
     for entry in entries:
         found.setdefault((entry.state, entry.stack[0] if entry.stack else ""), []).append(entry.rank)

@@ -1,1 +1,1 @@
-"""What `hangwatch diagnose` reads: bundles, dumps and logs of a job that has ended, as a capture."""
+"""What `hangwatch diagnose` reads, as a capture: bundles, dumps and logs of a job that has ended."""

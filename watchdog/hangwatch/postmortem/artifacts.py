@@ -1,4 +1,4 @@
-"""What somebody has after a crash, as a capture: an incident's bundle, or dumps and stacks of any origin. Only reads."""
+"""Makes a capture of what somebody has after a crash: an incident's bundle, or dumps and stacks of any origin. Only reads."""
 
 from __future__ import annotations
 
@@ -9,13 +9,26 @@ from pathlib import Path
 
 import msgspec
 
-from hangwatch.config.errors import UserError
 from hangwatch.model.capture import Capture, Gap
+from hangwatch.model.errors import UserError
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle.bundle import read_bundle
-from hangwatch.postmortem.training import read_training
 from hangwatch.sources.dumps.contents import Aside, Content, count_files, find_contents, read_content
+from hangwatch.sources.dumps.failure_log import parse_failure_log
 from hangwatch.sources.dumps.gathering import Progress, gather
+from hangwatch.training.postmortem import read_training
+from hangwatch.training.sources.training_files import read_last_lines
+
+
+def read_failure(path: Path, job: str, progress: Progress) -> Capture | None:
+    """Return the capture of a job whose ranks lost each other; None if no output in ``path`` tells of that.
+
+    Raises OSError if ``path`` itself cannot be read.
+    """
+    lines = list(read_last_lines(path))
+    progress(1, 1)
+    return parse_failure_log((text for _, text in lines), job=job, at_ns=max((at for at, _ in lines), default=0))
+
 
 #: Where the files hold the time at which they were written, an operation younger than this was no wait yet: a step may take
 #: two seconds.
@@ -29,9 +42,9 @@ _Bundles = dict[str, dict[str, Content]]
 
 
 class Artifacts(msgspec.Struct, frozen=True):
-    """A capture to be diagnosed, with the document that the agent wrote of it, if it did.
+    """A capture to be diagnosed, with the agent's document if it wrote one.
 
-    ``min_wait_s``: operations that were younger than this at the capture's time are no waits.
+    ``min_wait_s``: operations younger than this at the capture's time count as no waits.
     """
 
     capture: Capture
@@ -40,7 +53,10 @@ class Artifacts(msgspec.Struct, frozen=True):
 
 
 def read_artifacts(path: Path, progress: Progress) -> Artifacts:
-    """All that ``path`` holds. Raises ``UserError`` where there is nothing to diagnose, ``BundleError`` for a broken bundle."""
+    """Return all that ``path`` holds.
+
+    Raises ``UserError`` if there is nothing to diagnose, ``BundleError`` for a broken bundle.
+    """
     if any((path / name).exists() for name in _HEADS):
         before, capture = read_bundle(path)
         return Artifacts(capture, before)
@@ -54,31 +70,38 @@ def read_artifacts(path: Path, progress: Progress) -> Artifacts:
     bundles = {root: files for root, files in bundles.items() if _HEADS & files.keys()}
     capture = gathered.capture
     if not capture.ranks:
-        if not bundles and (training := read_training(path, _job_name(path), progress)) is not None:
-            return Artifacts(training)
+        for read in () if bundles else (read_failure, read_training):
+            if (found := read(path, _job_name(path), progress)) is not None:
+                return Artifacts(found)
         return _read_found_bundle(path, bundles, capture.gaps)
     if gathered.disagreeing:
         raise UserError(
-            f"the dumps in {path} are of different moments, between which the job went on, so they cannot be compared; take "
-            "them of all ranks at once, while it hangs"
+            f"the dumps in {path} cannot be compared, because the job went on between them; take the "
+            "dumps of all ranks at once, while the job hangs"
         )
     if _says_nothing(capture):
         raise UserError(
-            f"the dumps in {path} hold no operation of any rank: a first collective that never completes is recorded by none, as "
-            "NCCL connects all ranks before; give py-spy's stacks beside them (py-spy dump --pid PID), taken while it hangs"
+            f"the dumps in {path} contain no operation. NCCL records a first collective only after "
+            "all ranks have connected; add py-spy's stacks (py-spy dump --pid PID), taken while the "
+            "job hangs"
         )
-    beside = tuple(Gap("file", f"{root or '.'}: an incident's bundle beside dumps; give it alone") for root in bundles)
+    beside = tuple(
+        Gap("file", f"{root or '.'}: an incident's bundle next to dumps; diagnose it separately") for root in bundles
+    )
     capture = msgspec.structs.replace(capture, gaps=capture.gaps + beside)
     return Artifacts(capture, None, MIN_WAIT_S if gathered.timed else 0.0)
 
 
 def _says_nothing(capture: Capture) -> bool:
-    """Whether there are records alone, and none has an operation."""
+    """True if there are only records, and none has an operation."""
     return all(not rank.stacks and rank.flight is not None and rank.flight.blank for rank in capture.ranks)
 
 
 def _take_bundles(contents: Iterable[Content | Aside], bundles: _Bundles) -> Iterator[Content | Aside]:
-    """What is no part of a bundle; parts are put into ``bundles`` by the bundle's folder and their place in it."""
+    """Yield what is no part of a bundle.
+
+    Parts are put into ``bundles``, by the bundle's folder and their name in it.
+    """
     for content in contents:
         part = _BUNDLE_FILE.fullmatch(content.name)
         if part is None or isinstance(content, Aside):
@@ -88,10 +111,10 @@ def _take_bundles(contents: Iterable[Content | Aside], bundles: _Bundles) -> Ite
 
 
 def _read_found_bundle(path: Path, bundles: Mapping[str, Mapping[str, Content]], gaps: Iterable[Gap]) -> Artifacts:
-    """The one bundle that lies further down, or in an archive."""
+    """Return the only bundle, which lies further down or in an archive."""
     if len(bundles) > 1:
         shown = ", ".join(sorted(root.rstrip("/") for root in bundles)[-_REASONS:])
-        raise UserError(f"{path} holds {len(bundles)} incidents; give one of them, the last are {shown}")
+        raise UserError(f"{path} holds {len(bundles)} incidents; choose one, for example {shown}")
     for files in bundles.values():
         with tempfile.TemporaryDirectory(prefix="hangwatch-") as folder:
             for name, content in files.items():

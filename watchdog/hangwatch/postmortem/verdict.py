@@ -6,12 +6,18 @@ import msgspec
 
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import HANG_KINDS, Incident
 from hangwatch.postmortem.artifacts import Artifacts
+from hangwatch.slow.arrival import find_late
+from hangwatch.slow.flight import make_streams
+from hangwatch.slow.words import describe
 
 
 def diagnose_artifacts(artifacts: Artifacts) -> Incident:
-    """The capture diagnosed anew, with the times of the document that the agent wrote: the capture does not have them."""
+    """Return the incident of the capture, diagnosed anew; of a job that does not hang, also who was late.
+
+    Its times are those of the agent's document, because the capture lacks them.
+    """
     capture, before = artifacts.capture, artifacts.before
     incident = make_incident(
         diagnose(capture, min_wait_s=artifacts.min_wait_s),
@@ -19,6 +25,8 @@ def diagnose_artifacts(artifacts: Artifacts) -> Incident:
         confirmed_ns=capture.at_ns,
         id=before.id if before is not None else None,
     )
+    if incident.verdict.kind not in HANG_KINDS and (found := find_late(make_streams(capture.ranks))) is not None:
+        incident = msgspec.structs.replace(incident, lateness=describe(found))
     if before is None:
         return incident
     return msgspec.structs.replace(

@@ -15,7 +15,7 @@ NAME = "_hangwatch_probe"
 
 
 class HangDetected(RuntimeError):
-    """This job hangs: raised in a rank by ``hangwatch run --on-hang raise``. Its text is the verdict."""
+    """This job hangs; raised in a rank by ``hangwatch run --on-hang raise``. Its text is the verdict."""
 
 
 HangDetected.__module__ = "hangwatch"  # where a program finds it
@@ -32,7 +32,7 @@ if _live is sys.modules[__name__]:
 
 
 def report(step: object = None, loss: object = None, lr: object = None, grad_norm: object = None) -> None:
-    """Take what ``hangwatch.report`` was given; in a process that is not probed nothing happens."""
+    """Take what ``hangwatch.report`` was given; does nothing in a process that is not probed."""
     live = sys.modules[NAME]
     if live is sys.modules[__name__]:
         hook.report(step, loss, lr, grad_norm)

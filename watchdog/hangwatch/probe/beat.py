@@ -1,4 +1,4 @@
-"""The beat's file: what ``model.beats.Beat`` describes, written whole. Standard library only."""
+"""Writes the beat's file: what ``model.beats.Beat`` describes, replaced whole. Standard library only."""
 # Plain os calls: this runs in the rank.
 # ruff: noqa: PTH105
 
@@ -14,14 +14,17 @@ BEAT_PERIOD_S = 0.5
 
 
 def encode_beat(fields: dict[str, Any], groups: list[str], telemetry: str = "") -> bytes:
-    """The JSON of one beat; ``groups`` and ``telemetry`` are JSON already (they are long, and change little)."""
+    """Return the JSON of one beat.
+
+    ``groups`` and ``telemetry`` are JSON already, because they are long and rarely change.
+    """
     head = json.dumps(fields, separators=(",", ":"), allow_nan=False)
     tail = ',"telemetry":%s' % telemetry if telemetry else ""
     return ('%s,"groups":[%s]%s}' % (head[:-1], ",".join(groups), tail)).encode("utf-8", "replace")
 
 
 def finite(value: Any) -> Any:
-    """JSON has no NaN or infinity: they travel as the words ``nan``, ``inf`` and ``-inf``."""
+    """Return NaN and infinities as ``nan``, ``inf`` and ``-inf``, which JSON lacks; other values unchanged."""
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

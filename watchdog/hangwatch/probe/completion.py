@@ -1,9 +1,9 @@
-"""What Gloo has really completed. Standard library only.
+"""Corrects what Gloo reports as completed. Standard library only.
 
 ProcessGroupGloo (torch 2.13) notes ``last_completed_collective`` from several threads, each after its operation has
-already been handed back: a late one overwrites a newer number, and until the next operation the group looks as if it
-were still in one. Measured: in one of five pauses of a job. The entries' ``retired`` is right; so a number that says
-"in flight" and does not move is checked against them.
+been handed back. A late one overwrites a newer number, and until the next operation the group looks as if an
+operation were in flight. This was measured in one of five pauses of a job. The entries' ``retired`` is right, so a
+number that says "in flight" and does not move is checked against them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONGEST_PAUSE_S = 30.0
 
 
 class _Doubt(NamedTuple):
-    """One status as it is; ``completed`` is what the entries said of it, None before they were asked."""
+    """One status that says "in flight". ``completed``: the number by the entries; None before they were read."""
 
     status: Progress
     check_at: float
@@ -27,13 +27,16 @@ class _Doubt(NamedTuple):
 
 
 class Completion:
-    """Keeps, by ``pg_id``, the statuses that say "in flight", and what was found of them."""
+    """Keeps, by ``pg_id``, the statuses that say "in flight", and what the entries say of them."""
 
     def __init__(self) -> None:
         self._doubts: dict[int, _Doubt] = {}
 
     def wants_entries(self, statuses: dict[int, Progress], now: float) -> bool:
-        """Whether a status has not moved in flight for long enough to be checked (``now``: monotonic)."""
+        """True if a status has said "in flight" without moving for long enough to be checked.
+
+        ``now``: monotonic.
+        """
         before, self._doubts = self._doubts, {}
         for pg_id, status in statuses.items():
             if status.completed < status.enqueued:
@@ -44,11 +47,11 @@ class Completion:
         return self.is_due(now)
 
     def is_due(self, now: float) -> bool:
-        """Whether a status that was in doubt is to be checked now."""
+        """True if a doubtful status is to be checked now."""
         return any(doubt.check_at <= now for doubt in self._doubts.values())
 
     def settle(self, dump: bytes, now: float) -> None:
-        """Take from a JSON dump what of the doubtful is unfinished; ask again later, and ever more rarely."""
+        """Read from a JSON dump which doubtful operations are unfinished; ask again later, and ever more rarely."""
         unfinished = parse_unfinished(dump)
         for pg_id, doubt in self._doubts.items():
             enqueued = doubt.status.enqueued  # the entries may be newer than the status
@@ -57,7 +60,7 @@ class Completion:
             self._doubts[pg_id] = _Doubt(doubt.status, now + pause_s, pause_s, completed)
 
     def correct(self, pg_id: int, status: Progress) -> Progress:
-        """The status, with the number of completed operations that the entries vouch for."""
+        """Return the status with the number of completed operations that the entries prove."""
         doubt = self._doubts.get(pg_id)
         if doubt is None or doubt.completed is None or doubt.status != status:
             return status
@@ -65,10 +68,10 @@ class Completion:
 
 
 def parse_unfinished(dump: bytes) -> dict[int, int]:
-    """The lowest collective sequence number that is not retired, by ``pg_id``; point-to-point left out.
+    """Return the lowest collective sequence number that is not retired, by ``pg_id``, without point-to-point.
 
-    Reads only the entries that are not retired: torch sorts an entry's keys, and all that is needed comes before
-    ``retired``. Anything else than that is decoded as a whole. Raises ValueError for what is no JSON dump.
+    Only entries that are not retired are read: torch sorts an entry's keys, and all that is needed comes before
+    ``retired``. A dump in any other form is decoded as a whole. Raises ValueError if it is no JSON dump.
     """
     found: dict[int, int] = {}
     end = dump.find(b'"retired":false')
@@ -78,7 +81,7 @@ def parse_unfinished(dump: bytes) -> dict[int, int]:
             return _decode_unfinished(dump)
         try:
             _keep_lowest(found, json.loads(entry.rstrip(b", ") + b"}"))
-        except ValueError:  # the brace was one in a group's name
+        except ValueError:  # the brace was part of a group's name
             return _decode_unfinished(dump)
         end = dump.find(b'"retired":false', end + 1)
     return found

@@ -23,9 +23,10 @@ _CHUNK_BYTES = 1 << 18
 
 
 class Control:
-    """The socket, the client being served, and the pipe that wakes the thread. Used by the probe's thread alone.
+    """The socket, the client being served, and the pipe that wakes the thread.
 
-    ``answer`` is given the words of the request and returns the whole answer; what it raises ends the connection.
+    Used by the probe's thread alone. ``answer``: gets the words of the request and returns the whole answer; an
+    exception ends the connection.
     """
 
     def __init__(self, answer: Callable[[list[str]], bytes]) -> None:
@@ -53,29 +54,21 @@ class Control:
         self._listener = listener
 
     def wake(self) -> None:
-        """End a ``serve`` that is under way; from any thread."""
+        """End a running ``serve``; from any thread."""
         try:
             os.write(self._wake_writer, b"x")
         except OSError:
             pass
 
     def serve(self, until: float) -> bool:
-        """Serve clients until that time of ``time.monotonic``; True, and early, once one was given an answer."""
+        """Serve clients until ``until`` of ``time.monotonic``; True, and earlier, after an answer was given."""
         while True:
             now = time.monotonic()
             if self._client is not None and now >= self._deadline:
                 self._end_client()
             if now >= until:
                 return False
-            poll = select.poll()
-            poll.register(self._wake_reader, select.POLLIN)
-            end = until
-            if self._client is not None:
-                poll.register(self._client, select.POLLOUT if self._rest else select.POLLIN)
-                end = min(until, self._deadline)
-            elif self._listener is not None:
-                poll.register(self._listener, select.POLLIN)
-            ready = {descriptor for descriptor, _ in poll.poll(max(end - now, 0.0) * 1000 + 1)}
+            ready = self._poll(until - now, now)
             if self._wake_reader in ready:
                 return False
             if not ready:
@@ -91,6 +84,17 @@ class Control:
                 continue
             except Exception:
                 self._end_client()
+
+    def _poll(self, timeout_s: float, now: float) -> set[int]:
+        """Wait for the client, or for a new one, or for ``wake``; return the descriptors that are ready."""
+        poll = select.poll()
+        poll.register(self._wake_reader, select.POLLIN)
+        if self._client is not None:
+            poll.register(self._client, select.POLLOUT if self._rest else select.POLLIN)
+            timeout_s = min(timeout_s, self._deadline - now)
+        elif self._listener is not None:
+            poll.register(self._listener, select.POLLIN)
+        return {descriptor for descriptor, _ in poll.poll(max(timeout_s, 0.0) * 1000 + 1)}
 
     def close(self) -> None:
         """Close everything in this process for good (a forked child closes only its own copies)."""
@@ -110,7 +114,7 @@ class Control:
         self._deadline = time.monotonic() + _READ_TIME_S
 
     def _receive(self) -> bool:
-        """Read on; True once a whole line was there and has an answer to send."""
+        """Read on; True once there is a whole line and an answer to send."""
         assert self._client is not None  # noqa: S101
         part = self._client.recv(_LINE_LIMIT_BYTES)
         self._line += part
@@ -121,7 +125,7 @@ class Control:
         words = self._line.split(b"\n", 1)[0].decode("utf-8", "replace").split()
         self._rest = memoryview(self._answer(words))
         self._deadline = time.monotonic() + _SEND_TIME_S
-        self._send()  # what was asked for may end the program before this is served again
+        self._send()  # the request may end the program before this is served again
         return True
 
     def _send(self) -> None:

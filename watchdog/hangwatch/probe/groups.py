@@ -1,10 +1,10 @@
 """The process groups of this rank, and how far it is in each. Standard library; torch only as modules handed in.
 
 Membership is torch's own Python record (``distributed_c10d._world``, torch 2.4 to 2.13): Gloo's in the recorder is
-wrong. Progress is the recorder's, keyed by a process-local ``pg_id``. NCCL's backend object tells its own (``uid``);
-Gloo's is learned from the recorder's entries, which carry id and name. What is not known is left open, never guessed:
-names are used again after ``destroy_process_group``, so an id belongs to a group only if it came after those of its
-dead namesakes, and if the group's own sequence number agrees.
+wrong. Progress is the recorder's, keyed by a process-local ``pg_id``. NCCL's backend object tells its own (``uid``).
+Gloo's is learned from the recorder's entries, which have id and name. Nothing unknown is guessed: names are reused
+after ``destroy_process_group``, so an id belongs to a group only if it is newer than those of earlier groups of that
+name, and if the group's own sequence number agrees.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Row = Tuple[str, float]
 
 
 class _Group:
-    """One live group. ``devices`` maps a recorder's backend to a device type that it serves in this group."""
+    """One live group. ``devices``: by a recorder's backend, a device type that it serves in this group."""
 
     __slots__ = ("devices", "floors", "head", "ids", "label", "moves", "name", "reference", "since", "whole")
 
@@ -60,7 +60,7 @@ class _Group:
 
 
 class GroupTable:
-    """Keeps the groups and their ids from beat to beat; ``read_entries`` gives Gloo's JSON dump when one is needed."""
+    """Keeps the groups and their ids from beat to beat. ``read_entries``: returns Gloo's JSON dump."""
 
     def __init__(self, c10d: Any, torch: Any, recorders: list[Recorder], read_entries: Callable[[], bytes]) -> None:
         self._c10d = c10d
@@ -81,20 +81,25 @@ class GroupTable:
         self._dumps: list[bytes] = []
         self._rows: list[_Row] = []
         self._since = time.monotonic()
-        #: For how long nothing has moved in any group, or there has been none.
+        #: For how long nothing has moved in any group, or there has been no group.
         self.unmoved_s = 0.0
         self.rank: int | None = None
         self.world_size: int | None = None
         self.initialized = False
-        #: How many groups this process has begun to create by number: ranks that differ wait for different groups.
+        #: How many numbered groups this process has begun to create; ranks with different counts wait for different groups.
         self.groups_created: int | None = None
-        #: Where the ranks of the world met; empty where that cannot be told.
+        #: Where the ranks of the world met; empty if not known.
         self.store = ""
         #: Gloo records without names, as it does under TORCH_DISTRIBUTED_DEBUG=DETAIL: progress cannot be told apart.
         self.nameless = False
 
+    @property
+    def uses_nccl(self) -> bool:
+        """True if NCCL serves a group."""
+        return any("nccl" in group.devices for group in self._groups.values())
+
     def render(self) -> list[str]:
-        """One JSON object a group and recorder, as ``model.beats.BeatGroup``; two for a group used through both."""
+        """Return one JSON object per group and recorder, as ``model.beats.BeatGroup``; two for a group that uses both."""
         changed = self._update_membership()
         now = time.monotonic()
         dumps = [recorder.read_status() for recorder in self._recorders]
@@ -109,11 +114,11 @@ class GroupTable:
             self._rows += left
             self.initialized = self._c10d._world.default_pg is not None or bool(left)
         self.unmoved_s = now - max((since for _, since in self._rows), default=self._since)
-        # The usual case in a long step: nothing has moved, and only the time since then is to be written.
+        # The usual case in a long step: nothing has moved, and only the time since then changes.
         return ["%s%.3f}" % (row, now - since) for row, since in self._rows]
 
     def _update_membership(self) -> bool:
-        """Look whether there are other groups than before; cheap when there are not."""
+        """True if the groups have changed since the last call; cheap if not."""
         world = self._c10d._world
         names = world.pg_names
         # One C call over the live dict: no other thread can change it in between.
@@ -161,10 +166,11 @@ class GroupTable:
         return found
 
     def _origin(self, group: Any, name: str, members: dict[int, int]) -> str:
-        """What is known of a group that may reach beyond the world, as JSON to be added; empty of one that ``new_group`` made.
+        """Return what is known of a group that may reach beyond the world, as JSON; empty if ``new_group`` made it.
 
-        A library may make a group with processes of other jobs, by a rendezvous of its own (``_new_process_group_helper``).
-        Its members are numbered by themselves, which torch's record does not say: that they met elsewhere does.
+        A library may make a group with processes of other jobs, by a rendezvous of its own
+        (``_new_process_group_helper``). Its members have numbers of their own, which torch's record does not say;
+        that they met elsewhere tells it.
         """
         world = self._c10d._world
         default = world.default_pg
@@ -188,7 +194,7 @@ class GroupTable:
             return None
 
     def _consult_entries(self, status: dict[int, Progress], now: float) -> None:
-        """Read the entries for an id without a name, or a number that may be wrong; seldom, for they are many."""
+        """Read the entries if an id has no name, or a number may be wrong; rarely, because there are many."""
         kept = (*self._groups.values(), *self._leaving)
         live = {group.ids["gloo"] for group in kept if "gloo" in group.ids}
         doubtful = self._completion.wants_entries({i: status[i] for i in live if i in status}, now)
@@ -208,7 +214,7 @@ class GroupTable:
         self.nameless = "" in self._newest and self._hides_names()
 
     def _find_id(self, group: _Group, backend: str, status: dict[int, Progress]) -> int | None:
-        """The group's ``pg_id`` in that recorder, if it is known and has recorded anything."""
+        """Return the group's ``pg_id`` in that recorder, if it is known and has recorded anything; else None."""
         known = group.ids.get(backend)
         newest = self._newest.get(group.name, -1) if backend == "gloo" else -1
         candidate = newest in status and newest != known and newest > group.floors[backend]
@@ -218,12 +224,12 @@ class GroupTable:
         return known if known in status else None
 
     def _sequence(self, group: _Group, backend: str) -> int:
-        """The backend's own count of operations; it is never behind what the recorder had a moment earlier."""
+        """Return the backend's own count of operations, which is never behind what the recorder had a moment before."""
         live = group.reference()
         try:
             return int(self._backend(live, group.devices[backend])._get_sequence_number_for_group())
         except Exception:
-            return -1 if live is None else 1 << 62  # this torch cannot say: nothing speaks against it
+            return -1 if live is None else 1 << 62  # this torch does not tell: then it passes
 
     def _render_group(self, group: _Group, statuses: dict[str, Status], now: float) -> list[_Row]:
         rows: list[_Row] = []
@@ -242,7 +248,7 @@ class GroupTable:
         return [self._render_row(group, group.label, None, progress, now)]
 
     def _render_leaving(self, group: _Group, statuses: dict[str, Status], now: float) -> list[_Row]:
-        """A group that torch has forgotten, as long as it has an operation in flight."""
+        """Return the rows of a group that torch has forgotten, as long as it has an operation in flight."""
         pg_id, status = group.ids.get("gloo"), statuses.get("gloo")
         if pg_id is None or status is None or pg_id not in status.progress:
             return []
@@ -251,7 +257,10 @@ class GroupTable:
         return [self._render_row(group, "gloo", pg_id, progress, now)] if in_flight else []
 
     def _is_unused(self, group: _Group, backend: str, status: Status | None) -> bool:
-        """Whether nothing recorded is a fact: the recorder is on, and every id in it is known to be another group's."""
+        """True if the group certainly has no recorded operation.
+
+        That is so if the recorder is on, and every id in it is known to be another group's.
+        """
         if status is None or not status.recording:
             return False
         if backend == "nccl":
@@ -260,11 +269,11 @@ class GroupTable:
         if newest > group.floors[backend] and self._sequence(group, backend) != 0:
             return False
         names = {self._names.get(pg_id) for pg_id in status.progress}
-        # A backend that the program has made itself is in no list of torch's, and has no name.
+        # A backend that the program created itself is in no list of torch's, and has no name.
         return names <= (self._known_names if self._hides_names() else self._known_names | {""})
 
     def _hides_names(self) -> bool:
-        """Whether torch wraps its groups, whose operations are recorded without names then."""
+        """True if torch wraps its groups, whose operations are then recorded without names."""
         try:
             return bool(self._c10d.get_debug_level() == self._c10d.DebugLevel.DETAIL)
         except Exception:
@@ -287,7 +296,7 @@ class GroupTable:
 
 
 def _meeting_place(world: Any, group: Any) -> str:
-    """The store in which a group's members met, as its object says without asking anybody; empty where it does not."""
+    """Return the store in which a group's members met, by its object alone; empty if that does not tell."""
     try:
         store = world.pg_map[group][1]
         for _ in range(16):

@@ -1,13 +1,15 @@
-"""When the probe starts: on the import of torch.distributed, or when a process group comes to be.
+"""When the probe starts: on the import of torch.distributed, or when a process group is created.
 
-A finder on ``sys.meta_path`` waits for ``torch.distributed.distributed_c10d`` and for the modules of training libraries
-(``trainers.TARGETS``); a loader it has touched is as before once its module is imported. A process whose environment
-makes it a rank is probed from then on. Every other one (``mp.spawn`` passes the rank as an argument; launchers import
-torch.distributed too) becomes a rank in the moment it begins to meet the others, or gets a process group: a wrapper around
-``rendezvous``, which the first call takes away, a setter around ``_World.default_pg`` and a getter of ``_World.pg_to_tag``
-(torch 2.4 to 2.13) see that; no thread waits for it, and a fork keeps it. A process that
-trains with no group and no rank at all (one GPU, ``python train.py``) is probed as rank 0 of 1 once it makes a trainer or
-reports a step.
+A finder on ``sys.meta_path`` waits for ``torch.distributed.distributed_c10d`` and for the modules of training
+libraries (``trainers.TARGETS``); a loader that it has touched is as before once its module is imported.
+
+A process whose environment makes it a rank is probed from then on. Any other process (``mp.spawn`` passes the rank as
+an argument; launchers import torch.distributed too) becomes a rank when it begins to meet the others, or gets a
+process group. Three things notice that: a wrapper around ``rendezvous``, which the first call removes, a setter
+around ``_World.default_pg``, and a getter of ``_World.pg_to_tag`` (torch 2.4 to 2.13). No thread waits for it, and a
+fork keeps it. A process that trains without a group or a rank (one GPU, ``python train.py``) is probed as rank 0 of 1
+once it makes a trainer or reports a step.
+
 Imports the standard library only, and as little of it as possible.
 """
 
@@ -17,7 +19,7 @@ import atexit
 import os
 import sys
 
-TYPE_CHECKING = False  # typing itself would be the dearest thing that every Python process of the job has to import
+TYPE_CHECKING = False  # typing would be the most expensive import of every Python process of the job
 if TYPE_CHECKING:
     from typing import Any, Callable
 
@@ -26,7 +28,7 @@ OLDEST_TORCH = (2, 4)
 
 
 class _State:
-    """Of this process: the running probe, if any; and the process that our exit handler and fork handler belong to."""
+    """State of this process: the running probe, if any; and which process our exit and fork handlers belong to."""
 
     probe: Any = None
     note: Any = None
@@ -37,11 +39,11 @@ class _State:
 
 
 def install() -> None:
-    """Begin to wait for torch.distributed, if ``HANGWATCH_RUN_DIR`` is set; nothing else happens before."""
+    """Wait for torch.distributed if ``HANGWATCH_RUN_DIR`` is set; does nothing else."""
     _State.run_dir = os.environ.get("HANGWATCH_RUN_DIR", "")
     if not _State.run_dir:
         return
-    # Registered this early it runs after every other exit handler: a rank that hangs in one still has its beat.
+    # Registered this early, it runs after all other exit handlers: a rank that hangs in one of them still beats.
     _State.exit_pid = os.getpid()
     atexit.register(_at_exit)
     waiting = {name: handler for name, handler in _HANDLERS.items() if not _is_imported(name)}
@@ -57,7 +59,7 @@ def _is_imported(name: str) -> bool:
 
 
 class _Finder:
-    """Finds each target as any other finder would, and calls its handler once it is executed."""
+    """Finds each target as any other finder would, and calls its handler once the module is executed."""
 
     def __init__(self, waiting: dict[str, Callable[[Any], None]]) -> None:
         self._waiting = waiting
@@ -74,7 +76,7 @@ class _Finder:
         return None
 
     def _watch(self, loader: Any) -> None:
-        """Shadow ``exec_module`` on this one loader until it has run; a loader that cannot be touched is left alone."""
+        """Shadow ``exec_module`` on this one loader until it has run; a loader that does not allow it is left alone."""
         try:
             execute: Callable[[Any], None] = loader.exec_module
 
@@ -89,11 +91,11 @@ class _Finder:
 
             loader.exec_module = exec_module
         except Exception as error:
-            leave_problem("the import of %s could not be watched: %r" % (getattr(loader, "name", loader), error))
+            leave_problem("could not watch the import of %s: %r" % (getattr(loader, "name", loader), error))
 
 
 def _arrived(c10d: Any) -> None:
-    """torch.distributed is here; its import must succeed whatever happens to us."""
+    """Handle the import of torch.distributed, which must succeed whatever fails here."""
     try:
         from . import identity, recorder
 
@@ -121,13 +123,13 @@ def _arrived(c10d: Any) -> None:
 
 
 def _library_arrived(module: Any) -> None:
-    """A training library is here: its trainers are noted from now on."""
+    """Handle the import of a training library: its trainers are noted from now on."""
     try:
         from . import trainers
 
         trainers.watch_class(module, _trains)
     except Exception as error:
-        leave_problem("the trainers of %s cannot be noted: %r" % (module.__name__, error))
+        leave_problem("could not watch the trainers of %s: %r" % (module.__name__, error))
 
 
 def report(*values: Any) -> None:
@@ -144,7 +146,7 @@ def report(*values: Any) -> None:
 
 
 def _trains() -> None:
-    """This process trains: if it is no rank of a group, and no child of one, it is the only rank of its job."""
+    """Note that this process trains: without a group, and not as a rank's child, it is the only rank of its job."""
     if _State.probe is not None or _State.c10d is None:
         return
     from . import identity
@@ -154,7 +156,7 @@ def _trains() -> None:
 
 
 def _watch_default_group(c10d: Any) -> None:
-    """Be notified whenever the default group is set or removed: the property stays as it is in every other respect."""
+    """Notice when the default group is set or removed; the property otherwise stays as it is."""
     world = c10d._World
     plain = world.__dict__["default_pg"]
 
@@ -166,9 +168,10 @@ def _watch_default_group(c10d: Any) -> None:
 
 
 def _watch_first_group(c10d: Any) -> None:
-    """Be notified of the first group, which may be none of a world: an engine that takes weights from trainers has no other.
+    """Notice the first group, which may be in no world: an engine that gets weights from trainers has no other.
 
-    ``_World.pg_to_tag`` is read where a group is registered, and else only where one is destroyed; it is as before from then on.
+    ``_World.pg_to_tag`` is read where a group is registered, and otherwise only where one is destroyed; after that it
+    is as before.
     """
     world = c10d._World
     plain = world.__dict__["pg_to_tag"]
@@ -182,9 +185,9 @@ def _watch_first_group(c10d: Any) -> None:
 
 
 def _watch_rendezvous(c10d: Any) -> None:
-    """Be notified when a process that no environment calls a rank begins to meet the others: it may wait there for one for good.
+    """Notice when a process without a rank in its environment begins to meet the others: it may wait there for ever.
 
-    ``init_process_group`` looks up ``rendezvous`` in its module; it is as before from the first call on.
+    ``init_process_group`` looks up ``rendezvous`` in its module; from the first call on it is as before.
     """
     import functools
 
@@ -201,7 +204,10 @@ def _watch_rendezvous(c10d: Any) -> None:
 
 
 def _becomes_rank(c10d: Any, rank: int = -1, world_size: int = -1) -> None:
-    """This process meets others, or has a group. ``rank`` and ``world_size``: as the program says before it has one."""
+    """Start the probe: this process meets others, or has a group.
+
+    ``rank`` and ``world_size``: what the program says before it has a group.
+    """
     try:
         from . import identity
 
@@ -245,7 +251,7 @@ def _start(c10d: Any, alone: bool = False) -> None:
 
 
 def _after_fork() -> None:
-    """A forked child has no probe thread and must not act as the rank; it may still become one of its own."""
+    """Reset a forked child, which has no probe thread and is not this rank; it may become a rank of its own."""
     probe, _State.probe = _State.probe, None
     try:
         if probe is not None:
@@ -263,7 +269,7 @@ def _at_exit() -> None:
 
 
 def leave_problem(text: str) -> None:
-    """Leave one line for the agent in ``RUN_DIR/ranks/PID.problem``; silent where even that fails."""
+    """Leave one line for the agent in ``RUN_DIR/ranks/PID.problem``; silent if even that fails."""
     try:
         path = "%s/ranks/%d.problem" % (_State.run_dir, os.getpid())
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

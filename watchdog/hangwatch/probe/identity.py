@@ -32,7 +32,7 @@ _ENVIRONMENTS = (
 
 
 class Identity(NamedTuple):
-    """What the environment says of this process; None where it does not say."""
+    """What the environment says of this process; None for what it does not say."""
 
     rank: int | None
     world_size: int | None
@@ -44,7 +44,10 @@ ALONE = Identity(0, 1, 0)
 
 
 def read_identity(environment: Mapping[str, str]) -> Identity:
-    """The identity the launcher gave. ``RANK`` counts alone; the others only with a world of more than one."""
+    """Return the identity that the launcher gave.
+
+    ``RANK`` counts alone; other launchers' variables count only in a world of more than one.
+    """
     for rank_name, world_name, local_name in _ENVIRONMENTS:
         rank, world = _integer(environment.get(rank_name)), _integer(environment.get(world_name))
         if rank is not None and (rank_name == "RANK" or (world is not None and world > 1)):
@@ -53,16 +56,16 @@ def read_identity(environment: Mapping[str, str]) -> Identity:
 
 
 def is_child_of_rank(environment: Mapping[str, str]) -> bool:
-    """Whether a rank that lives marked this environment: its DataLoader workers and tools inherit it.
+    """True if a living rank marked this environment: its DataLoader workers and tools inherit the mark.
 
-    The marker of a process that is gone, or our own from before an ``exec``, is stale and counts for nothing.
+    A mark of a process that is gone, or our own from before an ``exec``, does not count.
     """
     marker = _integer(environment.get(MARKER))
     return marker is not None and marker != os.getpid() and os.path.exists("/proc/%d" % marker)
 
 
 def is_launcher(command_line: list[str]) -> bool:
-    """Whether this command starts ranks rather than being one; on many clusters launchers are given a RANK too."""
+    """True if this command starts ranks rather than being one; many clusters give launchers a RANK too."""
     module, script = _program(command_line)
     if module is not None:
         return any(module == name or module.startswith(name + ".") for name in _LAUNCHER_MODULES)
@@ -70,7 +73,7 @@ def is_launcher(command_line: list[str]) -> bool:
 
 
 def read_command_line() -> list[str]:
-    """This process's command line as the kernel has it: ``sys.argv`` is not final while ``python -m`` looks around."""
+    """Return this process's command line from the kernel: ``sys.argv`` is not final while ``python -m`` starts."""
     try:
         with open("/proc/self/cmdline", "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
@@ -79,7 +82,7 @@ def read_command_line() -> list[str]:
 
 
 def read_start_ticks() -> int:
-    """When this process started, in clock ticks since boot (field 22 of ``/proc/self/stat``); 0 if unknown."""
+    """Return when this process started, in clock ticks since boot (field 22 of ``/proc/self/stat``); 0 if unknown."""
     try:
         with open("/proc/self/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -88,7 +91,7 @@ def read_start_ticks() -> int:
 
 
 def _program(command_line: list[str]) -> tuple[str | None, str | None]:
-    """The module (``-m``) or script that a Python command line runs; neither for ``-c`` and standard input."""
+    """Return the module (``-m``) or script that a Python command line runs; neither for ``-c`` and standard input."""
     words = iter(command_line[1:])
     for word in words:
         if not word.startswith("-"):

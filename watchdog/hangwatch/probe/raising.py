@@ -30,14 +30,14 @@ THREAD_NAME = "hangwatch-raise"
 _WATCHED = re.compile(r"tfd:\s*(\d+) events:\s*\w+ data:\s*(\w+)\s+pos:\s*\w+ ino:(\w+)")
 #: The class of Gloo's connections as C++ names it: ``gloo::transport::tcp::Pair``, and that of ``tls``.
 _PAIR = re.compile(rb"N4gloo9transport3tcp(?:3tls)?4PairE")
-#: In the text of an error of Gloo's connections: the file that has raised it.
+#: In the text of an error of Gloo's connections: the file that raised it.
 _CONNECTION = "gloo/transport/tcp/pair.cc"
 #: Where torch handles what a collective of ``torch.distributed`` has raised, to log it and raise it again.
 _LOGGER = "torch.distributed.c10d_logger"
 
 
 class Raising:
-    """Raises once; ``raised`` says whether that has reached the main thread."""
+    """Raises once. ``raised``: True once that has reached the main thread."""
 
     def __init__(self, c10d: Any) -> None:
         self._c10d = c10d
@@ -47,13 +47,14 @@ class Raising:
 
     @property
     def raised(self) -> bool:
-        """Whether the main thread has been reached."""
+        """True once the main thread has been reached."""
         return self._arrival is not None and self._arrival.reached
 
     def arm(self, text: str, handled: list[str]) -> None:
-        """Have the main thread raise once it runs Python again, which it may do at once. ``text``: what the exception says.
+        """Have the main thread raise once it runs Python again, which it may do at once.
 
-        ``handled``: what the main thread was handling when the standstill began, as ``read_handled`` says it.
+        ``text``: what the exception says. ``handled``: what ``read_handled`` said of the main thread when the
+        standstill began.
         """
         if self._arrival is not None:
             return
@@ -61,10 +62,10 @@ class Raising:
         try:
             self._arrival.send()
         except Exception as error:
-            self.problem = "the main thread cannot be reached: %r" % (error,)
+            self.problem = "could not reach the main thread: %r" % (error,)
 
     def break_waits(self) -> None:
-        """End the waits, once, in a thread of its own: an abort may block. Nothing where it was not armed before."""
+        """End the waits, once, in a thread of its own, because an abort may block. Does nothing unless armed before."""
         if self._arrival is None or self._breaking:
             return
         self._breaking = True
@@ -75,10 +76,10 @@ class Raising:
             try:
                 shut()
             except Exception as error:
-                self.problem = "waits of %s cannot be ended: %r" % (what, error)
+                self.problem = "could not end waits of %s: %r" % (what, error)
 
     def _abort_groups(self) -> None:
-        """As ``_abort_process_group`` does (``distributed_c10d.py``), but the groups stay known: the program may destroy them."""
+        """Abort as ``_abort_process_group`` (``distributed_c10d.py``); groups stay known, as the program may destroy them."""
         names = dict(self._c10d._world.pg_names)
         nccl = getattr(self._c10d, "ProcessGroupNCCL", None)
         backends = [backend for group in names for backend in _backends(group) if nccl and isinstance(backend, nccl)]
@@ -93,7 +94,7 @@ class Raising:
 
 
 class _Arrival:
-    """What the main thread meets before its next instruction: its truth is asked for there, and raises."""
+    """An object whose truth value the main thread asks for before its next instruction; asking raises."""
 
     def __init__(self, error: BaseException, handled: list[str]) -> None:
         self._error = error
@@ -102,14 +103,14 @@ class _Arrival:
         self.reached = False
 
     def send(self) -> None:
-        """Have the main thread run ``__bool__``. Raises RuntimeError where Python has no room for another call."""
+        """Have the main thread run ``__bool__``. Raises RuntimeError if Python has no room for another pending call."""
         current = getattr(sys, "_current_exceptions", None)  # Python 3.10 and later; a triple each up to 3.11
         found = current().get(threading.main_thread().ident) if current is not None else None
         value = found[1] if isinstance(found, tuple) else found
-        # Other ranks may have raised already: what this one handles now may be their closed connections, met in its wait.
+        # Other ranks may have raised already: this one may now be handling their closed connections.
         lost = type(value) is RuntimeError and _CONNECTION in str(value) and read_handled() != self._handled
         self._before = None if lost else value
-        # Functions of our own: those that are attributes of pythonapi, with their argument types, are the program's as well.
+        # Our own function objects: attributes of pythonapi, with their argument types, are shared with the program.
         api = ctypes.pythonapi
         truth = ctypes.cast(api["PyObject_IsTrue"], ctypes.c_void_p)
         hold = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", api))
@@ -119,7 +120,11 @@ class _Arrival:
             raise RuntimeError("too many calls are pending")
 
     def __bool__(self) -> bool:
-        """Raise in the program; never between it and the ``finally`` of an exception that the broken wait has raised itself."""
+        """Raise in the program.
+
+        If the broken wait has raised an exception itself, the text is added to that one: another exception could
+        arrive before its ``finally`` runs.
+        """
         self.reached = True
         met = sys.exc_info()[1]
         if not isinstance(met, RuntimeError) or met is self._before:
@@ -132,7 +137,7 @@ class _Arrival:
 
 
 def _backends(group: Any) -> Iterator[Any]:
-    """The backends that serve a group; the devices are those torch has registered with it."""
+    """Yield the backends that serve a group, for the devices that torch has registered with it."""
     for device in getattr(group, "_device_types", ()):
         try:
             yield group._get_backend(device)
@@ -143,7 +148,7 @@ def _backends(group: Any) -> Iterator[Any]:
 def _shut_pairs() -> None:
     for descriptor, inode in _find_pairs():
         with socket.socket(fileno=os.dup(descriptor)) as connection:
-            if os.fstat(connection.fileno()).st_ino == inode:  # the descriptor may be another's by now
+            if os.fstat(connection.fileno()).st_ino == inode:  # the descriptor may have been reused
                 try:
                     connection.shutdown(socket.SHUT_RDWR)
                 except OSError:  # it is closed already
@@ -151,11 +156,11 @@ def _shut_pairs() -> None:
 
 
 def _find_pairs() -> Iterator[tuple[int, int]]:
-    """Gloo's connections in this process: descriptor and inode.
+    """Yield Gloo's connections in this process: descriptor and inode.
 
-    Gloo gives ``epoll_ctl`` the object that handles a descriptor (``gloo/transport/tcp/loop.cc``), the kernel shows that pointer,
-    and by the Itanium C++ ABI the object leads to the name of its class. Memory is read through the kernel: a number that is no
-    pointer is an error and no crash.
+    Gloo gives ``epoll_ctl`` the object that handles a descriptor (``gloo/transport/tcp/loop.cc``), the kernel shows
+    that pointer, and by the Itanium C++ ABI the object leads to the name of its class. Memory is read through the
+    kernel, so a number that is no pointer gives an error, not a crash.
     """
     memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -175,7 +180,7 @@ def _find_pairs() -> Iterator[tuple[int, int]]:
 
 
 def _read_class(memory: int, address: int) -> bytes:
-    """The mangled name of the class of the C++ object at an address; empty where there is none."""
+    """Return the mangled class name of the C++ object at an address; empty if there is none."""
     try:
         table = _read_pointer(memory, address)
         kind = _read_pointer(memory, table - ctypes.sizeof(ctypes.c_void_p))

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any
 
-from . import failures, identity, tasks, training
+from . import failures, identity, leaving, tasks, training
 from .beat import BEAT_PERIOD_S, BEAT_VERSION, encode_beat, write_whole
 from .control import Control
 from .groups import GroupTable
@@ -27,14 +27,14 @@ THREAD_NAME = "hangwatch-probe"
 #: ends may crash the process, so it is waited for that long.
 _STOP_TIME_S = 5.0
 _PROBLEM_LIMIT = 8
-#: From how long without a move in any group on the exception that the main thread is handling is read, and who awaits what.
+#: After how long without a move in any group handled exceptions and waiting tasks are read.
 _STUCK_S = 1.0
 
 
 class Probe:
-    """Started once a process is a rank; ``stop`` at exit, ``abandon`` in a forked child.
+    """Starts once a process is a rank; call ``stop`` at exit, ``abandon`` in a forked child.
 
-    ``alone``: it trains, and nothing has made it a rank so far.
+    ``alone``: the process trains, and nothing has made it a rank so far.
     """
 
     def __init__(self, run_dir: str, c10d: Any, alone: bool = False) -> None:
@@ -43,19 +43,23 @@ class Probe:
         self._telemetry = training.Telemetry()
         self._torch = sys.modules["torch"]
         self._bindings = sys.modules["torch._C._distributed_c10d"]
-        self._stem = "%s/ranks/%d" % (os.path.abspath(run_dir), os.getpid())
+        self._run_dir = os.path.abspath(run_dir)
+        self._stem = "%s/ranks/%d" % (self._run_dir, os.getpid())
         self._server: str | None = None
         self._problems: dict[str, str] = {}
         self._counter = 0
         self._stopping = False
         self._ends = False
         self._recorders = find_recorders(self._bindings)
+        self._terminates: leaving.TerminateHook | None = None
+        #: The groups of the last beat that had any: a program destroys its groups before it ends.
+        self._groups: list[str] = []
         self._table = GroupTable(c10d, self._torch, self._recorders, self._read_entries)
         self._identity = identity.ALONE if alone else identity.read_identity(os.environ)
         self._control = Control(self._answer)
         self._listening: str | None = None
         self._raising: Any = None
-        #: What the main thread was handling when it was first seen to be stuck.
+        #: The exception that the main thread handled when it was first seen stuck.
         self._handled_first: list[str] | None = None
         if os.environ.get("HANGWATCH_RAISE") == "1":
             from .raising import Raising
@@ -76,16 +80,20 @@ class Probe:
         try:
             failures.watch_threads()
         except Exception as error:
-            self._note("failures", "exceptions that end threads are not seen: %r" % (error,))
+            self._note("failures", "could not watch exceptions that end threads: %r" % (error,))
         self._thread.start()
 
     def joins(self, rank: int, world_size: int) -> None:
-        """The program says itself which rank it is going to be."""
+        """Note which rank this will be, as the program itself says."""
         self._identity = self._identity._replace(rank=rank, world_size=world_size)
 
     def stop(self) -> None:
-        """End the thread, with a last beat, before the interpreter ends (it must not be in torch then); remove the sockets."""
+        """End the thread with a last beat before the interpreter ends (it must not be in torch then); remove the sockets."""
+        if self._terminates is not None:
+            self._terminates.remove()
         self._ends = self._stopping = True
+        if getattr(sys, "last_value", None) is not None:
+            self._ask_others()
         self._control.wake()
         self._thread.join(_STOP_TIME_S)
         for path in (self._listening, self._server):
@@ -96,19 +104,26 @@ class Probe:
                     pass
 
     def abandon(self) -> None:
-        """Forget, in a forked child, that there was a probe; the parent's sockets and files stay as they are."""
+        """In a forked child, forget the probe; the parent's sockets and files stay as they are."""
         self._stopping = True
+        if self._terminates is not None:
+            self._terminates.remove()
         failures.forget_threads()
         self._control.close()
 
     def _run(self) -> None:
         try:
-            sys.settrace(None)  # a debugger's or coverage tool's, set for all threads, is not meant for us
+            sys.settrace(None)  # a trace function that a debugger set for all threads is not meant for us
             sys.setprofile(None)
             block_signals()
         except Exception as error:
-            self._note("thread", "the probe's thread could not be set apart: %r" % (error,))
+            self._note("thread", "could not set the probe's thread apart: %r" % (error,))
         self._open_sockets()
+        if os.environ.get("HANGWATCH_ABORTS") == "1":
+            try:
+                self._terminates = leaving.TerminateHook(self._terminated)
+            except Exception as error:
+                self._note("terminate", "what C++ ends leaves nothing: %r" % (error,))
         while not self._stopping:
             self._beat()
             try:
@@ -118,6 +133,7 @@ class Probe:
                 time.sleep(BEAT_PERIOD_S)
         if self._ends:
             self._beat()
+            self._leave("exit")
 
     def _open_sockets(self) -> None:
         try:
@@ -131,6 +147,35 @@ class Probe:
         except Exception as error:
             self._note("control", "no control socket: %s" % (error,))
 
+    def _terminated(self) -> None:
+        """Leave the last word in the thread in which C++ ends this process."""
+        self._ask_others()
+        self._leave("terminate")
+
+    def _ask_others(self) -> None:
+        try:
+            leaving.ask_others(self._run_dir, self._table.store)
+        except Exception as error:
+            self._note("others", "the other ranks could not be asked: %r" % (error,))
+
+    def _leave(self, how: str) -> None:
+        """Leave the end of the record, if this rank has had others to communicate with."""
+        size = self._table.world_size or self._identity.world_size or 1
+        if size < 2:
+            return
+        try:
+            known = {
+                "pid": os.getpid(),
+                "start_ticks": self._constant["start_ticks"],
+                "rank": self._table.rank if self._table.rank is not None else self._identity.rank,
+                "world_size": size,
+                "groups": "[%s]" % ",".join(self._groups),
+                "reported": failures.keeps_exceptions(),
+            }
+            leaving.leave(self._stem + ".left", known, how, self._recorders)
+        except Exception as error:
+            self._note("left", "the end of the record could not be written: %r" % (error,))
+
     def _beat(self) -> None:
         """Write one beat. A beat that cannot be written is tried again with the next."""
         try:
@@ -138,13 +183,17 @@ class Probe:
             self._problems.pop("groups", None)
             if self._table.nameless:
                 self._note(
-                    "names", "Gloo's operations are recorded without their groups (TORCH_DISTRIBUTED_DEBUG=DETAIL)"
+                    "names", "Gloo operations are recorded without their groups (TORCH_DISTRIBUTED_DEBUG=DETAIL)"
                 )
         except Exception as error:
             groups = []
-            self._note("groups", "the process groups could not be read: %r" % (error,))
+            self._note("groups", "could not read the process groups: %r" % (error,))
         if self._raising is not None and self._raising.problem:
             self._note("raise", self._raising.problem)
+        self._groups = groups or self._groups
+        if self._terminates is not None and self._table.uses_nccl:
+            self._terminates.remove()
+            self._terminates = None
         self._counter += 1
         table = self._table
         waiting, failed = self._read_tasks()
@@ -175,48 +224,50 @@ class Probe:
             write_whole(self._stem + ".beat", encode_beat(fields, groups, self._render_telemetry()))
             self._problems.pop("beat", None)
         except Exception as error:
-            self._note("beat", "a beat could not be written: %s" % (error,))
+            self._note("beat", "could not write the heartbeat: %s" % (error,))
 
     def _read_handled(self) -> tuple[list[str], list[str]]:
-        """What the main thread is handling, and what the others are, where nothing moves."""
+        """Return what the main thread is handling, and what other threads are, if nothing moves."""
         if self._table.unmoved_s < _STUCK_S:
             self._handled_first = None
             return [], []
         try:
             handled, by_threads = failures.read_all_handled()
         except Exception as error:
-            self._note("handled", "what is being handled could not be read: %r" % (error,))
+            self._note("handled", "could not read the exception that is being handled: %r" % (error,))
             return [], []
         if self._handled_first is None:
             self._handled_first = handled
         return handled, by_threads
 
     def _read_tasks(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Where coroutines wait, and which tasks have failed, of a rank in which nothing moves."""
+        """Return where coroutines wait, and which tasks have failed, if nothing moves in the rank."""
         try:
             return tasks.read_tasks() if self._table.unmoved_s >= _STUCK_S else ([], [])
         except Exception as error:
-            self._note("tasks", "the event loops could not be read: %r" % (error,))
+            self._note("tasks", "could not read the event loops: %r" % (error,))
             return [], []
 
     def _render_telemetry(self) -> str:
-        """What training says, as JSON; empty where it says nothing."""
+        """Return what training says, as JSON; empty if it says nothing."""
         try:
             return self._telemetry.render(time.time_ns())
         except Exception as error:
-            self._note("telemetry", "what training says could not be read: %r" % (error,))
+            self._note("telemetry", "could not read the training metrics: %r" % (error,))
             return ""
 
     def _present(self, path: str | None) -> str | None:
         if path is None or os.path.lexists(path):
             return path
-        self._note(path, "the socket %s is gone and cannot be made again" % path.rpartition(".")[2])
+        self._note(path, "the socket %s is gone and cannot be recreated" % path.rpartition(".")[2])
         return None
 
     def _answer(self, words: list[str]) -> bytes:
-        """``flight [active] [nccl|gloo]``: the pickle of that recorder, or of the one in use (NCCL's before Gloo's).
+        """Return the answer to a request.
 
-        ``raise TEXT``, then ``break``: ``begun``, or ``refused`` where the environment has not allowed it.
+        ``flight [active] [nccl|gloo]``: the pickle of that recorder, or of the one in use (NCCL's before Gloo's).
+        ``leave [STORE]``: nothing; writes what this rank would leave if it ended now, if its ranks met at ``STORE``.
+        ``raise TEXT``, then ``break``: ``begun``, or ``refused`` if the environment does not allow it.
         """
         if words[:1] in (["raise"], ["break"]):
             if self._raising is None:
@@ -226,6 +277,10 @@ class Probe:
             else:
                 self._raising.break_waits()
             return b"begun"
+        if words[:1] == ["leave"]:
+            if not self._stopping and (not words[1:] or words[1] == self._table.store or not self._table.store):
+                self._leave("asked")
+            return b""
         if words[:1] != ["flight"]:
             return b""
         wanted = [r for r in self._recorders if r.backend in words[1:]] or self._recorders
@@ -233,7 +288,7 @@ class Probe:
             recorder = self._in_use(wanted)
             return recorder.read_flight(only_active="active" in words[1:]) if recorder is not None else b""
         except Exception as error:
-            self._note("flight", "the flight recorder could not be read: %r" % (error,))
+            self._note("flight", "could not read the flight recorder: %r" % (error,))
             return b""
 
     def _in_use(self, recorders: list[Recorder]) -> Recorder | None:
@@ -242,7 +297,7 @@ class Probe:
         )
 
     def _read_entries(self) -> bytes:
-        """Gloo's entries as JSON: from our own worker server, which needs no GIL for it, or else directly."""
+        """Return Gloo's entries as JSON: from our own worker server, which needs no GIL for it, or else directly."""
         if self._server is not None:
             try:
                 return ask_server(self._server, "fr_trace_json")

@@ -20,12 +20,12 @@ from typing import Any, Callable, Iterable, MutableMapping, NamedTuple
 BUFFER_ENTRIES = 2000
 _NAME_KEY = '"process_group":'
 _NEW_NAME, _OLD_NAME = "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"
-#: Where the default size of the ring stood in turn: 2.6 and later, 2.5, 2.4.
+#: Where torch states the default size of the ring: 2.6 and later, 2.5, 2.4.
 _HEADERS = ("FlightRecorder.hpp", "NCCLUtils.hpp", "TraceUtils.h")
 
 
 class Progress(NamedTuple):
-    """Last sequence numbers of one group; 0: none yet, ``started`` -1 where the backend does not record it."""
+    """Last sequence numbers of one group; 0: none yet. ``started``: -1 if the backend does not record it."""
 
     enqueued: int
     started: int
@@ -40,15 +40,16 @@ class Status(NamedTuple):
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """Major and minor of a torch version such as ``2.13.0+cpu``; (0, 0) if it is none."""
+    """Return major and minor of a torch version such as ``2.13.0+cpu``; (0, 0) for anything else."""
     found = re.match(r"(\d+)\.(\d+)", str(text))
     return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
 
 
 def set_environment(environment: MutableMapping[str, str], torch: Any) -> None:
-    """Turn the recorder on where the user has said nothing and this torch would leave it off.
+    """Turn the recorder on if the user has set nothing and this torch would leave it off.
 
-    Recent versions record 2,000 operations unasked, and warn on stderr when the old name is set: then nothing is set.
+    Recent versions record 2,000 operations by default, and warn on stderr if the old name is set: then nothing is
+    set.
     """
     if _NEW_NAME in environment or _OLD_NAME in environment:
         return
@@ -58,7 +59,10 @@ def set_environment(environment: MutableMapping[str, str], torch: Any) -> None:
 
 
 def _find_default(directory: str, version: tuple[int, int]) -> tuple[str, int]:
-    """The variable this torch reads first, and the size without it: from its own header where it ships one."""
+    """Return the variable this torch reads first, and the size without it.
+
+    From torch's own header if it has one.
+    """
     for header in _HEADERS:
         try:
             with open(os.path.join(directory, "include/torch/csrc/distributed/c10d", header), encoding="utf-8") as file:
@@ -71,7 +75,7 @@ def _find_default(directory: str, version: tuple[int, int]) -> tuple[str, int]:
 
 
 class Recorder:
-    """One of the two recorders. ``backend`` is the one that writes to it: ``gloo`` or ``nccl``."""
+    """One of the two recorders. ``backend``: the one that writes to it, ``gloo`` or ``nccl``."""
 
     def __init__(self, backend: str, status: Callable[..., bytes] | None, dump: Callable[..., bytes]) -> None:
         self.backend = backend
@@ -79,29 +83,29 @@ class Recorder:
         self._dump = dump
 
     def read_status(self) -> bytes:
-        """Its status part, undecoded: microseconds, no entries, no device call."""
+        """Return the status part, undecoded: takes microseconds, no entries, no device call."""
         # torch 2.4 has no JSON
         return (self._status or self._dump)(includeCollectives=False)
 
     def parse_status(self, dump: bytes) -> Status:
-        """Progress by process-local ``pg_id``, from what ``read_status`` gave."""
-        # The pickle is our own process's, made a moment ago: nothing foreign in it.
+        """Return progress by process-local ``pg_id``, from what ``read_status`` returned."""
+        # The pickle was just made by our own process: nothing in it is foreign.
         found = json.loads(dump) if self._status is not None else pickle.loads(dump)  # noqa: S301
         progress = {int(key): _parse_progress(value) for key, value in (found.get("pg_status") or {}).items()}
         return Status(bool(progress or found.get("pg_config")), progress)
 
     def read_entries(self) -> bytes:
-        """The JSON with all entries; holds the GIL for some 25 ms when the ring is full."""
+        """Return the JSON with all entries; holds the GIL for some 25 ms if the ring is full."""
         return self._status() if self._status is not None else b""
 
     def read_flight(self, only_active: bool) -> bytes:
-        """The pickle with call sites, as torch's own analyzer reads it; some 20 ms with 2,000 entries."""
+        """Return the pickle with call sites, as torch's own analyzer reads it; some 20 ms with 2,000 entries."""
         with _InductorShield():
             return self._dump(includeCollectives=True, includeStackTraces=True, onlyActive=only_active)
 
 
 def find_recorders(bindings: Any) -> list[Recorder]:
-    """The recorders this torch has (``torch._C._distributed_c10d``); NCCL's first."""
+    """Return the recorders this torch has (``torch._C._distributed_c10d``); NCCL's first."""
     found = []
     for backend, stem in (("nccl", "_dump_nccl_trace"), ("gloo", "_dump_fr_trace")):
         dump = getattr(bindings, stem, None)
@@ -111,7 +115,7 @@ def find_recorders(bindings: Any) -> list[Recorder]:
 
 
 def parse_names(dump: bytes, ids: Iterable[int]) -> dict[int, str]:
-    """Group names of the given ``pg_id`` values from the entries of a JSON dump; those without an entry are missing."""
+    """Return the group names of these ``pg_id`` values from a JSON dump's entries; ids without an entry are left out."""
     names = {}
     for pg_id in ids:
         key = b'"pg_id":%d,' % pg_id
@@ -119,7 +123,7 @@ def parse_names(dump: bytes, ids: Iterable[int]) -> dict[int, str]:
         if start < 0:
             continue
         excerpt = dump[start + len(key) : start + 8192].decode("utf-8", "replace")
-        if not excerpt.startswith(_NAME_KEY):  # torch sorts its keys; where these two part, take no chances
+        if not excerpt.startswith(_NAME_KEY):  # torch sorts its keys; decode the whole if these two are not together
             return {e["pg_id"]: str(e["process_group"][0]) for e in json.loads(dump).get("entries", ())}
         names[pg_id] = str(json.JSONDecoder().raw_decode(excerpt[len(_NAME_KEY) :])[0][0])
     return names

@@ -43,7 +43,7 @@ def block_signals() -> None:
 def start_server(bindings: Any, torch: Any, path: str) -> None:
     """Start torch's server at ``path`` (unix socket, made 0600), for as long as the process lives.
 
-    Raises CannotStart, OSError or RuntimeError. Call it with signals blocked. The object is never destroyed: its
+    Call it with signals blocked. Raises CannotStart, OSError or RuntimeError. The object is never destroyed: its
     destructor prints and joins threads, and at exit the process takes the threads with it anyway.
     """
     server = getattr(bindings, "_WorkerServer", None)
@@ -60,7 +60,7 @@ def start_server(bindings: Any, torch: Any, path: str) -> None:
 
 @contextmanager
 def reachable(path: str) -> Iterator[str]:
-    """A name for a socket path that fits into ``sun_path``: the path itself, or one through its open directory."""
+    """Yield a name for a socket path that fits into ``sun_path``: the path itself, or one through its open directory."""
     if len(os.fsencode(path)) <= PATH_LIMIT_BYTES:
         yield path
         return
@@ -73,7 +73,7 @@ def reachable(path: str) -> Iterator[str]:
 
 
 def ask_server(path: str, handler: str, timeout_s: float = 1.0) -> bytes:
-    """The body of the answer to ``POST /handler/HANDLER``. Raises OSError where there is none within the time."""
+    """Return the body of the answer to ``POST /handler/HANDLER``. Raises OSError if there is none in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, reachable(path) as short_path:
         connection.settimeout(timeout_s)
         connection.connect(short_path)
@@ -93,7 +93,7 @@ def ask_server(path: str, handler: str, timeout_s: float = 1.0) -> bytes:
 
 @contextmanager
 def _silence(torch: Any) -> Iterator[None]:
-    """No warnings of c10's logger (``FLAGS_caffe2_log_level`` of libc10) while the server says that it listens."""
+    """Suppress warnings of c10's logger (``FLAGS_caffe2_log_level`` of libc10) while the server starts to listen."""
     try:
         library = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
         level = ctypes.c_int.in_dll(ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_NOW), "FLAGS_caffe2_log_level")
@@ -108,7 +108,7 @@ def _silence(torch: Any) -> Iterator[None]:
 
 
 def _check_room_for_threads() -> None:
-    """The server's thread pool must not be what meets the limit: it would take the job with it."""
+    """Raise CannotStart if the server's threads might hit the limit: that would end the job."""
     import resource
 
     needed = (os.cpu_count() or 1) + _SPARE_THREADS
@@ -121,7 +121,7 @@ def _check_room_for_threads() -> None:
 
 
 def _read_thread_limits() -> Iterator[tuple[int, int]]:
-    """``(pids.max, pids.current)`` of our control group and of every one above it that has a limit."""
+    """Yield ``(pids.max, pids.current)`` of our control group and of every one above it that has a limit."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]

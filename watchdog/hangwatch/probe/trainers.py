@@ -1,9 +1,9 @@
 """Trainers and engines of this process: noted when they are made, read from the probe's thread, never called into.
 
 Standard library only. A class of a training library gets an ``__init__`` that notes the new object weakly before it
-runs the original; no callback is added, no step is touched, nothing is kept alive. What is read are attributes that
-hold plain numbers. A tensor is read only where the engine itself computes on the CPU: anywhere else it would make the
-rank wait for its device.
+runs the original. No callback is added, no step is touched, nothing is kept alive. Only attributes that hold plain
+numbers are read. A tensor is read only if the engine itself computes on the CPU: otherwise it would make the rank
+wait for its device.
 
 Read from the source of transformers 4.57.6 and 5.23.0 (``trainer.py``: ``Trainer.log`` appends to
 ``state.log_history`` what it shows its callbacks), DeepSpeed 0.19.8 (``runtime/engine.py``: ``_take_model_step``) and
@@ -29,12 +29,12 @@ _DISTRIBUTIONS = ("torch", "transformers", "accelerate", "deepspeed", "lightning
 _REWARDS = ("reward", "rewards/chosen", "rewards/margins")
 _LIVING = 8
 
-#: Those that were made, the last few: source's name and a weak reference.
+#: The last few objects that were made: source's name and a weak reference.
 born: Deque[tuple[str, Callable[[], Any]]] = deque(maxlen=_LIVING)
 
 
 def watch_class(module: Any, notify: Callable[[], None]) -> None:
-    """Have every new object of the module's trainer class noted, and ``notify`` called: both without a failure."""
+    """Note every new object of the module's trainer class and call ``notify``; neither may fail."""
     name, source = TARGETS[module.__name__]
     owner = getattr(module, name)
     plain = owner.__init__
@@ -52,7 +52,7 @@ def watch_class(module: Any, notify: Callable[[], None]) -> None:
 
 
 def living() -> Iterator[tuple[str, Any]]:
-    """The trainers and engines that live still, oldest first, each with its source's name."""
+    """Yield the trainers and engines that are still alive, oldest first, each with its source's name."""
     for source, reference in list(born):
         found = reference()
         if found is not None:
@@ -60,7 +60,7 @@ def living() -> Iterator[tuple[str, Any]]:
 
 
 def read_versions() -> dict[str, str]:
-    """Versions of the training libraries this process has imported."""
+    """Return the versions of the training libraries that this process has imported."""
     found = {}
     for name in _DISTRIBUTIONS:
         version = getattr(sys.modules.get(name), "__version__", None)
@@ -70,7 +70,10 @@ def read_versions() -> dict[str, str]:
 
 
 def number(value: Any, on_cpu: bool = False) -> float | int | None:
-    """A plain number, also NumPy's; a tensor of one element only where the caller knows that it lies in ordinary memory."""
+    """Return a plain number, also NumPy's; else None.
+
+    ``on_cpu``: a tensor of one element counts too, because it is in ordinary memory.
+    """
     if isinstance(value, (bool, int, float)):
         return value
     kind = type(value)
@@ -83,14 +86,17 @@ def number(value: Any, on_cpu: bool = False) -> float | int | None:
 
 
 class TrainerLog:
-    """What a transformers Trainer has logged since it was last read."""
+    """Reads what a transformers Trainer has logged since the last reading."""
 
     def __init__(self) -> None:
         self._history: list[Any] | None = None
         self._seen = 0
 
     def read_new(self, trainer: Any, limit: int) -> list[dict[str, Any]]:
-        """The training entries that are new, the last ``limit`` of them. Those of a checkpoint resumed from are none."""
+        """Return the new training entries, the last ``limit`` of them.
+
+        Entries of a checkpoint that was resumed from do not count.
+        """
         state = vars(trainer).get("state")
         history = vars(state).get("log_history") if state is not None else None
         if not isinstance(history, list):
@@ -98,14 +104,14 @@ class TrainerLog:
         if history is self._history:
             new = history[self._seen :]
         else:
-            # A state that was loaded has its history from JSON, and that was written with sorted keys.
+            # A loaded state has its history from JSON, which was written with sorted keys.
             new = [entry for entry in history[-limit:] if list(entry) != sorted(entry)]
         self._history, self._seen = history, len(history)
         return [entry for entry in new[-limit:] if "loss" in entry and isinstance(entry.get("step"), int)]
 
 
 def reward_of(entry: dict[str, Any]) -> float | None:
-    """What a trainer that learns from rewards or preferences (TRL's) logs of them beside its loss."""
+    """Return the reward that a trainer on rewards or preferences (TRL's) logs beside its loss; None without one."""
     for name in _REWARDS:
         value = number(entry.get(name))
         if value is not None:
@@ -114,19 +120,22 @@ def reward_of(entry: dict[str, Any]) -> float | None:
 
 
 def read_trainer_step(trainer: Any) -> int | None:
-    """The optimizer step a transformers Trainer has reached."""
+    """Return the optimizer step that a transformers Trainer has reached; None if unknown."""
     step = vars(vars(trainer)["state"]).get("global_step")
     return step if isinstance(step, int) else None
 
 
 def read_lightning_step(trainer: Any) -> int | None:
-    """The optimizer step a Lightning Trainer has reached; its metrics are tensors of the device and are left alone."""
+    """Return the optimizer step that a Lightning Trainer has reached; None if unknown.
+
+    Its metrics are tensors on the device and are not read.
+    """
     step = trainer.global_step
     return step if isinstance(step, int) else None
 
 
 def read_trainer_settings(trainer: Any) -> dict[str, Any] | None:
-    """``model.telemetry.TrainerSettings`` of a transformers Trainer."""
+    """Return the ``model.telemetry.TrainerSettings`` of a transformers Trainer; None if unknown."""
     args = vars(trainer).get("args")
     if args is None:
         return None
@@ -147,7 +156,7 @@ def read_trainer_settings(trainer: Any) -> dict[str, Any] | None:
 
 
 def read_engine_step(engine: Any, on_cpu: bool) -> dict[str, Any] | None:
-    """What a DeepSpeed engine knows of its last step, None before the first and while one is being finished."""
+    """Return what a DeepSpeed engine knows of its last step; None before the first, and while one is being finished."""
     values = vars(engine)
     step, skipped = values.get("global_steps"), values.get("skipped_steps")
     if not isinstance(step, int) or step <= 0:
@@ -167,12 +176,12 @@ def read_engine_step(engine: Any, on_cpu: bool) -> dict[str, Any] | None:
 
 
 def computes_on_cpu(engine: Any) -> bool:
-    """Whether the engine's device is the CPU."""
+    """True if the engine's device is the CPU."""
     return getattr(vars(engine).get("device"), "type", None) == "cpu"
 
 
 def read_engine_settings(engine: Any) -> dict[str, Any] | None:
-    """``model.telemetry.DeepSpeedSettings`` as they are in force; None until the engine has an optimizer."""
+    """Return the ``model.telemetry.DeepSpeedSettings`` in force; None until the engine has an optimizer."""
     config, optimizer = vars(engine).get("_config"), vars(engine).get("optimizer")
     if config is None or optimizer is None:
         return None
@@ -208,7 +217,7 @@ def read_engine_settings(engine: Any) -> dict[str, Any] | None:
 
 
 def _known(**values: Any) -> dict[str, Any]:
-    """Those that are known and of a kind that JSON has; NumPy's and other numbers' own classes do not get through."""
+    """Return the known values of types that JSON has; classes of NumPy and the like are left out."""
     return {name: value for name, value in values.items() if isinstance(value, (bool, int, float, str))}
 
 

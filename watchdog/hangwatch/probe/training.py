@@ -1,8 +1,8 @@
-"""Training telemetry of this rank, as it rides in the beat (``model.beats.Beat.telemetry``).
+"""Training telemetry of this rank, as part of the beat (``model.beats.Beat.telemetry``). Standard library only.
 
-Standard library only. ``report`` is called by the program and only notes plain numbers; everything else happens in the
-probe's thread, once a beat. Each source keeps its last steps, so that an agent that is late by many beats still sees
-them; what is older is the agent's to remember.
+The program calls ``report``, which only notes plain numbers; everything else happens in the probe's thread, once per
+beat. Each source keeps its last steps, so that an agent that missed many beats still sees them; the agent remembers
+what is older.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _numbers = itertools.count(1)
 
 
 def note_report(step: Any, loss: Any, lr: Any, grad_norm: Any) -> None:
-    """Note what the program reports; of other types than plain numbers (tensors above all) nothing is kept."""
+    """Note what the program reports; values that are no plain numbers (tensors above all) are dropped."""
     if not (type(step) in _PLAIN and type(loss) in _PLAIN and type(lr) in _PLAIN and type(grad_norm) in _PLAIN):
         step, loss, lr, grad_norm = (trainers.number(value) for value in (step, loss, lr, grad_norm))
     reported.append((next(_numbers), time.time_ns(), step, loss, lr, grad_norm))
 
 
 class Telemetry:
-    """Gathers what training says; used by the probe's thread alone."""
+    """Collects what training says; used by the probe's thread alone."""
 
     def __init__(self) -> None:
         self._steps: dict[str, Deque[str]] = {}
@@ -49,14 +49,14 @@ class Telemetry:
         self._known = 0
 
     def render(self, now_ns: int) -> str:
-        """The JSON of ``model.beats.BeatTelemetry``; empty while there is nothing to say."""
+        """Return the JSON of ``model.beats.BeatTelemetry``; empty while there is nothing to say."""
         reached: int | None = None
         living = list(trainers.living())
         self._forget({id(found) for _, found in living})
         for source, found in living:
             try:
                 step = self._read(source, found, now_ns)
-            except (AttributeError, KeyError, IndexError, RuntimeError):  # it is being built, or changes under us
+            except (AttributeError, KeyError, IndexError, RuntimeError):  # it is being built, or is changing
                 continue
             reached = step if step is not None else reached
         reached = self._take_reports(reached)
@@ -67,7 +67,7 @@ class Telemetry:
         return '{"reached":%s,"setup":%s,"steps":[%s]}' % (json.dumps(reached), self._setup, steps)
 
     def _read(self, source: str, found: Any, now_ns: int) -> int | None:
-        """Take in what one trainer or engine says; returns the step it has reached."""
+        """Take in what one trainer or engine says; return the step it has reached, or None."""
         if source == "transformers":
             log = self._logs.setdefault(id(found), trainers.TrainerLog())
             for entry in log.read_new(found, STEPS_KEPT):
@@ -82,7 +82,7 @@ class Telemetry:
         step_before, skipped_before = self._engines.get(id(found), (0, 0))
         if step != step_before:
             self._engines[id(found)] = (step, skipped)
-            # Only where it is the same for every step since we last looked is it known for this one.
+            # It is known for this step only if it was the same for every step since we last looked.
             if skipped == skipped_before or skipped - skipped_before == step - step_before:
                 values["overflow"] = skipped != skipped_before
             self._keep(source, now_ns, values, tuple(values))
@@ -115,7 +115,7 @@ class Telemetry:
         self._steps.setdefault(source, deque(maxlen=STEPS_KEPT)).append(text)
 
     def _refresh_setup(self, living: list[tuple[str, Any]]) -> None:
-        """Versions and settings change rarely: read anew when a trainer is new, and now and then."""
+        """Read versions and settings again if a trainer is new, and at intervals: they rarely change."""
         self._countdown -= 1
         if self._countdown > 0 and len(living) == self._known:
             return

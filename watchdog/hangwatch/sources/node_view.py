@@ -1,4 +1,4 @@
-"""The whole node at a glance, for commands that are no agent: every job, with the beats of whatever run directory it uses."""
+"""The whole node at a glance, for commands that are no agent: every job, with the beats from its own run directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_STACKS = 64
 
 
 def discover_node() -> tuple[Discovery, NodeBeats]:
-    """Every job on the node, and a reader for its beats."""
+    """Return every job on the node, and a reader for its beats."""
     finder, reader = RankFinder(), NodeBeats()
     finder.find()
     reader.follow(finder.probed())
@@ -31,14 +31,14 @@ def discover_node() -> tuple[Discovery, NodeBeats]:
 
 
 class NodeObserver:
-    """Observes the node repeatedly; stacks are refreshed less often."""
+    """Observes the node repeatedly, its stacks less often."""
 
     def __init__(self) -> None:
         self._frames: Mapping[int, str] = {}
         self._frames_at_s: float | None = None
 
     def view(self) -> tuple[LiveView, list[str]]:
-        """The current state of all jobs, and what could not be read."""
+        """Return the current state of all jobs, and what could not be read."""
         found, reader = discover_node()
         beats, _ = reader.read()
         self._read_frames([identity.pid for job in found.jobs for identity in job.ranks])
@@ -59,5 +59,5 @@ class NodeObserver:
 
 
 def _top(sample: StackSample) -> str:
-    frames = sample.main.frames if sample.main is not None else ()
+    frames = sample.main_frames
     return f"{frames[0].function} ({short_path(frames[0].file)}:{frames[0].line})" if frames else ""

@@ -1,8 +1,8 @@
-"""Text of a job's without its secrets: command lines, messages, lines of code. Pure; may import the standard library only.
+"""Removes secrets from a job's text: command lines, messages, lines of code. Pure; may import the standard library only.
 
-Three nets, each for what the others miss: secrets by their own shape (tokens of known services, keys, JWTs, passwords in
-URLs), values that follow a name which says that they are secret, and the values of such variables in the environment of the
-rank itself, wherever they turn up. Code keeps its names: only literals are replaced in it.
+There are three nets, each for what the others miss: secrets of a known form (tokens of known services, keys, JWTs,
+passwords in URLs); values after a name that marks them as secret; and the values of such variables of the rank's own
+environment, wherever they occur. Code keeps its names: only literals are replaced.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _SECRET_NAME = re.compile(
 _COUNTS = re.compile(
     r"(?:num|max|min|n|eos|bos|pad|unk|mask|special|add|image|video|per|new)[-_.](?:\w+[-_.])*tokens?$", re.IGNORECASE
 )
-#: Values that are secrets by their own shape, wherever they are. Forty hexadecimal digits are a key of Weights & Biases, and
-#: a revision where they are part of a path.
+#: Values that are secrets by their form, wherever they are. Forty hexadecimal digits are a key of Weights & Biases, but
+#: a revision if they are part of a path.
 _SECRET_VALUE = re.compile(
     r"(?:\bhf_[A-Za-z0-9]{8,}|\bapi_org_[A-Za-z0-9]{16,}"
     r"|\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}"
@@ -45,28 +45,28 @@ _URL_PATH = re.compile(r"(https://(?:hooks\.slack\.com|discord(?:app)?\.com/api/
 _QUERY_SECRET = re.compile(
     rf"([?&;\s\"'{{,](?:\w+[-_.])*{_SENSITIVE}\w*[\"']?\]?\s*[=:]\s*[\"']?)([^\s&;,\"'}}]+)", re.IGNORECASE
 )
-#: Not "basic training": what follows has to look encoded.
+#: Not "basic training": the next word must look encoded.
 _BEARER = re.compile(
     r"\b(?:([Bb]earer|BEARER)\s+[^\s{}\"'$%<]{4,}|([Bb]asic|BASIC)\s+(?=[a-z+/]*[A-Z0-9=])[A-Za-z0-9+/]{8,}={0,2})"
 )
-#: In code: a name that says so, and a literal.
+#: In code: a name that marks a secret, and a literal.
 _LITERAL = re.compile(r"([A-Za-z_][\w.-]*)([\"']?\]?\s*(?:=|:|,)\s*[rbuRBU]{0,2})([\"'])([^\"'{}]{4,})\3")
-#: What is a secret as a flag, and in code a name for anything.
+#: Names of secrets as flags, but of anything in code.
 _PLAIN_NAMES = frozenset({"key", "pw"})
-#: Of the environment: shorter ones are too likely to be words; a path names where a secret is, and is none.
+#: Values of the environment: shorter ones are too likely to be words, and a path only says where a secret is.
 _LEAST_VALUE_CHARS = 8
 _VARIABLES_LIMIT = 64
 _LONGEST_COUNT = 7
 
 
 def _names_secret(name: str) -> bool:
-    """Whether a flag or variable of this name holds a secret."""
+    """True if a flag or variable of this name holds a secret."""
     bare = name.lstrip("-+")
     return bool(_SECRET_NAME.search(bare)) and not _COUNTS.search(bare)
 
 
 def _hide_shapes(text: str) -> str:
-    """What is secret by its own shape, replaced."""
+    """Return the text with secrets of a known form replaced."""
     text = _URL_PASSWORD.sub(rf"\1{REDACTED}@", text)
     text = _URL_PATH.sub(rf"\1{REDACTED}", text)
     text = _BEARER.sub(lambda found: f"{found[1] or found[2]} {REDACTED}", text)
@@ -75,9 +75,9 @@ def _hide_shapes(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def redact_text(text: str) -> str:
-    """A message or an argument, secrets inside it replaced."""
+    """Return a message or an argument with its secrets replaced."""
 
-    def hide(found: re.Match[str]) -> str:  # a small number is how many tokens there were
+    def hide(found: re.Match[str]) -> str:  # a small number is a count of tokens
         return found[0] if found[2].isdigit() and len(found[2]) <= _LONGEST_COUNT else found[1] + REDACTED
 
     return _hide_shapes(_QUERY_SECRET.sub(hide, text))
@@ -85,7 +85,10 @@ def redact_text(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def redact_code(text: str) -> str:
-    """A line of code: literals that are secrets by shape, or by the name they are given to. All else is as it was."""
+    """Return a line of code with secret literals replaced; all else is unchanged.
+
+    A literal is secret by its form, or by the name that it is assigned to.
+    """
 
     def hide(found: re.Match[str]) -> str:
         return (
@@ -98,18 +101,18 @@ def redact_code(text: str) -> str:
 
 
 def redact_lines(source: str) -> list[str]:
-    """The lines of a file of code, each as ``redact_code`` has it; of a key on several lines nothing stays."""
+    """Return the lines of a source file as ``redact_code`` returns them; keys of several lines are hidden whole."""
     flat = _SECRET_VALUE.sub(lambda found: REDACTED + "\n" * found[0].count("\n"), source)
     return [redact_code(line) for line in flat.split("\n")]
 
 
 def hide_named(name: str, value: str) -> str:
-    """What a variable of this name holds; nothing of it where the name says that it is secret."""
+    """Return the value of a variable; our mark instead if the name says that it is secret."""
     return REDACTED if _names_secret(name) else redact_text(value)
 
 
 def hide_values(text: str, values: Collection[str]) -> str:
-    """The text without these values, wherever they are."""
+    """Return the text without these values, wherever they are."""
     for value in values:
         if value in text:
             text = text.replace(value, REDACTED)
@@ -117,7 +120,7 @@ def hide_values(text: str, values: Collection[str]) -> str:
 
 
 def find_secret_values(environ: bytes) -> frozenset[str]:
-    """The values of variables in ``/proc/PID/environ`` whose names say that they are secret, or which are so by shape."""
+    """Return values of ``/proc/PID/environ`` that are secret by their variable's name or by their form."""
     found: list[str] = []
     for item in environ.split(b"\0"):
         name, _, value = item.decode(errors="replace").partition("=")
@@ -130,7 +133,7 @@ def find_secret_values(environ: bytes) -> frozenset[str]:
 
 
 def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Arguments with the values of secret flags (``--token X``, ``--api-key=X``, ``SECRET=X``) and secret shapes hidden."""
+    """Return arguments with values of secret flags (``--token X``, ``--api-key=X``, ``SECRET=X``) and secret forms hidden."""
     redacted: list[str] = []
     hide_next = False
     for argument in arguments:
@@ -150,7 +153,7 @@ def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def redact_command(arguments: Sequence[str]) -> str:
-    """A command line for people: redacted, quoted for a shell, on one line, cut at ``MAX_COMMAND_CHARS``."""
+    """Return a command line for people: redacted, shell-quoted, on one line, cut at ``MAX_COMMAND_CHARS``."""
     command = " ".join(
         argument if argument == REDACTED else _quote(argument) for argument in redact_arguments(arguments)
     )

@@ -1,4 +1,4 @@
-"""A capture of ranks: two samples of each a moment apart, the flight recorders, then the progress after.
+"""A capture of ranks in four steps: sample them, ask for their flight records, follow what they wait for, assemble it.
 
 May import the model, the analysis, the sources, the settings and its own room.
 """
@@ -7,30 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TypeVar
 
 import msgspec
 
-from hangwatch.agent.capturing.callers import add_callers
-from hangwatch.agent.capturing.children import add_child_stacks
-from hangwatch.agent.capturing.flight_pipes import fetch_by_pipes
+from hangwatch.agent.capturing.records import Beats, fetch_by_pipes, fetch_records, may_record
 from hangwatch.agent.capturing.redact import hide_secrets
+from hangwatch.agent.capturing.relatives import add_callers, add_child_stacks, add_lock_holders
 from hangwatch.agent.capturing.servers import Beyond, find_servers, find_task_workers
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.analysis.ranks.threads import side_threads
 from hangwatch.analysis.stacks.remote_calls import awaits_ray
 from hangwatch.config.settings import Settings
-from hangwatch.model.beats import Beat, BeatGroup
+from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
-from hangwatch.model.collectives import FlightRecord, call_group, in_flight
+from hangwatch.model.collectives import FlightRecord, call_group
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.processes import ProcessSample, ThreadSample
 from hangwatch.model.stacks import Frame, StackSample, TaskStack
 from hangwatch.sources.connections.other_ends import Thread
 from hangwatch.sources.connections.ray_tasks import RayTask
-from hangwatch.sources.flight.recorder import fetch_flight, has_unrecorded, progress_of
+from hangwatch.sources.flight.recorder import has_unrecorded, progress_of
 from hangwatch.sources.flight.transport import ask_for_beats
 from hangwatch.sources.proc.files import inner_pid
 from hangwatch.sources.proc.running_code import RunningCode
@@ -47,30 +47,197 @@ SAMPLE_INTERVAL_S = 0.3
 BEAT_WAIT_S = 0.7
 #: A probe that is asked for a beat writes it within milliseconds, unless its interpreter is held.
 BEAT_ANSWER_S = 0.2
-#: A beat is written every half second: one that is this old is late, and not merely of a loaded machine.
-STALE_BEAT_S = 2.0
-#: Of a process with more tasks of Ray than a person reads, so many are kept.
+#: How many Ray tasks of a process are kept: more than a person reads.
 _MOST_TASKS = 8
+_NO_PROBE_HINT = 'start the job with `hangwatch run -- CMD` or after `eval "$(hangwatch env)"`'
 
 Sampled = TypeVar("Sampled", ProcessSample, ThreadSample)
 
 
-class Beats(Protocol):
-    """Where beats are read: one run directory, or several as one."""
+@dataclass
+class JobCapture:
+    """One capture of a job while it is made; ``take`` makes it.
 
-    def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
-        """All beats by pid, and what could not be read."""
-        ...
+    ``ranks``: whom to capture; only their flight records are asked for. ``others``: ranks of the job that are not
+    captured. ``reader``: where their beats are; None without beats. ``samples``: how many of each rank,
+    ``interval_s`` seconds apart; for a single one, no process beside the job is searched. ``trail``: keeps samples
+    from capture to capture. ``health``: counts the sources' successes and failures. ``settings``: whether to keep the
+    values of locals. ``gaps``: what is missing, at first what the caller knows. ``beside``: processes beside the job
+    that are captured too, at first those the caller names. ``departed``: returns the processes beside the job that
+    have failed; called once the others are sampled.
+    """
 
-    def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
-        """What those of the processes that are gone have written last, by pid."""
-        ...
+    job: Job
+    ranks: Sequence[RankIdentity]
+    _: KW_ONLY
+    reader: Beats | None
+    samples: int = 2
+    interval_s: float = SAMPLE_INTERVAL_S
+    trail: Trail = field(default_factory=Trail)
+    health: SourceHealth = field(default_factory=SourceHealth)
+    settings: Settings = field(default_factory=Settings)
+    gaps: Sequence[Gap] = ()
+    beside: Sequence[RankIdentity] = ()
+    others: Sequence[RankIdentity] = ()
+    departed: Callable[[], Sequence[RankIdentity]] = tuple
+    _beats: dict[int, Beat] = field(default_factory=dict)
+    _records: dict[int, FlightRecord | Gap] = field(default_factory=dict)
+    _beyond: dict[Thread, Beyond] = field(default_factory=dict)
+    _tasks: dict[int, tuple[RayTask, ...]] = field(default_factory=dict)
+
+    async def take(self) -> Capture:
+        """Capture all ranks now. Call it once."""
+        began_ns = time.time_ns()
+        with RunningCode() as code:
+            await self._sample(code)
+            await self._ask(code)
+        beats = await self._follow(began_ns)
+        return await self._assemble(beats, began_ns)
+
+    @property
+    def _everyone(self) -> list[RankIdentity]:
+        return [*self.ranks, *self.beside]
+
+    @property
+    def _known(self) -> set[int]:
+        return {one.pid for one in (*self._everyone, *self.others)}
+
+    async def _sample(self, code: RunningCode) -> None:
+        """Take all samples except the last, and find the processes beside the job whose answer a rank awaits."""
+        if self.samples == 1:
+            return
+        beats = _read_beats(self.reader)
+        self._beyond, servers = await asyncio.to_thread(find_servers, self._everyone, self.others)
+        self.beside = (*self.beside, *servers)
+        for _ in range(self.samples - 1):
+            await sample_ranks(self._everyone, self.trail, self.health, self.settings)
+            code.watch(r for r in self.ranks if _may_spin(beats.get(r.pid), self.trail.last(r.pid)))
+            callers = [one for one in self._everyone if self._awaits_ray(one.pid)]
+            self._tasks, workers = await find_task_workers(callers, self._known)
+            self.beside = (*self.beside, *workers)
+            await asyncio.sleep(self.interval_s)
+
+    async def _ask(self, code: RunningCode) -> None:
+        """Take the last sample, and meanwhile ask the ranks for their flight records.
+
+        Without call sites a record costs a rank milliseconds in a thread of its own, so it may be read at the same
+        time as the stacks.
+        """
+        # Read again: a rank without a group may have one by now, and hang in it.
+        self._beats = _read_beats(self.reader)
+        unseen, _ = await asyncio.gather(
+            sample_ranks(self._everyone, self.trail, self.health, self.settings), self._fetch_records()
+        )
+        files, refused = code.read()
+        self.gaps = (*self.gaps, *unseen, *refused)
+        for pid, names in files.items():
+            if (last := self.trail.last(pid)) is not None and last.state == "R":
+                self.trail.put_last(pid, msgspec.structs.replace(last, runs_in=names))
+
+    async def _fetch_records(self) -> None:
+        with self.health.reading("flight recorder") as reading:
+            self._records = await fetch_records(self.ranks, self._beats, call_sites=False)
+            reading.count(self._records.values())
+
+    async def _follow(self, began_ns: int) -> dict[int, Beat]:
+        """Add to the last samples what they wait for beyond their process; return the beats read after the records."""
+        for thread, found in self._beyond.items():
+            self._add_server(thread, found)
+        for pid, tasks in self._tasks.items():
+            self._add_tasks(pid, tasks)
+        sampled = {one.pid for one in self._everyone}
+        for one in self.departed():
+            if one.pid not in sampled:
+                self.trail.add(one.pid, sample_process(one), None)
+                self.beside = (*self.beside, one)
+        late = {pid: r.at_ns for pid, r in self._records.items() if isinstance(r, FlightRecord)}
+        unprobed = [r for r in self.ranks if r.pid not in self._beats]
+        after, _, piped = await asyncio.gather(
+            _fresh_beats(self.reader, late),
+            self._add_relatives(began_ns),
+            fetch_by_pipes(unprobed, self.trail.processes, self.trail.stacks, self.trail.piped, self.job.world_size),
+        )
+        self._records |= piped
+        return self._beats | after
+
+    async def _assemble(self, beats: Mapping[int, Beat], began_ns: int) -> Capture:
+        """Return everything seen as one value, without secrets."""
+        now_ns = time.time_ns()
+        last = self.reader.last_of(self._everyone) if self.reader is not None else {}
+        gaps, captures = [*self.gaps], []
+        for identity in self._everyone:
+            beat = beats.get(identity.pid)
+            gaps += self._missing(identity, beat)
+            seen = self._seen(identity, beat, began_ns)
+            if beat is not None:
+                seen = await _with_beat(seen, beat, now_ns)
+                # A process beside the job numbers its groups by its own world, not by this one.
+                seen = seen if identity in self.beside else msgspec.structs.replace(seen, progress=progress_of(beat))
+            captures.append(_with_failure(seen, last.get(identity.pid, beat)))
+        return hide_secrets(Capture(self.job, now_ns, tuple(captures), tuple(dict.fromkeys(gaps))))
+
+    def _seen(self, identity: RankIdentity, beat: Beat | None, began_ns: int) -> RankCapture:
+        pid, names = identity.pid, _group_names(beat)
+        record = self._records.get(pid)
+        return RankCapture(
+            identity,
+            processes=tuple(self.trail.processes.get(pid, ())),
+            stacks=tuple(name_groups(one, names) for one in self.trail.stacks_since(pid, began_ns)),
+            flight=record if isinstance(record, FlightRecord) else None,
+        )
+
+    def _missing(self, identity: RankIdentity, beat: Beat | None) -> Iterator[Gap]:
+        """Yield the gaps of a process: why it has no record, and that it has no probe."""
+        pid, rank = identity.pid, identity.rank
+        record, last = self._records.get(pid), self.trail.last(pid)
+        if isinstance(record, Gap):
+            yield record
+        elif record is None and beat is not None and beat.groups and not may_record(self._beats.get(pid, beat)):
+            yield Gap("flight recorder", "the first group was created after the recorders were read", rank)
+        # A process of another world without a beat is a server or the scheduler of an engine: it has no group to record.
+        if beat is None and last is not None and not last.ended and not is_guest(rank):
+            yield Gap("probe", "not loaded in this process; no recorder, only stacks", rank, _NO_PROBE_HINT)
+
+    def _add_server(self, thread: Thread, found: Beyond) -> None:
+        """Add to the last sample what a thread waits for beyond its process, if it is still in a system call."""
+        pid, number = thread
+        last = self.trail.last(pid)
+        if last is None:
+            return
+        if number == inner_pid(pid) and last.syscall is not None:
+            self.trail.put_last(pid, _put_beyond(last, found))
+        else:
+            others = (_put_beyond(t, found) if t.os_thread_id == number and t.syscall else t for t in last.threads)
+            self.trail.put_last(pid, msgspec.structs.replace(last, threads=tuple(others)))
+
+    def _add_tasks(self, pid: int, tasks: Sequence[RayTask]) -> None:
+        """Add to the last sample which Ray tasks a process awaits, and which of the captured processes run them."""
+        last = self.trail.last(pid)
+        if last is not None and tasks and self._awaits_ray(pid):
+            here = tuple(sorted({t.pid for t in tasks if t.pid is not None and t.pid in self._known - {pid}}))
+            said = tuple(f"{t.name} ({t.state})" for t in tasks[:_MOST_TASKS])
+            self.trail.put_last(pid, msgspec.structs.replace(_put_servers(last, here), tasks=said))
+
+    async def _add_relatives(self, began_ns: int) -> None:
+        """Add to the last samples what a rank may wait for: its children's stacks, its caller, the holder of its lock."""
+        for add in (add_child_stacks, add_callers, add_lock_holders):
+            seen = {}
+            for one in self._everyone:
+                if (last := self.trail.last(one.pid)) is not None:
+                    stacks = self.trail.stacks_since(one.pid, began_ns)
+                    seen[one.pid] = last, stacks[-1] if stacks else None
+            for pid, process in (await add(seen)).items():
+                self.trail.put_last(pid, process)
+
+    def _awaits_ray(self, pid: int) -> bool:
+        stacks = self.trail.stacks.get(pid, [])
+        return bool(stacks) and awaits_ray(stacks[-1].main_frames)
 
 
 async def sample_ranks(
     ranks: Sequence[RankIdentity], trail: Trail, health: SourceHealth, settings: Settings
 ) -> tuple[Gap, ...]:
-    """One sample of every rank's process and stack into the trail."""
+    """Add a sample of every rank's process and stack to the trail; return gaps for unreadable stacks."""
     by_pid = {r.pid: r for r in ranks}
     processes = {r.pid: sample_process(r, deep=True) for r in ranks}
     alive = [pid for pid, p in processes.items() if not p.ended]
@@ -78,9 +245,9 @@ async def sample_ranks(
         stacks = await sample_stacks(
             alive, with_values=settings.with_values, condition_values=settings.condition_values
         )
-        reading.tried, reading.failed = len(stacks), sum(isinstance(s, Gap) for s in stacks.values())
+        reading.count(stacks.values())
     gaps = []
-    # A reader takes a while to start. Of one that has ended meanwhile, another process may have the pid.
+    # A reader takes a while to start: meanwhile a process may end and its pid be reused.
     living = {one.pid for one in find_living([by_pid[pid] for pid in stacks])}
     for pid, process in processes.items():
         stack = stacks.get(pid) if pid in living else None
@@ -92,14 +259,18 @@ async def sample_ranks(
 
 
 def _with_threads(process: ProcessSample, stack: StackSample) -> ProcessSample:
-    """The sample with those of the program's other Python threads: whether they wait, and for what, is theirs alone."""
+    """Return the sample with those of other Python threads of the program, which may wait for something else."""
     others = {t.os_thread_id for t in side_threads(stack.threads) if t.os_thread_id}
     threads = sample_threads(process.pid, others, (child.pid for child in process.children))
     return msgspec.structs.replace(process, threads=threads)
 
 
+def _read_beats(reader: Beats | None) -> dict[int, Beat]:
+    return reader.read()[0] if reader is not None else {}
+
+
 async def _fresh_beats(reader: Beats | None, wanted: Mapping[int, int]) -> dict[int, Beat]:
-    """Beats written after ``wanted[pid]`` (wall clock ns), or the last ones once the time is up."""
+    """Return beats written after ``wanted[pid]`` (wall clock ns); the last ones when the time is up."""
     if reader is None:
         return {}
     deadline = time.monotonic() + BEAT_WAIT_S
@@ -113,173 +284,14 @@ async def _fresh_beats(reader: Beats | None, wanted: Mapping[int, int]) -> dict[
         await asyncio.sleep(0.02)
 
 
-async def capture_job(
-    job: Job,
-    ranks: Sequence[RankIdentity],
-    *,
-    reader: Beats | None,
-    trail: Trail | None = None,
-    samples: int = 2,
-    interval_s: float = SAMPLE_INTERVAL_S,
-    gaps: Sequence[Gap] = (),
-    health: SourceHealth | None = None,
-    settings: Settings | None = None,
-    departed: Callable[[], Sequence[RankIdentity]] = tuple,
-    asked: Sequence[RankIdentity] = (),
-    others: Sequence[RankIdentity] = (),
-) -> Capture:
-    """Capture all ``ranks``: ``samples`` of each ``interval_s`` apart, flight records without call sites, the progress after.
+def _may_spin(beat: Beat | None, last: ProcessSample | None) -> bool:
+    """True if a rank runs while an operation of NCCL is in flight.
 
-    With more samples than one, so are processes beside the job that a rank awaits an answer from.
-
-    ``departed``: processes beside the job that have failed, by the time that the others are sampled. ``asked``: processes beside
-    the job that are captured too; ``others``: ranks that are not.
-
-    ``trail`` keeps samples from capture to capture. ``gaps`` are what the caller already knows is missing.
-    ``health`` counts how the sources fared. ``settings``: whether to keep what locals hold.
-    """
-    health = health if health is not None else SourceHealth()
-    settings = settings if settings is not None else Settings()
-    trail = trail if trail is not None else Trail()
-    began_ns = time.time_ns()
-    beats = reader.read()[0] if reader is not None else {}
-    seen: list[Gap] = list(gaps)
-    beyond, found_servers = await asyncio.to_thread(find_servers, [*ranks, *asked], others) if samples > 1 else ({}, ())
-    servers = (*asked, *found_servers)
-    everyone = [*ranks, *servers]
-    tasks: dict[int, tuple[RayTask, ...]] = {}
-    with RunningCode() as code:
-        for _ in range(samples - 1):
-            await sample_ranks(everyone, trail, health, settings)
-            code.watch(r for r in ranks if _may_spin(beats.get(r.pid), trail.processes.get(r.pid, ())))
-            callers = [one for one in everyone if _awaits_ray(trail.stacks.get(one.pid, ()))]
-            tasks, workers = await find_task_workers(callers, {one.pid for one in (*everyone, *others)})
-            servers = (*servers, *workers)
-            everyone = [*everyone, *workers]
-            await asyncio.sleep(interval_s)
-        # Read again: a rank that was before its first group then may have one, and hang in it, by now.
-        beats = reader.read()[0] if reader is not None else {}
-        # Without call sites a record costs a rank milliseconds in a thread of its own: it can go beside the last stacks.
-        found, records = await asyncio.gather(
-            sample_ranks(everyone, trail, health, settings),
-            _recorded(health, _fetch_records(ranks, beats, call_sites=False)),
-        )
-        files, refused = code.read()
-    _add_servers(trail, beyond)
-    _add_tasks(trail, tasks, {one.pid for one in (*everyone, *others)})
-    _add_files(trail, files)
-    lost = [one for one in departed() if all(one.pid != other.pid for other in everyone)]
-    for one in lost:
-        trail.add(one.pid, sample_process(one), None)
-    beside = [*servers, *lost]
-    everyone = [*ranks, *beside]
-    seen += (*found, *refused)
-    late = {pid: r.at_ns for pid, r in records.items() if isinstance(r, FlightRecord)}
-    unprobed = [r for r in ranks if r.pid not in beats]
-    after, _, piped = await asyncio.gather(
-        _fresh_beats(reader, late),
-        _sample_relatives(everyone, trail, began_ns),
-        fetch_by_pipes(unprobed, trail.processes, trail.stacks, trail.piped, job.world_size),
-    )
-    records |= piped
-    now_ns = time.time_ns()
-    last = reader.last_of(everyone) if reader is not None else {}
-    captures = []
-    for identity in everyone:
-        pid = identity.pid
-        record, beat = records.get(pid), after.get(pid, beats.get(pid))
-        if isinstance(record, Gap):
-            seen.append(record)
-        elif pid not in records and beat is not None and beat.groups and not _may_record(beats.get(pid, beat)):
-            seen.append(Gap("flight recorder", "the first group was made after the recorders were read", identity.rank))
-        ended = not trail.processes.get(pid) or trail.processes[pid][-1].ended
-        # A process of another world without a beat is a server or the scheduler of an engine: it has no group to record.
-        if beat is None and not ended and not is_guest(identity.rank):
-            seen.append(_no_probe(identity))
-        said = last.get(pid, beat)
-        names = _group_names(beat)
-        captures.append(
-            RankCapture(
-                identity=identity,
-                processes=tuple(trail.processes.get(pid, ())),
-                stacks=tuple(name_groups(one, names) for one in trail.stacks_since(pid, began_ns)),
-                flight=record if isinstance(record, FlightRecord) else None,
-                # The groups of a process beside the job have numbers of their own world, which are none of this one.
-                progress=progress_of(beat) if beat is not None and identity not in beside else None,
-                beat_age_s=beat.age_s(now_ns) if beat is not None else None,
-                groups_created=beat.groups_created if beat is not None else None,
-                log_error=_redacted(said.failure) if said is not None else (),
-                thread_error=_redacted(said.thread_failure) if said is not None else (),
-                handled_error=_redacted(beat.handled) if beat is not None else (),
-                thread_handled_error=_redacted(beat.thread_handled) if beat is not None else (),
-                tasks=await source_lines.shared.attach_to_tasks(pid, _tasks_of(beat)) if beat is not None else (),
-                task_error=_redacted(beat.task_failure) if beat is not None else (),
-                ended=said is not None and said.ended,
-                unrecorded=beat is not None and has_unrecorded(beat),
-            )
-        )
-    return hide_secrets(Capture(job=job, at_ns=now_ns, ranks=tuple(captures), gaps=tuple(dict.fromkeys(seen))))
-
-
-def _group_names(beat: Beat | None) -> dict[int, str]:
-    """What a rank's process groups are called on all ranks, by the addresses of their objects.
-
-    A group that torch's ``new_group`` did not make may have another name in each process.
+    It may work, or wait for its device at full speed.
     """
     groups = beat.groups if beat is not None else ()
-    return {one.address: call_group(one.name, one.description) for one in groups if one.address and one.place is None}
-
-
-def _tasks_of(beat: Beat) -> tuple[TaskStack, ...]:
-    return tuple(TaskStack(task.name, tuple(Frame(*call) for call in task.frames)) for task in beat.tasks)
-
-
-async def _recorded(
-    health: SourceHealth, fetch: Coroutine[None, None, dict[int, FlightRecord | Gap]]
-) -> dict[int, FlightRecord | Gap]:
-    with health.reading("flight recorder") as reading:
-        records = await fetch
-        reading.tried, reading.failed = len(records), sum(isinstance(r, Gap) for r in records.values())
-    return records
-
-
-async def _sample_relatives(ranks: Sequence[RankIdentity], trail: Trail, began_ns: int) -> None:
-    """Put into the last samples the stacks of children, and who started a rank, where the rank may wait for them."""
-    for add in (add_child_stacks, add_callers):
-        last = {r.pid: trail.processes[r.pid][-1] for r in ranks if trail.processes.get(r.pid)}
-        stacks = {pid: trail.stacks_since(pid, began_ns) for pid in last}
-        found = await add({pid: (p, stacks[pid][-1] if stacks[pid] else None) for pid, p in last.items()})
-        for pid, process in found.items():
-            trail.processes[pid][-1] = process
-
-
-def _add_servers(trail: Trail, beyond: Mapping[Thread, Beyond]) -> None:
-    """Put into the last samples what is beyond each thread, where it is still in a call."""
-    for (pid, thread), found in beyond.items():
-        samples = trail.processes.get(pid)
-        if not samples:
-            continue
-        last = samples[-1]
-        if thread == inner_pid(pid) and last.syscall is not None:
-            samples[-1] = _put_beyond(last, found)
-        else:
-            others = (_put_beyond(t, found) if t.os_thread_id == thread and t.syscall else t for t in last.threads)
-            samples[-1] = msgspec.structs.replace(last, threads=tuple(others))
-
-
-def _awaits_ray(stacks: Sequence[StackSample]) -> bool:
-    main = stacks[-1].main if stacks else None
-    return main is not None and awaits_ray(main.frames)
-
-
-def _add_tasks(trail: Trail, tasks: Mapping[int, tuple[RayTask, ...]], seen: Collection[int]) -> None:
-    """Put into the last samples which tasks of Ray a process awaits, and who of those that are seen runs them."""
-    for pid, found in tasks.items():
-        samples = trail.processes.get(pid)
-        if samples and found and _awaits_ray(trail.stacks.get(pid, ())):
-            here = tuple(sorted({t.pid for t in found if t.pid is not None and t.pid in seen and t.pid != pid}))
-            said = tuple(f"{t.name} ({t.state})" for t in found[:_MOST_TASKS])
-            samples[-1] = msgspec.structs.replace(_put_servers(samples[-1], here), tasks=said)
+    flies = any(g.backend == "nccl" and g.enqueued > g.completed for g in groups)
+    return flies and last is not None and last.state == "R"
 
 
 def _put_beyond(sample: Sampled, found: Beyond) -> Sampled:
@@ -289,108 +301,41 @@ def _put_beyond(sample: Sampled, found: Beyond) -> Sampled:
 
 
 def _put_servers(sample: Sampled, pids: tuple[int, ...]) -> Sampled:
-    """Who has the other end: one, or several of which any may be meant."""
+    """Return the sample with the processes at the other end; if there are several, any may be the awaited one."""
     alone = len(pids) == 1
     return msgspec.structs.replace(sample, server=pids[0] if alone else None, servers=() if alone else pids)
 
 
-def _may_spin(beat: Beat | None, samples: Sequence[ProcessSample]) -> bool:
-    """Whether a rank runs while an operation of NCCL is in flight: it may work, or wait for its device at full speed."""
-    groups = beat.groups if beat is not None else ()
-    flies = any(g.backend == "nccl" and g.enqueued > g.completed for g in groups)
-    return flies and bool(samples) and samples[-1].state == "R"
+async def _with_beat(seen: RankCapture, beat: Beat, now_ns: int) -> RankCapture:
+    tasks = tuple(TaskStack(task.name, tuple(Frame(*call) for call in task.frames)) for task in beat.tasks)
+    return msgspec.structs.replace(
+        seen,
+        beat_age_s=beat.age_s(now_ns),
+        groups_created=beat.groups_created,
+        handled_error=_redacted(beat.handled),
+        thread_handled_error=_redacted(beat.thread_handled),
+        tasks=await source_lines.shared.attach_to_tasks(seen.identity.pid, tasks),
+        task_error=_redacted(beat.task_failure),
+        unrecorded=has_unrecorded(beat),
+    )
 
 
-def _add_files(trail: Trail, files: Mapping[int, tuple[str, ...]]) -> None:
-    """Put into the last samples in which code the main threads were found since the ones before."""
-    for pid, names in files.items():
-        samples = trail.processes.get(pid)
-        if samples and samples[-1].state == "R":
-            samples[-1] = msgspec.structs.replace(samples[-1], runs_in=names)
+def _with_failure(seen: RankCapture, last: Beat | None) -> RankCapture:
+    """Return the rank with the failure that its last beat reports, possibly written as it ended."""
+    if last is None:
+        return seen
+    failure, of_threads = _redacted(last.failure), _redacted(last.thread_failure)
+    return msgspec.structs.replace(seen, log_error=failure, thread_error=of_threads, ended=last.ended)
 
 
 def _redacted(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(redact_text(line) for line in lines)
 
 
-async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Collection[int]) -> Capture:
-    """The capture with call sites in the flight records of ``ranks``, which are on this node; all else is kept.
+def _group_names(beat: Beat | None) -> dict[int, str]:
+    """Return the names that a rank's groups have on all ranks, by the addresses of their objects.
 
-    Call sites need the rank's GIL for a moment, and CPU time of its own that must not pass for motion: so they are asked
-    for after the samples, and only of ranks that are found to hang.
+    A group that torch's ``new_group`` did not make may have another name in each process.
     """
-    beats = reader.read()[0] if reader is not None else {}
-    here = [r for r in capture.ranks if r.rank in ranks]
-    records = await _fetch_records([r.identity for r in here], beats, call_sites=True)
-    found = {
-        pid: await source_lines.shared.attach_to_record(pid, record)
-        for pid, record in records.items()
-        if isinstance(record, FlightRecord) and record.source == "pickle"
-    }
-    with_sites = tuple(msgspec.structs.replace(r, flight=found.get(r.identity.pid, r.flight)) for r in here)
-    # What other nodes have sent they have been through themselves: their processes' environments are not to be read here.
-    hidden = hide_secrets(msgspec.structs.replace(capture, ranks=with_sites))
-    changed = {r.rank: r for r in hidden.ranks}
-    return msgspec.structs.replace(hidden, ranks=tuple(changed.get(r.rank, r) for r in capture.ranks))
-
-
-async def _fetch_records(
-    ranks: Sequence[RankIdentity], beats: Mapping[int, Beat], *, call_sites: bool
-) -> dict[int, FlightRecord | Gap]:
-    """The flight records of the probed ranks that have, or may still have, a process group, by pid."""
-    now_ns = time.time_ns()
-    asked = [(r, beats[r.pid]) for r in ranks if r.pid in beats and _may_record(beats[r.pid])]
-    known = _known_groups([beats[r.pid] for r in ranks if r.pid in beats])
-    fetched = (
-        fetch_flight(beat if beat.initialized else _with_groups(beat, known), rank=r.rank, call_sites=call_sites)
-        for r, beat in asked
-    )
-    records = zip(asked, await asyncio.gather(*fetched), strict=True)
-    return {r.pid: record for (r, beat), record in records if _counts(beat, record, now_ns)}
-
-
-def _may_record(beat: Beat) -> bool:
-    # torch's server needs no interpreter, and knows better than the beat of an interpreter that is held, or of a rank
-    # whose groups are being destroyed: torch forgets them before their destructors have awaited what is pending.
-    return beat.initialized or beat.server is not None
-
-
-def _counts(beat: Beat, record: FlightRecord | Gap, now_ns: int) -> bool:
-    """Whether the record of a rank that may have no group at all says anything: only what is in flight does.
-
-    A beat that is late may be of before the first group. Then an empty record says that there still is none.
-    """
-    if beat.initialized or beat.groups:
-        return True
-    late = beat.age_s(now_ns) > STALE_BEAT_S
-    if isinstance(record, Gap):
-        return late
-    return bool(in_flight(record.operations)) or (late and bool(record.progress or record.operations))
-
-
-def _known_groups(beats: Sequence[Beat]) -> dict[str, BeatGroup]:
-    """Every rank's groups by name, without progress; none of a name that stands for different groups on different ranks."""
-    found: dict[str, BeatGroup] = {}
-    several: set[str] = set()
-    for group in (g for beat in beats for g in beat.groups):
-        if (
-            found.setdefault(
-                group.name, BeatGroup(group.name, group.ranks, None, group.description, outside=group.outside)
-            ).ranks
-            != group.ranks
-        ):
-            several.add(group.name)
-    return {name: group for name, group in found.items() if name not in several}
-
-
-def _with_groups(beat: Beat, known: Mapping[str, BeatGroup]) -> Beat:
-    """The beat of a rank that knows no group any more, with the groups that others still know it to be in."""
-    own = {g.name for g in beat.groups}
-    number = beat.rank if beat.number is None else beat.number
-    more = (g for g in known.values() if g.name not in own and number in g.ranks)
-    return msgspec.structs.replace(beat, groups=(*beat.groups, *more))
-
-
-def _no_probe(identity: RankIdentity) -> Gap:
-    hint = 'start the job with `hangwatch run -- CMD` or after `eval "$(hangwatch env)"`'
-    return Gap("probe", "not loaded in this process; no recorder, stacks alone", identity.rank, hint)
+    groups = beat.groups if beat is not None else ()
+    return {one.address: call_group(one.name, one.description) for one in groups if one.address and one.place is None}

@@ -1,13 +1,13 @@
-"""The Python processes that were started beside a job's ranks and have failed: whoever waits for one of them waits in vain.
+"""Python processes started beside a job's ranks that have failed: whoever waits for one of them waits in vain.
 
-May import the model and the sources.
+May import the model, the sources and ``records``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
+from hangwatch.agent.capturing.records import Beats
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.discovery.process_table import KnownProcess
@@ -16,24 +16,17 @@ from hangwatch.sources.proc.files import Stat, is_zombie, read_stat
 
 _MOST_DEPARTED = 4
 _MOST_ANCESTORS = 64
-#: A service that is older than the ranks by more than this was not started with them.
+#: A service older than the ranks by more than this was not started with them.
 _STARTED_BEFORE_S = 600.0
 
 
-class LastBeats(Protocol):
-    """Where the last beats of processes that are gone are read."""
-
-    def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
-        """What those of the processes that are gone have written last, by pid."""
-        ...
-
-
 def find_departed(
-    ended: Iterable[KnownProcess], ranks: Sequence[RankIdentity], reader: LastBeats | None
+    ended: Iterable[KnownProcess], ranks: Sequence[RankIdentity], reader: Beats | None
 ) -> tuple[RankIdentity, ...]:
-    """Those of the processes that have ended which somebody above the ranks started and which have failed; the last few of them.
+    """Return the last few ended processes that failed and that a process above the ranks had started.
 
-    What a rank has started is its own child. How one has ended that nobody has asked for is not known, unless its probe tells.
+    A process that a rank started is that rank's child, and not returned. How a process ended is unknown once it is
+    reaped, unless its probe tells.
     """
     stats = [stat for rank in ranks if (stat := read_stat(rank.pid)) is not None]
     above = {pid for stat in stats for pid in _ancestors(stat)}
@@ -47,13 +40,16 @@ def find_departed(
 
 
 def _was_restarted(process: KnownProcess, ranks: Iterable[Stat]) -> bool:
-    """Whether it was a rank of an earlier life of the job: who started it has started ranks since."""
+    """True if the process was a rank of an earlier life of the job: its parent has started ranks since."""
     later = (rank for rank in ranks if rank.parent == process.parent and rank.start_ticks >= process.seen_ticks)
     return process.claim is not None and any(later)
 
 
 def _has_failed(identity: RankIdentity, beat: Beat | None) -> bool:
-    """By its status, as long as nobody has asked for that, else by its probe: a process that was killed has not said its end."""
+    """True if the process failed: by its exit status until it is reaped, then by its probe's last beat.
+
+    A process that was killed never wrote that it ended.
+    """
     stat = read_stat(identity.pid)
     if stat is not None and is_zombie(stat):
         return stat.wait_status != 0

@@ -1,6 +1,6 @@
-"""Adds to a capture what its node says of the hardware, once something is found to be wrong.
+"""Adds to a capture what its node says of the hardware, once something was found to be wrong.
 
-May import the model and ``sources.hardware``.
+May import the model and ``hardware.sources``.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from hangwatch.agent.capturing.redact import hide_in, secret_values
+from hangwatch.hardware.sources.registry import NodeWatch
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.devices import KernelEvent, NodeFacts
 from hangwatch.model.processes import ExitStatus
-from hangwatch.sources.hardware.registry import NodeWatch
 
-#: What tells how a process ended. Nobody waits for NCCL's timeouts where a rank is gone.
+#: The source that tells how a process ended. If a rank is gone, nobody waits for NCCL's timeouts.
 OF_THE_LOST = frozenset({"kernel log"})
 _SIGKILL = 9
 
 
 async def add_hardware(capture: Capture, watch: NodeWatch, only: Collection[str] | None = None) -> Capture:
-    """The capture with this node's facts, and what they mean for its ranks; itself where nothing was asked.
+    """Return the capture with this node's hardware facts and their meaning for its ranks; unchanged if no source was asked.
 
-    ``only``: these sources, None: all, of a job that uses NCCL.
+    ``only``: the sources to ask; None asks all, if the job uses NCCL.
     """
     facts, gaps = await watch.read([r.identity for r in capture.ranks], only)
     if facts is None:
         return capture
-    # What is read here may say of the ranks here what their environments call secret; no other's can be asked here.
+    # These facts may contain secrets of the environments of this node's ranks; no other environment can be read here.
     values = secret_values(r.identity for r in capture.ranks if r.identity.node == facts.node)
     facts, gaps = hide_in(facts, values), tuple(hide_in(gap, values) for gap in gaps)
     others = tuple(n for n in capture.nodes if n.node != facts.node)
@@ -39,7 +39,7 @@ async def add_hardware(capture: Capture, watch: NodeWatch, only: Collection[str]
 
 
 def mark_killed(ranks: Sequence[RankCapture], facts: NodeFacts) -> tuple[RankCapture, ...]:
-    """The ranks, with the end of those whose process the kernel has killed for memory."""
+    """Return the ranks; those whose process the kernel killed for memory are marked as ended so."""
     killed = {e.rank: e for e in facts.events if e.kind == "oom" and e.rank is not None}
     return tuple(_killed(r, killed[r.rank]) if r.rank in killed else r for r in ranks)
 

@@ -1,4 +1,4 @@
-"""The ranks of one job on this node: which exist, since when they are gone, and when the job was started anew.
+"""The ranks of one job on this node: which exist, since when others are gone, and when the job was restarted.
 
 May import the model, the sources and ``capturing.redact``.
 """
@@ -21,16 +21,17 @@ from hangwatch.sources.redaction import hide_values
 
 
 def is_same_process(one: RankIdentity, other: RankIdentity) -> bool:
-    """Whether both are one process: pids are given away again."""
+    """True if both are one process; an equal pid alone may have been reused."""
     return one.pid == other.pid and is_one_moment(one.start_time, other.start_time)
 
 
 @dataclass
 class LocalRanks:
-    """``known`` and ``lost_since_s`` are by rank; times ending in ``_s`` are of the monotonic clock.
+    """The ranks of one job on this node.
 
-    ``master``: where the job's ranks meet; ``spans_nodes``: some are known to be on other nodes. ``replaced_s``: when the
-    processes before the present ones ended, None where there were none. ``link``: where the agents of this job meet, because
+    ``known`` and ``lost_since_s`` are by rank; times ending in ``_s`` are of the monotonic clock. ``master``: where
+    the job's ranks meet. ``spans_nodes``: some ranks are known to be on other nodes. ``replaced_s``: when the
+    processes before the present ones ended; None if there were none. ``link``: where the agents of this job meet, if
     it shares a group with processes of another world elsewhere.
     """
 
@@ -43,7 +44,7 @@ class LocalRanks:
     link: JobOfWorld | None = None
 
     def update(self, found: FoundJob | None, now_s: float) -> bool:
-        """Take in which ranks exist now; whether they are a new incarnation of the job.
+        """Take in which ranks exist now; True if they are a new incarnation of the job.
 
         A restarted rank replaces the one before; a vanished one is kept as lost.
         """
@@ -52,11 +53,11 @@ class LocalRanks:
             self.link = found.away if found.away is not None else self.link
         here = {r.rank: r for r in found.ranks} if found is not None else {}
         known = self.known
-        # A process of another world may be started anew by itself: an engine that is restarted is no new run of the trainers.
+        # A process of another world may restart alone: a restarted engine is no new run of the trainers.
         own = [(i, known[r]) for r, i in here.items() if r in known and not is_guest(r)]
         began = [i.start_time for i, before in own if not is_same_process(before, i)]
         if began:
-            # The one before had ended when this one began, however late that is seen.
+            # The previous one had ended when this one began, however late we notice.
             self.replaced_s = min((*self.lost_since_s.values(), now_s - max(0.0, time.time_ns() / 1e9 - min(began))))
             self.known.clear()
             self.lost_since_s.clear()
@@ -71,7 +72,7 @@ class LocalRanks:
         return bool(began)
 
     def add(self, identities: Iterable[RankIdentity]) -> None:
-        """Ranks that an agent before this one has seen."""
+        """Add ranks that an earlier agent has seen."""
         for identity in identities:
             self.known.setdefault(identity.rank, identity)
 
@@ -87,19 +88,19 @@ class LocalRanks:
 
     @property
     def living(self) -> list[RankIdentity]:
-        """The ranks whose processes are there."""
+        """The ranks whose processes exist."""
         return [identity for rank, identity in self.known.items() if rank not in self.lost_since_s]
 
     @property
     def gone(self) -> bool:
-        """Whether every rank that was ever seen is gone."""
+        """True if every rank that was ever seen is gone."""
         return bool(self.known) and len(self.lost_since_s) == len(self.known)
 
     def is_lost(self, now_s: float, grace_s: float) -> bool:
-        """Whether a rank has been gone for longer than ``grace_s``. Processes of other worlds may come and go."""
+        """True if a rank has been gone for longer than ``grace_s``. Processes of other worlds may come and go."""
         return any(now_s - since_s >= grace_s for rank, since_s in self.lost_since_s.items() if not is_guest(rank))
 
     def ages_s(self) -> dict[int, float]:
-        """How old the processes of the living ranks are, by rank."""
+        """Return how old the processes of the living ranks are, in seconds by rank."""
         now = time.time()
         return {identity.rank: now - identity.start_time for identity in self.living}

@@ -1,7 +1,7 @@
-"""Adds to a capture all threads with their native frames, where the user has asked for them.
+"""Adds to a capture all threads with their native frames, if the user asked for them.
 
-May import the model and ``sources.stacks``. A process is paused while it is read, so only those of a hang that is confirmed are,
-and those of which a person asks.
+May import the model and ``sources.stacks``. A process is paused while it is read, so only those of a confirmed hang
+are read, and those that a person asks for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hangwatch.sources.stacks.native import sample_native
 
 
 async def add_native_stacks(capture: Capture, ranks: Collection[int]) -> Capture:
-    """The capture with the native stacks of those of ``ranks``, which are on this node, that live."""
+    """Return the capture with the native stacks of those of ``ranks`` that live on this node."""
     alive = [r for r in capture.ranks if r.rank in ranks and r.sample is not None and not r.sample.ended]
     found = await sample_native([r.identity.pid for r in alive])
     gaps: list[Gap] = []

@@ -1,7 +1,7 @@
-"""The last check before anything of a job is kept or reported: values of its secret variables, wherever they turn up.
+"""The last check before anything of a job is kept or reported: values of its secret variables, wherever they occur.
 
-May import the model, the sources and msgspec. What is secret by its shape or its name is gone already where it was read
-(``sources.redaction``); a password that looks like any word is known only by the environment of the rank that has it.
+May import the model, the sources and msgspec. Secrets known by their form or name were removed where they were read
+(``sources.redaction``); a password that looks like any word is known only from the environment of its rank.
 """
 
 from __future__ import annotations
@@ -73,26 +73,27 @@ KEPT: tuple[tuple[tuple[type, ...], str, str], ...] = (
 
 
 class _UnreadError(Exception):
-    """There is no environment to be read, or not yet: a process that is just being executed shows an empty one."""
+    """The environment cannot be read, or not yet: a process that is just being executed shows an empty one."""
 
 
 @lru_cache(maxsize=1024)
 def _read_values(pid: int, start_time: float) -> frozenset[str]:
-    """Remembered once it was read, also for when the process is gone. Raises ``_UnreadError``, which is not remembered.
+    """Return the secret values of a process's environment; remembered even after the process is gone.
 
-    ``start_time`` is a part of the key: another process with this pid has other secrets.
+    ``start_time`` is part of the key: another process with this pid has other secrets. Raises ``_UnreadError``, which
+    is not remembered.
     """
     data = read_whole(f"/proc/{pid}/environ", _ENVIRON_LIMIT_BYTES)
     if not data:
         raise _UnreadError
-    if is_overwritten(data):  # it was that of its parent before its title was written over it
+    if is_overwritten(data):  # a title was written over it; before, it was the parent's
         stat = read_stat(pid)
         return _read_values(stat.parent, start_time) if stat is not None and stat.parent > 1 else frozenset()
     return find_secret_values(data)
 
 
 def secret_values(ranks: Iterable[RankIdentity]) -> frozenset[str]:
-    """What the environments of these processes say is secret; nothing of those that may not be read."""
+    """Return the secret values of these processes' environments, as far as readable."""
     found: set[str] = set()
     for one in ranks:
         with contextlib.suppress(_UnreadError):
@@ -101,13 +102,13 @@ def secret_values(ranks: Iterable[RankIdentity]) -> frozenset[str]:
 
 
 def hide_secrets(capture: Capture) -> Capture:
-    """The capture without the secret values of its ranks."""
+    """Return the capture without the secret values of its ranks."""
     return hide_in(capture, secret_values(rank.identity for rank in capture.ranks))
 
 
 def hide_in(value: _T, values: Collection[str]) -> _T:
-    """A capture, or a part of one, without these values in any text that is not ``KEPT``. Pure."""
-    longest_first = sorted(values, key=len, reverse=True)  # one may be a part of another
+    """Return a capture, or a part of one, without these values in any text that is not ``KEPT``. Pure."""
+    longest_first = sorted(values, key=len, reverse=True)  # one value may be part of another
     shape: type = type(value)
     hidden: _T = _hiding(shape)(value, cache(lambda text: hide_values(text, longest_first))) if values else value
     return hidden

@@ -1,4 +1,4 @@
-"""Of which nodes a capture is: the protocol that all who ask for one use, and its implementation for this node.
+"""Which nodes a capture covers: the protocol that all callers use, and its implementation for this node.
 
 May import the model, the sources, the settings and its own room.
 """
@@ -6,26 +6,28 @@ May import the model, the sources, the settings and its own room.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
-from hangwatch.agent.capturing.capture import Beats, add_call_sites, capture_job
+from hangwatch.agent.capturing.capture import JobCapture
 from hangwatch.agent.capturing.departed import find_departed
 from hangwatch.agent.capturing.hardware import add_hardware
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.native_stacks import add_native_stacks
+from hangwatch.agent.capturing.records import Beats, add_call_sites
 from hangwatch.agent.capturing.servers import find_asked
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.config.settings import Settings
+from hangwatch.hardware.sources.registry import NodeWatch
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
+from hangwatch.model.left import Left
 from hangwatch.sources.connections.other_ends import Connection
 from hangwatch.sources.discovery.process_table import KnownProcess
-from hangwatch.sources.hardware.registry import NodeWatch
 from hangwatch.sources.proc.samples import find_living
 
 
@@ -33,32 +35,39 @@ class CaptureScope(Protocol):
     """Captures a job, on one node or on all of its nodes."""
 
     async def capture(self) -> Capture:
-        """Every rank now, without call sites and hardware."""
+        """Capture every rank now, without call sites and hardware."""
         ...
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
-        """The capture with the call sites of ``ranks``; None: of all, of a hang that is confirmed."""
+        """Return the capture with the call sites of ``ranks``; None: of all, once a hang is confirmed."""
         ...
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
-        """The capture with what the nodes say of their hardware; ``only``: these sources, None: all."""
+        """Return the capture with what the nodes say of their hardware.
+
+        ``only``: the sources to ask; None asks all.
+        """
         ...
 
 
 class NodeScope(CaptureScope, Protocol):
-    """Captures what is on this node."""
+    """Captures the ranks of this node."""
 
     async def asked(self, connections: Collection[Connection]) -> Capture:
-        """Who has the other end of connections that processes of other nodes are blocked on; each ``serves`` some."""
+        """Return who has the other end of connections that processes of other nodes are blocked on.
+
+        Each process ``serves`` some of them.
+        """
         ...
 
 
 @dataclass
 class LocalScope:
-    """The ranks of this node. ``gaps`` is what is known to be missing before a capture begins.
+    """Captures the ranks of this node.
 
-    ``beside``: processes that are no ranks and are captured with them, as those of a serving engine from which nothing comes.
-    ``ended``: the Python programs that have ended on this node.
+    ``gaps``: what is known to be missing before a capture begins. ``beside``: processes that are no ranks but are
+    captured too, such as those of a serving engine without progress. ``ended``: the Python processes that have ended
+    on this node.
     """
 
     ranks: LocalRanks
@@ -72,17 +81,17 @@ class LocalScope:
     _trail: Trail = field(default_factory=Trail)
 
     async def capture(self) -> Capture:
-        """Every rank of this node now, with the samples taken before while something was suspected."""
+        """Capture every rank of this node now, with the samples taken while something was suspected."""
         capture = await self._capture()
         there = [rank.identity for rank in capture.ranks if rank.sample is not None and not rank.sample.ended]
-        # Where one ended meanwhile the others may have gone on as well: what they showed is of before.
+        # If one has ended meanwhile, the others may have gone on too: their samples are outdated.
         return await self._capture() if len(find_living(there)) < len(there) else capture
 
     async def _capture(self) -> Capture:
-        # An engine's processes tell by themselves what has become of the others.
+        # An engine's processes show themselves what has become of the others.
         ended = self.ended if not self.beside else tuple
         with self.health.capture():
-            return await capture_job(
+            return await JobCapture(
                 self.ranks.job,
                 [*self.ranks.in_order, *self.beside],
                 departed=lambda: find_departed(ended(), self.ranks.in_order, self.reader),
@@ -91,16 +100,19 @@ class LocalScope:
                 gaps=self.gaps,
                 health=self.health,
                 settings=self.settings,
-            )
+            ).take()
 
     async def asked(self, connections: Collection[Connection]) -> Capture:
-        """Who has the other end of other nodes' connections; of ranks, which are in a capture already, the number alone."""
+        """Return who has the other end of other nodes' connections.
+
+        Ranks, which are in a capture already, are returned with their number alone.
+        """
         found = await asyncio.to_thread(find_asked, connections, self.ranks.living)
         beside = [one for one in found if one.worldless]
-        capture = await capture_job(
+        capture = await JobCapture(
             self.ranks.job, (), reader=self.reader, trail=self._trail, health=self.health, settings=self.settings,
-            asked=beside, others=self.ranks.living,
-        )  # fmt: skip
+            beside=beside, others=self.ranks.living,
+        ).take()  # fmt: skip
         serves = {one.rank: tuple(" ".join(there) for there in ends) for one, ends in found.items()}
         ranks = [r.identity for r in capture.ranks]
         known = (RankCapture(one) for one in found if one not in ranks)
@@ -110,36 +122,40 @@ class LocalScope:
         )
 
     async def capture_once(self, gaps: Sequence[Gap]) -> Capture:
-        """One sample of every rank, with no value of a local: that is enough where nothing hangs."""
-        return await capture_job(self.ranks.job, self.ranks.in_order, reader=self.reader, samples=1, gaps=gaps)
+        """Take one sample of every rank, without values of locals: enough if nothing hangs."""
+        return await JobCapture(self.ranks.job, self.ranks.in_order, reader=self.reader, samples=1, gaps=gaps).take()
 
     def read_beats(self) -> dict[int, Beat]:
-        """The beats of all that live now, by pid."""
+        """Return the beats of all living processes, by pid."""
         return self.reader.read()[0] if self.reader is not None else {}
 
     def last_beats(self) -> dict[int, Beat]:
-        """What the ranks that are gone have written last, by pid, as of the last reading."""
+        """Return the last beats of the ranks that were gone at the last reading, by pid."""
         return self.reader.last_of(self.ranks.known.values()) if self.reader is not None else {}
 
-    async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
-        """The capture with the call sites of those of ``ranks`` (None: all) that are on this node.
+    def read_left(self, ranks: Iterable[RankIdentity]) -> dict[int, Left]:
+        """Return what ``ranks`` left when their programs ended, by pid."""
+        return self.reader.read_left(ranks) if self.reader is not None else {}
 
-        Of all with their native stacks too, where the settings say so.
+    async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
+        """Return the capture with the call sites of those of ``ranks`` (None: all) that are on this node.
+
+        For all ranks also with their native stacks, if the settings ask for them.
         """
         wanted = [rank for rank in self.ranks.known if ranks is None or rank in ranks]
         capture = await add_call_sites(capture, self.reader, wanted)
         return await add_native_stacks(capture, wanted) if ranks is None and self.settings.native_stacks else capture
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
-        """The capture with what this node says of its hardware."""
+        """Return the capture with what this node says of its hardware."""
         return await add_hardware(capture, self.hardware_watch, only)
 
     async def begin_hardware(self) -> None:
-        """Take the readings of the hardware that later ones are compared with."""
+        """Take the hardware readings that later ones are compared with."""
         await self.hardware_watch.begin(self.ranks.living)
 
     def forget_samples(self) -> None:
-        """Nothing is suspected any more, or of other processes: samples from before say nothing."""
+        """Forget all samples, because nothing is suspected any more, or other processes are."""
         self._trail = Trail()
 
     def trim_samples(self, since_ns: int) -> None:

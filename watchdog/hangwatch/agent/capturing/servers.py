@@ -1,7 +1,7 @@
-"""The processes beside a job that its ranks wait for: a reward model's server, a data service, a driver, who shares a queue.
+"""The processes beside a job that its ranks wait for: a reward model's server, a data service, a driver, users of a queue.
 
-May import the model, the sources and ``callers``. Such a process is in no group and no world; a connection of which both ends
-are on this node leads to it. What a child delivers that is no server is for ``children``.
+May import the model, the sources and ``relatives``. Such a process is in no group and no world; a connection with
+both ends on this node leads to it. Children that are no servers are the matter of ``relatives``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from hangwatch.agent.capturing.callers import runs_python
+from hangwatch.agent.capturing.relatives import runs_python
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import StoreSample
 from hangwatch.sources.connections.other_ends import Connection, Ends, Thread, find_connected, find_ends
@@ -24,14 +24,14 @@ from hangwatch.sources.proc.threads import read_calls
 #: A server may itself ask another one, and so on.
 _LONGEST_CHAIN = 3
 _MOST_SERVERS = 8
-#: Of a queue that more processes share, nothing is concluded.
+#: If more processes share a queue, nothing is concluded from it.
 _MOST_SHARING = 6
 
 
 class Beyond(NamedTuple):
-    """What a thread is blocked on, beyond its process: who may be awaited there, a store, or an address that is not here.
+    """What a thread waits for beyond its process: other processes, a store, or an address that is not on this node.
 
-    ``own_end``: this end of the connection to that address.
+    ``own_end``: this side's address of the connection to that address.
     """
 
     servers: tuple[int, ...] = ()
@@ -43,9 +43,10 @@ class Beyond(NamedTuple):
 def find_asked(
     connections: Collection[Connection], ranks: Sequence[RankIdentity]
 ) -> dict[RankIdentity, tuple[Connection, ...]]:
-    """Who of this node has the other end of connections of other nodes' processes: ``ranks`` and others of their user.
+    """Return which processes of this node have the other end of connections of other nodes' processes.
 
-    Where several have it, it is not known who is asked: such a connection is left out.
+    ``ranks`` and other processes of their user are considered. A connection is left out if several have its end: then
+    it is not known which one is asked.
     """
     by_pid = {rank.pid: rank for rank in ranks}
     found: dict[RankIdentity, tuple[Connection, ...]] = {}
@@ -63,10 +64,11 @@ def find_asked(
 def find_servers(
     ranks: Sequence[RankIdentity], others: Sequence[RankIdentity] = ()
 ) -> tuple[dict[Thread, Beyond], tuple[RankIdentity, ...]]:
-    """What is beyond each thread (in the PID namespace of its process), and the identities of those that are no ranks.
+    """Return what each thread waits for beyond its process, and the identities of those processes that are no ranks.
 
-    ``others``: those of the job that are not asked. Of Python programs only: whether another one works on the answer cannot be
-    seen. A few system calls a thread; the node's descriptors are read where one of them is blocked on a connection.
+    Threads are numbered as in the PID namespace of their process. ``others``: ranks of the job that are not searched.
+    Only Python processes are returned: whether another one works on the answer cannot be seen. It takes a few system
+    calls per thread; the node's descriptors are read if a thread is blocked on a connection.
     """
     asking: Iterable[int] = {rank.pid for rank in ranks}
     known = {*asking, *(rank.pid for rank in others)}
@@ -93,7 +95,10 @@ def find_servers(
 async def find_task_workers(
     callers: Sequence[RankIdentity], known: Collection[int]
 ) -> tuple[dict[int, tuple[RayTask, ...]], tuple[RankIdentity, ...]]:
-    """By the pid of those in ``ray.get`` or ``ray.wait``: their tasks that are not done. And who, not ``known``, runs them."""
+    """Return the unfinished Ray tasks of processes in ``ray.get`` or ``ray.wait``, by pid, and who runs them.
+
+    ``known``: pids that are not returned as workers.
+    """
     tasks = await find_tasks({one.pid for one in callers})
     new = dict.fromkeys(t.pid for found in tasks.values() for t in found if t.pid is not None and t.pid not in known)
     workers = [
@@ -103,7 +108,10 @@ async def find_task_workers(
 
 
 def _beyond(ends: Ends, wanted: frozenset[int], seen: Collection[int]) -> Beyond:
-    """What is kept of the ends: of several processes that may be awaited all have to be seen, or who it is stays open."""
+    """Return what is kept of the ends.
+
+    If several processes may be awaited, all must be captured; otherwise it stays open who is.
+    """
     store = None
     if ends.store is not None:
         clients = tuple(sorted(ends.store.clients))
@@ -115,9 +123,10 @@ def _beyond(ends: Ends, wanted: frozenset[int], seen: Collection[int]) -> Beyond
 
 
 def _whom(pid: int, ends: Ends) -> frozenset[int]:
-    """The processes that a process may await there: of its own user, and no child but a server that it has started.
+    """Return the processes that a process may wait for at these ends.
 
-    Of a store these are the processes that may set the key.
+    They are of its own user, and no children except servers that it started. At a store they are the processes that
+    may set the key.
     """
     having = ends.holders if ends.store is None else ends.store.clients | {ends.store.host}
     if not having or len(having) > (_MOST_SHARING if ends.store is None else 4 * _MOST_SERVERS):
@@ -136,13 +145,16 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _same_user(pid: int, other: int) -> bool:
-    """Whether both are one user's: an agent of the node may read all stacks, and shows a job's owner no others."""
+    """True if both processes are of one user.
+
+    A node's agent may read all stacks, but shows a job's owner only those of the same user.
+    """
     user = read_user(pid)
     return user is not None and user == read_user(other)
 
 
 def _identify(pid: int) -> RankIdentity | None:
-    """The process as one of no world; None for us, for a launcher, and for what is no Python program."""
+    """Return a process as one of no world; None for the agent, a launcher, or a program that is not Python."""
     stat = read_stat(pid)
     if stat is None or pid == os.getpid() or not runs_python(pid):
         return None

@@ -1,24 +1,30 @@
-"""How the sources fare: what was read, what failed and how long it took, kept for the metrics.
+"""How well the sources work: what was read, what failed and how long it took, for the metrics.
 
-Readings of several jobs may overlap: each counts its own. May import ``outputs.metrics.view`` and the standard library.
+Readings of several jobs may overlap: each counts its own. May import the model and ``outputs.metrics.view``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hangwatch.model.capture import Gap
 from hangwatch.outputs.metrics.view import SourceMetrics
 
 
 @dataclass
 class Reading:
-    """One reading of a source while it lasts: whoever reads sets how much was tried and how much of that failed."""
+    """One reading of a source: the reader sets how much was tried, and how much of that failed."""
 
     tried: int = 0
     failed: int = 0
+
+    def count(self, found: Iterable[object]) -> None:
+        """Count each item as one try; a ``Gap`` is a failed one."""
+        failures = [isinstance(one, Gap) for one in found]
+        self.tried, self.failed = len(failures), sum(failures)
 
 
 @dataclass
@@ -31,7 +37,7 @@ class _Totals:
 
 @dataclass
 class SourceHealth:
-    """The totals of all sources, by name. A source is up unless its last reading saw nothing of what it tried to see."""
+    """The totals of all sources, by name. A source is up unless its last reading failed completely."""
 
     sources: dict[str, _Totals] = field(default_factory=dict)
     captures: int = 0
@@ -47,7 +53,7 @@ class SourceHealth:
 
     @contextmanager
     def reading(self, source: str) -> Iterator[Reading]:
-        """Time a reading; one that tries nothing leaves no trace."""
+        """Time a reading; one that tries nothing is not counted."""
         started_s = time.monotonic()
         reading = Reading()
         yield reading
@@ -59,5 +65,5 @@ class SourceHealth:
             totals.failures += reading.failed
 
     def metrics(self) -> tuple[SourceMetrics, ...]:
-        """All totals, as the metrics show them."""
+        """Return all totals, as the metrics show them."""
         return tuple(SourceMetrics(n, t.up, t.duration_s, t.reads, t.failures) for n, t in self.sources.items())

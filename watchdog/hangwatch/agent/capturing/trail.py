@@ -1,6 +1,6 @@
-"""Samples of ranks over time: kept while something is suspected, and cut to the time that counts. Pure.
+"""Samples of ranks over time: kept while something is suspected, and cut to the period that counts. Pure.
 
-May import the model, ``analysis.ranks``, and what ``capturing.flight_pipes`` keeps of a rank.
+May import the model, ``analysis.motion``, and what ``capturing.records`` keeps of a rank.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from hangwatch.agent.capturing.flight_pipes import PipedRecord
-from hangwatch.analysis.stacks.loops import mark_known
+from hangwatch.agent.capturing.records import PipedRecord
+from hangwatch.analysis.motion.loops import mark_known
 from hangwatch.model.capture import Capture
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
@@ -19,10 +19,10 @@ from hangwatch.model.stacks import StackSample
 
 @dataclass
 class Trail:
-    """Samples kept of the ranks while something is suspected, so that *stuck* means so for all that time.
+    """Samples of the ranks kept while something is suspected, so that *stuck* means so for all that time.
 
-    ``piped``: the records of ranks without the probe, by pid. They cost these ranks something, and are not asked for
-    anew with each capture.
+    ``piped``: the records of ranks without the probe, by pid. A record costs such a rank something, so it is not
+    asked again for each capture.
     """
 
     processes: dict[int, list[ProcessSample]] = field(default_factory=dict)
@@ -30,20 +30,30 @@ class Trail:
     piped: dict[int, PipedRecord] = field(default_factory=dict)
 
     def add(self, pid: int, process: ProcessSample | None, stack: StackSample | None) -> None:
-        """Append what was seen of one process."""
+        """Add what was seen of one process."""
         if process is not None:
             self.processes.setdefault(pid, []).append(process)
         if stack is not None:
             before = self.stacks.setdefault(pid, [])
             before.append(mark_known(stack, before))
 
-    def stacks_since(self, pid: int, began_ns: int) -> tuple[StackSample, ...]:
-        """The stacks of a process, none if it lives and its last one is older than ``began_ns``.
+    def last(self, pid: int) -> ProcessSample | None:
+        """Return the last sample of a process; None if there is none."""
+        samples = self.processes.get(pid)
+        return samples[-1] if samples else None
 
-        Where it was is not where it is: a stack that cannot be read any more must not pass for the current one.
+    def put_last(self, pid: int, process: ProcessSample) -> None:
+        """Replace the last sample of a process."""
+        self.processes[pid][-1] = process
+
+    def stacks_since(self, pid: int, began_ns: int) -> tuple[StackSample, ...]:
+        """Return the stacks of a process; none if it lives and its last stack is older than ``began_ns``.
+
+        An old stack says where the process was, not where it is: once stacks are unreadable, it must not pass for the
+        current one.
         """
-        stacks, processes = self.stacks.get(pid, []), self.processes.get(pid, [])
-        alive = bool(processes) and not processes[-1].ended
+        stacks, last = self.stacks.get(pid, []), self.last(pid)
+        alive = last is not None and not last.ended
         return () if alive and stacks and stacks[-1].at_ns < began_ns else tuple(stacks)
 
     def trim(self, since_ns: int) -> None:
@@ -55,15 +65,15 @@ class Trail:
 
 
 def _outdated(times_ns: Sequence[int], since_ns: int) -> int:
-    """How many of the first samples may go: those before ``since_ns``, except the last two of all."""
+    """Return how many of the first samples may go: those before ``since_ns``, but never the last two."""
     return min(sum(at_ns < since_ns for at_ns in times_ns), max(0, len(times_ns) - 2))
 
 
 def keep_recent(capture: Capture, window_s: float) -> Capture:
-    """The capture with the samples of its last ``window_s`` seconds, and the last two of each rank in any case.
+    """Return the capture with the samples of its last ``window_s`` seconds, and at least the last two of each rank.
 
-    A trail reaches back to when the ranks still moved. Motion is judged over a window, and whoever diagnoses a bundle
-    again does not know how long that was: so a bundle holds the samples that counted, and no older ones.
+    A trail reaches back to when the ranks still moved. Motion is judged over a window whose length a later reader of
+    the bundle does not know: so a bundle holds only the samples that counted.
     """
     since_ns = int(capture.at_ns - window_s * 1e9)
     ranks = tuple(

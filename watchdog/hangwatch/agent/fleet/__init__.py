@@ -1,1 +1,1 @@
-"""One job among several nodes: digests, one lease, one capture of all nodes, one incident."""
+"""One job on several nodes: digests, one lease, one capture of all nodes, one incident."""

@@ -1,4 +1,4 @@
-"""From beats to digests, and what a reader makes of one: what a node says of the progress of its ranks. Pure."""
+"""Makes digests of beats, and reads them: what a node says of the progress of its ranks. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hangwatch.model.stacks import Frame
 
 @dataclass(frozen=True)
 class LastCapture:
-    """What the last capture of a rank has shown, in a few bytes."""
+    """What the last capture of a rank showed, in a few bytes."""
 
     motion: str
     stack: bytes
@@ -29,7 +29,7 @@ NO_CAPTURE = LastCapture("", b"", "")
 
 @dataclass(frozen=True)
 class Writer:
-    """Who writes digests: the node's name, the agent process, and the address at which the node is reached."""
+    """The writer of digests: the node's name, the agent process, and the address that reaches the node."""
 
     node: str
     agent: str
@@ -37,7 +37,7 @@ class Writer:
 
 
 def fingerprint(frames: tuple[Frame, ...]) -> bytes:
-    """8 bytes that are equal for equal stacks, on whatever node; none for a stack that was not seen."""
+    """Return 8 bytes that are equal for equal stacks, on any node; none without a stack."""
     if not frames:
         return b""
     place = "\n".join(f"{f.file}:{f.line}:{f.function}" for f in frames)
@@ -45,7 +45,7 @@ def fingerprint(frames: tuple[Frame, ...]) -> bytes:
 
 
 def summarize(capture: Capture) -> dict[int, LastCapture]:
-    """What is to be remembered of a capture, by rank."""
+    """Return what to remember of a capture, by rank."""
     return {
         rank: LastCapture(
             view.motion.state, fingerprint(view.frames), view.frontier.op if view.frontier is not None else ""
@@ -68,8 +68,10 @@ def make_digest(
     replaced_age_s: float | None = None,
     leaving: bool = False,
 ) -> Digest:
-    """The digest of this node's ``ranks`` (``lost``: those whose process is gone, ``supervised``: those of
-    them that may be started anew) from their ``beats``, by pid."""
+    """Return the digest of this node's ``ranks``.
+
+    ``lost``: ranks whose process is gone; ``supervised``: those of them that may be restarted. ``beats``: by pid.
+    """
     groups: dict[str, int] = {}
     labels: list[DigestGroup] = []
     entries = []
@@ -121,7 +123,10 @@ def make_digest(
 
 
 def digest_progress(digest: Digest, rank: DigestRank) -> RankProgress:
-    """The progress of a rank of another node as it was when its digest was written: whether it has moved since is not known."""
+    """Return the progress of another node's rank when its digest was written.
+
+    Whether it has moved since is not known.
+    """
     groups = ((digest.groups[one.group], one) for one in rank.groups)
     return RankProgress(
         rank.rank,

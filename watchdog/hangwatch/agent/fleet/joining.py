@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hangwatch.agent.capturing.capture import Beats
 from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.records import Beats
 from hangwatch.agent.capturing.scope import NodeScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.member import JobFleet, name_channel, name_node
@@ -26,10 +26,10 @@ LOADING_S = 60.0
 
 
 def choose_channel(ranks: LocalRanks, current: str | None, *, only_known: bool = False) -> str | None:
-    """Where the agents of a job meet; None for a job that is on this node alone, or has no name that others know.
+    """Return where the agents of a job meet; None if it is on this node alone, or has no name that others know.
 
-    ``current``: where this one is now. A job that is no longer there keeps the name it had. ``only_known``: a job of which ranks
-    are merely not seen may be on this node alone.
+    ``current``: the channel it has now, which a job that has ended keeps. ``only_known``: True to return None also if
+    ranks are merely not seen, as the job may be on this node alone.
     """
     job = ranks.job
     if ranks.link is not None:
@@ -45,9 +45,10 @@ def choose_channel(ranks: LocalRanks, current: str | None, *, only_known: bool =
 
 @dataclass
 class Fleets:
-    """Makes this node a member of its jobs' fleets. ``wake`` lets the next tick come at once, ``say`` is for users to read.
+    """Makes this node a member of its jobs' fleets.
 
-    ``root``: the process below which this agent sees jobs, None for one that sees the whole node.
+    ``wake``: makes the next tick come at once. ``say``: shows a text to users. ``root``: the process below which this
+    agent sees jobs; None if it sees the whole node.
     """
 
     choice: ExchangeChoice
@@ -62,7 +63,10 @@ class Fleets:
     _said: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """What is one for all jobs is opened now: a wrong address is reported at once. Raises ``ExchangeError``."""
+        """Open the exchange now if all jobs share one, so that a wrong address is reported at once.
+
+        Raises ``ExchangeError``.
+        """
         if self.choice.shared:
             self._shared = open_exchange(self.choice)
 
@@ -71,20 +75,24 @@ class Fleets:
         return choose_channel(ranks, current, only_known=self.choice.kind == "auto")
 
     def open_at(self, meeting: str) -> Exchange | None:
-        """The exchange beside a store at ``HOST:PORT``; None where there is to be none, or torch is still being imported.
+        """Return the exchange beside a store at ``HOST:PORT``.
 
-        Raises ``ExchangeError`` where it cannot be opened.
+        None if there should be none, or if torch is still being imported. Raises ``ExchangeError`` if it cannot be
+        opened.
         """
         if self.choice.kind == "local" or self.is_loading():
             return None
         return self._shared or open_exchange(self.choice, meeting)
 
     def join(self, channel: str, ranks: LocalRanks, local: NodeScope, incidents: IncidentLifecycle) -> JobFleet:
-        """The fleet of one job. Raises ``ExchangeError`` where its exchange cannot be opened, and says so once a job."""
+        """Return the fleet of one job.
+
+        Raises ``ExchangeError`` if its exchange cannot be opened, and tells the user once per job.
+        """
         try:
             exchange = self._shared or open_exchange(self.choice, ranks.link.meeting if ranks.link else ranks.master)
         except ExchangeError as error:
-            self._say_once(f"job {ranks.job.id} spans nodes, and each is watched by itself: {error}")
+            self._say_once(f"job {ranks.job.id} spans nodes, but each node is watched separately: {error}")
             raise
         return JobFleet(
             ranks,
@@ -101,7 +109,10 @@ class Fleets:
         )
 
     def is_loading(self) -> bool:
-        """Whether torch, whose store is needed, is still being imported: seconds, from when this is asked first."""
+        """True while torch, whose store is needed, is being imported.
+
+        The first call starts the import, which takes seconds.
+        """
         if self._shared is not None:
             return False
         if self._torch is None:
@@ -111,7 +122,10 @@ class Fleets:
 
     @property
     def is_patient(self) -> bool:
-        """Whether what is being loaded is worth waiting for: a file system that hangs may be what the job hangs of, too."""
+        """True if the import is worth waiting for.
+
+        If a file system hangs, it may be what the job hangs on, too.
+        """
         return time.monotonic() - self._since_s < LOADING_S
 
     def _say_joined(self, ranks: LocalRanks, exchange: Exchange) -> None:
@@ -127,11 +141,11 @@ class Fleets:
             self.say(text)
 
     async def close(self) -> None:
-        """Let go of the exchange."""
+        """Close the exchange."""
         if self._shared is not None:
             await self._shared.close()
 
 
 def _try_to_load() -> None:
-    with contextlib.suppress(ExchangeError):  # whoever opens the exchange gets it
+    with contextlib.suppress(ExchangeError):  # raised again when the exchange is opened
         load_torch()

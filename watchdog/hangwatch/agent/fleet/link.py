@@ -1,7 +1,7 @@
-"""The link of one node to the exchange, for one job: a task of its own that publishes, keeps the lease and reads, each second.
+"""The link of one node to the exchange, for one job: a task that publishes, keeps the lease and reads, each second.
 
-It goes on while a tick captures for seconds; ticks only read what it has found. Whatever happens to the exchange, nothing is
-raised and nobody waits: the link is down, and comes back by itself.
+It goes on while a tick captures for seconds; ticks only read its findings. Whatever happens to the exchange, nothing
+is raised and nobody waits: the link is down, and comes back by itself.
 """
 
 from __future__ import annotations
@@ -16,37 +16,39 @@ from datetime import datetime, timezone
 
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.peers import Members
-from hangwatch.agent.fleet.wire import LeaseNotice, Question, WireError, decode
+from hangwatch.agent.fleet.wire import LeaseNotice, Question, decode
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Gap
+from hangwatch.model.transforms.published import PublishedError
 from hangwatch.sources.beats.reachability import does_answer
 
 log = logging.getLogger("hangwatch")
 
 PERIOD_S = 1.0
-#: After a question, digests come this often for a while: it has to be seen that nothing has moved since the captures.
+#: After a question, digests come this often for a while, to show that nothing has moved since the captures.
 HURRIED_S = 0.2
 HURRY_S = 6.0
-#: The lease is free so long after its holder kept it last; another takes it within a period of that.
+#: The lease expires this long after its last renewal; another agent takes it within a period after that.
 LEASE_S = 5.0
-#: Without a round that went through for so long, a node goes on by itself.
+#: Without a successful round for this long, a node goes on alone.
 ALONE_S = 5.0
-#: Digests stay this long in the exchange: an agent that takes over has to know of those who fell silent before.
+#: Digests stay this long in the exchange: a new leader must know who fell silent before.
 EXPIRY_S = 600.0
 _ROUND_LIMIT_S = 8.0
 #: Nodes are asked whether they answer when they are met, so many in a round, and again when they have been silent for so long.
 _ASKED_A_ROUND = 8
 _ASK_SILENT_S = 4.0
-_HINT = "this node reports its own ranks alone until it is back"
+_HINT = "this node reports only its own ranks until peer discovery is back"
 
 
 @dataclass
 class Link:
-    """``name`` is this node's in the exchange, ``holder`` this agent's as a holder of the lease.
+    """One node's link to the exchange, for one job.
 
-    ``write`` makes this node's digest; ``wake`` is called when there is something to be done at once, ``joined`` when the
-    exchange has answered for the first time.
+    ``name``: this node's key in the exchange. ``holder``: this agent's name as a holder of the lease. ``write``:
+    makes this node's digest. ``wake``: called if something must be done at once. ``joined``: called when the exchange
+    has answered for the first time.
     """
 
     exchange: Exchange
@@ -73,17 +75,17 @@ class Link:
     _asked: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Nobody is known yet, and nothing is down yet."""
+        """Begin with no known members, and without a failure."""
         self.members = Members(self.name)
         self._worked_s = self.clock()
 
     def start(self) -> None:
-        """Begin; within a running loop."""
+        """Start the tasks; within a running loop."""
         for work in (self._keep_up(), self._listen()):
             self._add(asyncio.ensure_future(work))
 
     async def stop(self) -> None:
-        """End its tasks."""
+        """End the tasks."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -91,49 +93,54 @@ class Link:
 
     @property
     def alone(self) -> bool:
-        """Whether the exchange has been out of reach for too long."""
+        """True if the exchange has been unreachable for too long."""
         return self.clock() - self._worked_s >= ALONE_S
 
     @property
     def leads(self) -> bool:
-        """Whether this agent holds the lease: surely so, by when it was kept last."""
+        """True if this agent certainly holds the lease, by when it last renewed it."""
         return not self.alone and self._held_s is not None and self.clock() - self._held_s < LEASE_S
 
     @property
     def follows(self) -> bool:
-        """Whether another agent leads, or will: where the exchange is out of reach, each one does for itself."""
+        """True if another agent leads, or will.
+
+        False if the exchange is unreachable: then each agent acts alone.
+        """
         return not self.alone and not self.leads
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What the link cannot see."""
         down = (
-            (Gap("exchange", f"out of reach since {self._down_since}: {self._why}", hint=_HINT),) if self.alone else ()
+            (Gap("peer discovery", f"unreachable since {self._down_since}: {self._why}", hint=_HINT),)
+            if self.alone
+            else ()
         )
         return (*down, *self.members.gaps)
 
     def hurry(self) -> None:
-        """Publish and read more often, from now on and for a while."""
+        """Publish and read more often for a while."""
         self._hurry_until_s = self.clock() + HURRY_S
         self._hurry.set()
 
     def rest(self) -> None:
-        """No more of that: what was waited for is there."""
+        """Return to the usual pace: what was awaited has come."""
         self._hurry_until_s = self.clock()
 
     async def try_to(self, what: Callable[[Exchange], Awaitable[None]]) -> bool:
-        """Do something with the exchange, once; whether it went through."""
+        """Do something with the exchange, once; True if it succeeded."""
         try:
             await wait_within(what(self.exchange), _ROUND_LIMIT_S)
         except (ExchangeError, asyncio.TimeoutError) as error:
-            log.debug("exchange: %s", error)
+            log.debug("peer discovery: %s", error)
             return False
         return True
 
     async def _keep_up(self) -> None:
         while True:
             started_s = self.clock()
-            with self.health.reading("exchange") as reading:
+            with self.health.reading("peer discovery") as reading:
                 reading.tried = 1
                 try:
                     await wait_within(self._round(), _ROUND_LIMIT_S)
@@ -155,7 +162,7 @@ class Link:
             found = await exchange.read(channel)
             self.members.update(found, self.clock(), time.time_ns())
             self._ask_whether_they_answer()
-            # From when it was asked for: an answer that took long says nothing of now.
+            # Counted from the request: a slow answer says nothing about now.
             self._held_s = asked_s
         else:
             self._held_s = None
@@ -166,7 +173,7 @@ class Link:
             return
         try:
             notice = decode(data, LeaseNotice)
-        except WireError as error:
+        except PublishedError as error:
             log.debug("the notice of the lease holder %s", error)
             return
         before, self.notice = self.notice, notice
@@ -177,7 +184,7 @@ class Link:
 
     @property
     def question(self) -> Question | None:
-        """What the holder, another one, has asked last."""
+        """The last question of the lease holder, if that is another agent; else None."""
         notice = self.notice
         return notice.question if notice is not None and notice.holder != self.holder else None
 
@@ -193,7 +200,7 @@ class Link:
 
     def _note_success(self) -> None:
         if self._warned:
-            log.warning("the exchange is back")
+            log.warning("peer discovery is back")
         self._worked_s, self._down_since_s, self._warned = self.clock(), None, False
         if not self._has_worked:
             self._has_worked = True
@@ -204,10 +211,10 @@ class Link:
         if self._down_since_s is None:
             self._down_since_s = self.clock()
             self._down_since = datetime.now(timezone.utc).strftime("%H:%M:%SZ")
-        # Nodes do not start at once, and an agent may be started anew: that is no news.
+        # Nodes do not start at the same time, and an agent may restart: no need to report that.
         if self.alone and not self._warned:
             self._warned = True
-            log.warning("the exchange is out of reach, %s: %s", _HINT, why)
+            log.warning("peer discovery is unreachable, %s: %s", _HINT, why)
 
     def _ask_whether_they_answer(self) -> None:
         now_s = self.clock()

@@ -1,9 +1,9 @@
-"""This node's part in one job among several nodes: who diagnoses, what the others are asked, and one incident for all of them.
+"""This node's part in one job on several nodes: who diagnoses, what the others are asked, one incident for all.
 
-The holder of the lease suspects over all digests, asks all nodes for a capture at once, diagnoses the whole and reports. The
-others answer, keep a bundle of their own ranks under the same id, and take over where it falls silent. A node that does not
-reach the exchange goes on by itself, and says so. May import the exchange, the capturing and the incidents rooms,
-``job.other_nodes`` (which it implements) and its own room; never the watch.
+The holder of the lease looks for suspicions in all digests, asks all nodes for a capture at once, diagnoses the whole
+and reports. The others answer, keep a bundle of their own ranks under the same id, and take over if the holder falls
+silent. A node that does not reach the exchange goes on alone, and says so. May import the exchange, the capturing and
+the incidents rooms, ``job.other_nodes`` (which it implements) and its own room; never the watch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from hangwatch.agent.capturing.capture import Beats
 from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.records import Beats
 from hangwatch.agent.capturing.scope import NodeScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.digests import Writer, make_digest
@@ -39,22 +39,25 @@ from hangwatch.model.transforms.packing import pack
 from hangwatch.sources.proc.files import node_key, node_name
 from hangwatch.sources.proc.samples import is_supervised
 
-#: Captures are of the moment.
+#: How long captures stay in the exchange: they are soon outdated.
 _CAPTURE_S = 60.0
-#: So long a node whose ranks are all gone stays with the others, who may be waiting for them.
+#: How long a node whose ranks are all gone stays a member: others may be waiting for them.
 LINGER_S = 60.0
 
 
 def name_node(root: int | None = None) -> str:
-    """This node's key in an exchange: its name, and what tells it from others of that name, machines or containers of one.
+    """Return this node's key in an exchange: its name, and what tells it from other machines or containers of that name.
 
-    Two agents that see the same processes are of one node: all of it, or those below ``root`` alone.
+    Two agents that see the same processes are of one node: all of it, or only those below ``root``.
     """
     return f"{node_name()}.{blake2b(f'{node_key()} {root or 0}'.encode(), digest_size=4).hexdigest()}"
 
 
 def name_channel(job_id: str, master: str, world_size: int | None) -> str:
-    """The channel of one incarnation of a job: ranks that do not meet at one place, or are not as many, are not of one."""
+    """Return the channel of one incarnation of a job.
+
+    Ranks with another meeting place or another world size belong to another channel.
+    """
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in job_id)[:40]
     identity = f"{job_id}\n{master}\n{world_size}".encode("utf-8", "backslashreplace")
     return f"{safe}-{blake2b(identity, digest_size=8).hexdigest()}"
@@ -62,10 +65,11 @@ def name_channel(job_id: str, master: str, world_size: int | None) -> str:
 
 @dataclass
 class JobFleet:
-    """This node among the nodes of a job: ``local`` captures its ``ranks``, ``incidents`` is the job's.
+    """This node among the nodes of a job.
 
-    ``name`` is the node's key in the exchange, ``node`` what people call it, ``wake`` lets the next tick come at once. ``owned``:
-    the exchange is for this job alone. ``joined`` is called when it has answered for the first time.
+    ``local``: captures its ``ranks``. ``incidents``: the job's. ``name``: the node's key in the exchange; ``node``:
+    its name for people. ``wake``: makes the next tick come at once. ``owned``: the exchange is for this job alone.
+    ``joined``: called when the exchange has answered for the first time.
     """
 
     ranks: LocalRanks
@@ -91,7 +95,7 @@ class JobFleet:
     _left: bool = False
 
     def __post_init__(self) -> None:
-        """Take up the link; within a running loop."""
+        """Start the link; within a running loop."""
         agent = uuid.uuid4().hex[:16]
         holder = f"{self.name}/{agent}"
         self.writer = Writer(self.node, agent, own_address(self.exchange.endpoint))
@@ -105,32 +109,35 @@ class JobFleet:
 
     @property
     def leads(self) -> bool:
-        """Whether this agent diagnoses for all."""
+        """True if this agent diagnoses for all."""
         return self.link.leads
 
     @property
     def follows(self) -> bool:
-        """Whether another agent does, or will: where the exchange is out of reach, each one does for itself."""
+        """True if another agent leads, or will.
+
+        False if the exchange is unreachable: then each agent acts alone.
+        """
         return self.link.follows
 
     @property
     def answers_may_come(self) -> bool:
-        """Also of a node that has not answered yet."""
+        """True if answers of other nodes may come, also of one that has not answered yet."""
         return True
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What cannot be seen of the others."""
+        """What cannot be seen of the other nodes."""
         return self.link.gaps
 
     def lingers(self) -> bool:
-        """Whether the others may still ask for ranks that are gone, since this was asked first."""
+        """True for a while after the first call, while other nodes may still ask for ranks that are gone."""
         if self._gone_since_s is None:
             self._gone_since_s = self.link.clock()
         return not self._left and self.link.clock() - self._gone_since_s < LINGER_S
 
     async def lead(self) -> Elsewhere:
-        """Take over the incident that the holder before has left, and observe the ranks of the others by their digests."""
+        """Take over the previous holder's incident; return the other nodes' ranks as their digests show them."""
         await self.sharing.lead()
         now_s = self.link.clock()
         ranks = self.scope.elsewhere = self.link.members.ranks(now_s, self.ranks.ages_s())
@@ -142,12 +149,15 @@ class JobFleet:
         )
 
     async def follow(self) -> None:
-        """Answer what is asked, and keep what is reported."""
+        """Answer questions, and keep what is reported."""
         await self._answer()
         await self.sharing.follow()
 
     async def pause(self) -> None:
-        """The agent ends and the job goes on: another may lead at once, and an agent that is started here again is met anew."""
+        """Leave because the agent ends while the job goes on.
+
+        Another agent may lead at once, and a later agent of this node counts as a new member.
+        """
         leading = self.link.leads
         await self.link.stop()
         if leading:
@@ -156,7 +166,7 @@ class JobFleet:
             await self.exchange.close()
 
     async def leave(self) -> None:
-        """The end, here. The job's incident is for this node to end if nobody else is left to; else it is another's."""
+        """Leave because the job ended here. If no node is left, end the job's incident; else another node will."""
         self._left = True
         self.scope.leave()
         await self.link.stop()
@@ -164,7 +174,7 @@ class JobFleet:
         try:
             last = await wait_within(self._say_goodbye(leading), 5.0)
         except (ExchangeError, asyncio.TimeoutError):
-            pass  # whose it was, it is
+            pass  # it stays with its owner
         else:
             settle = self.incidents.take_back if last else self.incidents.give_up
             settle()
@@ -173,7 +183,7 @@ class JobFleet:
                 await self.exchange.close()
 
     async def _say_goodbye(self, leading: bool) -> bool:
-        """Tell the others that this node leaves; whether there was none."""
+        """Tell the others that this node leaves; True if there are none."""
         await self.exchange.publish(self.channel, self.name, self._write_digest(), EXPIRY_S)
         members, now_s = self.link.members, self.link.clock()
         members.update(await self.exchange.read(self.channel), now_s, time.time_ns())
@@ -204,7 +214,7 @@ class JobFleet:
         )
 
     async def _post(self) -> None:
-        """Put up the notice of the lease holder."""
+        """Post the notice of the lease holder."""
         shared = self.sharing.shared
         notice = LeaseNotice(
             WIRE_VERSION,

@@ -1,4 +1,4 @@
-"""Many nodes' captures made one: times on one clock, the progress of one moment, what is known of the others. Pure.
+"""Merges many nodes' captures: times on one clock, progress of one moment, what is known of the other nodes. Pure.
 
 May import the model, the analysis and ``fleet.peers``.
 """
@@ -23,8 +23,10 @@ _replace = msgspec.structs.replace
 
 
 def shorten(capture: Capture, operations: int | None) -> Capture:
-    """The capture with so many of each rank's last operations, None for all, as columns: whoever diagnoses a large job has
-    no time to build them all."""
+    """Return the capture with the last ``operations`` of each rank (None: all), as columns.
+
+    To build all operations of a large job would take too long.
+    """
     ranks = tuple(
         _replace(r, flight=_shorten_flight(r.flight, operations)) if r.flight is not None else r for r in capture.ranks
     )
@@ -35,7 +37,7 @@ def _shorten_flight(flight: FlightRecord, most: int | None) -> FlightRecord:
     operations = flight.operations
     if isinstance(operations, OperationColumns):
         return flight
-    # What has not completed is never left out, however old it is.
+    # An operation that has not completed is never left out, however old.
     start = len(operations) - most if most is not None else 0
     kept = tuple(o for at, o in enumerate(operations) if at >= start or not o.completed)
     return _replace(flight, operations=condense(kept), whole=flight.whole and len(kept) == len(operations))
@@ -50,11 +52,12 @@ def merge(
     unasked: Iterable[str] = (),
     called: Mapping[str, str] = MappingProxyType({}),
 ) -> Capture:
-    """One capture of the whole job, on this node's clock.
+    """Return one capture of the whole job, on this node's clock.
 
-    ``own``: this node's; ``answers``: the others', by node. ``elsewhere``: what the newest digests say of the ranks there, read
-    after all captures: what has completed since is not in flight, and of ranks whose node sent no capture it is all there is.
-    ``unasked``: nodes that were not asked, as they are known to be silent. ``called``: what to call nodes, by their keys.
+    ``own``: this node's; ``answers``: the others', by node. ``elsewhere``: the newest digests of the ranks there,
+    read after all captures: what has completed since is not in flight, and a rank whose node sent no capture is known
+    only from its digest. ``unasked``: nodes that were not asked because they are silent. ``called``: names for nodes,
+    by their keys.
     """
     ranks = {rank.rank: rank for rank in own.ranks}
     gaps = list(own.gaps)
@@ -66,7 +69,7 @@ def merge(
         gaps += capture.gaps
         nodes |= {facts.node: facts for facts in capture.nodes}
         for rank in capture.ranks:
-            # A process beside the job is in no digest.
+            # Processes beside the job are in no digest.
             if rank.identity.worldless or (rank.rank in elsewhere and elsewhere[rank.rank][0].name == name):
                 ranks[rank.rank] = rank
     groups = _groups(ranks.values())
@@ -98,7 +101,7 @@ def merge(
 
 
 def _groups(ranks: Iterable[RankCapture]) -> dict[str, Group]:
-    """All groups that any rank knows with their members, by key."""
+    """Return all groups that any rank knows with their members, by key."""
     found: dict[str, Group] = {}
     for rank in ranks:
         for progress in (*(rank.progress or ()), *(rank.flight.progress if rank.flight is not None else ())):
@@ -118,7 +121,7 @@ def _progress(digest: Digest, rank: DigestRank, groups: Mapping[str, Group]) -> 
 def _overlaid(
     before: tuple[GroupProgress, ...] | None, after: Mapping[str, GroupProgress]
 ) -> tuple[GroupProgress, ...] | None:
-    """The progress of a capture, brought up to what the newest digest says."""
+    """Return the progress of a capture, updated by the newest digest."""
     if before is None:
         return tuple(after.values()) or None
     found = []
@@ -139,7 +142,7 @@ def _name(member: Member, called: Mapping[str, str]) -> str:
 def _by_digest(
     member: Member, rank: DigestRank, progress: Mapping[str, GroupProgress], at_ns: int, called: Mapping[str, str]
 ) -> RankCapture:
-    """A rank of which there is its digest alone."""
+    """Return a rank that is known only from its digest."""
     gone = (ProcessSample(at_ns, rank.pid, "gone", supervised=rank.supervised),) if rank.state == "lost" else ()
     identity = _replace(member.digest.identity(rank, at_ns), node=_name(member, called))
     return RankCapture(identity, processes=gone, progress=tuple(progress.values()) or None, beat_age_s=rank.beat_age_s)
@@ -148,7 +151,7 @@ def _by_digest(
 def _silent(
     elsewhere: Iterable[tuple[Member, DigestRank]], now_s: float, called: Mapping[str, str]
 ) -> tuple[SilentNode, ...]:
-    """The nodes that are lost: nothing comes from their agents, and their hosts do not answer."""
+    """Return the lost nodes: their agents are silent, and their hosts do not answer."""
     found: dict[str, tuple[Member, list[int]]] = {}
     for member, rank in elsewhere:
         if member.is_lost(now_s):
@@ -172,7 +175,7 @@ def _absent(
     now_s: float,
     called: Mapping[str, str],
 ) -> Sequence[Gap]:
-    """Why nodes have sent no capture."""
+    """Return gaps that say why nodes have sent no capture."""
     ranks: dict[str, list[int]] = {}
     members: dict[str, Member] = {}
     for member, rank in elsewhere:
@@ -183,12 +186,12 @@ def _absent(
     for name, member in members.items():
         where = _name(member, called)
         if member.digest.leaving:
-            reason = f"the agent of {where} has ended, as its part of the job has"
+            reason = f"the agent of {where} has ended, because its part of the job has ended"
         elif member.is_silent(now_s):
             host = {
-                True: "while its host answers",
-                False: "and its host does not answer",
-                None: "and its host was not asked",
+                True: "but the host answers",
+                False: "and the host does not answer",
+                None: "and the host was not checked",
             }
             reason = (
                 f"nothing comes from the agent of {where} for {member.silent_s(now_s):.0f} s, {host[member.answers]}"
@@ -196,6 +199,6 @@ def _absent(
         elif name in unasked:
             continue
         else:
-            reason = f"the agent of {where} has sent no capture in time; of its ranks only their digests are known"
-        gaps.append(Gap("node", reason, hint="see the log of hangwatch there"))
+            reason = f"the agent of {where} sent no capture in time; only a summary of its ranks is known"
+        gaps.append(Gap("node", reason, hint="see hangwatch's log on that node"))
     return gaps

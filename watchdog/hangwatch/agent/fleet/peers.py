@@ -1,8 +1,7 @@
-"""Who else watches the job: the other nodes by their digests, which of them are silent, which of an earlier incarnation.
+"""The other nodes that watch the job, by their digests: which are silent, which are of an earlier incarnation.
 
-All of it is judged by when *this* agent has seen a digest change, on its own monotonic clock; what others' clocks say is
-used only to tell by how much they differ. No I/O; may import the model,
-``job.suspicion`` and its own room.
+Everything is judged by when *this* agent saw a digest change, on its own monotonic clock; other clocks only tell by
+how much they differ. No I/O; may import the model, ``job.suspicion`` and its own room.
 """
 
 from __future__ import annotations
@@ -13,17 +12,18 @@ from dataclasses import dataclass, field
 
 from hangwatch.agent.fleet.digests import digest_progress
 from hangwatch.model.capture import Gap
-from hangwatch.model.digest import Digest, DigestError, DigestRank, parse_digest
+from hangwatch.model.digest import Digest, DigestRank, parse_digest
 from hangwatch.model.progress import RankProgress
+from hangwatch.model.transforms.published import PublishedError
 
-#: A digest comes each second; one that has not changed for this long is of an agent that is gone, or cannot be reached.
+#: A digest comes each second; if it has not changed for this long, its agent is gone or unreachable.
 SILENT_S = 8.0
 UNKNOWN_SILENT_S = 60.0
-#: Whoever has said that it leaves is remembered this long: others may wait for its ranks.
+#: A member that left is remembered this long: others may wait for its ranks.
 LEFT_S = 120.0
-#: Whoever is silent is remembered this long.
+#: A silent member is remembered this long.
 FORGET_S = 3600.0
-#: Ages of processes and of what replaced them are compared to within this.
+#: Tolerance when comparing ages of processes with those of their replacements, in seconds.
 _SLACK_S = 2.0
 #: Clocks that differ by less are taken to be the same: a digest is about a second old when it is read.
 _SAME_CLOCK_NS = 2_000_000_000
@@ -31,7 +31,10 @@ _SAME_CLOCK_NS = 2_000_000_000
 
 @dataclass
 class Member:
-    """Another node. ``answers``: whether its host answers now, None where that is not known; ``known_to_answer``: it once did."""
+    """Another node.
+
+    ``answers``: whether its host answers now; None if not known. ``known_to_answer``: it did once.
+    """
 
     name: str
     data: bytes
@@ -39,30 +42,33 @@ class Member:
     changed_s: float
     answers: bool | None = None
     known_to_answer: bool = False
-    #: This node's clock minus that node's, with what the digest took to be read; the least is the nearest to the truth.
+    #: This node's clock minus that node's, plus the time until the digest was read; the least is the most accurate.
     _offsets_ns: deque[int] = field(default_factory=lambda: deque(maxlen=30))
 
     def silent_s(self, now_s: float) -> float:
-        """For how long nothing new has come from it."""
+        """Return for how many seconds nothing new has come from it."""
         return now_s - self.changed_s
 
     def is_silent(self, now_s: float) -> bool:
-        """Whether its agent has gone without a word."""
+        """True if its agent has stopped writing without saying that it leaves."""
         return not self.digest.leaving and self.silent_s(now_s) >= SILENT_S
 
     def is_lost(self, now_s: float) -> bool:
-        """Whether its host is silent, too. One that never answered may be behind a firewall: it takes longer to believe."""
+        """True if its host is silent, too.
+
+        A host that never answered may be behind a firewall: then it takes longer.
+        """
         enough_s = SILENT_S if self.known_to_answer else UNKNOWN_SILENT_S
         return self.is_silent(now_s) and self.answers is False and self.silent_s(now_s) >= enough_s
 
     @property
     def offset_ns(self) -> int:
-        """What to add to its times to have them on this node's clock; 0 where the clocks agree."""
+        """What to add to its times to get this node's clock, in ns; 0 if the clocks agree."""
         least = min(self._offsets_ns, default=0)
         return least if abs(least) > _SAME_CLOCK_NS else 0
 
     def take(self, data: bytes, digest: Digest, now_s: float, now_ns: int) -> None:
-        """A digest that is new."""
+        """Take in a new digest."""
         self.data, self.digest, self.changed_s = data, digest, now_s
         self.answers = None
         self._offsets_ns.append(now_ns - digest.at_ns)
@@ -74,7 +80,7 @@ RanksElsewhere = dict[int, tuple[Member, DigestRank]]
 
 @dataclass
 class Members:
-    """All other nodes of one job. ``own`` is the name of this one."""
+    """All other nodes of one job. ``own``: the name of this one."""
 
     own: str
     members: dict[str, Member] = field(default_factory=dict)
@@ -82,7 +88,7 @@ class Members:
     _mine: Member | None = None
 
     def update(self, found: Mapping[str, bytes], now_s: float, now_ns: int) -> None:
-        """Take in the digests that were read just now. Those that cannot be used are set aside, by name."""
+        """Take in the digests that were just read. Unusable ones are set aside, by name."""
         gaps: list[Gap] = []
         for name, data in found.items():
             known = self._mine if name == self.own else self.members.get(name)
@@ -90,9 +96,11 @@ class Members:
                 continue
             try:
                 digest = parse_digest(data)
-            except DigestError as error:
+            except PublishedError as error:
                 hint = "use the same hangwatch on all nodes" if str(error).startswith("is in") else ""
-                gaps.append(Gap("digest", f"the one of node {name} {error}; its ranks are not seen", hint=hint))
+                gaps.append(
+                    Gap("peer discovery", f"the data of node {name} {error}; its ranks are not visible", hint=hint)
+                )
                 continue
             if known is None:
                 known = Member(name, data, digest, now_s)
@@ -107,7 +115,7 @@ class Members:
                 del self.members[name]
 
     def current(self, now_s: float) -> list[Member]:
-        """The members that are of the same incarnation of the job as the newest of its processes."""
+        """Return the members whose processes are of the newest incarnation of the job."""
         everyone = [*self.members.values(), *([self._mine] if self._mine is not None else [])]
         replaced = [
             (m.name, m.digest.replaced_age_s + m.silent_s(now_s))
@@ -116,17 +124,18 @@ class Members:
         ]
 
         def is_outdated(member: Member) -> bool:
-            # Its processes were there before others' predecessors ended: they are predecessors, too.
+            # Its processes are older than the end of other nodes' previous ones: they belong to the previous incarnation.
             ages = [rank.age_s + member.silent_s(now_s) for rank in member.digest.ranks]
             return bool(ages) and any(name != member.name and min(ages) > ago_s + _SLACK_S for name, ago_s in replaced)
 
         return [m for m in self.members.values() if not is_outdated(m)]
 
     def ranks(self, now_s: float, own: Mapping[int, float]) -> RanksElsewhere:
-        """The ranks of the other nodes. ``own``: the ages of this node's ranks in seconds.
+        """Return the ranks of the other nodes.
 
-        A rank that two nodes claim has moved: it is where it lives, where an agent speaks for it, and where it is youngest.
-        Where it is as old here, it is this node's, and another agent sees it too.
+        ``own``: the ages of this node's ranks in seconds. A rank that two nodes claim has moved: it is where it
+        lives, where an agent speaks for it, and where it is youngest. If it is as old here, it is this node's, and
+        another agent sees it too.
         """
         found: dict[int, tuple[tuple[bool, bool, float], Member, DigestRank]] = {}
         for member in self.current(now_s):
@@ -141,7 +150,10 @@ class Members:
         return {number: (member, rank) for number, (_, member, rank) in found.items()}
 
     def progress(self, ranks: Mapping[int, tuple[Member, DigestRank]], now_s: float) -> list[RankProgress]:
-        """How far the ranks of the other nodes are; of those that are gone or silent nothing new is known."""
+        """Return the progress of the other nodes' ranks.
+
+        Nothing new is known of ranks that are gone or silent.
+        """
         return [
             digest_progress(member.digest, rank)
             for member, rank in ranks.values()

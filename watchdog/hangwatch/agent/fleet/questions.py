@@ -1,4 +1,4 @@
-"""What the lease holder asks of all nodes at once, and how it collects the answers.
+"""What the lease holder asks all nodes at once, and how it collects the answers.
 
 May import the model, the exchange and its own room; knows captures only to unpack them.
 """
@@ -20,16 +20,16 @@ from hangwatch.model.transforms.packing import Commons, unpack
 
 log = logging.getLogger("hangwatch")
 
-#: How long the others' captures are awaited once our own is there.
+#: How long we wait for other nodes' captures after our own is done.
 ANSWER_S = 4.0
-#: How long digests that are newer than all captures are awaited.
+#: How long we wait for digests newer than all captures.
 _CONFIRM_S = 2.0
 _POLL_S = 0.1
 
 
 @dataclass
 class Inquiry:
-    """``post`` puts up the notice, with the question in it."""
+    """Asks the other nodes. ``post``: posts the notice, which contains the question."""
 
     link: Link
     post: Callable[[], Awaitable[None]]
@@ -44,14 +44,14 @@ class Inquiry:
         only: tuple[str, ...] | None = None,
         connections: tuple[tuple[str, str], ...] = (),
     ) -> Question:
-        """Put a question to all nodes; ``collect`` has the answers."""
+        """Ask all nodes and return the question, for ``collect``."""
         question = self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only, connections)
         self.link.hurry()
         await self.post()
         return question
 
     async def collect(self, question: Question, among: set[str] | None = None) -> dict[str, Capture]:
-        """The answers of those who can be expected to give one, as far as they come in time."""
+        """Return the answers that come in time, of nodes that can be expected to answer."""
         clock = self.link.clock
         found: dict[str, Capture] = {}
         spoilt: set[str] = set()
@@ -66,7 +66,7 @@ class Inquiry:
             }
             left = {f"{question.id}/{name}": name for name in expected - set(found) - spoilt}
             if not left or now_s >= end_s:
-                self.link.rest()  # reading all digests often costs much in a large fleet, and a diagnosis follows
+                self.link.rest()  # frequent reading of all digests is expensive in a large fleet, and a diagnosis follows
                 return found
             try:
                 got = await wait_within(self.link.exchange.get(self.link.channel, left), ANSWER_S)
@@ -82,13 +82,13 @@ class Inquiry:
                 await asyncio.sleep(_POLL_S)
 
     async def confirm(self, names: set[str]) -> None:
-        """Wait for digests that were written after the last capture: whatever has moved since does not hang."""
+        """Wait for digests written after the last capture: whatever has moved since does not hang."""
         members = self.link.members.members
         before = {name: members[name].digest.count for name in names if name in members}
         self.link.hurry()
         end_s = self.link.clock() + _CONFIRM_S
         while self.link.clock() < end_s and any(
-            # The next one may have been on its way already.
+            # The next digest may have been on its way already.
             name in members and members[name].digest.count < count + 2
             for name, count in before.items()
         ):

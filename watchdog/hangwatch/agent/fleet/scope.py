@@ -1,42 +1,141 @@
-"""Captures of all nodes of a job where this one leads, of this node alone elsewhere.
+"""Captures all nodes of a job if this agent leads, else this node alone.
 
-May import the model, the capturing room and its own; asks the others by ``questions``.
+May import the model, the capturing room and its own; asks the others by ``questions``. Hosts may all be called
+``localhost``, containers by the name of their host, engines by the program that they run. So in the exchange a node
+has a key of its own (``member.name_node``). People read its name; if two nodes have the same, the next part of the
+key follows it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
 from hangwatch.agent.capturing.hardware import mark_killed
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import NodeScope
-from hangwatch.agent.fleet.connections import add_asked, find_connections
 from hangwatch.agent.fleet.digests import LastCapture, summarize
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.merge import merge
-from hangwatch.agent.fleet.node_names import rename_node, tell_apart, tell_worlds_apart
 from hangwatch.agent.fleet.peers import RanksElsewhere
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.wire import Question
-from hangwatch.model.capture import Capture
+from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.numbers import is_guest
+from hangwatch.model.processes import ProcessSample, ThreadSample
 from hangwatch.model.transforms.clocks import shift
 from hangwatch.sources.discovery.roles import Roles
 from hangwatch.sources.stacks.native import SOURCE as NATIVE_STACKS
 
-#: Of how many operations in all, at the most, records are asked for: in large jobs the last few of each rank.
+_replace = msgspec.structs.replace
+#: This much of a key usually tells nodes of one name apart.
+_SHORT = 4
+
+
+def tell_apart(own: str, nodes: Mapping[str, str]) -> dict[str, str]:
+    """Return a name for each other node: its own, unless this node or another one has the same.
+
+    ``own``: this node's name, which it keeps. ``nodes``: names by keys, which begin with the name.
+    """
+    several = Counter([own, *nodes.values()])
+    found = {}
+    for key, name in nodes.items():
+        rest = key.removeprefix(name).lstrip(".")
+        found[key] = name if several[name] == 1 or not rest else f"{name}.{rest[:_SHORT]}"
+    taken = Counter([own, *found.values()])
+    return {key: called if taken[called] == 1 else key for key, called in found.items()}
+
+
+def tell_worlds_apart(capture: Capture, roles: Roles) -> Capture:
+    """Return the capture of several nodes with consistent names of worlds, which ``roles`` keeps.
+
+    Each node has named the worlds of its processes by itself.
+    """
+    ranks = tuple(
+        _replace(rank, identity=_replace(rank.identity, world=roles.name(rank.identity.world, rank.rank)))
+        if rank.identity.world and is_guest(rank.rank)
+        else rank
+        for rank in capture.ranks
+    )
+    return capture if ranks == capture.ranks else _replace(capture, ranks=ranks)
+
+
+def rename_node(capture: Capture, called: str) -> Capture:
+    """Return the capture of one node with the node's name replaced."""
+    names = {rank.identity.node for rank in capture.ranks} | {facts.node for facts in capture.nodes}
+    if names <= {called, ""}:
+        return capture
+    ranks = tuple(_replace(rank, identity=_replace(rank.identity, node=called)) for rank in capture.ranks)
+    nodes = tuple(_replace(facts, node=called) for facts in capture.nodes)
+    return _replace(capture, ranks=ranks, nodes=nodes, job=_replace(capture.job, nodes=(called,)))
+
+
+#: What runs below these waits for other ranks or for torch's store, and its connections lead to no process beside the job.
+_OF_TORCH = "/torch/distributed/"
+Sampled = TypeVar("Sampled", ProcessSample, ThreadSample)
+
+
+def find_connections(capture: Capture) -> set[tuple[str, str]]:
+    """Return the connections to other nodes that processes are blocked on: own end and other end, ``HOST:PORT`` each."""
+    found = set()
+    for rank in capture.ranks:
+        if rank.sample is None or _waits_for_ranks(rank):
+            continue
+        samples: list[ProcessSample | ThreadSample] = [rank.sample, *rank.sample.threads]
+        found |= {(one.own_end, one.elsewhere) for one in samples if one.elsewhere}
+    return found
+
+
+def _waits_for_ranks(rank: RankCapture) -> bool:
+    main = rank.stacks[-1].main if rank.stacks else None
+    return main is not None and any(_OF_TORCH in frame.file for frame in main.frames)
+
+
+def add_asked(capture: Capture, answers: Sequence[Capture]) -> Capture:
+    """Return the capture with the processes that other nodes found at the other ends; each end leads to its process.
+
+    An end that two nodes have leads to none: nodes may use the same address for what is local to them.
+    """
+    ranks = {rank.rank: rank for rank in capture.ranks}
+    found = [rank for answer in answers for rank in answer.ranks]
+    having = Counter(end for one in found for end in one.serves)
+    at = {end: one.rank for one in found for end in one.serves if having[end] == 1}
+    if not at:
+        return capture
+    ranks |= {one.rank: _replace(one, serves=()) for one in found if one.identity.worldless}
+    gaps = tuple(dict.fromkeys((*capture.gaps, *(gap for answer in answers for gap in answer.gaps))))
+    return _replace(capture, ranks=tuple(_lead(ranks[number], at) for number in sorted(ranks)), gaps=gaps)
+
+
+def _lead(rank: RankCapture, at: dict[str, int]) -> RankCapture:
+    last = rank.sample
+    if last is None:
+        return rank
+    threads = tuple(_lead_one(thread, at) for thread in last.threads)
+    return _replace(rank, processes=(*rank.processes[:-1], _replace(_lead_one(last, at), threads=threads)))
+
+
+def _lead_one(one: Sampled, at: dict[str, int]) -> Sampled:
+    number = at.get(f"{one.own_end} {one.elsewhere}")
+    return _replace(one, answering=number, elsewhere="") if number is not None else one
+
+
+#: How many operations are asked for in all; in large jobs only the last few of each rank.
 OPERATIONS_IN_ALL = 200_000
 FEWEST_OPERATIONS = 24
 
 
 @dataclass
 class FleetScope:
-    """``local`` captures ``ranks``, those of this node; ``elsewhere`` are those of the others, as they were observed last.
+    """Captures all nodes of a job.
 
-    ``last`` is the last capture of this node, ``last_captures`` what it has shown of each rank.
+    ``local``: captures ``ranks``, those of this node. ``elsewhere``: the other nodes' ranks as last observed.
+    ``last``: the last capture of this node; ``last_captures``: what it showed of each rank.
     """
 
     local: NodeScope
@@ -47,13 +146,13 @@ class FleetScope:
     elsewhere: RanksElsewhere = field(default_factory=dict)
     last: Capture | None = None
     last_captures: dict[int, LastCapture] = field(default_factory=dict)
-    #: A question takes the place of the one before, which not all nodes may have seen yet: so there is one at a time.
+    #: A question replaces the previous one, which some nodes may not have seen yet: so only one at a time.
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _left: bool = False
     _roles: Roles = field(default_factory=Roles)
 
     async def capture(self) -> Capture:
-        """All nodes at once."""
+        """Capture all nodes at once."""
         if not self._asks:
             return await self.capture_here()
         async with self._asking:
@@ -69,7 +168,7 @@ class FleetScope:
         return tell_worlds_apart(whole, self._roles)
 
     async def _add_asked(self, capture: Capture) -> Capture:
-        """The capture with the processes on other nodes that have the other end of what ranks are blocked on."""
+        """Return the capture with the processes on other nodes at the other end of what ranks are blocked on."""
         connections = find_connections(capture)
         if not connections or not self.elsewhere:
             return capture
@@ -78,7 +177,7 @@ class FleetScope:
             return add_asked(capture, await self._collect(question))
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
-        """The capture with the call sites of ``ranks`` (None: all), wherever they are."""
+        """Return the capture with the call sites of ``ranks`` (None: all), on whichever node."""
         if not self._asks:
             return await self.local.call_sites(capture, ranks)
         async with self._asking:
@@ -97,7 +196,7 @@ class FleetScope:
         return msgspec.structs.replace(capture, ranks=tuple(found), gaps=tuple(dict.fromkeys((*capture.gaps, *gaps))))
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
-        """The capture with what all nodes say of their hardware."""
+        """Return the capture with what all nodes say of their hardware."""
         if not self._asks:
             return await self.local.hardware(capture, only)
         async with self._asking:
@@ -117,22 +216,22 @@ class FleetScope:
         return capture
 
     async def capture_here(self) -> Capture:
-        """This node alone."""
+        """Capture this node alone."""
         self.last = await self.local.capture()
         self.last_captures = summarize(self.last)
         return self.last
 
     async def last_here(self) -> Capture:
-        """The last capture of this node, a new one where there is none."""
+        """Return the last capture of this node, or a new one if there is none."""
         return self.last or await self.capture_here()
 
     def leave(self) -> None:
-        """The others are not asked any more."""
+        """Stop asking the other nodes."""
         self._left = True
 
     @property
     def _called(self) -> dict[str, str]:
-        """What to call the other nodes, by their keys."""
+        """Names of the other nodes, by their keys."""
         return tell_apart(self.node, {m.name: m.digest.node for m in self.link.members.members.values()})
 
     @property
@@ -140,7 +239,7 @@ class FleetScope:
         return self.link.leads and not self._left
 
     async def _collect(self, question: Question, among: set[str] | None = None) -> list[Capture]:
-        """The answers, their times on this node's clock."""
+        """Return the answers, their times on this node's clock."""
         answers, members = await self.inquiry.collect(question, among), self.link.members.members
         shifted = {name: shift(a, members[name].offset_ns if name in members else 0) for name, a in answers.items()}
         called = self._called

@@ -1,4 +1,4 @@
-"""The job's incident among its nodes: put up by the one that leads, kept by the others, taken over by whoever leads next.
+"""The job's incident among its nodes: posted by the leading node, kept by the others, taken over by the next leader.
 
 May import ``incidents.lifecycle``, which writes the record, the exchange, and its own room.
 """
@@ -16,30 +16,32 @@ import msgspec
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.questions import ANSWER_S
 from hangwatch.agent.fleet.scope import FleetScope
-from hangwatch.agent.fleet.wire import WIRE_VERSION, SharedRecord, WireError, decode, encode
+from hangwatch.agent.fleet.wire import WIRE_VERSION, SharedRecord, decode, encode
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture
+from hangwatch.model.transforms.published import PublishedError
 
 log = logging.getLogger("hangwatch")
 
-#: How long a node that is to end its job waits for the one that writes the bundle to have all it needs.
+#: How long a node waits, before it ends its job, until the node that writes the bundle has all it needs.
 COMPLETION_S = 10.0
 _POLL_S = 0.1
-#: Notices are of the moment; the incident is put up again before it is forgotten.
+#: Notices expire soon; the incident is posted again before it is forgotten.
 NOTICE_S = 120.0
 _AGAIN_S = 30.0
-#: An incident that nobody has put up for so long is over, for all that whoever leads can see.
+#: An incident that nobody has posted for this long is over, as far as the leader can see.
 FORGOTTEN_S = 90.0
 
 
 @dataclass
 class SharedIncident:
-    """The incident of ``incidents`` as the nodes share it; ``shared`` is what was put up last, here or elsewhere.
+    """The incident of ``incidents`` as the nodes share it.
 
-    ``node`` is this one's name; ``post`` puts up the notice, which names the incident.
+    ``shared``: the last record posted, here or elsewhere. ``node``: this node's name. ``post``: posts the notice,
+    which names the incident.
     """
 
     incidents: IncidentLifecycle
@@ -53,16 +55,16 @@ class SharedIncident:
     _known_s: float | None = None
 
     async def lead(self) -> None:
-        """Take over the incident that the holder before has left, and keep it known."""
+        """Take over the previous holder's incident, and keep it known."""
         await self._read()
         shared, now_s = self.shared, self.link.clock()
         self._known_s = now_s
         if shared is not None and shared.incident.ended_at is None:
             record = self.incidents.record
             if record is not None and record.id == shared.incident.id:
-                if not record.active:  # it has ended while the others could not be reached
+                if not record.active:  # it ended while the other nodes were unreachable
                     await self._put_up(record, announced=True)
-            elif self.incidents.open_record is None:  # its owner is gone, and this agent was not there then
+            elif self.incidents.open_record is None:  # its owner is gone, and this agent was not running then
                 await self._adopt(shared, await self.scope.capture_here())
         record = self.incidents.open_record
         if record is not None and record.owned_by_peer:
@@ -72,32 +74,33 @@ class SharedIncident:
             await self._put_up(record, announced=True)
 
     async def follow(self) -> None:
-        """Keep what another one reports, with this node's last capture."""
+        """Keep what another node reports, with this node's last capture."""
         await self._read()
         shared, record = self.shared, self.incidents.record
         incident = shared.incident if shared is not None and shared.incident.ended_at is None else None
         mine = record is not None and shared is not None and record.id == shared.incident.id
         if mine or self.incidents.open_record is None or self._known_s is None:
             self._known_s = self.link.clock()
-        # Another one has taken its place, or whoever leads knows of none: an agent that comes back may have missed the end.
+        # Another incident has replaced it, or the leader knows of none: a returning agent may have missed the end.
         gone = incident is not None or self.link.clock() - self._known_s >= FORGOTTEN_S
         if mine:
-            self.incidents.give_up()  # also where it was ours, and another has taken over
+            self.incidents.give_up()  # even if it was ours, and another node has taken over
         if record is not None and record.active and (incident is None if mine else gone):
             await self.incidents.close(time.time_ns())
         if shared is None or incident is None:
             return
-        if mine and record is not None and record.incident.verdict == incident.verdict:
+        known = record.incident if mine and record is not None else None
+        if known is not None and (known.verdict, known.second_look) == (incident.verdict, incident.second_look):
             return
         await self._adopt(shared, await self.scope.last_here())
 
     async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
-        """Let the others know of the incident as it is now, where this node leads."""
+        """If this node leads, tell the others the current state of the incident."""
         if self.link.leads:
             await self._put_up(record, announced=announced, complete=complete)
 
     async def await_completion(self, record: IncidentRecord) -> None:
-        """Return when the bundle of an incident that another node owns is complete, or it takes too long."""
+        """Wait until the bundle of another node's incident is complete, or it takes too long."""
         end_s = self.link.clock() + COMPLETION_S
         while self.link.follows and not self._is_complete(record) and self.link.clock() < end_s:
             await asyncio.sleep(_POLL_S)
@@ -125,7 +128,7 @@ class SharedIncident:
         return shared is not None and shared.complete and shared.incident.id == record.id
 
     async def _read(self) -> None:
-        """The incident as the holder has reported it last, where that is news."""
+        """Read the incident that the holder reported last, if it is new."""
         notice, shared = self.link.notice, self.shared
         if notice is None or notice.incident is None or notice.holder == self.link.holder:
             return
@@ -134,5 +137,5 @@ class SharedIncident:
         try:
             found = await wait_within(self.link.exchange.get(self.link.channel, ["incident"]), ANSWER_S)
             self.shared = decode(found["incident"], SharedRecord) if found else None
-        except (ExchangeError, asyncio.TimeoutError, WireError) as error:
+        except (ExchangeError, asyncio.TimeoutError, PublishedError) as error:
             log.debug("the incident cannot be read: %s", error)

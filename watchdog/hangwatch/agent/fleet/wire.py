@@ -9,9 +9,10 @@ import msgspec
 
 from hangwatch.model.incident import Incident
 from hangwatch.model.transforms.packing import Packed
+from hangwatch.model.transforms.published import PublishedError, parse_published
 
 WIRE_VERSION = 1
-#: What one node may send: some ten times what its ranks ever had to tell.
+#: The most that one node may send: some ten times what was ever needed.
 _LIMIT_BYTES = 256 << 20
 _T = TypeVar("_T")
 
@@ -19,15 +20,12 @@ _T = TypeVar("_T")
 QuestionKind = Literal["capture", "asked", "call_sites", "hardware"]
 
 
-class WireError(ValueError):
-    """A message that cannot be used; the message is the reason."""
-
-
 class Question(msgspec.Struct, frozen=True, array_like=True):
-    """What all nodes are asked for at once: a capture, the call sites of ``ranks`` (None: all), the hardware, or who is asked
-    over ``connections`` (each as the asking process's end, and the other one).
+    """What all nodes are asked for at once.
 
-    ``operations``: of each rank so many of its last operations, None: all. ``only``: these hardware sources, None: all.
+    A capture, the call sites of ``ranks`` (None: all), the hardware, or which process has the other end of
+    ``connections`` (each as the asking process's end, and the other one). ``operations``: how many of each rank's
+    last operations, None: all. ``only``: these hardware sources, None: all.
     """
 
     id: str
@@ -39,7 +37,7 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeaseNotice(msgspec.Struct, frozen=True, array_like=True):
-    """What the holder has put up: its last question, and which incident there is (``revision`` grows when it changes)."""
+    """What the holder posted: its last question, and the current incident (``revision`` grows with each change)."""
 
     version: int
     holder: str
@@ -49,7 +47,7 @@ class LeaseNotice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """A node's capture, in answer to a question."""
+    """A node's capture, as the answer to a question."""
 
     version: int
     question: str
@@ -57,10 +55,10 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SharedRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The job's incident, without its ranks. ``announced``: the receivers have been notified. ``node`` has the whole bundle.
+    """The job's incident, without its ranks.
 
-    ``complete``: nothing more is needed of the ranks for it, so that a job may be ended.
-    ``onset_ns``: when it began, on the clock of ``node``.
+    ``announced``: the receivers have been notified. ``node``: has the whole bundle. ``complete``: the bundle needs
+    nothing more of the ranks, so the job may be ended. ``onset_ns``: when it began, on the clock of ``node``.
     """
 
     version: int
@@ -73,24 +71,17 @@ class SharedRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode(message: LeaseNotice | Answer | SharedRecord) -> bytes:
-    """A message as it is sent."""
+    """Return a message as it is sent."""
     return zlib.compress(msgspec.msgpack.encode(message), 1)
 
 
 def decode(data: bytes, shape: type[_T]) -> _T:
-    """What ``encode`` made of a message of that type. Raises ``WireError`` for anything else, and for a newer version."""
+    """Return what ``encode`` made of a message of that type. Raises ``PublishedError`` for anything else, or a newer version."""
     opened = zlib.decompressobj()
     try:
         plain = opened.decompress(data, _LIMIT_BYTES)
-        if opened.unconsumed_tail:
-            raise WireError(f"is larger than {_LIMIT_BYTES >> 20} MiB")
-        version = msgspec.msgpack.decode(plain, type=_Version).version
-        if version > WIRE_VERSION:
-            raise WireError(f"is in format {version}, and this version of hangwatch reads up to {WIRE_VERSION}")
-        return msgspec.msgpack.decode(plain, type=shape)
-    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError(f"is broken: {error}") from error
-
-
-class _Version(msgspec.Struct, array_like=True):
-    version: int
+    except zlib.error as error:
+        raise PublishedError(f"is broken: {error}") from error
+    if opened.unconsumed_tail:
+        raise PublishedError(f"is larger than {_LIMIT_BYTES >> 20} MiB")
+    return parse_published(plain, shape, WIRE_VERSION, _LIMIT_BYTES)

@@ -1,7 +1,7 @@
-"""Groups that processes of several worlds share across nodes: what this agent claims is published, what others claim is read.
+"""Groups that processes of several worlds share across nodes: publishes this agent's claims, and reads other agents'.
 
-For each group of which members may be elsewhere there is a channel, named after the group, at the node where its members met.
-What is read there decides which processes elsewhere are of a job here, or those here of a job elsewhere
+Each group that may have members elsewhere has a channel, named after the group, at the node where its members met.
+What is read there decides which processes elsewhere belong to a job here, and which here to a job elsewhere
 (``sources.beats.worlds``). May import the model, the exchange, the capturing room's ranks and its own room.
 """
 
@@ -28,7 +28,6 @@ from hangwatch.model.claims import (
     ClaimedGroup,
     ClaimedWorld,
     ClaimsElsewhere,
-    ClaimsError,
     JobOfWorld,
     NodeClaims,
     OpenGroups,
@@ -36,21 +35,22 @@ from hangwatch.model.claims import (
     encode_claims,
     parse_claims,
 )
+from hangwatch.model.transforms.published import PublishedError
 from hangwatch.sources.beats.worlds import Worlds
 
 log = logging.getLogger("hangwatch")
 
 PERIOD_S = 1.0
-#: Claims that were not written anew count no more (``SILENT_S``), and name processes for a while: their agent may be restarted.
+#: Claims that are not renewed stop counting (``SILENT_S``), but are kept for a while: their agent may restart.
 FORGET_S = 60.0
-#: Members on this node have written a beat by then: only who is missing longer may be elsewhere.
+#: By then members on this node have written a beat: only members missing for longer may be elsewhere.
 OPEN_S = 3.0
 _ROUND_LIMIT_S = 8.0
 
 
 @dataclass
 class _Known:
-    """What one agent claims of one group, and when it has last said so."""
+    """What one agent claims of one group, and when that last changed."""
 
     claims: NodeClaims
     changed_s: float
@@ -58,10 +58,10 @@ class _Known:
 
 @dataclass
 class WorldLinks:
-    """Keeps ``worlds`` up to date with what other agents claim. ``name`` gives this node's key in an exchange.
+    """Keeps ``worlds`` up to date with other agents' claims.
 
-    ``open_at`` gives the exchange beside the store at an address (``HOST:PORT``), None where there is to be none; with ``owned``
-    it is for this alone.
+    ``name``: returns this node's key in an exchange. ``open_at``: returns the exchange beside the store at an address
+    (``HOST:PORT``), None if there should be none; with ``owned`` it is used for nothing else.
     """
 
     worlds: Worlds
@@ -80,7 +80,10 @@ class WorldLinks:
     _task: asyncio.Task[None] | None = None
 
     def update(self, ranks: Iterable[LocalRanks]) -> None:
-        """Take in which groups are open now, and which jobs their worlds are. Within a running loop."""
+        """Take in which groups are open now, and which jobs their worlds are.
+
+        Within a running loop.
+        """
         now_s, opened = self.clock(), self.worlds.open
         self._since_s = {_name(group): self._since_s.get(_name(group), now_s) for group in opened.groups}
         lasting = tuple(group for group in opened.groups if now_s - self._since_s[_name(group)] >= OPEN_S)
@@ -97,20 +100,20 @@ class WorldLinks:
         self.worlds.elsewhere = tuple(
             ClaimsElsewhere(one.claims, now_s - one.changed_s < SILENT_S) for one in self._known.values()
         )
-        reason = "processes elsewhere cannot be told to be in a group of processes here"
-        self.gaps = tuple(Gap("exchange", f"{reason}: {why}") for why in sorted(set(self._failed.values())))
+        reason = "processes on other nodes that share a group with processes here cannot be recognized"
+        self.gaps = tuple(Gap("peer discovery", f"{reason}: {why}") for why in sorted(set(self._failed.values())))
         if opened.groups and (self._task is None or self._task.done()):
             self._task = asyncio.ensure_future(self._keep_up())
 
     def link_of(self, ranks: LocalRanks) -> JobOfWorld | None:
-        """The job that these ranks are, where processes elsewhere are in it."""
+        """Return the job that these ranks are, if processes elsewhere belong to it; else None."""
         pids = {identity.pid for identity in ranks.own.values()}
         known = zip(self._open.worlds, self._open.processes, strict=True)
         linked = (one.world for one, pid in known if one.world in self.worlds.linked and pid in pids)
         return next((self._jobs[world] for world in linked if world in self._jobs), None)
 
     async def close(self) -> None:
-        """Let go of all exchanges."""
+        """Close all exchanges."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -125,7 +128,7 @@ class WorldLinks:
                     await wait_within(self._round(group), _ROUND_LIMIT_S)
                 except (ExchangeError, asyncio.TimeoutError) as error:
                     self._failed[group.store] = str(error) or "no answer in time"
-                    log.debug("claims of group %s: %s", group.name, self._failed[group.store])
+                    log.debug("members of group %s: %s", group.name, self._failed[group.store])
                 else:
                     self._failed.pop(group.store, None)
             await asyncio.sleep(max(0.05, PERIOD_S - (self.clock() - started_s)))
@@ -146,15 +149,15 @@ class WorldLinks:
                 continue
             try:
                 claims = parse_claims(data)
-            except ClaimsError as error:
-                log.debug("what node %s claims %s", name, error)
+            except PublishedError as error:
+                log.debug("the membership record of node %s %s", name, error)
                 continue
             known = self._known.get((channel, name))
             if known is None or known.claims.count != claims.count:
                 self._known[channel, name] = _Known(claims, now_s)
 
     def _write(self, group: ClaimedGroup) -> bytes:
-        """What is claimed here of one group, with the worlds of whoever claims it."""
+        """Return what is claimed here of one group, with the worlds of the claiming processes."""
         used = sorted({claim.world for claim in group.claims})
         worlds = tuple(self._with_job(self._open.worlds[number]) for number in used)
         claims = tuple(msgspec.structs.replace(claim, world=used.index(claim.world)) for claim in group.claims)
@@ -166,17 +169,22 @@ class WorldLinks:
 
 
 def _name(group: ClaimedGroup) -> str:
-    """The channel of a group."""
+    """Return the channel of a group."""
     identity = f"{group.name}\n{group.store}\n{group.size}".encode("utf-8", "backslashreplace")
     return f"group-{blake2b(identity, digest_size=8).hexdigest()}"
 
 
 def _describe_job(ranks: LocalRanks, world: World, groups: Iterable[ClaimedGroup]) -> JobOfWorld:
-    """The job that a world is. Where its own ranks meet across nodes others meet them, else where the group's members met."""
+    """Return the job that a world is.
+
+    Other agents meet where its ranks meet, if they do across nodes; else where the group's members met.
+    """
     job = ranks.job
-    named = job.id.startswith("pid-")  # after a process, which another node may have, too
+    named = job.id.startswith("pid-")  # named after a pid, which another node may have, too
     channel = name_channel(
         job.id, f"{world.store} {world.process} {world.node}" if named else ranks.master, job.world_size
     )
     meeting = ranks.master if ranks.spans_nodes else min(group.store.partition("://")[2] for group in groups)
-    return JobOfWorld(job.id, channel, meeting, job.world_size, job.launcher, job.command, job.role)
+    return JobOfWorld(
+        job.id, channel, meeting, job.world_size, job.launcher, job.command, job.role, job.name, job.script
+    )

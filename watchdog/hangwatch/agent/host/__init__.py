@@ -1,1 +1,1 @@
-"""The process of the agent and of the job it runs: launching, logging, memory, systemd."""
+"""The agent's process and the job that it runs: launching, logging, memory, systemd."""

@@ -1,7 +1,7 @@
-"""Ending and restarting a job because of an incident: the protocol, and its implementation for jobs that others have started.
+"""Ends or restarts a job because of an incident: the protocol, and its implementation for jobs that others started.
 
-A job is restarted from below: its ranks are ended, and whoever watches over them starts them anew. May import its own room, the
-model and the sources.
+A job is restarted from below: its ranks are ended, and their supervisor starts them anew. May import its own room,
+the model and the sources.
 """
 
 from __future__ import annotations
@@ -28,62 +28,68 @@ class JobControl(Protocol):
         ...
 
     def why_no_restart(self, incident: Incident) -> str:
-        """Why the job cannot be restarted any more, so that it is to be stopped; empty if it can."""
+        """Return why the job cannot be restarted any more, so that it must be stopped; empty if it can."""
         ...
 
     def launcher_restarts(self, incident: Incident) -> bool:
-        """Whether the launcher starts the ranks anew by itself once one of them has failed."""
+        """True if the launcher itself restarts the ranks once one of them has failed."""
         ...
 
 
 def count_restarts_left(ranks: Collection[RankIdentity], supervised: Callable[[RankIdentity], bool]) -> int:
-    """How often the launcher will restart these ranks by itself: what is left of torchrun's ``--max-restarts``, else 0.
+    """Return how often the launcher will still restart these ranks: the rest of torchrun's ``--max-restarts``, else 0.
 
-    torchrun's elastic agent gives each rank TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS, and when a rank fails
-    restarts all while the first is below the second (torch 2.13, ``elastic/agent/server/api.py``: ``_invoke_run``). accelerate
-    starts ranks through the same agent. ``supervised``: whether that agent lives. Processes of other worlds have launchers of
-    their own.
+    torchrun's elastic agent gives each rank TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS; when a rank
+    fails, it restarts all while the first is below the second (torch 2.13, ``elastic/agent/server/api.py``:
+    ``_invoke_run``). accelerate starts ranks through the same agent. ``supervised``: returns True if that agent
+    lives. Processes of other worlds have launchers of their own.
     """
     own = [one for one in ranks if not is_guest(one.rank)]
     return min((max(0, one.max_restarts - one.restart) if supervised(one) else 0 for one in own), default=0)
 
 
 def ranks_of(incident: Incident, known: Sequence[RankIdentity]) -> list[RankIdentity]:
-    """Those of the ``known`` processes that live and that the incident is about: its job may have been restarted meanwhile."""
+    """Return those of the ``known`` processes that live and that the incident is about.
+
+    The job may have been restarted meanwhile.
+    """
     pids = {entry.pid for entry in incident.ranks}
     return [one for one in find_living(known) if one.pid in pids]
 
 
 class NodeControl:
-    """The jobs that a node's agent has found. ``known``: the ranks of a job on this node, by its id."""
+    """Controls the jobs that a node's agent found. ``known``: returns the ranks of a job on this node, by its id."""
 
     def __init__(self, known: Callable[[str], Sequence[RankIdentity]]) -> None:
         self._known = known
 
     async def stop(self, incident: Incident) -> str:
-        """End the job, its launcher on this node included."""
+        """End the job, including its launcher on this node."""
         return (await end_job(self._known(incident.job.id))).in_words()
 
     async def restart(self, incident: Incident) -> str:
-        """End the ranks; who has started the launcher has to restart the job where that does not."""
+        """End the ranks.
+
+        If the launcher does not restart them, whoever started the launcher must.
+        """
         ranks = ranks_of(incident, self._known(incident.job.id))
         left = count_restarts_left(ranks, is_supervised)
         ended = await end_ranks(ranks)
         return f"{ended.in_words()}; {name_restarter(ranks, left)}" if ended.asked else ended.in_words()
 
     def why_no_restart(self, incident: Incident) -> str:
-        """Nothing keeps the ranks from being ended."""
+        """Return an empty text: the ranks can always be ended."""
         del incident
         return ""
 
     def launcher_restarts(self, incident: Incident) -> bool:
-        """Whether torchrun has restarts left."""
+        """True if torchrun has restarts left."""
         return count_restarts_left(ranks_of(incident, self._known(incident.job.id)), is_supervised) > 0
 
 
 def name_restarter(ranks: Sequence[RankIdentity], left: int) -> str:
-    """Who restarts the job where hangwatch has not started its launcher."""
+    """Return who restarts the job if hangwatch did not start its launcher."""
     if left:
         total = ranks[0].max_restarts
-        return f"torchrun restarts them (restart {total - left + 1} of its {total})"
-    return "their launcher does not restart them: whatever started the job has to"
+        return f"torchrun restarts them (restart {total - left + 1} of {total})"
+    return "the launcher does not restart them, so restart the job yourself"

@@ -1,4 +1,4 @@
-"""The file or descriptor that events are written to, a line each. May import ``config.errors`` and the standard library."""
+"""The file or descriptor that events are written to, one per line. May import ``config.errors`` and the standard library."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import contextlib
 import os
 import select
 
-from hangwatch.config.errors import UserError
+from hangwatch.model.errors import UserError
 
-#: Of the lines that ``Voice`` writes; the first one of a run names it.
+#: The format of the lines that ``Voice`` writes; a run's first line names it.
 SCHEMA = "hangwatch.events/1"
-_HINT = "give a file, or a descriptor that is open for writing: --json 3 3>events.jsonl"
+_HINT = "give a file or a descriptor that is open for writing: --events 3 3>events.jsonl"
 
 
 class EventFile:
-    """``where``: the number of an open descriptor, which the job does not inherit, or a path, which is appended to (mode 0600).
+    """Writes events.
 
-    Raises ``UserError`` where it cannot be written to.
+    ``where``: the number of an open descriptor, which the job does not inherit; or a path, which is appended to (mode
+    0600). Raises ``UserError`` if it is not writable.
     """
 
     def __init__(self, where: str) -> None:
@@ -32,25 +33,25 @@ class EventFile:
                 self._descriptor = os.open(where, flags, 0o600)
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or str(error)
-            raise UserError(f"--json {where} cannot be written to: {why}; {_HINT}") from error
+            raise UserError(f"--events {where} cannot be written to: {why}; {_HINT}") from error
 
     def write(self, line: str) -> str:
-        """Write one line, without waiting for whoever reads; returns why no more are written, empty while it goes on."""
+        """Write one line, without waiting for its reader; return why writing has ended, empty while it goes on."""
         if self._descriptor < 0:
             return ""
         data = line.encode()
         try:
             while data:
                 if not select.select([], [self._descriptor], [], 0)[1]:
-                    raise BlockingIOError(0, "its reader does not read")
+                    raise BlockingIOError(0, "its reader has stopped reading")
                 data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
         except (OSError, ValueError) as error:
             self.close()
-            return f"no more events to --json {self._where}: {getattr(error, 'strerror', None) or error}"
+            return f"no more events to --events {self._where}: {getattr(error, 'strerror', None) or error}"
         return ""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with contextlib.suppress(OSError):

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 
 import psutil
 
-from hangwatch.config.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from hangwatch.model.capture import RankIdentity
+from hangwatch.model.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from hangwatch.sources.discovery.launchers import HANGWATCH, name_launcher
 from hangwatch.sources.proc.samples import find_living
 
 #: Signals passed on to the command. From a terminal, the kernel sends INT, QUIT and HUP to the command as well.
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
-#: How long a job that is ended may take to end by itself before it is killed.
+#: How long an ended job may take before it is killed, in seconds.
 END_GRACE_S = 8.0
-#: A process that was killed is gone within this, unless the kernel holds it.
+#: A killed process is gone within this time, unless the kernel holds it.
 _KILLED_S = 2.0
 
 
@@ -43,7 +43,7 @@ def start_command(command: Sequence[str], environment: Mapping[str, str]) -> sub
         return subprocess.Popen(list(command), env=dict(environment), close_fds=False)
     except FileNotFoundError as error:
         if shutil.which(name) is None:
-            message = f"command not found: {name}; check the spelling, or activate the environment it is installed in"
+            message = f"command not found: {name}; check the spelling, or activate the environment that has it"
             raise UserError(message, EXIT_NOT_FOUND) from error
         raise UserError(
             f"cannot start {name}: its interpreter is missing (see its first line)", EXIT_NOT_FOUND
@@ -57,12 +57,15 @@ def start_command(command: Sequence[str], environment: Mapping[str, str]) -> sub
 
 
 def exit_status(returncode: int) -> int:
-    """The status a shell would report: 128 + N for a command that signal N ended."""
+    """Return the status that a shell would report: 128 + N for a command that signal N ended."""
     return returncode if returncode >= 0 else 128 - returncode
 
 
 def pass_signals(deliver: Callable[[signal.Signals, bool], None], loop: asyncio.AbstractEventLoop) -> None:
-    """Hand signals to ``deliver`` for as long as the loop runs, with whether the command has not got them already."""
+    """Pass signals to ``deliver`` while the loop runs.
+
+    Its second argument is True if the command has not received the signal itself.
+    """
 
     def forward(number: signal.Signals) -> None:
         # The terminal signals the whole foreground process group.
@@ -75,7 +78,7 @@ def pass_signals(deliver: Callable[[signal.Signals, bool], None], loop: asyncio.
 
 
 def _in_foreground() -> bool:
-    """Whether we are in the foreground process group of a terminal."""
+    """True if we are in the foreground process group of a terminal."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             if os.tcgetpgrp(stream.fileno()) == os.getpgrp():
@@ -84,7 +87,7 @@ def _in_foreground() -> bool:
 
 
 async def wait_for_command(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the command without a thread: a pidfd where the kernel has them, else by asking."""
+    """Wait for the command without a thread: by a pidfd if the kernel has them, else by polling."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
@@ -96,13 +99,13 @@ async def wait_for_command(process: subprocess.Popen[bytes]) -> int:
 
 
 async def wait_for_process(process: psutil.Process) -> None:
-    """The same for a process that is no child of ours."""
+    """Wait for a process that is not our child, likewise."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
         pass
     else:
-        if not process.is_running():  # the pid is another's by now
+        if not process.is_running():  # the pid has been reused
             os.close(descriptor)
             return
         await _wait_for_end(descriptor)
@@ -123,9 +126,9 @@ async def _wait_for_end(descriptor: int) -> None:
 
 
 def process_tree(pids: Sequence[int], since: Sequence[psutil.Process] = ()) -> list[psutil.Process]:
-    """The processes and their descendants, never this one nor what is above it.
+    """Return the processes and their descendants, without this process and those above it.
 
-    ``since``: processes seen before; a pid that is another's by now is not followed.
+    ``since``: processes seen before; a pid that was reused is not followed.
     """
     known = {process.pid: process for process in since}
     found: dict[int, psutil.Process] = {}
@@ -143,24 +146,27 @@ def process_tree(pids: Sequence[int], since: Sequence[psutil.Process] = ()) -> l
 
 @dataclass(frozen=True)
 class Ended:
-    """How the end of a job went: how many processes were asked to end, had to be killed, and run still."""
+    """How the end of a job went: how many processes were asked to end, had to be killed, and still run."""
 
     asked: int
     killed: int
     left: int
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         if not self.asked:
-            return "no process of the job was there any more"
+            return "no process of the job was left"
         killed = f", {self.killed} of them by SIGKILL" if self.killed else ""
         if self.left:
-            return f"{self.left} of {self.asked} process(es) could not be ended; is the agent allowed to (CAP_KILL)?"
-        return f"{self.asked} process(es) ended{killed}"
+            return f"{self.left} of {self.asked} processes could not be ended; is the agent allowed to (CAP_KILL)?"
+        return f"{self.asked} process{'es' * (self.asked != 1)} ended{killed}"
 
 
 async def end_tree(pids: Sequence[int], grace_s: float = END_GRACE_S) -> Ended:
-    """End a whole job: SIGTERM from the launcher (the first pid) down, SIGCONT for those stopped, SIGKILL for who is left."""
+    """End a whole job: SIGTERM from the launcher (the first pid) down, SIGCONT for stopped processes.
+
+    Those left after ``grace_s`` seconds get SIGKILL.
+    """
     tree = process_tree(pids)
     for process in tree:
         with contextlib.suppress(psutil.Error):
@@ -181,20 +187,20 @@ async def end_tree(pids: Sequence[int], grace_s: float = END_GRACE_S) -> Ended:
 
 
 async def end_job(ranks: Sequence[RankIdentity]) -> Ended:
-    """End the job of these ranks: its launcher on this node, then the ranks and all below; pids that are others' now are not."""
+    """End the job of these ranks: its launcher on this node, then the ranks and all below. Reused pids are left alone."""
     pids = [one.pid for one in find_living(ranks)]
     return await end_tree([*find_launchers(pids), *pids])
 
 
 async def end_ranks(ranks: Sequence[RankIdentity]) -> Ended:
-    """End these ranks and all below them, but not their launcher; pids that are others' now are not."""
+    """End these ranks and all below them, but not their launcher. Reused pids are left alone."""
     return await end_tree([one.pid for one in find_living(ranks)])
 
 
 def find_launchers(pids: Sequence[int]) -> list[int]:
-    """The topmost launcher above each process that is a part of the job: torchrun, deepspeed, accelerate, mpirun.
+    """Return the topmost launcher above each process that belongs to the job: torchrun, deepspeed, accelerate, mpirun.
 
-    Slurm's own daemons are not: a step ends when its tasks do.
+    Slurm's own daemons do not: a step ends when its tasks do.
     """
     found: dict[int, None] = {}
     for pid in pids:

@@ -1,7 +1,7 @@
-"""Where the agent's own words go: to the console it was given, or as a line of JSON each to the same stream.
+"""Where the agent's own messages go: to its console as text, or to the same stream as one line of JSON each.
 
-``say`` is for what a user is to read in any case; the logger ``hangwatch`` for the rest, quiet unless something is wrong. What
-programs follow has an ``event`` and goes to a file of events too, in the same form.
+``say`` is for what users must read; the logger ``hangwatch`` for the rest, quiet unless something is wrong. Messages
+for programs have an ``event`` and go to a file of events too, in the same form.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import logging
 import os
 
 import msgspec
-from rich.console import Console
 
 from hangwatch.agent.host.events import EventFile
 from hangwatch.config.settings import LogSettings
 from hangwatch.outputs.sanitize import clean
+from hangwatch.outputs.terminal.console import Console
 
 #: Attribute of a log record that holds its own fields.
 _FIELDS = "hangwatch_fields"
@@ -27,23 +27,23 @@ class _ConsoleHandler(logging.Handler):
         self.console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.console.print(f"hangwatch: {self.format(record)}", markup=False, highlight=False, soft_wrap=True)
+        self.console.say(f"hangwatch: {self.format(record)}")
 
 
 class _JsonHandler(logging.Handler):
-    """One object a line: ``time`` (RFC 3339), ``level``, ``message``, the record's fields, ``exception`` where there is one."""
+    """Writes one object per line: ``time`` (RFC 3339), ``level``, ``message``, the record's fields, ``exception`` if any."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self.console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.console.file.write(_encode(record))
-        self.console.file.flush()
+        self.console.stream.write(_encode(record))
+        self.console.stream.flush()
 
 
 def _encode(record: logging.LogRecord) -> str:
-    """A record as one line of JSON."""
+    """Return a record as one line of JSON."""
     at = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
     line: dict[str, object] = {
         "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -57,7 +57,10 @@ def _encode(record: logging.LogRecord) -> str:
 
 
 class Voice:
-    """What the agent says: sentences with fields. As text only the sentences are shown. ``events``: where events go as well."""
+    """What the agent says: sentences with fields. As text only the sentences are shown.
+
+    ``events``: where events go as well.
+    """
 
     def __init__(self, console: Console, settings: LogSettings, events: EventFile | None = None) -> None:
         self.console = console
@@ -74,13 +77,13 @@ class Voice:
         logger.propagate = False
 
     def say(self, text: str, *, event: str = "", **fields: object) -> None:
-        """One line of ours."""
+        """Write one message for users."""
         if not self.json:
-            self.console.print(f"hangwatch: {text}", markup=False, highlight=False, soft_wrap=True)
+            self.console.say(f"hangwatch: {text}")
         self.note(text, event=event, **fields)
 
     def note(self, text: str, *, event: str = "", **fields: object) -> None:
-        """The same for programs alone."""
+        """Write one message for programs alone."""
         record = logging.makeLogRecord(
             {"name": "hangwatch", "levelno": logging.INFO, "levelname": "INFO", "msg": clean(text)}
         )

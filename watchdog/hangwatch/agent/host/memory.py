@@ -1,9 +1,10 @@
-"""The memory of an agent that runs for months. May import the standard library only.
+"""Bounds the memory of an agent that runs for months. May import the standard library only.
 
-Every capture has threads that come and go (sources that may hang, pages, bundles), and what they hold for a moment is large: a
-syntax tree, a recorder's dump, a report. glibc gives each new thread one of up to eight heaps a core, none of which shrinks while
-anything in it lives; measured on two cores: 133 of 232 MB after a quarter of an hour with jobs coming and going. So there are
-two heaps, and large pieces are mapped one by one and given back at once. Other C libraries do so by themselves.
+Every capture has threads that come and go (sources that may hang, pages, bundles), and what they hold for a moment is
+large: a syntax tree, a recorder's dump, a report. glibc gives each new thread one of up to eight heaps per core, none
+of which shrinks while anything in it lives. Measured on two cores: 133 of 232 MB after a quarter of an hour with jobs
+coming and going. So there are two heaps, and large pieces are mapped singly and returned at once. Other C libraries
+do so by themselves.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ from __future__ import annotations
 import ctypes
 import gc
 
-#: Of malloc.h; each fixes what glibc would adapt, and it would adapt to the largest it has seen.
+#: From malloc.h. Each fixes a value that glibc would otherwise adapt to the largest size seen.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _HEAPS = 2
 _LARGE_BYTES = 256 << 10
-#: Objects that are made before those made since the last time are looked through; Python's own number is 700.
+#: After how many new objects Python looks for cycles; its default is 700.
 _COLLECTED = 50_000
 
 
 def bound_heaps() -> None:
-    """Have this process keep few heaps. Call it before the first thread is started; without glibc nothing happens."""
+    """Let this process have few heaps; does nothing without glibc.
+
+    Call it before the first thread is started.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for option, value in (
@@ -39,6 +43,9 @@ def give_back() -> None:
 
 
 def collect_less_often() -> None:
-    """Python's collector of cycles looks at all there is again and again while a large capture is read, which has none: two
-    thirds of the time that reading takes."""
+    """Let Python collect cycles less often.
+
+    While a large capture is read, which has none, the collector scans everything again and again: two thirds of the
+    time of reading.
+    """
     gc.set_threshold(_COLLECTED)

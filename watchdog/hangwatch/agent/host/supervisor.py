@@ -1,4 +1,4 @@
-"""The command of ``hangwatch run``: started, waited for, and run again after a hang where its launcher does not restart it.
+"""The command of ``hangwatch run``: started, awaited, and run again after a hang if its launcher does not restart it.
 
 May import its own room, the model and the sources.
 """
@@ -21,17 +21,17 @@ from hangwatch.agent.host.launch import (
     start_command,
     wait_for_command,
 )
-from hangwatch.config.errors import EXIT_STOPPED
 from hangwatch.model.capture import RankIdentity
+from hangwatch.model.errors import EXIT_STOPPED
 from hangwatch.model.incident import Incident
 from hangwatch.sources.proc.samples import find_living, is_supervised
 
-#: For the job: how often its command was run again. torchrun's own count begins at 0 each time.
+#: Tells the job how often its command was run again. torchrun's own count begins at 0 each time.
 RESTART_COUNT_VARIABLE = "HANGWATCH_RESTART_COUNT"
 _JOB_VARIABLE = "HANGWATCH_JOB"
-#: A launcher whose ranks were ended ends by itself: torchrun and deepspeed within seconds. One that does not is ended.
+#: A launcher whose ranks were ended usually ends by itself: torchrun and deepspeed within seconds. Others are ended.
 LAUNCHER_GRACE_S = 30.0
-#: Ports and memory of the job before may take a moment to be free; a job that cannot start has a minute between two tries.
+#: Ports and memory of the previous job may take a moment to be free; a job that cannot start is tried once a minute.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 #: The agent looks for ranks once a second.
 _LOOK_S = 1.0
@@ -39,20 +39,21 @@ _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHU
 
 
 def pause_before(restart: int) -> float:
-    """Seconds before the command is run again for the ``restart``-th time (from 1): doubled each time, up to a limit."""
+    """Return the seconds before the ``restart``-th rerun of the command (from 1): doubled each time, up to a limit."""
     return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(restart - 1, 10))
 
 
 async def _at_once() -> None:
-    """Nothing has to be ready before the command is run again."""
+    """Return at once: nothing has to be ready before the command is run again."""
 
 
 @dataclass
 class Supervisor:
-    """Runs ``command`` in ``environment``; ``known`` are its ranks as they were seen last, ``say`` prints a line.
+    """Runs ``command`` in ``environment``.
 
-    ``max_restarts``: how often the command is run again after ``restart``, each time once ``ready`` returns. Implements
-    ``JobControl``: the command counts as one job, whatever it has started.
+    ``known``: returns its ranks as last seen. ``say``: prints a line. ``max_restarts``: how often the command is run
+    again after ``restart``, each time once ``ready`` returns. Implements ``JobControl``: the command counts as one
+    job, whatever it has started.
     """
 
     command: Sequence[str]
@@ -74,11 +75,11 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """The process of the command that runs, or ran last."""
+        """The pid of the command that runs, or ran last; None before the first."""
         return self.process.pid if self.process is not None else None
 
     def start(self) -> int:
-        """Start the command; returns its pid. Raises ``UserError``."""
+        """Start the command; return its pid. Raises ``UserError``."""
         count = {RESTART_COUNT_VARIABLE: str(self.restarts)} if self.restarts else {}
         # torchrun --standalone takes another name each time; the job is the same.
         name = {_JOB_VARIABLE: self._job} if self._job and _JOB_VARIABLE not in self.environment else {}
@@ -88,7 +89,7 @@ class Supervisor:
         return self.process.pid
 
     async def run(self) -> int:
-        """Wait for the command that was started, and for those that are run after it; returns the exit status."""
+        """Wait for the started command, and for its later runs; return the last exit status."""
         pass_signals(self._deliver, asyncio.get_running_loop())
         while True:
             assert self.process is not None  # noqa: S101  # it was started
@@ -99,20 +100,18 @@ class Supervisor:
             if not self._awaits_restart(returncode) or self._signalled is not None:
                 return exit_status(returncode)
             if self.restarts >= self.max_restarts:
-                self.say(f"not run again: {self._used_up()}")
+                self.say(f"not restarted: {self._used_up()}")
                 return EXIT_STOPPED
             self.restarts += 1
             pause_s = pause_before(self.restarts)
-            self.say(
-                f"running {self.command[0]} again in {pause_s:g} s (restart {self.restarts} of {self.max_restarts})"
-            )
+            self.say(f"restarting {self.command[0]} in {pause_s:g} s (restart {self.restarts} of {self.max_restarts})")
             await self._pause(pause_s)
             if self._stopped or self._signalled is not None:
                 return EXIT_STOPPED if self._signalled is None else exit_status(-self._signalled)
             self.start()
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait until the command may be run again, or is not to be any more."""
+        """Wait until the command may be run again, or must not be any more."""
         reasons = [asyncio.ensure_future(one) for one in (self._interrupted.wait(), self._ready_after(pause_s))]
         await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
         for reason in reasons:
@@ -133,10 +132,13 @@ class Supervisor:
         return (await end_tree([*command, *(one.pid for one in find_living(self.known()))])).in_words()
 
     async def restart(self, incident: Incident) -> str:
-        """End the ranks; where their launcher does not restart them, let the command end, so that it is run again."""
+        """End the ranks.
+
+        If their launcher does not restart them, let the command end, so that it is run again.
+        """
         ranks = ranks_of(incident, self.known())
         if not ranks or self.pid is None:
-            return "not done: the ranks were gone before"
+            return "not done: the ranks were already gone"
         left = count_restarts_left(ranks, is_supervised)
         self._job = incident.job.id
         self._ended, self._self_restarting = frozenset(one.pid for one in self.known()), left > 0
@@ -150,11 +152,11 @@ class Supervisor:
         if not self._following.done():
             await end_tree([self.pid])
         elif self._following.result():
-            return f"{ended.in_words()}; the command has started them again itself"
-        return f"{ended.in_words()}; hangwatch runs the command again"
+            return f"{ended.in_words()}; the command has restarted them itself"
+        return f"{ended.in_words()}; hangwatch restarts the command"
 
     async def _see_replaced(self) -> bool:
-        """Wait until other ranks have taken the place of those that were ended, or the command has ended; whether they have."""
+        """Wait until other ranks have replaced the ended ones, or the command has ended; True if replaced."""
         while not self._exited.is_set():
             if {one.pid for one in self.known()} - self._ended:
                 self._ended = frozenset()
@@ -164,13 +166,13 @@ class Supervisor:
         return False
 
     def why_no_restart(self, incident: Incident) -> str:
-        """The restarts may be used up, the launcher's own and ours."""
+        """Return why not if the restarts are used up, the launcher's own and ours; else an empty text."""
         ranks = ranks_of(incident, self.known())
         used_up = ranks and not count_restarts_left(ranks, is_supervised) and self.restarts >= self.max_restarts
         return self._used_up() if used_up else ""
 
     def launcher_restarts(self, incident: Incident) -> bool:
-        """Whether torchrun has restarts left."""
+        """True if torchrun has restarts left."""
         return count_restarts_left(ranks_of(incident, self.known()), is_supervised) > 0
 
     def _used_up(self) -> str:
@@ -179,13 +181,13 @@ class Supervisor:
         return f"all restarts are used up (--max-restarts {self.max_restarts})"
 
     def _awaits_restart(self, returncode: int) -> bool:
-        """Whether the command has ended because its ranks were, and no other ranks have taken their place."""
+        """True if the command has ended because its ranks were ended, and no others have replaced them."""
         if not self._ended or {one.pid for one in self.known()} - self._ended:
             return False
         return not (self._self_restarting and returncode == 0)
 
     def _deliver(self, number: signal.Signals, needed: bool) -> None:
-        """Pass a signal on; one that is to end the command also keeps it from being run again."""
+        """Pass a signal on; one that ends the command also prevents it from being run again."""
         if number in _ENDING:
             self._signalled = number
             self._interrupted.set()

@@ -1,8 +1,8 @@
-"""What systemd is notified of: ready, reloading, stopping, and a ping after each tick. Standard library only.
+"""Notifies systemd: ready, reloading, stopping, and a ping after each tick. Standard library only.
 
-The protocol is sd_notify(3): one datagram to the unix socket in ``$NOTIFY_SOCKET`` (a leading ``@`` is an abstract one),
-lines ``NAME=VALUE``. Without that variable nobody asked, and nothing is sent. A manager that does not listen never holds
-us up: the socket does not block, and what cannot be sent is dropped.
+The protocol is sd_notify(3): one datagram to the unix socket in ``$NOTIFY_SOCKET`` (a leading ``@`` is an abstract
+one), lines ``NAME=VALUE``. Without that variable nothing is sent. The socket does not block, and what cannot be sent
+is dropped, so a manager that does not listen never delays us.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 @dataclass(frozen=True)
 class ServiceManager:
-    """The other end. ``watchdog_s``: how long it waits for a sign of life before it restarts us, None where it does not."""
+    """The service manager.
+
+    ``watchdog_s``: how long it waits for a ping before it restarts us; None without a watchdog.
+    """
 
     address: str = ""
     watchdog_s: float | None = None
 
     def ready(self, status: str) -> None:
-        """We do what we were started for; ``status`` is one line for ``systemctl status``."""
+        """Report that we run; ``status`` is one line for ``systemctl status``."""
         self._send("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """The configuration is being read again; ``ready`` ends that."""
+        """Report that the configuration is being read again; ``ready`` ends that."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """The agent was asked to stop, and does."""
+        """Report that the agent stops."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """A tick has completed."""
+        """Report that a tick has completed."""
         if self.watchdog_s is not None:
             self._send("WATCHDOG=1")
 
@@ -53,7 +56,10 @@ class ServiceManager:
 
 
 def parse_service_manager(environ: Mapping[str, str], pid: int) -> ServiceManager:
-    """The manager that the environment of process ``pid`` names. The watchdog may be meant for another process."""
+    """Return the manager that the environment of process ``pid`` names.
+
+    The watchdog may be meant for another process.
+    """
     address = environ.get("NOTIFY_SOCKET", "")
     if address.startswith("@"):
         address = "\0" + address[1:]
@@ -68,7 +74,10 @@ def parse_service_manager(environ: Mapping[str, str], pid: int) -> ServiceManage
 
 
 def take_service_manager(environ: MutableMapping[str, str] = os.environ) -> ServiceManager:
-    """The manager of this process; its variables are removed, so that no process that we start speaks for us."""
+    """Return the manager of this process and remove its variables.
+
+    So no process that we start can speak for us.
+    """
     found = parse_service_manager(environ, os.getpid())
     for name in _VARIABLES:
         environ.pop(name, None)

@@ -1,4 +1,4 @@
-"""What is done when an incident is confirmed: report, stop or restart the job, raise in its ranks, run a command of the user's.
+"""What is done about an incident: report, stop or restart the job, raise in its ranks, run a command of the user's.
 
 ``decide`` is pure; ``Actor`` takes the action, after the capture is on disk, once an incident, whichever agent confirmed it.
 """
@@ -19,7 +19,7 @@ import msgspec
 from hangwatch.agent.host.control import JobControl
 from hangwatch.agent.incidents.history import why_certain_to_recur
 from hangwatch.agent.incidents.raising import Raised
-from hangwatch.config.settings import ACTIONS, Policy, Settings
+from hangwatch.config.settings import ACTIONS, Action, Policy, Settings
 from hangwatch.model.incident import HANG_KINDS, Incident, Verdict
 from hangwatch.outputs.push.audit import ActionTaken, read_audit, record_action
 
@@ -54,10 +54,10 @@ def decide(policy: Policy, verdict: Verdict, taken_s: Collection[float], now_s: 
     if not policy.reaches(verdict.severity):
         return Decision(False, f"the incident is {verdict.severity}, and min_severity is {policy.min_severity}")
     if policy.only_proven and not verdict.proven:
-        return Decision(False, "it is not proven, and only_proven is set")
+        return Decision(False, "the hang is not proven, and only_proven is set")
     if sum(now_s - at_s < _HOUR_S for at_s in taken_s) >= policy.limit_per_hour:
         return Decision(
-            False, f"limit_per_hour is {policy.limit_per_hour}, and that many were taken within the last hour"
+            False, f"limit_per_hour is {policy.limit_per_hour}, and that limit has been reached in the last hour"
         )
     return Decision(True)
 
@@ -126,6 +126,7 @@ class Actor:
     taken_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     _acted: set[str] = field(default_factory=set)
     _over: set[str] = field(default_factory=set)
+    _taken: dict[str, Action] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _commands: set[asyncio.Task[str]] = field(default_factory=set)
 
@@ -136,23 +137,33 @@ class Actor:
         if actions:
             self._acted.add(bundle.name)
 
+    def plan(self, verdict: Verdict) -> str:
+        """Return what is to be done about a hang, in words; empty where nothing is."""
+        _, policy = policy_for(self.settings, verdict)
+        if policy.dry_run or not decide(policy, verdict, self.taken_s, time.time()).act:
+            return ""
+        action = ACTIONS[policy.kind]
+        return f"{action.effect} the command" if action.command else action.effect
+
     def consider(self, incident: Incident, path: Path | None, *, owned: bool = True) -> None:
-        """Act on an incident that is confirmed, in a task of its own; an incident that is over is no longer acted on.
+        """Act on an incident once it may be, in a task of its own; an incident that is over is no longer acted on.
 
         ``owned``: no other node runs the command that is to be run beside the action.
         """
         if incident.ended_at is not None:
             self._over.add(incident.id)
             self._acted.discard(incident.id)
+            self._taken.pop(incident.id, None)
             return
+        self._over.discard(incident.id)  # the same wait, by its onset, may be reported again
         name, policy = policy_for(self.settings, incident.verdict)
-        if not name or incident.id in self._acted:
+        if not name or incident.id in self._acted or not incident.may_be_acted_on:
             return
         self._acted.add(incident.id)
         now_s = time.time()
         decision = decide(policy, incident.verdict, self.taken_s, now_s)
         if not decision.act and decision.why:
-            self.say(f"{name} {policy.kind} is not done: {decision.why}")
+            self.say(f"{name} {policy.kind} was not taken: {decision.why}")
         if decision.act and not policy.dry_run:
             self.taken_s.append(now_s)
         if not owned:
@@ -160,6 +171,10 @@ class Actor:
         task = asyncio.create_task(self._act(name, policy, decision.act, incident, path, now_s))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def taken_for(self, incident: Incident) -> Action | None:
+        """Return what was done to the job of an incident; None if nothing was, or a command of the user's was run alone."""
+        return self._taken.get(incident.id)
 
     async def commands_ended(self) -> None:
         """Wait for commands of the user's that run, but not for ever."""
@@ -192,12 +207,13 @@ class Actor:
                 what += f"{'' if ACTIONS[kind].command else ', and run'}: {policy.command}"
             outcome = f"would {what} (dry run)"
         elif over:
-            outcome = "not done: the incident was over before"
+            outcome = "not done: the incident ended first"
         else:
             if path is not None:
                 record_action(path, taken)
             if not ACTIONS[kind].command:
-                kept = "the bundle is complete" if path is not None else "its bundle could not be written"
+                self._taken[incident.id] = ACTIONS[kind]
+                kept = "the bundle is complete" if path is not None else "the bundle could not be written"
                 self.say(f"{name} {kind}: about to {ACTIONS[kind].effect}; {kept}")
             outcome = await self._take_with_command(kind, policy, incident, path)
         fields = {"incident": incident.id, "job": incident.job.id, "action": kind, "outcome": outcome}
@@ -236,5 +252,6 @@ class Actor:
         # A launcher with restarts left is about to use one, as some ranks have failed: ending it too would keep it from that.
         restarts = self.control.launcher_restarts(incident) and not why_stop_instead(incident, self.control)
         kind = "restart" if restarts else "stop"
+        self._taken[incident.id] = ACTIONS[kind]
         self.say(f"on-hang raise: {raised.in_words()}; about to {ACTIONS[kind].effect} instead")
         return f"{raised.in_words()}; {await self._take(kind, incident)}"

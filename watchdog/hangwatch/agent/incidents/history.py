@@ -69,7 +69,7 @@ def why_certain_to_recur(history: JobHistory) -> str:
     proven = all(hang.kind == "deadlock" and hang.proven for hang in (now, before))
     known = now.step is not None and now.place != ""
     if proven and known and (now.step, now.place) == (before.step, before.place):
-        return f"proven deadlock at {now.place} in step {now.step}, as before the last restart: it is certain to come again"
+        return f"proven deadlock at {now.place} in step {now.step}, as before the last restart: it will happen again"
     return ""
 
 

@@ -16,15 +16,22 @@ from pathlib import Path
 import msgspec
 
 from hangwatch.agent.capturing.scope import CaptureScope
-from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
+from hangwatch.agent.incidents.record import (
+    Announce,
+    IncidentRecord,
+    Sharing,
+    TellStand,
+    Unshared,
+    announce_to_nobody,
+    tell_nobody,
+)
 from hangwatch.agent.incidents.reopen import LeftOpen
-from hangwatch.agent.incidents.sharing import Sharing, Unshared
 from hangwatch.analysis.case import build_case
 from hangwatch.diagnosis.document import captured, ended, make_incident, missing, of_this_node
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import in_flight
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import Incident, SecondLook
 from hangwatch.outputs.bundle.bundle import BundleError, write_bundle
 
 log = logging.getLogger("hangwatch")
@@ -64,14 +71,15 @@ class IncidentLifecycle:
     """The incidents of one job, one after the other; ``record`` is the last one.
 
     ``announce`` is called once an incident when its bundle is on disk, and again when it changes or ends; ``on_peer_incident``
-    instead of it for one that another node owns. ``scope`` completes a bundle after the incident was announced, None: there is
-    nothing to add. ``trim`` cuts a capture to what its bundle is to hold. ``note`` adds to an incident what is known of its job's
-    earlier ones.
+    instead of it for one that another node owns; ``tell_stand`` when the second look at one stands in another way. ``scope``
+    completes a bundle after the incident was announced, None: there is nothing to add. ``trim`` cuts a capture to what its bundle
+    is to hold. ``note`` adds to an incident what is known of its job's earlier ones.
     """
 
     state_dir: Path
     announce: Announce
     on_peer_incident: Announce = announce_to_nobody
+    tell_stand: TellStand = tell_nobody
     scope: CaptureScope | None = None
     trim: Callable[[Capture], Capture] = _whole
     note: Callable[[Incident], Awaitable[Incident]] = _as_it_is
@@ -88,13 +96,43 @@ class IncidentLifecycle:
         """Go on with an incident that an agent before this one has reported."""
         self.record = record
 
-    async def open(self, diagnosis: Diagnosis, *, detected_ns: int, since_ns: int | None = None) -> None:
-        """Report a new incident. ``since_ns``: since when it is suspected, for where no recorder dates its onset."""
-        await self._report(diagnosis, detected_ns, since_ns, None)
+    async def report(
+        self,
+        diagnosis: Diagnosis,
+        *,
+        detected_ns: int,
+        since_ns: int | None = None,
+        second_look: SecondLook | None = None,
+    ) -> None:
+        """Report a new incident, or the open one again, of which more is known now.
 
-    async def change(self, diagnosis: Diagnosis, *, detected_ns: int, since_ns: int | None = None) -> None:
-        """Report the last incident again, of which more is known now."""
-        await self._report(diagnosis, detected_ns, since_ns, self.record.id if self.record is not None else None)
+        ``since_ns``: since when it is suspected, for where no recorder dates its onset.
+        """
+        known_id = self.open_record.id if self.open_record is not None else None
+        onset_ns = diagnosis.onset_ns or diagnosis.case.still_since_ns or since_ns or detected_ns
+        incident = make_incident(
+            diagnosis, detected_ns=detected_ns, confirmed_ns=time.time_ns(), onset_ns=onset_ns, id=known_id
+        )
+        incident = await self.note(msgspec.structs.replace(incident, second_look=second_look))
+        await self.completed()  # or it would put the document before this one in its place
+        record = self.record = await self._store(incident, diagnosis, onset_ns)
+        # Before anybody is notified, so that whoever takes over goes on with this one.
+        await self.sharing.share(record, announced=False)
+        if self.scope is not None:
+            self._completing = asyncio.create_task(self._complete(record, self.scope))  # begins when this was announced
+        await self.announce(record.incident, record.path)
+        await self.sharing.share(self.record or record, announced=True)  # by now it may be complete
+
+    async def look_again(self, second_look: SecondLook) -> None:
+        """Keep how the second look at the open incident stands: whether it may be acted on, and when."""
+        await self.completed()
+        if (record := self.open_record) is None:
+            return
+        incident = msgspec.structs.replace(record.incident, second_look=second_look)
+        record = self.record = replace(record, incident=incident)
+        await self._rewrite(record)
+        await self.sharing.share(record, announced=True)
+        await self.tell_stand(record.incident, record.path, not record.owned_by_peer)
 
     async def adopt(self, incident: Incident, capture: Capture, node: str, onset_ns: int) -> None:
         """Keep an incident that another node, ``node``, has reported, with a bundle of this node's own ranks."""
@@ -109,7 +147,10 @@ class IncidentLifecycle:
         else:
             record = await self._store(incident, diagnosis, onset_ns)
         self.record = record = replace(record, owned_by_peer=True, partial=True)
-        await self.on_peer_incident(record.incident, record.path)
+        if known is not None and known.incident.verdict == incident.verdict:
+            await self.tell_stand(record.incident, record.path, False)
+        else:
+            await self.on_peer_incident(record.incident, record.path)
 
     async def complete_from_fleet(self, diagnosis: Diagnosis) -> None:
         """Write the whole bundle here: that of the node which reported the incident may be gone with it."""
@@ -145,14 +186,23 @@ class IncidentLifecycle:
         if (record := self.open_record) is None:
             return
         record = self.record = replace(record, active=False, incident=ended(record.incident, at_ns))
+        await self._rewrite(record)
+        announce = self.on_peer_incident if record.owned_by_peer else self.announce
+        await announce(record.incident, record.path)
+        await self.sharing.share(record, announced=True)
+
+    async def _rewrite(self, record: IncidentRecord) -> None:
+        """Write the document of a bundle that is on disk anew."""
         if record.path is not None:
             try:
                 await asyncio.to_thread(write_bundle, self.state_dir, record.incident, None)
             except BundleError as error:
                 log.warning("%s", error)
-        announce = self.on_peer_incident if record.owned_by_peer else self.announce
-        await announce(record.incident, record.path)
-        await self.sharing.share(record, announced=True)
+
+    @property
+    def completing(self) -> bool:
+        """True while the bundle of the incident that was reported last is being completed."""
+        return self._completing is not None and not self._completing.done()
 
     async def completed(self) -> None:
         """Wait until the bundle of the incident that was reported last is complete."""
@@ -169,21 +219,6 @@ class IncidentLifecycle:
         await self.completed()
         if self.record is not None and self.record.owned_by_peer:
             await self.sharing.await_completion(self.record)
-
-    async def _report(self, diagnosis: Diagnosis, detected_ns: int, since_ns: int | None, known_id: str | None) -> None:
-        onset_ns = diagnosis.onset_ns or diagnosis.case.still_since_ns or since_ns or detected_ns
-        incident = make_incident(
-            diagnosis, detected_ns=detected_ns, confirmed_ns=time.time_ns(), onset_ns=onset_ns, id=known_id
-        )
-        incident = await self.note(incident)
-        await self.completed()  # or it would put the document before this one in its place
-        record = self.record = await self._store(incident, diagnosis, onset_ns)
-        # Before anybody is notified, so that whoever takes over goes on with this one.
-        await self.sharing.share(record, announced=False)
-        if self.scope is not None:
-            self._completing = asyncio.create_task(self._complete(record, self.scope))  # begins when this was announced
-        await self.announce(record.incident, record.path)
-        await self.sharing.share(self.record or record, announced=True)  # by now it may be complete
 
     async def _store(self, incident: Incident, diagnosis: Diagnosis, onset_ns: int) -> IncidentRecord:
         """The record of an incident, its bundle on disk; where that cannot be written, the incident says so."""

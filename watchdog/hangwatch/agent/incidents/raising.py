@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.model.incident import Incident
-from hangwatch.model.text import format_ranks
+from hangwatch.model.text import number_ranks
 from hangwatch.sources.flight.transport import ask_to_break, ask_to_raise
 from hangwatch.sources.proc.samples import find_living
 
@@ -40,9 +40,9 @@ class Raised:
 
     def in_words(self) -> str:
         """One sentence."""
-        said = [f"raised in rank {format_ranks(self.ranks)}"] if self.ranks else []
+        said = [f"raised in {number_ranks(self.ranks)}"] if self.ranks else []
         if self.ended:  # a forked rank leaves by os._exit, without a last beat
-            said.append(f"rank {format_ranks(self.ended)} ended before it said whether it raised")
+            said.append(f"{number_ranks(self.ended)} ended before reporting whether it raised")
         said = said or ["raised in no rank"]
         return "; ".join([*said, *(f"not in rank {rank}: {why}" for rank, why in sorted(self.left.items()))])
 
@@ -61,7 +61,7 @@ async def raise_in_ranks(local: LocalScope, incident: Incident, grace_s: float =
     text = describe(incident)
     controls = {rank: beat.control for rank, one in ranks.items() if (beat := beats.get(one.pid)) is not None}
     sockets = {rank: path for rank, path in controls.items() if path is not None}
-    refused = dict.fromkeys(ranks.keys() - sockets.keys(), "it has no probe that can be asked")
+    refused = dict.fromkeys(ranks.keys() - sockets.keys(), "the rank has no probe that can be asked")
     culprits = sockets.keys() & set(incident.verdict.culprit_ranks)
     refused |= await _ask(sockets, sockets.keys() - culprits, lambda path: ask_to_raise(path, text, _ANSWER_S))
     if len(incident.job.nodes) > 1:
@@ -95,5 +95,5 @@ async def _ask(
 
 
 def _reasons(waiting: Collection[int], refused: Mapping[int, str], grace_s: float) -> dict[int, str]:
-    late = f"it has not left its wait within {grace_s:g} s"
+    late = f"the rank did not leave its wait within {grace_s:g} s"
     return {rank: refused.get(rank, late) for rank in waiting}

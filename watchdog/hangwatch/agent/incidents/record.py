@@ -1,16 +1,22 @@
-"""An incident that was reported, as the agent keeps it in memory. Frozen: ``lifecycle`` alone makes another of it."""
+"""An incident that was reported, as the agent keeps it in memory, and who else keeps it.
+
+A record is frozen: ``lifecycle`` alone makes another of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from hangwatch.diagnosis.verdict import Diagnosis
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import HANG_KINDS, Incident
 
 #: Called with an incident and the folder of its bundle, None where there is none.
 Announce = Callable[[Incident, Path | None], Awaitable[None]]
+#: The same where the second look at one stands in another way, and whether this node owns it: no news for the receivers.
+TellStand = Callable[[Incident, Path | None, bool], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,11 @@ class IncidentRecord:
     partial: bool = False
 
     @property
+    def stands(self) -> bool:
+        """Whether it is a hang, and the second look at it has passed."""
+        return self.incident.verdict.kind in HANG_KINDS and self.incident.may_be_acted_on
+
+    @property
     def id(self) -> str:
         """The incident's id, which is its bundle's name."""
         return self.incident.id
@@ -38,3 +49,33 @@ class IncidentRecord:
 async def announce_to_nobody(incident: Incident, path: Path | None) -> None:
     """An ``Announce`` for what is no news to anybody here."""
     del incident, path
+
+
+async def tell_nobody(incident: Incident, path: Path | None, owned: bool) -> None:
+    """A ``TellStand`` where nobody acts."""
+    del incident, path, owned
+
+
+class Sharing(Protocol):
+    """The other nodes, as far as an incident concerns them. Nothing here raises where they cannot be reached."""
+
+    async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
+        """Let them know of the incident as it is now, if this node speaks for the job.
+
+        ``announced``: the receivers have been notified. ``complete``: nothing more is needed of the ranks for the bundle.
+        """
+        ...
+
+    async def await_completion(self, record: IncidentRecord) -> None:
+        """Return when the node that owns the incident has all it needs of the ranks, or it takes too long."""
+        ...
+
+
+class Unshared:
+    """There is no other node."""
+
+    async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
+        """Nobody is to know."""
+
+    async def await_completion(self, record: IncidentRecord) -> None:
+        """Nobody is waited for."""

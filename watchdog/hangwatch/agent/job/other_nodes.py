@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hangwatch.agent.capturing.scope import CaptureScope
-from hangwatch.agent.incidents.sharing import Sharing
+from hangwatch.agent.incidents.record import Sharing
 from hangwatch.model.capture import Gap
 from hangwatch.model.progress import RankProgress
 

@@ -1,4 +1,4 @@
-"""How patient the agent is with one job: as the user has set it, or as the job has taught. Pure."""
+"""The patience of one job, as it is now."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Silent failures of one job: when what training reports of itself becomes an incident, and when that is over.
 
 One incident at a time. A cause is reported once a run; the incident ends when the loss is well again, the run begins anew, or the
-job ends. May import the capturing and the incidents rooms, the analysis, the diagnosis and ``sources.training``.
+job ends. May import the capturing and the incidents rooms, the analysis, the diagnosis and ``training.sources``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hangwatch.agent.capturing.redact import hide_secrets
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import IncidentRecord
-from hangwatch.analysis.training.case import has_recovered
 from hangwatch.diagnosis.training import diagnose_training
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.telemetry import DeepSpeedSettings, TrainingSeries, TrainingSetup
-from hangwatch.sources.training.deepspeed_config import read_deepspeed_config
-from hangwatch.sources.training.versions import read_versions
+from hangwatch.training.analysis.case import has_recovered
+from hangwatch.training.sources.deepspeed_config import read_deepspeed_config
+from hangwatch.training.sources.versions import read_versions
 
 
 @dataclass
@@ -97,7 +97,4 @@ class SilentFailureWatch:
         capture = await self.local.capture_once(self._gaps)
         # What training logged is the job's text as well.
         diagnosis = diagnose(hide_secrets(msgspec.structs.replace(capture, training=series)))
-        if self.incidents.open_record is not None:
-            await self.incidents.change(diagnosis, detected_ns=detected_ns)
-        else:
-            await self.incidents.open(diagnosis, detected_ns=detected_ns)
+        await self.incidents.report(diagnosis, detected_ns=detected_ns)

@@ -13,12 +13,16 @@ from hangwatch.model.telemetry import TrainingSeries
 
 @dataclass(frozen=True)
 class JobState:
-    """``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``: open incidents."""
+    """``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``: open incidents.
+
+    ``patience_set``: the user has set the patience; otherwise the job's waits have taught it.
+    """
 
     job: Job
     ranks: Mapping[int, RankIdentity]
     lost: frozenset[int]
     patience_s: float
+    patience_set: bool = False
     training: TrainingSeries | None = None
     hang: IncidentRecord | None = None
     silent_failure: IncidentRecord | None = None

@@ -19,6 +19,8 @@ SPARE_CAPTURE_S = 20.0
 #: A job in which nothing is in flight and nothing moves may be in a wait that no recorder shows.
 QUIET_S = 1.0
 
+_IN_FLIGHT = "an operation is in flight and makes no progress"
+
 
 @dataclass
 class Hold:
@@ -40,7 +42,8 @@ class Hold:
 class Suspicion:
     """One episode in which the job may hang, and its latest reason in words.
 
-    ``since_s``, ``next_capture_s`` and ``captured_s`` (None: not yet) are on the tick's (monotonic) clock.
+    ``since_s``, ``next_capture_s``, ``captured_s`` (None: not yet) and ``act_at_s`` are on the tick's (monotonic) clock.
+    ``act_at_s``: when a hang may be acted on, for a capture at that moment; None where none is.
     """
 
     since_s: float
@@ -48,6 +51,7 @@ class Suspicion:
     spacing_s: float = FIRST_SPACING_S
     reason: str = ""
     captured_s: float | None = None
+    act_at_s: float | None = None
 
     def change(self, reason: str, now_s: float) -> None:
         """Take in why it is suspected now: for another reason it is captured soon, however long the last one has been known."""
@@ -57,12 +61,15 @@ class Suspicion:
             self.next_capture_s = min(self.next_capture_s, soonest_s)
 
     def captured(self, now_s: float, patience_s: float) -> None:
-        """Plan the next capture: further apart each time, but one at the moment the patience ends."""
+        """Plan the next capture: further apart each time, but one at the moment the patience ends, or a hang may be acted on."""
         self.captured_s = now_s
         wait_s = self.spacing_s
         left_s = self.since_s + patience_s - now_s
         if 0.0 < left_s < 1.5 * wait_s:
             wait_s = left_s + 0.1
+        if self.act_at_s is not None:
+            wait_s = min(wait_s, max(self.act_at_s - now_s, FIRST_SPACING_S))
+            self.act_at_s = None
         self.next_capture_s = now_s + wait_s
         limit_s = min(max(patience_s / 4, SHORTEST_LIMIT_S), LONGEST_SPACING_S)
         self.spacing_s = min(self.spacing_s * 2, limit_s)
@@ -155,7 +162,7 @@ class Suspector:
         if lost:
             return "a rank's process is gone", 0.0
         if starved_s is not None:
-            return "requests wait and nothing comes out of the engine", starved_s
+            return "requests wait and the engine produces no output", starved_s
         waits = [unmoved_s for p in ranks for _, unmoved_s in p.in_flight.values()]
         longest = max(waits, default=0.0)
         threshold_s = self._threshold_s()
@@ -165,12 +172,17 @@ class Suspector:
             if len(places) > 1 and min(max(s for _, s in p.in_flight.values()) for p in ranks) >= self.skew_s:
                 threshold_s = SUSPECT_FLOOR_S
         if longest >= threshold_s:
-            return "an operation is in flight and does not move", longest
+            return _IN_FLIGHT, longest
         if ranks and not waits and self._quiet_s >= max(QUIET_S, self.quiet.suspicion_s()):
             return "no operation is in flight and nothing moves", self._quiet_s
         if unprobed:
-            return "ranks without the probe are watched by their stacks", 0.0
+            return "ranks without the probe are watched through their stacks", 0.0
         return "", 0.0
+
+    @property
+    def sees_wait(self) -> bool:
+        """True if an operation in flight, which the beats of the last tick show, is what is suspected."""
+        return self.current is not None and self.current.reason == _IN_FLIGHT
 
     def soonest_s(self) -> float | None:
         """Seconds until an operation now in flight becomes suspicious, None if none is: when to tick again at the latest."""

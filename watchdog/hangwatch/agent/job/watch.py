@@ -12,18 +12,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from hangwatch.agent.capturing.capture import Beats
 from hangwatch.agent.capturing.local_ranks import LocalRanks
+from hangwatch.agent.capturing.records import Beats
 from hangwatch.agent.capturing.scope import CaptureScope, LocalScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.incidents.history import HangHistory
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
-from hangwatch.agent.incidents.record import Announce, IncidentRecord, announce_to_nobody
+from hangwatch.agent.incidents.record import (
+    Announce,
+    IncidentRecord,
+    TellStand,
+    Unshared,
+    announce_to_nobody,
+    tell_nobody,
+)
 from hangwatch.agent.incidents.reopen import LeftOpen
-from hangwatch.agent.incidents.sharing import Unshared
 from hangwatch.agent.job.diagnose import (
     judge,
     names_unseen,
@@ -32,22 +39,43 @@ from hangwatch.agent.job.diagnose import (
     with_hardware,
     with_order,
 )
+from hangwatch.agent.job.failure import FailureWatch
 from hangwatch.agent.job.other_nodes import Elsewhere, Fleet, NoOtherNodes, OtherNodes
 from hangwatch.agent.job.patience import JobPatience
+from hangwatch.agent.job.second_look import Look, SecondLooking, describe_stand, look_at
 from hangwatch.agent.job.silent_failure import SilentFailureWatch
 from hangwatch.agent.job.state import JobState
 from hangwatch.agent.job.suspicion import Hold, Suspector
-from hangwatch.agent.job.telemetry import TrainingTelemetry
-from hangwatch.agent.serving.engine import EngineWatch
 from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Gap, Job
-from hangwatch.model.incident import Incident
+from hangwatch.model.capture import Gap, Job, RankIdentity
+from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook, Verdict
 from hangwatch.model.progress import RankProgress, read_progress
 from hangwatch.model.serving import EngineState
+from hangwatch.serving.engine import EngineWatch
 from hangwatch.sources.discovery.found_jobs import FoundJob
 from hangwatch.sources.discovery.process_table import KnownProcess
+from hangwatch.sources.proc.ends import ProcessEnds
+from hangwatch.training.telemetry import TrainingTelemetry
+
+
+class Clock(Protocol):
+    """The time, as the module ``time`` has it: a replay has its own."""
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that is never set."""
+        ...
+
+    def time_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        ...
+
+
+def _plan_nothing(verdict: Verdict) -> str:
+    del verdict
+    return ""
+
 
 log = logging.getLogger("hangwatch")
 
@@ -66,8 +94,9 @@ class JobWatch:
     """One job under watch: its ``ranks``, what is suspected of them, and when they are captured.
 
     ``local`` captures this node, ``scope`` what this agent diagnoses: this node, or all nodes of ``fleet``. ``incidents`` reports
-    hangs, ``silent_failures`` what training says of itself. ``history`` has the job's earlier hangs. ``engines`` are those whose
-    ranks these are; a job without ranks is an engine alone. ``captures`` counts those that were diagnosed here.
+    hangs, ``silent_failures`` what training says of itself, ``failures`` why the job has failed. ``history`` has the job's
+    earlier hangs. ``engines`` are those whose ranks these are; a job without ranks is an engine alone. ``captures`` counts those
+    that were diagnosed here. ``second_look`` says when a hang may be acted on, and ``plan`` what is to be done about it then.
     """
 
     ranks: LocalRanks
@@ -75,15 +104,22 @@ class JobWatch:
     patience: JobPatience
     incidents: IncidentLifecycle
     silent_failures: SilentFailureWatch
+    failures: FailureWatch
     training: TrainingTelemetry = field(default_factory=TrainingTelemetry)
     fleet: OtherNodes = field(default_factory=NoOtherNodes)
     history: HangHistory = field(default_factory=HangHistory)
     engines: tuple[EngineWatch, ...] = ()
+    second_look: SecondLooking = field(default_factory=SecondLooking)
+    plan: Callable[[Verdict], str] = _plan_nothing
+    clock: Clock = time
     scope: CaptureScope = field(init=False)
     suspector: Suspector = field(init=False)
     captures: int = 0
     _unanswered: int = 0
     _hold: Hold | None = None
+    _reported: Look | None = None
+    #: The job and its ranks before it was started anew, as long as nobody has looked at why they ended.
+    _replaced: tuple[Job, tuple[RankIdentity, ...]] | None = None
 
     def __post_init__(self) -> None:
         """By itself at first: this node is all there is to capture."""
@@ -98,8 +134,8 @@ class JobWatch:
 
     @property
     def records(self) -> tuple[IncidentRecord, ...]:
-        """The last incident of each sort, over or not: a hang, a training that learns nothing."""
-        records = (self.incidents.record, self.silent_failures.incidents.record)
+        """The last incident of each sort, over or not: a hang, a training that learns nothing, a failure."""
+        records = (self.incidents.record, self.silent_failures.incidents.record, self.failures.incidents.record)
         return tuple(record for record in records if record is not None)
 
     @property
@@ -110,10 +146,11 @@ class JobWatch:
             ranks=self.ranks.known,
             lost=frozenset(self.ranks.lost_since_s),
             patience_s=self.patience.current.stall_s,
+            patience_set=self.patience.stall_after_s is not None,
             training=self.training.series,
             hang=self.incidents.open_record,
             silent_failure=self.silent_failures.incidents.open_record,
-            engines=tuple(state for _, state in self._engine_states(time.monotonic())),
+            engines=tuple(state for _, state in self._engine_states(self.clock.monotonic())),
         )
 
     def _engine_states(self, now_s: float) -> list[tuple[EngineWatch, EngineState]]:
@@ -131,7 +168,9 @@ class JobWatch:
 
     def update_ranks(self, found: FoundJob | None, now_s: float) -> None:
         """Take in which ranks exist now. Of a new incarnation of the job nothing of the old one speaks."""
+        job, before = self.ranks.job, tuple(self.ranks.own.values())
         if self.ranks.update(found, now_s):
+            self._replaced = (job, before)
             self.suspector = Suspector(cadence=self.patience.cadence)
             self.local.forget_samples()
             self.training = self.training.restart()
@@ -178,12 +217,20 @@ class JobWatch:
 
     async def tick(self, beats: Mapping[int, Beat], now_s: float) -> float | None:
         """One tick. Returns the seconds after which to tick again at the latest, None for the usual period."""
-        now_ns = time.time_ns()
+        now_ns = self.clock.time_ns()
         if self.over:
             await self.end(now_ns)
             return None
+        if self._replaced is not None:
+            replaced, self._replaced = self._replaced, None
+            await self._judge_end(*replaced)
         await self._judge_training(beats, now_ns)
-        leads = self.fleet.leads
+        self.failures.look_for_dumps(beats)
+        return await self.look_for_hang(beats, now_s)
+
+    async def look_for_hang(self, beats: Mapping[int, Beat], now_s: float) -> float | None:
+        """The part of a tick that suspects, captures and reports hangs; returns what the tick does."""
+        now_ns, leads = self.clock.time_ns(), self.fleet.leads
         elsewhere = await self.fleet.lead() if leads else Elsewhere()
         progress, unprobed = self._observe(beats, now_ns)
         progress += elsewhere.progress
@@ -198,7 +245,8 @@ class JobWatch:
             starved_s=engine.still_s if engine is not None else None,
         )
         if self.fleet.follows:
-            # What its own ranks teach is kept for when it has to lead.
+            # What its own ranks teach is kept for when it has to lead; what it saw of a hang before is too old by then.
+            self.second_look.forget()
             await self.fleet.follow()
             return None
         if self._hold is not None and not self._hold.lasts(progress, now_s):
@@ -210,8 +258,8 @@ class JobWatch:
         if now_s >= suspicion.next_capture_s:
             await self._capture(now_ns, engine)
             patience_s = engine.patience_s if engine is not None else self.patience.current.stall_s
-            self.suspector.captured(time.monotonic(), patience_s)
-        return max(0.05, suspicion.next_capture_s - time.monotonic())
+            self.suspector.captured(self.clock.monotonic(), patience_s)
+        return max(0.05, suspicion.next_capture_s - self.clock.monotonic())
 
     async def _judge_training(self, beats: Mapping[int, Beat], now_ns: int) -> None:
         """Take in what training says, and report it if it does not learn."""
@@ -232,7 +280,12 @@ class JobWatch:
         return progress, len(progress) < len(watched)
 
     async def _capture(self, detected_ns: int, engine: EngineState | None) -> None:
-        """Capture the job and report what that shows, if it is news."""
+        """Capture the job and report what that shows, if it is news.
+
+        Not while a bundle is being completed: the readers of native stacks stop the ranks, which would then not answer.
+        """
+        if self.incidents.completing:
+            return
         self.captures += 1
         patience = self.patience.current
         self.local.trim_samples(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.blocked_s) * 1e9))
@@ -240,34 +293,75 @@ class JobWatch:
         capture = msgspec.structs.replace(capture, engine=engine)
         diagnosis = await with_order(self.scope, await judge(capture, patience), patience)
         known = self.incidents.open_record
-        if known is None or known.incident.verdict.kind == "straggler":
+        if known is None or not known.stands:
             diagnosis = await with_hardware(self.scope, diagnosis, patience)
         kind, case = diagnosis.verdict.kind, diagnosis.case
         reason = self.suspector.current.reason if self.suspector.current is not None else ""
         log.debug("capture %d (%s): %s, waited %s s, %s", self.captures, reason, kind, diagnosis.waited_s, case.waits())
         if kind == "healthy":
-            if not case.graph.edges or case.idleness == "idle":
-                await self._recover(time.time_ns())
+            # A capture that shows no wait while the beats do has failed to see it.
+            if case.idleness == "idle" or not (case.graph.edges or self.suspector.sees_wait):
+                await self._recover(self.clock.time_ns())
+            if (known := self.incidents.open_record) is not None:
+                await self._look_again(diagnosis, known)
             return
         if self.waits_for_answers(diagnosis):
             return
         if known is not None and known.partial and self.fleet.leads:
             await self.incidents.complete_from_fleet(diagnosis)
-        if known is None or supersedes(diagnosis, known.incident.verdict):
-            diagnosis = await with_call_sites(self.scope, diagnosis, patience)
-            self._catch_up()
-            report = self.incidents.open if known is None else self.incidents.change
-            await report(diagnosis, detected_ns=detected_ns, since_ns=self._suspected_since_ns())
+        if known is not None and not supersedes(diagnosis, known.incident.verdict):
+            await self._look_again(diagnosis, known)
+            return
+        self.second_look.forget()
+        second_look = self._stand(diagnosis, None)
+        await self._report(diagnosis, detected_ns, second_look)
+
+    async def _report(self, diagnosis: Diagnosis, detected_ns: int, second_look: SecondLook | None) -> None:
+        """Report what a capture shows, or report the open incident again."""
+        self._reported = look_at(diagnosis)
+        diagnosis = await with_call_sites(self.scope, diagnosis, self.patience.current)
+        self._catch_up()
+        since_ns = self._suspected_since_ns()
+        await self.incidents.report(diagnosis, detected_ns=detected_ns, since_ns=since_ns, second_look=second_look)
+
+    async def _look_again(self, diagnosis: Diagnosis, known: IncidentRecord) -> None:
+        """Take in a capture after the report; what has become clear by now, those who may act are told."""
+        before = known.incident.second_look
+        if before is None or before.passed:
+            return
+        second_look = self._stand(diagnosis, before)
+        if second_look is None or second_look == before:
+            return
+        look, reported = look_at(diagnosis), self._reported
+        if second_look.passed and reported is not None and not look.is_like(reported):
+            # What is acted on is what was reported.
+            await self._report(diagnosis, self.clock.time_ns(), second_look)
+        else:
+            await self.incidents.look_again(second_look)
+
+    def _stand(self, diagnosis: Diagnosis, before: SecondLook | None) -> SecondLook | None:
+        """How the second look stands after this capture, which it also plans the next one for; None of what is no hang."""
+        if before is None and diagnosis.verdict.kind not in HANG_KINDS:
+            return None
+        look, now_s = look_at(diagnosis), self.clock.monotonic()
+        stand = self.second_look.take(look, now_s)
+        if self.suspector.current is not None and stand.in_s is not None:
+            self.suspector.current.act_at_s = now_s + stand.in_s
+        return describe_stand(stand, before, self.clock.time_ns(), look, self.plan(diagnosis.verdict))
 
     def _catch_up(self) -> None:
         """Have the step at which the job hangs: the beats of this tick may be from before it."""
         if self.local.reader is not None:
-            self.training.update(self.ranks.own, self.local.reader.read()[0], time.time_ns())
+            self.training.update(self.ranks.own, self.local.reader.read()[0], self.clock.time_ns())
 
     def _suspected_since_ns(self) -> int | None:
         """Since when the job is suspected (wall clock)."""
         current = self.suspector.current
-        return time.time_ns() - int((time.monotonic() - current.since_s) * 1e9) if current is not None else None
+        return (
+            self.clock.time_ns() - int((self.clock.monotonic() - current.since_s) * 1e9)
+            if current is not None
+            else None
+        )
 
     def waits_for_answers(self, diagnosis: Diagnosis) -> bool:
         """Whether the next capture may have the ranks that this one is without: a node that is slow to answer is not to blame
@@ -282,9 +376,17 @@ class JobWatch:
         """The job is over, and so are its incidents. What it has left is judged before: it may have ended between two ticks."""
         await self.training.finish()
         await self._judge_training(self.local.read_beats(), at_ns)
+        await self._judge_end(self.ranks.job, tuple(self.ranks.own.values()))
         await self.leave_fleet()
         await self.incidents.close(at_ns)
         await self.silent_failures.incidents.close(at_ns)
+
+    async def _judge_end(self, job: Job, ranks: Sequence[RankIdentity]) -> None:
+        """The ranks have ended. A hang that was reported explains that; and one node of the job reports for all."""
+        if self.incidents.open_record is None and not self.fleet.follows:
+            await self.failures.report(job, ranks, self.clock.time_ns())
+        else:
+            self.failures.forget(ranks)
 
     async def pause(self) -> None:
         """The agent ends and the job goes on: its incidents stay open."""
@@ -301,8 +403,10 @@ class JobWatch:
         before = known.diagnosis.case.capture if known is not None else None
         if before is None or before.engine is None:
             return False
-        ago_s = (time.time_ns() - before.at_ns) / 1e9
-        states = (state for _, state in self._engine_states(time.monotonic()) if state.address == before.engine.address)
+        ago_s = (self.clock.time_ns() - before.at_ns) / 1e9
+        states = (
+            state for _, state in self._engine_states(self.clock.monotonic()) if state.address == before.engine.address
+        )
         return any(state.demanded and state.still_s >= ago_s for state in states)
 
 
@@ -312,15 +416,20 @@ def watch_job(
     announce: Announce,
     *,
     on_peer_incident: Announce = announce_to_nobody,
+    tell_stand: TellStand = tell_nobody,
     settings: Settings | None = None,
     reader: Beats | None = None,
     health: SourceHealth | None = None,
     history: HangHistory | None = None,
     ended: Callable[[], Sequence[KnownProcess]] = tuple,
+    ends: ProcessEnds | None = None,
+    plan: Callable[[Verdict], str] = _plan_nothing,
+    clock: Clock = time,
 ) -> JobWatch:
     """A watch over a job that was just found, with all that is its own. ``history``: of what was that job before.
 
-    ``ended``: the Python programs that have ended on this node.
+    ``ended``: the Python programs that have ended on this node. ``ends``: sees how the ranks end. ``plan``: names the action
+    planned for a hang.
     """
     settings = settings if settings is not None else Settings()
     ranks = LocalRanks(job)
@@ -330,8 +439,12 @@ def watch_job(
         ranks=ranks,
         local=local,
         patience=patience,
-        incidents=IncidentLifecycle(state_dir, announce, on_peer_incident, local, patience.trim),
+        incidents=IncidentLifecycle(state_dir, announce, on_peer_incident, tell_stand, local, patience.trim),
         silent_failures=SilentFailureWatch(local, IncidentLifecycle(state_dir, announce)),
+        failures=FailureWatch(local, IncidentLifecycle(state_dir, announce), ends),
         training=TrainingTelemetry(settings.logs),
         history=history if history is not None else HangHistory(),
+        second_look=SecondLooking(settings.act_after_s or None),
+        plan=plan,
+        clock=clock,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.operations.alignment import GroupKey
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.situation import Situation
@@ -18,9 +19,9 @@ from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import short_path
 
-#: How far back a silent shift is followed.
+#: How many operations back a silent shift is followed.
 _REACH = 512
-#: So many visits of a place in a row, with as many calls each, say how many a visit takes.
+#: So many visits in a row with the same number of calls tell how many calls a visit takes.
 _HABIT = 5
 
 CallSite = tuple[str, int]
@@ -32,7 +33,7 @@ def _at(case: Situation, rank: int, seq: int) -> Operation | None:
 
 
 def _same_places(case: Situation, one: int, other: int, left: CallSite, right: CallSite) -> bool:
-    """Whether one of two ranks has been where the other was: else they have roles, and lines of their own from the beginning."""
+    """True if one of two ranks has been where the other is now: else they have roles, and lines of their own."""
     visited = {r: {_call_site(o) for o in case.history.of(r)} for r in (one, other)}
     return left in visited[other] or right in visited[one]
 
@@ -46,7 +47,7 @@ def _call_site(operation: Operation | None) -> CallSite | None:
 
 
 def _place(operation: Operation | None) -> CallSite | None:
-    """The call site of an operation; of one that a thread of torch's own has called, as in a backward on NCCL, what it is."""
+    """Return the call site of an operation; of one that a thread of torch has called, as in a backward on NCCL, what it is."""
     if operation is not None and not operation.frames:
         return describe(operation), 0
     return _call_site(operation)
@@ -54,7 +55,7 @@ def _place(operation: Operation | None) -> CallSite | None:
 
 @dataclass(frozen=True)
 class Difference:
-    """The call paths of two ranks at one number of a group that each used at another place in the program."""
+    """The call paths of two ranks at a sequence number that each used at another place in the program."""
 
     key: GroupKey
     seq: int
@@ -63,11 +64,12 @@ class Difference:
 
 
 def first_difference(case: Situation, one: int, other: int) -> Difference | None:
-    """Call paths at the first of the run of operations, up to the divergence, that were issued from two places.
+    """Return the call paths where two ranks first called the same number from two places; None if they did not.
 
-    Where nothing differs by name or size, the groups the two wait in now are gone through, up to where both have come.
-    None where the run starts at the divergence itself, or its first pair is an ordinary one: places that met before,
-    such as the two calls of a broadcast under ``if rank == 0: .. else: ..``.
+    They are those of the first in the run of such operations up to the divergence. If no operations differ by name or
+    size, the groups that the two wait in now are searched, up to the last number that both have. None if the run starts
+    at the divergence itself, or if its first pair of places is an ordinary one that met before, such as the two calls
+    of a broadcast under ``if rank == 0: .. else: ..``.
     """
     diverged_at = case.blame.diverged_at
     if diverged_at is not None and diverged_at.mismatch:
@@ -83,7 +85,7 @@ def first_difference(case: Situation, one: int, other: int) -> Difference | None
 
 
 def _first_of_run(case: Situation, key: GroupKey, seq: int, one: int, other: int) -> Difference | None:
-    """The first pair of call paths of the run of differing ones that ends at ``seq``."""
+    """Return the first pair of call paths in the run of differing ones that ends at ``seq``; None if there is no such run."""
     found: Difference | None = None
     pair: tuple[CallSite, CallSite] | None = None
     lowest = max(0, seq - _REACH)
@@ -110,28 +112,53 @@ def _first_of_run(case: Situation, key: GroupKey, seq: int, one: int, other: int
 
 
 def calls_usual_operation(case: Situation, rank: int, other: int) -> bool:
-    """Whether what a thread of torch has called on a rank, as in a backward on NCCL, is what it has called on another too."""
+    """True if a thread of torch called a rank's operation, as in a backward on NCCL, and the other rank has one alike."""
     diverged_at = case.blame.diverged_at
     now = _at(case, rank, diverged_at.seq) if diverged_at is not None else None
     return now is not None and not now.frames and any(_place(o) == _place(now) for o in case.history.of(other))
 
 
 def is_new_place(case: Situation, rank: int, place: CallSite | None) -> bool:
-    """Whether a rank is at a place that no collective of any rank has been issued from, as far as call sites were recorded."""
+    """True if no rank has completed a collective called from ``place``, where ``rank`` is now, by the recorded call sites."""
     if place is None or sum(o.frames is not None for o in case.history.of(rank)) <= 2:
         return False
     front = case.views[rank].frontier if case.ran_ahead(rank) else None
     if front is not None and not front.frames:
-        return False  # where the host is now is not from where it called this
-    # Lazily: of a large job's records most are never looked at.
+        return False  # the host has gone on from where it called this
+    # Lazily: most records of a large job are never read.
     return all(_call_site(o) != place for r in case.views for o in case.history.of(r) if o.frames and o.completed)
+
+
+def departing(case: Situation, fork: Fork) -> int | None:
+    """Return the rank that left the usual way at a condition, whoever waits; None if either side may have.
+
+    At a condition on the rank it is the rank that is let through, unless either branch has a collective. At any other
+    condition it is a rank in a branch where nobody has called anything before, if both sides know the other's place; or
+    the one that a guard (``if not batch: return``) stopped, if both have been past it before.
+    """
+    if fork.only is None or fork.opposite:
+        return None
+    under, outside = fork.sides
+    if fork.ranked:
+        return under.rank
+    here, there = call_site(under.path), call_site(outside.path)
+    if fork.block is not None and fork.block.kind == "guard":
+        return outside.rank if _have_both_called(case, fork, here) else None
+    usual = calls_usual_operation(case, outside.rank, under.rank) or _have_both_called(case, fork, there)
+    return under.rank if usual and is_new_place(case, under.rank, here) else None
+
+
+def _have_both_called(case: Situation, fork: Fork, place: CallSite | None) -> bool:
+    """True if both sides of a fork have completed an operation that they called at a place."""
+    done = ((o for o in case.history.of(side.rank) if o.completed) for side in fork.sides)
+    return place is not None and all(any(_call_site(o) == place for o in operations) for operations in done)
 
 
 @dataclass(frozen=True)
 class EarlyVisit:
-    """A place both ranks used to reach together, and one reached sooner, ``by`` so many operations if known.
+    """A place that two ranks used to reach together, and one has now reached sooner, by so many operations (None: not known).
 
-    ``place``: a file and a line, or an operation.
+    ``place``: a file and a line, or an operation. ``visits``: how often both were there.
     """
 
     place: str
@@ -139,16 +166,16 @@ class EarlyVisit:
     by: int | None
 
 
-def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) -> EarlyVisit | None:
-    """Whether rank ``one`` is at a place to which the two have always come at the same sequence number, and ``other``
-    is not there yet: ``one`` has left something out on the way. ``repeats``: it may call it several times in a row."""
+def early_visit(case: Situation, one: int, other: int) -> EarlyVisit | None:
+    """Return how early rank ``one`` is at a place that both have always reached at one sequence number; None if it is not.
+
+    ``other`` is not there yet: ``one`` has left something out on the way.
+    """
     here = _place_now(case, one)
     if here is None:
         return None
     ours, others = _visits(case, one, here), _visits(case, other, here)
     each = _exceeded(ours)
-    if each is None and not repeats:
-        ours, others = ([[seq] for visit in visits for seq in visit] for visits in (ours, others))
     mine, theirs = (_arrivals(visits, each or _REACH + 1) for visits in (ours, others))
     if len(mine) < 2 or mine[:-1] != theirs:
         return None
@@ -161,15 +188,17 @@ def early_visit(case: Situation, one: int, other: int, *, repeats: bool = True) 
 
 
 def _place_now(case: Situation, rank: int) -> CallSite | None:
-    """The place of a rank's operation where the ranks diverged; None in a record without call sites."""
+    """Return the place of a rank's operation where the ranks diverged; None in a record without call sites."""
     diverged_at = case.blame.diverged_at
     known = diverged_at is not None and any(o.frames for o in case.history.of(rank))
     return _place(_at(case, rank, diverged_at.seq)) if known and diverged_at is not None else None
 
 
 def comes_as_ever(case: Situation, one: int, other: int) -> bool:
-    """Whether rank ``one`` is at a place to which the two have come together before, as many operations after the last time as
-    that was after the one before, and ``other`` is not there."""
+    """True if rank ``one`` is on time at a place that both have reached together before, and ``other`` is not there.
+
+    On time: as many operations after the last visit as that was after the one before.
+    """
     here = _place_now(case, one)
     if here is None:
         return False
@@ -178,7 +207,7 @@ def comes_as_ever(case: Situation, one: int, other: int) -> bool:
 
 
 def _visits(case: Situation, rank: int, place: CallSite) -> list[list[int]]:
-    """The numbers, up to the divergence, that a rank called at a place, by how often in a row."""
+    """Return a rank's visits to a place up to the divergence, each as the sequence numbers called there in a row."""
     diverged_at = case.blame.diverged_at
     end = diverged_at.seq if diverged_at is not None else 0
     visits: list[list[int]] = []
@@ -194,12 +223,12 @@ def _visits(case: Situation, rank: int, place: CallSite) -> list[list[int]]:
 
 
 def _exceeded(visits: Sequence[Sequence[int]]) -> int | None:
-    """How many calls a visit takes, by the last ones, where the present one has more: it is the next visit by now."""
+    """Return how many calls a visit usually takes if the present one has more, so that it is two visits; else None."""
     lengths = {len(visit) for visit in visits[-1 - _HABIT : -1]}
     usual = lengths.pop() if len(lengths) == 1 and len(visits) > _HABIT else None
     return usual if usual is not None and len(visits[-1]) > usual else None
 
 
 def _arrivals(visits: Sequence[Sequence[int]], each: int) -> list[int]:
-    """When it came to the place. Of the last visit, each so many calls are one; of those before, all."""
+    """Return the sequence number at which each visit began. In the last row every ``each`` calls are one visit."""
     return [*(visit[0] for visit in visits[:-1]), *(visits[-1][::each] if visits else ())]

@@ -1,4 +1,4 @@
-"""Where the call paths of the culprits' side and the others' part, by the stacks and records of a case."""
+"""Where the call paths of the culprits and of the others part, by the stacks and records of a case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cached_property
 
 import msgspec
 
-from hangwatch.analysis.divergence.both_sides import holds_on_later_iterations
 from hangwatch.analysis.divergence.call_sites import first_difference
 from hangwatch.analysis.divergence.frames import call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
@@ -19,7 +18,7 @@ from hangwatch.model.stacks import Block, Frame
 
 
 def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
-    """The parts of two paths below the last frame they share, each with its diverging frame last."""
+    """Return the parts of two paths below the last frame they share, each with its diverging frame last."""
     depth = 0
     for left, right in zip(reversed(ours), reversed(theirs), strict=False):
         if (function_of(left), left.line) != (function_of(right), right.line):
@@ -30,34 +29,26 @@ def _part(ours: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[tuple[Frame, 
 
 @dataclass(frozen=True)
 class PathDivergence:
-    """The fork between the culprits' side and the others', at the first operation that was issued from two places.
-
-    ``loop``: the loop that only one of them is in, seen from that side; None where the fork is no such one.
-    """
+    """The fork between the culprits and the others, at the first operation that was issued from two places."""
 
     case: Situation
     fork: Fork
 
     @cached_property
     def loop(self) -> Loop | None:
-        """See above; asked for by few, so found when it is."""
+        """Return the loop that only one of the two sides is in, seen from that side; None if the fork is no such one."""
         return loop_of(self.case, self.fork)
-
-    @cached_property
-    def holds_on_later_iterations(self) -> bool:
-        """Whether the condition of the fork holds for every rank on its own iteration; see the function of this name."""
-        return holds_on_later_iterations(self.case, self.fork)
 
 
 def find_divergence(case: Situation) -> PathDivergence | None:
-    """Where the two representatives' paths diverge; None where one of the paths is unknown."""
+    """Return where the paths of the two representatives diverge; None if one of the paths is unknown."""
     one, other = case.representatives
     fork = fork_of(case, one, other) if one is not None and other is not None else None
     return PathDivergence(case, fork) if fork is not None else None
 
 
 def fork_of(case: Situation, one: int, other: int) -> Fork | None:
-    """The fork between two ranks; None where one of the paths is unknown."""
+    """Return the fork between two ranks; None if one of the paths is unknown."""
     ours, theirs = side_path(case, one), side_path(case, other)
     earlier = first_difference(case, one, other)
     if earlier is not None:
@@ -66,7 +57,7 @@ def fork_of(case: Situation, one: int, other: int) -> Fork | None:
         return None
     my_tail, their_tail = _part(ours, theirs)
     if _one_is_an_argument(ours[len(my_tail) :], my_tail, their_tail):
-        # What a call is given is worked out before it: they diverge in the line that they share.
+        # An argument is evaluated before the call: the two diverge in the line that they share.
         my_tail, their_tail = ours[: len(my_tail) + 1], theirs[: len(their_tail) + 1]
     mine = _decisive(case, one, ours, other, my_tail, their_tail)
     them = _decisive(case, other, theirs, one, their_tail, my_tail)
@@ -75,7 +66,7 @@ def fork_of(case: Situation, one: int, other: int) -> Fork | None:
 
 
 def _one_is_an_argument(shared: Sequence[Frame], mine: Sequence[Frame], theirs: Sequence[Frame]) -> bool:
-    """Whether one side is in a function whose result the other's is called with, by their line: ``reduce(evaluate(model))``."""
+    """True if the shared line calls one side's function with the result of the other's: ``reduce(evaluate(model))``."""
     if not shared or not mine or not theirs or shared[0].source is None:
         return False
     return is_given(mine, theirs, shared[0].source) or is_given(theirs, mine, shared[0].source)
@@ -84,8 +75,11 @@ def _one_is_an_argument(shared: Sequence[Frame], mine: Sequence[Frame], theirs: 
 def _decisive(
     case: Situation, rank: int, path: tuple[Frame, ...], other: int, tail: tuple[Frame, ...], others: tuple[Frame, ...]
 ) -> tuple[Frame, ...]:
-    """The tail without the blocks that explain nothing: conditions the other rank was under too in this very visit of them,
-    and loops over the parts of the model. ``others``: its tail; one that is in the other branch now has come to it anew."""
+    """Return the tail without the blocks that explain nothing.
+
+    These are loops over the parts of the model, and conditions that the other rank was under too in the very same
+    visit. ``others``: the other rank's tail. A condition counts after all if that rank is in its other branch by now.
+    """
     steps = steps_of(case, rank, path, other)
     model = len(path) - len(above_model(path))
 
@@ -101,14 +95,14 @@ def _decisive(
 
 
 def _is_left(frame: Frame, block: Block, others: Sequence[Frame]) -> bool:
-    """Whether others are in the other branch of an ``if`` by now."""
+    """True if the other rank is in the other branch of an ``if`` by now."""
     branch = {"if": "else", "else": "if"}.get(block.kind)
     there = (b for f in others if function_of(f) == function_of(frame) for b in f.blocks)
     return any((b.kind, b.line) == (branch, block.line) for b in there)
 
 
 def side_path(case: Situation, rank: int) -> tuple[Frame, ...]:
-    """A rank's call path at the divergence. The live stack is preferred where it is the same place: it knows more."""
+    """Return a rank's call path at the divergence: its live stack if that is at the same place, as it tells more."""
     recorded = case.side_frames(rank)
     now = case.views[rank].frames if rank in case.views else ()
     if recorded and call_site(now) == call_site(recorded):
@@ -117,7 +111,7 @@ def side_path(case: Situation, rank: int) -> tuple[Frame, ...]:
 
 
 def _with_callers(recorded: tuple[Frame, ...], now: Sequence[Frame]) -> tuple[Frame, ...]:
-    """A recorded path whose callers are taken from the stack, where it is in the same function still: a stack knows more."""
+    """Return a recorded path with its callers from the stack, if that is still in the same function: it tells more."""
     below, live = _part(recorded, now)
     if not below or not live or function_of(below[-1]) != function_of(live[-1]):
         return recorded
@@ -125,9 +119,11 @@ def _with_callers(recorded: tuple[Frame, ...], now: Sequence[Frame]) -> tuple[Fr
 
 
 def annotated(case: Situation, path: Sequence[Frame]) -> tuple[Frame, ...]:
-    """A recorded call path with the text and blocks of its lines, where any rank's live stack stands in the same line."""
+    """Return a recorded call path with the text and blocks of each line that any rank's live stack is in as well."""
     if all(f.source is not None for f in path):
         return tuple(path)
     read = {(f.file, f.line): f for v in case.views.values() for f in v.frames if f.source is not None}
     known = ((f, read.get((f.file, f.line))) for f in path)
-    return tuple(msgspec.structs.replace(f, source=k.source, blocks=k.blocks) if k else f for f, k in known)
+    return tuple(
+        msgspec.structs.replace(f, source=k.source, blocks=k.blocks, facts=k.facts) if k else f for f, k in known
+    )

@@ -6,36 +6,23 @@ left, which says little.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from hangwatch.analysis.divergence.expressions import arguments_of_calls
-from hangwatch.analysis.divergence.frames import by_rank, is_parameter_loop, is_program, same_function
+from hangwatch.analysis.divergence.frames import is_program, same_function
 from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward, item_of, iterations_ahead
 from hangwatch.analysis.places import bare, package_of
 from hangwatch.model.stacks import Block, Frame
+from hangwatch.program.expressions import arguments_of_calls
+from hangwatch.program.headers import header_of
 
 CONDITIONS = frozenset({"if", "else", "except", "case"})
 
-#: What a number is taken modulo of, where it is an attribute.
-_EVERY = re.compile(r"% (\w+(?:\.\w+)+)(?![\w(])")
-_NAME = re.compile(r"[A-Za-z_]\w*")
-
-#: What is so on every rank of a job: a file is run and not imported, the groups are there.
-_ALIKE = re.compile(r"__name__|^(?:el)?if (?:torch\.)?(?:dist|distributed)\.is_(?:initialized|available)\(\):$")
-
-#: What formats a message, or does not.
-_LOGGING = "logging/__init__.py"
-
-#: By so many functions a call goes to the one that it names, at the most: torch's collectives have a wrapper, and so has what is
+#: A call reaches the function that it names within so many frames: torch's collectives have a wrapper, and so has a function
 #: under ``@torch.no_grad()``.
 _WRAPPED = 2
-
-#: How a guard's text ends.
-_LEAVING = re.compile(r": (?:return|continue|break|raise)$")
 
 Relation = Literal["branch", "loop", "skip", "order", "same", "unknown"]
 
@@ -50,22 +37,22 @@ class Side:
 
     @property
     def at(self) -> Frame | None:
-        """The frame in which the path leaves the common one."""
+        """The frame in which the path leaves the common one; None if it does not."""
         return self.tail[-1] if self.tail else None
 
 
 @dataclass(frozen=True)
 class Fork:
-    """Two sides and how they relate.
+    """Two sides and how they relate: the ``culprit``'s and an ``other``; on a tie either may be called the culprit's.
 
-    ``branch``: only the rank ``only`` is under the condition ``block``; ``loop``: only it is in that loop, the other is
-    past it (or not in it yet); ``skip``: only it is past the ``if ..: continue`` (or raise) ``block`` in a loop both are
-    in; ``order``: two lines of one straight piece of code; ``same``: one and the same line.
-    ``ranked``: the condition speaks of the rank. ``sure``: the fork itself shows it, and not a function further down.
+    ``branch``: only the rank ``only`` is under the condition ``block``. ``loop``: only it is in that loop, the other is
+    past it (or not in it yet). ``skip``: only it is past the ``if ..: continue`` (or raise) ``block`` in a loop both
+    are in. ``order``: two lines of one straight piece of code. ``same``: one and the same line. ``ranked``: the
+    condition speaks of the rank. ``sure``: the fork itself shows it, and not a function further down.
     """
 
-    mine: Side
-    theirs: Side
+    culprit: Side
+    other: Side
     relation: Relation
     block: Block | None = None
     only: int | None = None
@@ -74,19 +61,24 @@ class Fork:
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        """The side that alone is under the block (in it, past it: as ``relation`` says), and the other."""
-        return (self.mine, self.theirs) if self.only == self.mine.rank else (self.theirs, self.mine)
+        """The side of the rank ``only``, and the other one."""
+        return (self.culprit, self.other) if self.only == self.culprit.rank else (self.other, self.culprit)
+
+    @property
+    def both_ways(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
+        """The pairs of a side and its other one, the culprit's first: for what is asked of either."""
+        return (self.culprit, self.other), (self.other, self.culprit)
 
     @property
     def one_function(self) -> bool:
-        """Whether the paths diverge in one function, at two lines."""
-        a, b = self.mine.at, self.theirs.at
+        """True if the paths diverge in one function, at two lines."""
+        a, b = self.culprit.at, self.other.at
         return a is not None and b is not None and same_function(a, b)
 
     @property
     def opposite(self) -> bool:
-        """Whether the sides are in the two branches of one ``if``; what comes behind one that returns is its other branch."""
-        a, b = self.mine.at, self.theirs.at
+        """True if the sides are in the two branches of one ``if``; what follows an ``if`` that returns is its other branch."""
+        a, b = self.culprit.at, self.other.at
         if a is None or b is None or not self.one_function:
             return False
         mine, theirs = ({("else" if returns(k) else k.kind, k.line) for k in f.blocks} for f in (a, b))
@@ -94,14 +86,17 @@ class Fork:
 
 
 def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:
-    """The blocks that are around one line and not around the other. Guards count where they speak of the rank."""
+    """Return the blocks around one line and not the other that may decide. Guards count if they speak of the rank."""
     shared = _around(other, frame)
     skips = _guards(frame, other)
     return tuple(b for b in frame.blocks if (b.kind, b.line) not in shared and _decides(b) and b not in skips)
 
 
 def _around(frame: Frame, other: Frame) -> set[tuple[str, int]]:
-    """What is around a line: also the ``for`` in whose own line a side takes its next item, once an item of it is counted."""
+    """Return the kind and line of each block around a line.
+
+    Of a ``for`` whose own line the side is in, to take its next item, only once an item of it is counted.
+    """
     begun = (
         b for b in other.blocks if b.kind == "for" and b.line == frame.line and count_iterations(frame, b) is not None
     )
@@ -109,7 +104,10 @@ def _around(frame: Frame, other: Frame) -> set[tuple[str, int]]:
 
 
 def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
-    """The guards of a loop both lines are in that only one of them is past: the other's rank may have jumped over it."""
+    """Return the guards in the innermost loop around both lines that only ``frame`` is past.
+
+    The rank of ``other`` may have jumped over ``frame`` by one of them.
+    """
     shared = {(b.kind, b.line) for b in other.blocks}
     loops = [i for i, b in enumerate(frame.blocks) if b.kind in LOOPS and (b.kind, b.line) in shared]
     inside = frame.blocks[loops[-1] + 1 :] if loops else ()
@@ -118,25 +116,20 @@ def _guards(frame: Frame, other: Frame) -> tuple[Block, ...]:
 
 def _decides(block: Block) -> bool:
     if block.kind == "guard":
-        return by_rank(block.text) and not block.text.endswith(" raise")
+        return header_of(block).by_rank and header_of(block).leaves != "raise"
     if block.kind == "with":
-        return "process_first" in block.text
-    return block.kind in LOOPS or (block.kind in CONDITIONS and is_decisive(block))
-
-
-def is_decisive(block: Block) -> bool:
-    """Whether a condition may differ by rank at all."""
-    return _ALIKE.search(block.text) is None
+        return any(name.endswith("process_first") for name in header_of(block).names)
+    return block.kind in LOOPS or (block.kind in CONDITIONS and not header_of(block).alike)
 
 
 def _before_loop(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """The conditions up to the first loop: what lies inside a loop is the loop's affair."""
+    """Return the blocks up to the first loop: what lies inside a loop is the loop's affair."""
     end = next((i for i, b in enumerate(blocks) if b.kind in LOOPS), len(blocks))
     return tuple(blocks[:end])
 
 
 def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
-    """How two sides relate. ``tie``: it is not known which of them is in the wrong."""
+    """Return how two sides relate. ``tie``: it is not known which of them is in the wrong."""
     a, b = mine.at, theirs.at
     if a is None or b is None:
         return Fork(mine, theirs, "same" if a is b else "unknown")
@@ -144,7 +137,7 @@ def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
         return Fork(mine, theirs, "same")
     one_function = Fork(mine, theirs, "unknown").one_function
     if (a.source is None) != (b.source is None):
-        # The file was read for one side only: what is around the other line is not known, and nothing may follow from it.
+        # The file was read for one side only, so the blocks around the other line are not known: draw no conclusion.
         return Fork(mine, theirs, "order" if one_function else "unknown")
     own, other = (_own(a, b), _own(b, a)) if one_function else ((), ())
     loop = _relate_loops(mine, theirs, own, other)
@@ -162,25 +155,22 @@ def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
     return Fork(mine, theirs, "order" if one_function else "unknown", sure=bool(a.blocks or b.blocks))
 
 
-def tests_guard(fork: Fork) -> bool:
-    """Whether one side is in the test of the guard that the other is past, and not beyond what that leaves out."""
-    at = fork.mine.at
-    return fork.relation == "skip" and fork.block is not None and at is not None and at.line == fork.block.line
-
-
 def _relate_ranked(
     mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block], *, sure: bool
 ) -> Fork | None:
-    """A condition that speaks of the rank, on either side."""
+    """Return the fork by a condition that speaks of the rank, on either side; None if there is none."""
     for side, blocks in ((mine, own), (theirs, other)):
         for block in blocks:
-            if by_rank(block.text) or block.kind == "with":
+            if header_of(block).by_rank or block.kind == "with":
                 return Fork(mine, theirs, "branch", block, side.rank, ranked=True, sure=sure)
     return None
 
 
 def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
-    """A loop that only one is in, and the other past it; before any condition, which may lie behind the loop."""
+    """Return the fork by a loop that only one side is in and the other is past; None if there is none.
+
+    It comes before any condition, which may lie behind the loop.
+    """
     own, other = _without_parameters(own, mine), _without_parameters(other, theirs)
     first, second = (own[0] if own else None), (other[0] if other else None)
     my_line, their_line = mine.at.line if mine.at else 0, theirs.at.line if theirs.at else 0
@@ -193,9 +183,10 @@ def _relate_loops(mine: Side, theirs: Side, own: Sequence[Block], other: Sequenc
 
 
 def _comes_back(mine: Side, theirs: Side) -> bool:
-    """Whether a side that is before a loop in its function may have been in it: there is a loop around both sides.
+    """True if a side before a loop may have been in it already, because a loop around both sides may have gone round.
 
-    Not where they are in one and the same iteration of that. Of frames whose source was not read it is not known.
+    False if they are in one and the same iteration of that. If the source of a frame was not read, it is not known:
+    True.
     """
     if mine.at is None or theirs.at is None:
         return True
@@ -212,35 +203,35 @@ def _comes_back(mine: Side, theirs: Side) -> bool:
 
 
 def _rounds(one: Frame, other: Frame) -> list[set[object]]:
-    """In which iterations of each loop around both lines of a function the two are."""
+    """Return, for each loop around both lines of a function, the iterations that the two are in."""
     return [{_iteration_of(at, loop) for at in (one, other)} for loop in _shared_loops(one, other)]
 
 
 def _iteration_of(frame: Frame, loop: Block) -> int | tuple[tuple[str, str], ...] | None:
-    """Which iteration a frame is in, by its number or by what it is about, which all processes of a node tell alike."""
+    """Return which iteration a frame is in, by its number or its item, which compare across a node; None if not known."""
     count = count_iterations(frame, loop)
     return count if count is not None else item_of(frame, loop) or None
 
 
 def _without_parameters(blocks: Sequence[Block], side: Side) -> tuple[Block, ...]:
-    """Loops over parameters and the like are part of one step: being in one says nothing of whose step it is.
+    """Return the blocks without loops over parameters and the like, which are part of one step and tell nothing.
 
-    One around a backward is of steps, whatever it goes over.
+    A loop around a backward is one of steps, whatever it goes over.
     """
     if in_backward(side.tail):
         return tuple(blocks)
-    return tuple(b for b in blocks if not (b.kind in LOOPS and is_parameter_loop(b.text)))
+    return tuple(b for b in blocks if not (b.kind in LOOPS and header_of(b).of_model))
 
 
 def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequence[Block]) -> Fork | None:
-    """Any other condition that only one is under."""
+    """Return the fork by any other condition that only one side is under; None if there is none."""
     own, other = _without_parameters(own, mine), _without_parameters(other, theirs)
     found = [
         Fork(mine, theirs, "branch", _telling(blocks, side.path), side.rank, sure=True)
         for side, across, blocks in ((mine, theirs.at, own), (theirs, mine.at, other))
         if blocks and blocks[0].kind not in LOOPS and not _of_a_trainer(side.at, across, blocks[0])
     ]
-    # Which iteration it is, is the same on every rank: another condition says more.
+    # The iteration is the same on every rank: any other condition says more.
     return min(
         found,
         key=lambda f: f.block is not None and depends_only_on_loop_variable(f.block, f.sides[0].path),
@@ -249,44 +240,48 @@ def _relate_branches(mine: Side, theirs: Side, own: Sequence[Block], other: Sequ
 
 
 def _telling(blocks: Sequence[Block], path: Sequence[Frame]) -> Block:
-    """Of the conditions up to the first loop, the outermost that says more than which iteration it is.
+    """Return the outermost condition before the first loop that says more than which iteration it is.
 
     Of an ``if .. elif ..`` it is the branch that was taken, and not the ``else`` of those before it.
     """
-    arms = [
-        b for b, inner in pairwise((*blocks, blocks[-1])) if not (b.kind == "else" and inner.text.startswith("elif "))
-    ]
+    pairs = pairwise((*blocks, blocks[-1]))
+    arms = [b for b, inner in pairs if not (b.kind == "else" and header_of(inner).word == "elif")]
     conditions = (b for b in _before_loop(arms) if b.kind in CONDITIONS and not depends_only_on_loop_variable(b, path))
     return next(conditions, blocks[0])
 
 
 def _of_a_trainer(frame: Frame | None, across: Frame | None, block: Block) -> bool:
-    """Whether the condition is an installed trainer's, and the sides may only be an iteration apart: it is in a loop of
-    it, or the other side has not reached it yet."""
+    """True if the condition is an installed trainer's, and the sides may only be an iteration apart.
+
+    The condition is in a loop of the trainer, or the other side has not reached it yet.
+    """
     if frame is None or across is None or package_of(frame) is None or block not in frame.blocks:
         return False
     return across.line < block.line or any(b.kind in LOOPS for b in frame.blocks[: frame.blocks.index(block)])
 
 
 def _relate_guards(mine: Side, theirs: Side, a: Frame, b: Frame, *, tie: bool) -> Fork | None:
-    """A guard in a loop both are in. The others are past it and I am not: I jumped. I alone am past it: a branch."""
+    """Return the fork by a guard in a loop that both lines are in; None if there is none.
+
+    If only ``theirs`` is past it, ``mine`` has skipped; if only ``mine`` is, it is a branch (on a tie a skip).
+    """
     own, other = _guards(a, b), _guards(b, a)
     if other and not own:
-        return Fork(mine, theirs, "skip", other[-1], theirs.rank, ranked=by_rank(other[-1].text), sure=not tie)
+        return Fork(mine, theirs, "skip", other[-1], theirs.rank, ranked=header_of(other[-1]).by_rank, sure=not tie)
     if own and not other:
-        ranked = by_rank(own[-1].text)
+        ranked = header_of(own[-1]).by_rank
         relation: Relation = "skip" if tie and not ranked else "branch"
         return Fork(mine, theirs, relation, own[-1], mine.rank, ranked=ranked, sure=not tie)
     return None
 
 
 def _tail_blocks(side: Side) -> tuple[Block, ...]:
-    """The blocks of the program's functions below the fork, outermost first."""
+    """Return the blocks of the program's functions below the fork, outermost first."""
     return tuple(b for f in reversed(side.tail[:-1]) if is_program(f) for b in f.blocks if _decides(b))
 
 
 def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
-    """The same for what the two lines of one function call: loops and conditions further down, on one side only."""
+    """Return the fork by loops and conditions further down, in what the two lines of one function call; None if by none."""
     if mine.at is None or theirs.at is None:
         return None
     own, other = _tail_blocks(mine), _tail_blocks(theirs)
@@ -294,7 +289,7 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
     ahead = mine.at.line > theirs.at.line or given
     their_loop, my_loop = _batch_loop(other), _batch_loop(own)
     in_loop = any(b.kind in LOOPS for f in (mine.at, theirs.at) for b in f.blocks)
-    # In one line what one side is past may be an argument of what it is in.
+    # Within one line a side may be past a call that is an argument of the one that it is in.
     again = in_loop and (mine.at.line == theirs.at.line or _comes_back(mine, theirs))
     if their_loop is not None and (ahead or (again and my_loop is None)):
         return Fork(mine, theirs, "loop", their_loop, theirs.rank, sure=ahead)
@@ -304,7 +299,7 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
     if bool(mine_under) != bool(they_are_under):
         block, only = (mine_under[-1], mine) if mine_under else (they_are_under[-1], theirs)
         return Fork(mine, theirs, "branch", block, only.rank)
-    # The side at the earlier line is blocked there, by something the other did not do, unless it is there for the next time.
+    # The side at the earlier line is blocked in what the other did not do, unless it has come back in the next iteration.
     rounds = rounds_between(mine.at, theirs.at)
     blocked, behind = (other, theirs) if rounds > 0 or (ahead and not rounds) else (own, mine)
     conditions = (b for b in _before_loop(blocked) if b.kind in CONDITIONS)
@@ -315,121 +310,77 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
 
 
 def rounds_between(one: Frame, other: Frame) -> int:
-    """By how many iterations of the outermost loop around both, of those that are counted and differ, a side is ahead."""
+    """Return by how many iterations ``one`` is ahead in the outermost counted loop around both where they differ; else 0."""
     return next(filter(None, (iterations_ahead(one, other, b) for b in _shared_loops(one, other))), 0)
 
 
 def is_given(outer: Sequence[Frame], inner: Sequence[Frame], line: str) -> bool:
-    """Whether one side is in a function that is called with the result of the one that the other is in, by the line of both
-    calls: ``reduce(evaluate(model))``."""
+    """True if ``line`` calls a function of ``outer`` with the result of one of ``inner``: ``reduce(evaluate(model))``."""
     nested = arguments_of_calls(line)
     return any((bare(a), bare(b)) in nested for a in outer[-_WRAPPED:] for b in inner[-_WRAPPED:])
 
 
 def _own_conditions(side: Side) -> tuple[Block, ...]:
-    """The conditions of the user's own functions below the fork, outermost first, but for those on loop variables."""
+    """Return the conditions of the user's functions below the fork, outermost first, without those on loop variables."""
     frames = [f for f in reversed(side.tail[:-1]) if is_program(f) and package_of(f) is None]
     blocks = (b for f in frames for b in _before_loop(f.blocks) if b.kind in CONDITIONS or returns(b))
-    blocks = (b for b in blocks if is_decisive(b))
+    blocks = (b for b in blocks if not header_of(b).alike)
     return tuple(b for b in blocks if not depends_only_on_loop_variable(b, side.path))
 
 
 def depends_only_on_loop_variable(block: Block, path: Sequence[Frame]) -> bool:
-    """Whether a condition speaks only of variables of the loops a path is in, and constants: the same on every rank.
+    """True if a condition speaks only of constants and of variables of the loops around: it is the same on every rank.
 
-    A setting is one: ``step % self.config.every``.
+    A setting is a constant: ``step % self.config.every``.
     """
     loops = [b for f in path for b in f.blocks if b.kind in LOOPS]
-    headers = (b.text.removeprefix("for ").partition(" in ")[0] for b in loops if b.kind == "for")
-    variables = {name for text in headers for name in _NAME.findall(text)} | {
-        b.iterations.counter for b in loops if b.iterations
-    }
-    text = _LEAVING.sub(":", block.text).partition(" ")[2]
-    for setting in _EVERY.findall(text):
-        text = text.replace(setting, "")
-    named = {name for name in _NAME.findall(text) if not name.isupper()}
-    return bool(named) and variables.issuperset(named)
+    variables = {name for b in loops for name in header_of(b).binds}
+    variables |= {b.iterations.counter for b in loops if b.iterations}
+    named = header_of(block).varies_by
+    return bool(named) and named <= variables
 
 
 def returns(block: Block) -> bool:
-    """Whether this is a guard by which a function may be left early, and the program go on."""
-    return block.kind == "guard" and not block.text.endswith((" raise", " continue", " break"))
-
-
-def returning_guard(path: Sequence[Frame]) -> Block | None:
-    """The first ``if ..: return`` that a path is past in the program's own functions; one that speaks of the rank is meant so."""
-    own = (f for f in path if is_program(f) and package_of(f) is None)
-    return next((b for f in own for b in f.blocks if returns(b) and not by_rank(b.text)), None)
-
-
-def condition_of(side: Side, other: Side) -> Block | None:
-    """The innermost condition that a side is under and the other is not."""
-    shared = {(b.kind, b.line) for b in other.at.blocks} if other.at is not None and side.at is not None else set()
-    frames = (f for f in side.tail if is_program(f))
-    own = (b for f in frames for b in reversed(f.blocks) if f != side.at or (b.kind, b.line) not in shared)
-    return next((b for b in own if b.kind in CONDITIONS or returns(b)), None)
+    """True if a block is a guard by which a function may be left early while the program goes on."""
+    return block.kind == "guard" and header_of(block).leaves == "return"
 
 
 def catches(block: Block) -> bool:
-    """Whether an exception that is raised inside is caught there, and the program goes on behind it."""
-    return block.kind == "try" or (block.kind == "with" and "suppress(" in block.text)
+    """True if an exception that is raised inside a block is caught there, and the program goes on behind it."""
+    return block.kind == "try" or (block.kind == "with" and "suppress" in header_of(block).names)
 
 
 def own_blocks(side: Side, other: Side) -> tuple[Block, ...]:
-    """The blocks of the user's own functions that a side is in and the other is not, outermost first."""
+    """Return the blocks of the user's functions that a side is in and the other is not, outermost first."""
     shared = {(b.kind, b.line) for b in other.at.blocks} if other.at is not None else set()
     frames = [f for f in reversed(side.tail) if is_program(f) and package_of(f) is None]
     return tuple(b for f in frames for b in f.blocks if f != side.at or (b.kind, b.line) not in shared)
 
 
-def only_by_iteration(side: Side, other: Side) -> bool:
-    """Whether nothing on a side's own way may differ by rank: there are no conditions but on the iteration of a loop, and none
-    is left early but by an exception. A logger has a level of its own."""
-    logged = any(f.file.endswith(_LOGGING) for f in side.tail)
-    return not logged and all(depends_only_on_loop_variable(b, side.path) for b in decisive_blocks(side, other))
-
-
-def decisive_blocks(side: Side, other: Side) -> list[Block]:
-    """The conditions on a side's own way, and the guards that it has come past; a check that raises parts no ranks."""
-    return [
-        b
-        for b in own_blocks(side, other)
-        if b.kind in CONDITIONS or (b.kind == "guard" and not b.text.endswith(" raise"))
-    ]
-
-
 def shared_loop(one: Frame, other: Frame) -> Block | None:
-    """The innermost loop of a function around both of its lines."""
+    """Return the innermost loop of a function around both of its lines; None if there is none."""
     return next(reversed(_shared_loops(one, other)), None)
 
 
 def _shared_loops(one: Frame, other: Frame) -> list[Block]:
-    """The loops of a function around both of its lines, outermost first."""
+    """Return the loops of a function around both of its lines, outermost first."""
     here, there = _around(one, other), _around(other, one)
     both = {(b.kind, b.line): b for f in (one, other) for b in f.blocks if b.kind in LOOPS}
     return [b for place, b in both.items() if place in here & there]
 
 
-def caught_around(side: Side, other: Side) -> Block | None:
-    """What catches an exception raised where a side is, and does not lead out of where the other is; None where there is no
-    such block, or something else may lead past the place."""
-    caught = next((b for b in own_blocks(side, other) if catches(b)), None)
-    return caught if only_by_iteration(side, other) else None
-
-
 def _guard_come_past(side: Side) -> Block | None:
-    """The last ``if ..: return`` a side has come past in the functions below the fork, outside any loop.
+    """Return the last ``if ..: return`` that a side has passed in the functions below the fork, outside any loop; else None.
 
-    A side that has already left the call may have done so there. A check that raises is none: it would have ended it.
+    A side that has already left the call may have done so there. A check that raises does not count: it would have
+    ended the call.
     """
     blocks = (b for f in side.tail[:-1] if is_program(f) for b in reversed(_before_loop(f.blocks)))
-    return next(
-        (b for b in blocks if b.kind == "guard" and not b.text.endswith((" raise", " continue", " break"))), None
-    )
+    return next(filter(returns, blocks), None)
 
 
 def _tail_conditions(side: Side) -> tuple[Block, ...]:
-    """The conditions of each function below the fork, up to its own first loop.
+    """Return the conditions of each function below the fork, up to its own first loop.
 
     A loop of an installed trainer around a call (over callbacks, say) does not hide the condition inside what it calls.
     A loop of the user's own does: what lies inside is the loop's affair.
@@ -447,4 +398,4 @@ def _tail_conditions(side: Side) -> tuple[Block, ...]:
 
 
 def _batch_loop(blocks: Sequence[Block]) -> Block | None:
-    return next((b for b in blocks if b.kind in LOOPS and not is_parameter_loop(b.text)), None)
+    return next((b for b in blocks if b.kind in LOOPS and not header_of(b).of_model), None)

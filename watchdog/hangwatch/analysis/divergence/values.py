@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hangwatch.analysis.divergence.frames import by_rank, function_of
+from hangwatch.analysis.divergence.frames import function_of
 from hangwatch.analysis.divergence.iterations import LOOPS, around
 from hangwatch.analysis.divergence.relate import Fork, Side
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
+from hangwatch.program.headers import header_of, names_rank
 
 _VALUE = re.compile(r"(?:int=(?P<int>-?\d+)|bool=(?P<bool>True|False)|str\((?P<str>\d+)\)|(?P<none>None))")
 _CONTAINER = re.compile(r"(?:list|tuple|dict)\[(?P<items>.*)\]?", re.DOTALL)
 _TYPE = re.compile(r"[A-Za-z_]\w*")
-_LEAVING = re.compile(r": (?:return|continue|break|raise)$")
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
@@ -35,18 +35,10 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class DecidingValue:
-    """A variable that a condition names, and what it holds: by rank, as people read it (``0``, ``True``, ``empty``).
-
-    ``plain``: it is a number, a switch or a container on both sides. None on one of them is what something else has left there.
-    """
+    """A variable that a condition names, and what it holds: by rank, as people read it (``0``, ``True``, ``empty``)."""
 
     name: str
     held: Mapping[int, str]
-
-    @property
-    def plain(self) -> bool:
-        """See above."""
-        return "None" not in self.held.values()
 
 
 class _UnknownError(Exception):
@@ -77,7 +69,7 @@ class _Opaque:
 
 
 def deciding_values(case: Situation, fork: Fork) -> tuple[DecidingValue, ...]:
-    """What the variables that a fork's condition names hold where that differs between its two sides, and explains them."""
+    """Return the variables of a fork's condition whose values differ between its sides and explain where each side went."""
     block, (inside, outside) = fork.block, fork.sides
     one = around(inside.path, block) if block is not None else None
     other = _same_function(outside, one)
@@ -95,15 +87,15 @@ def deciding_values(case: Situation, fork: Fork) -> tuple[DecidingValue, ...]:
         explains = explains and expression is not None and _outcome(expression, other) is not None
     if expression is None or not explains:
         return ()
-    # That the rank differs between ranks explains nothing, nor that one of them is in a later iteration.
+    # The rank itself and the iteration differ anyway: they explain nothing.
     rounds = _loop_variables(inside) | _loop_variables(outside)
     named = (n.id for n in ast.walk(expression) if isinstance(n, ast.Name))
-    names = dict.fromkeys(name for name in named if name not in rounds and not by_rank(f"{name} == 0"))
+    names = dict.fromkeys(name for name in named if name not in rounds and not names_rank(f"{name} == 0"))
     return tuple(v for n in names if (v := _compare(case, n, (inside.rank, one), (outside.rank, other))) is not None)
 
 
 def _compare(case: Situation, name: str, one: tuple[int, Frame], other: tuple[int, Frame]) -> DecidingValue | None:
-    """A variable on both sides, and on the ranks that are in the same line as either; None where it makes no difference."""
+    """Return a variable's values on both sides and on all ranks in the same lines; None if they do not differ."""
     mine, theirs = (_show(f, name) for _, f in (one, other))
     if mine is None or theirs is None or mine == theirs:
         return None
@@ -117,38 +109,30 @@ def _compare(case: Situation, name: str, one: tuple[int, Frame], other: tuple[in
 
 
 def _loop_variables(side: Side) -> set[str]:
-    """What the loops around a side go through, and what counts their iterations."""
+    """Return the variables and counters of the loops around a side."""
     loops = [b for f in side.path for b in f.blocks if b.kind in LOOPS]
-    headers = " ".join(b.text.partition(" in ")[0] for b in loops if b.kind == "for")
-    return set(re.findall(r"\w+", headers)) | {b.iterations.counter for b in loops if b.iterations is not None}
+    bound = {name for b in loops for name in header_of(b).binds}
+    return bound | {b.iterations.counter for b in loops if b.iterations is not None}
 
 
 def _same_function(side: Side, frame: Frame | None) -> Frame | None:
-    """The frame of a side in the function of another frame."""
+    """Return the frame of a side in the function of another frame; None if there is none."""
     return next((f for f in side.path if frame is not None and function_of(f) == function_of(frame)), None)
 
 
 def _test(block: Block) -> ast.expr | None:
-    """The condition of a block; None where its header was cut, or is none."""
-    text = _LEAVING.sub(":", block.text).removeprefix("el")
-    return _parse(text.removesuffix(":").partition(" ")[2]) if text.startswith(("if ", "while ")) else None
+    """Return the condition of a block; None if it has none or its header was cut."""
+    return header_of(block).tree if header_of(block).word != "for" else None
 
 
 def _header(block: Block, *functions: str) -> ast.expr | None:
-    """What a loop goes over, if that is a call of one of these functions."""
-    text = block.text.removesuffix(":").partition(" in ")[2]
-    return _parse(text) if text.partition("(")[0] in functions else None
-
-
-def _parse(text: str) -> ast.expr | None:
-    try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    """Return what a loop goes over if that is a call of one of these functions, else None."""
+    header = header_of(block)
+    return header.tree if header.over.partition("(")[0] in functions else None
 
 
 def _explains_rounds(expression: ast.expr, inside: Frame, past: Frame) -> bool:
-    """Whether the side in the loop has more iterations of it."""
+    """True if the side in the loop has more iterations of it."""
     more, fewer = _iterations(expression, inside), _iterations(expression, past)
     if more is not None and fewer is not None:
         return more > fewer
@@ -157,9 +141,9 @@ def _explains_rounds(expression: ast.expr, inside: Frame, past: Frame) -> bool:
 
 
 def fewer_iterations(loop: Block, inside: Frame, past: Frame, count: int, last: int) -> int | None:
-    """How many iterations less the side past a loop has begun than the one in it, whose counters are ``last`` and ``count``.
+    """Return how many iterations fewer the side past a loop has begun; ``last`` is its counter, ``count`` that of the other.
 
-    None where it is not known at which number one of them has begun.
+    None if it is not known at which number one of them has begun.
     """
     expression = _header(loop, "range", "enumerate")
     first, their_first = (_start(expression, frame) for frame in (inside, past))
@@ -167,12 +151,12 @@ def fewer_iterations(loop: Block, inside: Frame, past: Frame, count: int, last: 
         return None
     if _is_enumerate(expression):
         return (count - first) - (last - their_first)
-    # To one and the same end: who has begun later has fewer of them, and has not had fewer so far.
+    # A range has the same end on both sides: the one that begins later has fewer iterations in all.
     return their_first - first or count - last
 
 
 def _start(expression: ast.expr | None, frame: Frame) -> int | None:
-    """The first number of ``range(FIRST, END)`` or ``enumerate(.., FIRST)`` by what a frame holds; 0 where none is given."""
+    """Return the first number of ``range(FIRST, END)`` or ``enumerate(.., FIRST)``: 0 if not given, None if not known."""
     if not isinstance(expression, ast.Call):
         return 0
     given = [k.value for k in expression.keywords if k.arg == "start"]
@@ -201,7 +185,7 @@ def _iterations(expression: ast.expr, frame: Frame) -> int | None:
 
 
 def _outcome(test: ast.expr, frame: Frame) -> bool | None:
-    """What a condition comes to with a frame's variables; None where that is not known."""
+    """Return what a condition comes to with a frame's variables; None if that is not known."""
     try:
         return bool(_evaluate(test, frame.locals or {}))
     except (_UnknownError, TypeError, ValueError, ArithmeticError):
@@ -209,7 +193,7 @@ def _outcome(test: ast.expr, frame: Frame) -> bool | None:
 
 
 def _evaluate(node: ast.expr, held: Mapping[str, str]) -> Any:
-    """The value of an expression. Raises ``_UnknownError``, and what its operators raise."""
+    """Return the value of an expression. Raise ``_UnknownError``, and what its operators raise."""
     match node:
         case ast.Constant(value=int() | bool() | None as value):
             return value
@@ -239,7 +223,7 @@ def _evaluate(node: ast.expr, held: Mapping[str, str]) -> Any:
 
 
 def _either(values: list[ast.expr], held: Mapping[str, str], wanted: bool) -> bool:
-    """``or`` (``wanted``) or ``and``: one part that is known may decide alone."""
+    """Return the outcome of ``or`` (``wanted``) or ``and``: one known part may decide alone. Raise ``_UnknownError``."""
     unknown = False
     for value in values:
         try:
@@ -253,7 +237,7 @@ def _either(values: list[ast.expr], held: Mapping[str, str], wanted: bool) -> bo
 
 
 def _value(described: str) -> object:
-    """What a description says of a value. Raises ``_UnknownError``."""
+    """Return what a description tells of a value. Raise ``_UnknownError`` if it tells nothing."""
     items = _CONTAINER.fullmatch(described)
     if items is not None:
         return _Sized(None if items["items"].strip("]") else 0)
@@ -270,7 +254,7 @@ def _value(described: str) -> object:
 
 
 def _show(frame: Frame, name: str) -> str | None:
-    """A variable's value for people, its type where no more is known; None where it was not read."""
+    """Return a variable's value for people, or its type if no more is known; None if it was not read."""
     described = (frame.locals or {}).get(name, "")
     try:
         value = _value(described)

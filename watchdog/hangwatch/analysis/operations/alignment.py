@@ -21,7 +21,10 @@ GroupKey = str
 
 @dataclass(frozen=True)
 class SequenceSide:
-    """Ranks that agree with each other at one sequence number; ``operation`` is one of theirs, None: not enqueued."""
+    """Ranks that agree with each other at one sequence number.
+
+    ``operation`` is one of theirs; None: they have not enqueued it.
+    """
 
     ranks: tuple[int, ...]
     operation: Operation | None
@@ -41,16 +44,16 @@ class SequenceDivergence:
 
     @property
     def mismatch(self) -> bool:
-        """Whether two ranks have *different operations* here, and not merely some have none yet."""
+        """True if two ranks have *different operations* here, and not merely some have none yet."""
         return sum(side.operation is not None for side in self.sides) > 1
 
     @property
     def silent(self) -> bool:
-        """Whether all that joined have completed: what came after used wrong data and shifted numbers."""
+        """True if all that joined have completed: what came after used wrong data and shifted numbers."""
         return all(side.operation is None or side.operation.completed for side in self.sides)
 
     def minority(self, among: Iterable[int]) -> tuple[int, ...]:
-        """The ranks of the smaller sides, restricted to ``among``; all of them where the largest is not alone."""
+        """Return the ranks of the smaller sides, restricted to ``among``; of all sides if two are the largest."""
         wanted = frozenset(among)
         sides = [tuple(r for r in side.ranks if r in wanted) for side in self.sides]
         sides = sorted((s for s in sides if s), key=len, reverse=True)
@@ -60,15 +63,15 @@ class SequenceDivergence:
         return tuple(sorted(r for side in (sides if tie else sides[1:]) for r in side))
 
     def side_of(self, rank: int) -> SequenceSide | None:
-        """The side a rank is on."""
+        """Return the side that a rank is on; None if it is on none."""
         return next((side for side in self.sides if rank in side.ranks), None)
 
 
 def mixed_groups(capture: RankCapture) -> frozenset[GroupKey]:
-    """The groups whose progress counts more than collectives: Gloo counts sends and receives in, which it does not record.
+    """Return the groups whose progress counts more than collectives: Gloo also counts sends and receives, unrecorded.
 
-    It shows where the progress of one moment is ahead of the newest collective on that moment's record, which is a ring that
-    never loses its newest. An empty record says nothing: the recorder may be off.
+    In such a group the progress is ahead of the newest collective on the record of the same moment, which is a ring
+    that never loses its newest entry. An empty record says nothing: the recorder may be off.
     """
     flight = capture.flight
     if flight is None or flight.source == "status":
@@ -81,7 +84,7 @@ def mixed_groups(capture: RankCapture) -> frozenset[GroupKey]:
 
 
 def _mixed_anywhere(captures: Iterable[RankCapture]) -> set[GroupKey]:
-    """The groups whose numbers are not those of collectives alone on any rank: the others count alike."""
+    """Return the groups that are mixed on any rank: all members count alike."""
     found: set[GroupKey] = set()
     for capture in captures:
         progresses = (capture.flight.progress if capture.flight else ()) + (capture.progress or ())
@@ -91,7 +94,7 @@ def _mixed_anywhere(captures: Iterable[RankCapture]) -> set[GroupKey]:
 
 
 def _newest(operations: Operations) -> Mapping[GroupKey, int]:
-    """The last number on record of each group's collectives."""
+    """Return the last recorded sequence number of each group's collectives."""
     if isinstance(operations, OperationColumns):
         return {history.group.key: history.newest for history in operations.histories}
     newest: dict[GroupKey, int] = {}
@@ -111,32 +114,32 @@ class Moment(Mapping[int, Operation]):
         self._seq = seq
 
     def __getitem__(self, rank: int) -> Operation:
-        """The operation of a rank."""
+        """Return the operation of a rank. Raise KeyError if it has none here."""
         place = self._lanes[rank].place(self._seq)
         if place is None:
             raise KeyError(rank)
         return self._operations[rank][place]
 
     def __contains__(self, rank: object) -> bool:
-        """Whether the rank has one."""
+        """True if the rank has an operation here."""
         history = self._lanes.get(rank) if isinstance(rank, int) else None
         return history is not None and history.place(self._seq) is not None
 
     def __iter__(self) -> Iterator[int]:
-        """The ranks that have one."""
+        """Return an iterator over the ranks that have an operation here."""
         return (rank for rank, history in self._lanes.items() if history.place(self._seq) is not None)
 
     def __len__(self) -> int:
-        """How many have one."""
+        """Return how many ranks have an operation here."""
         return sum(1 for _ in self)
 
     def kinds(self) -> Iterator[tuple[int, Operation]]:
-        """Each rank with a call of the same kind as its operation, which is found much faster than the operation."""
+        """Yield each rank with a call of the same kind as its operation, which is found much faster than the operation."""
         for rank, operations, place in self._places():
             yield rank, operations.kind_at(place) if isinstance(operations, OperationColumns) else operations[place]
 
     def created_ns(self) -> Iterator[tuple[int, int]]:
-        """Each rank with when its operation was enqueued."""
+        """Yield each rank with when its operation was enqueued."""
         for rank, operations, place in self._places():
             if isinstance(operations, OperationColumns):
                 yield rank, operations.created_ns_at(place)
@@ -151,7 +154,7 @@ class Moment(Mapping[int, Operation]):
 
 
 class History:
-    """The recorded operations of all ranks, indexed. Built once a capture; never changed after."""
+    """The recorded operations of all ranks, indexed. Built once for each capture; never changed after."""
 
     def __init__(self, captures: Iterable[RankCapture]) -> None:
         captures = tuple(captures)
@@ -187,7 +190,7 @@ class History:
         self._note_joined(capture.rank for capture in captures if capture.rank not in self.recorded)
 
     def _note_joined(self, ranks: Iterable[int]) -> None:
-        """Raise the numbers of ranks whose last beat is all there is of them: what others have completed, they had joined."""
+        """Raise the numbers of ranks that only a last beat is left of: they had joined what others have completed."""
         for rank in ranks:
             for key, histories in self._lanes.items():
                 if rank in self.groups[key].ranks and rank in self._enqueued[key]:
@@ -199,20 +202,20 @@ class History:
         known[rank] = max(known.get(rank, 0), enqueued)
 
     def of(self, rank: int) -> tuple[Operation, ...]:
-        """All recorded operations of a rank, in order; none where they are not recorded."""
+        """Return all recorded operations of a rank, in order; empty if they are not recorded."""
         if rank not in self._in_full:
             self._in_full[rank] = tuple(self._operations.get(rank, ()))
         return self._in_full[rank]
 
     def at(self, key: GroupKey, seq: int) -> Moment:
-        """The operations recorded at one sequence number, by rank."""
+        """Return the operations recorded at one sequence number, by rank."""
         return Moment(self._lanes.get(key, {}), self._operations, seq)
 
     def enqueued(self, rank: int, key: GroupKey) -> int | None:
-        """The last sequence number the rank has enqueued in the group; 0 for none yet, None where not recorded.
+        """Return the last sequence number that the rank has enqueued in the group; 0 for none yet, None if not recorded.
 
-        A group that neither a rank's record nor its beat has it may be in all the same: both may be older than the group, or not
-        whole.
+        It is None for a group that is missing in the rank's record and beat: both may be older than the group, or
+        incomplete.
         """
         number = self._enqueued[key].get(rank) if key in self._enqueued else None
         if number is not None:
@@ -221,13 +224,13 @@ class History:
         return 0 if known else None
 
     def completed(self, key: GroupKey) -> Mapping[int, int]:
-        """The last number that each rank has completed in the group, by its status; without those whose numbers are mixed."""
+        """Return the last number that each rank has completed in the group, by its status; without mixed groups."""
         return self._completed.get(key, {})
 
     def divergences(self, *, concerned: Iterable[int]) -> Iterator[SequenceDivergence]:
-        """The first divergence of each group that has a concerned rank among its members, in order of time.
+        """Yield the first divergence of each group that has a concerned rank among its members, in order of time.
 
-        Sequence numbers at which a member's entry has already left the ring buffer are compared among the rest.
+        A member whose entry has already left the ring buffer is left out of the comparison.
         """
         wanted = frozenset(concerned)
         found = (

@@ -17,7 +17,7 @@ from hangwatch.model.collectives import GroupProgress, Operation, OperationColum
 
 
 def apart_by_backend(capture: Capture) -> Capture:
-    """The capture with a group of its own for each backend of a group that several ones serve, on any rank."""
+    """Return the capture in which a group that several backends serve, on any rank, is one group for each of them."""
     served: dict[str, set[str]] = defaultdict(set)
     for rank in capture.ranks:
         for kind in _kinds(rank):

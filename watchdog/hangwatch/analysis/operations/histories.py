@@ -17,7 +17,7 @@ _MARK_BYTES = 8
 
 
 def histories_of(operations: Operations) -> tuple[GroupHistory, ...]:
-    """The histories of a rank. Of several entries with one number (coalesced operations), the first counts."""
+    """Return the histories of a rank. Of several entries with one number (coalesced operations), the first counts."""
     if isinstance(operations, OperationColumns):
         return operations.histories
     groups: dict[str, Group] = {}
@@ -35,9 +35,9 @@ def histories_of(operations: Operations) -> tuple[GroupHistory, ...]:
 
 
 def last_joined_by_all(history: GroupHistory, operations: Operations) -> int | None:
-    """The last number of a group at which an operation has completed that takes every member: all had joined it by then.
+    """Return the last number of a group at which an operation that takes every member has completed; None if there is none.
 
-    None where there is none. Gloo's say nothing: one that failed looks done.
+    All members had joined it by then. Gloo's operations do not count: one that failed looks done.
     """
     shown = (
         operation.seq
@@ -49,7 +49,10 @@ def last_joined_by_all(history: GroupHistory, operations: Operations) -> int | N
 
 
 def cut_segments(places: Mapping[int, int], mark_at: Callable[[int], bytes]) -> tuple[Segment, ...]:
-    """Places by sequence number, cut where numbers are missing. ``mark_at`` gives the mark of the operation at a place."""
+    """Return the places, by sequence number, cut where numbers are missing.
+
+    ``mark_at``: the mark of the operation at a place.
+    """
     seqs = sorted(places)
     if not seqs:
         return ()
@@ -63,12 +66,12 @@ def cut_segments(places: Mapping[int, int], mark_at: Callable[[int], bytes]) -> 
 
 
 def first_disagreement(histories: Iterable[GroupHistory]) -> int | None:
-    """The first sequence number of one group at which two ranks have operations that do not agree.
+    """Return the first sequence number of one group at which two ranks' operations do not agree; None if all agree.
 
-    Alike histories count once, so this grows with what differs and not with the number of ranks.
+    Equal histories count once, so this grows with what differs and not with the number of ranks.
     """
     distinct = {(s.start, s.marks) for history in histories for s in history.segments}
-    # What has been seen so far, as disjoint stretches: only the last can meet the next, as they come in ascending order.
+    # The stretch of numbers seen last: the next one can overlap no earlier stretch, as they come in ascending order.
     start, seen = 0, b""
     first: int | None = None
     for begin, marks in sorted(distinct, key=lambda one: (one[0], -len(one[1]))):
@@ -86,7 +89,7 @@ def first_disagreement(histories: Iterable[GroupHistory]) -> int | None:
 
 
 def _first_unlike(ours: bytes, theirs: bytes) -> int | None:
-    """The first place at which two rows of marks differ, by halving."""
+    """Return the first place at which two rows of marks differ, by halving; None if they are equal."""
     if ours == theirs:
         return None
     low, high = 0, len(ours) // _MARK_BYTES
@@ -100,7 +103,7 @@ def _first_unlike(ours: bytes, theirs: bytes) -> int | None:
 
 
 def first_after(histories: Iterable[GroupHistory], seq: int) -> int | None:
-    """The first number above ``seq`` of which any rank has a record."""
+    """Return the first number above ``seq`` that any rank has on record; None if there is none."""
     spans = {(s.start, s.stop) for history in histories for s in history.segments}
     return min((max(start, seq + 1) for start, stop in spans if stop > seq + 1), default=None)
 
@@ -116,7 +119,7 @@ def make_columns(
     created_ns: Sequence[int],
     states: Sequence[int],
 ) -> OperationColumns:
-    """Operations from columns of equal length (see ``OperationColumns``), put in order of record id.
+    """Return operations from columns of equal length (see ``OperationColumns``), in order of record id.
 
     Rows without record id or sequence number, or with one beyond 64 bits, are left out.
     """
@@ -144,7 +147,7 @@ def make_columns(
 
 
 def _pack(column: Sequence[int | None]) -> array[int]:
-    """A column in 64 bits a number. Raises TypeError, OverflowError."""
+    """Return a column in 64 bits a number. Raise TypeError or OverflowError for what does not fit."""
     return array("q", cast("Sequence[int]", column))
 
 
@@ -161,7 +164,7 @@ def _cut_histories(kinds: Sequence[Operation], kind: Sequence[int], seqs: Sequen
         if not found:
             continue
         own = [seqs[place] for place in found]
-        if own == list(range(own[0], own[0] + len(own))):  # as they mostly are
+        if own == list(range(own[0], own[0] + len(own))):  # the usual case, which is fast
             joined = b"".join([marks[kind[place]] for place in found])
             segments: tuple[Segment, ...] = (Segment(own[0], joined, array("I", found).tobytes()),)
         else:
@@ -172,7 +175,7 @@ def _cut_histories(kinds: Sequence[Operation], kind: Sequence[int], seqs: Sequen
 
 
 def condense(operations: Sequence[Operation]) -> OperationColumns:
-    """Operations, in order, as columns."""
+    """Return operations, given in order, as columns."""
     known: dict[object, int] = {}
     kinds: list[Operation] = []
     kind: list[int] = []

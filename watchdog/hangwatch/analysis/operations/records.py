@@ -1,7 +1,7 @@
-"""Records that lack a group in which their rank has done something, as its own beat says. Pure.
+"""Records that lack a group in which their rank has done something, by its own beat. Pure.
 
-Such a record was read at another time than the beat, or not in full. What is first in flight by it may be another operation than
-the rank is in, so it counts for none.
+Such a record was read at another time than the beat, or not in full. The first operation in flight on it may not be the
+one that the rank is in, so the record does not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hangwatch.model.collectives import FlightRecord, OperationColumns
 
 
 def without_torn_records(capture: Capture) -> Capture:
-    """The capture without them."""
+    """Return the capture without such records."""
     torn = {rank.rank for rank in capture.ranks if _is_torn(rank)}
     if not torn:
         return capture
@@ -29,6 +29,6 @@ def _is_torn(rank: RankCapture) -> bool:
 
 
 def _recorded(flight: FlightRecord) -> set[str]:
-    """The groups that a record has operations of."""
+    """Return the groups that a record has operations of."""
     operations = flight.operations.kinds if isinstance(flight.operations, OperationColumns) else flight.operations
     return {o.group.key for o in operations}

@@ -12,16 +12,16 @@ from hangwatch.model.collectives import Operation
 #: scatter, all_to_all) may differ by role or by split, and only their type is compared; a barrier carries nothing.
 _EVEN = frozenset({"all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter"})
 _EMPTY = frozenset({"barrier", "monitored_barrier"})
-#: NCCL records a tensor without a type for what a rank does not give: outputs of a gather beside its destination, inputs of a
-#: scatter beside its source (``ProcessGroupNCCL::gather``, ``outputs.emplace_back()``, torch 2.12). Of an undefined type
-#: ``c10::toString`` says either.
+#: NCCL records a tensor without a type for what a rank does not give: the outputs of a gather but on its destination, the inputs
+#: of a scatter but on its source (``ProcessGroupNCCL::gather``, ``outputs.emplace_back()``, torch 2.12). ``c10::toString`` has
+#: either name for an undefined type.
 _NONE_GIVEN = frozenset({"Undefined", "UNKNOWN_SCALAR"})
 
 Signature = tuple[str, tuple[str, ...], tuple[int, ...]]
 
 
 def signature(operation: Operation) -> Signature:
-    """What must agree between ranks for two operations to be one: name, element types, numbers of elements."""
+    """Return what must agree between ranks for two operations to be one: name, element types, numbers of elements."""
     if operation.op in _EMPTY:
         return (operation.op, (), ())
     if operation.op in {"gather", "scatter"}:
@@ -32,7 +32,7 @@ def signature(operation: Operation) -> Signature:
 
 
 def mark(operation: Operation) -> bytes:
-    """The signature in 8 bytes, the same in every process."""
+    """Return the signature in 8 bytes, the same in every process."""
     return _hash(signature(operation))
 
 
@@ -42,7 +42,7 @@ def _hash(agreed: Signature) -> bytes:
 
 
 def describe(operation: Operation) -> str:
-    """An operation for people: ``all_gather of Long[1]``."""
+    """Return an operation for people: ``all_gather of Long[1]``."""
     carried = ", ".join(
         f"{dtype}{list(size)}".replace(" ", "")
         for dtype, size in zip(operation.input_dtypes, operation.input_sizes, strict=False)

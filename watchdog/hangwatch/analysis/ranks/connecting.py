@@ -14,11 +14,12 @@ _NEVER_RECORDED = frozenset({"monitored_barrier", "destroy_process_group"})
 
 
 def connects_since_ns(capture: RankCapture, wait: Wait | None, pending: Sequence[Operation], thread: int) -> int | None:
-    """Since when, at the earliest, a rank may be in an operation that is not on record; None where it is in none such.
+    """Return since when, at the earliest, a rank may be in an operation that is not on record; None if it is in no such one.
 
-    Nothing is in flight, and what its ``thread`` called last, or any thread where that is not recorded, was called then: one that
-    goes from a collective to the next calls another one meanwhile. With communicators that do not block there is a record of
-    the collective itself; it says completed, as events do that have not been recorded (torch 2.12).
+    Nothing is in flight, and that is when its ``thread`` last called an operation (any thread, if it is not recorded
+    which): one that goes from collective to collective calls another one meanwhile. With communicators that do not
+    block there is a record of the collective itself; it says completed, as events do that have not been recorded (torch
+    2.12).
     """
     flight, progress = capture.flight, capture.progress
     if flight is None or pending or wait is None or wait.op in _NEVER_RECORDED or wait.outside:
@@ -34,10 +35,10 @@ def connects_since_ns(capture: RankCapture, wait: Wait | None, pending: Sequence
 
 
 def among_members(capture: RankCapture, wait: Wait, pending: Sequence[Operation], thread: int) -> Wait:
-    """The wait with those whom it may be for, where it is the first one of a communicator: a stack does not say of which.
+    """Return the wait with the ranks that it may be for, if it is the first one of a communicator.
 
-    It is one in which the rank has called nothing yet. Where all groups have been used, by Gloo perhaps, nothing
-    tells; and if it may be for all ranks, that is what the wait says already.
+    A stack does not tell which communicator, but it is in a group in which the rank has called nothing yet. If all
+    groups have been used, by Gloo perhaps, nothing tells; and if it may be for all ranks, the wait says so already.
     """
     if wait.default_group or connects_since_ns(capture, wait, pending, thread) is None:
         return wait

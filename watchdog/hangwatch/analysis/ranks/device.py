@@ -1,8 +1,9 @@
-"""Whether a thread's host code waits for the device, and for the ranks behind what is in flight there. Pure.
+"""Does a thread's host code wait for the device, and for the ranks behind what is in flight there? Pure.
 
-Such a wait has no Python frame of its own: it is inside whatever operator of the program asks for a value first, by CUDA's
-default at the full speed of a core. What the thread runs in decides, where the kernel was asked (``sources.proc.running_code``):
-one that is in the driver alone waits, one that is in any other code works. Words of the line are a weak sign beside it.
+Such a wait has no Python frame of its own: it is inside whatever operator of the program asks for a value first, by
+CUDA's default at the full speed of a core. If the kernel was asked which code the thread runs in
+(``sources.proc.running_code``), that decides: in the driver alone it waits, in any other code it works. Words of the
+line are a weak sign beside it.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from hangwatch.analysis.stacks.loops import main_place
+from hangwatch.analysis.motion.loops import main_place
 from hangwatch.analysis.stacks.waits import ASKS_DEVICE, Wait
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import Operation, in_flight
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, StackSample
 
-#: The runtimes and drivers of devices, by how the names of their files begin: CUDA, ROCm.
+#: The beginnings of the file names of devices' runtimes and drivers: CUDA, ROCm.
 _DRIVERS = ("libcuda.so", "libcudart", "libnccl", "libamdhip64", "libhsa-runtime64", "librccl")
-#: What code of any kind calls on its way: the C and C++ libraries, their loader, the kernel's clock.
+#: Libraries that code of any kind calls: the C and C++ libraries, their loader, the kernel's clock.
 _COMMON = ("libc.so", "libc-", "libpthread", "libstdc++", "libgcc_s", "ld-", "[vdso]", "[vsyscall]")
 #: Calls in which no rank waits for an accelerator: ``print(loss)`` may hang in its write and not in its copy.
 _NOT_DEVICE_CALLS = frozenset(
     {"read", "readv", "pread64", "write", "writev", "pwrite64", "openat", "fsync", "flock", "fcntl", "recvfrom", "recvmsg",
      "sendto", "sendmsg", "connect", "accept", "accept4", "wait4", "waitid", "nanosleep", "clock_nanosleep"}
 )  # fmt: skip
-#: Where torch works on the host, be it inside a call that gives up the interpreter's lock: no wait for a device.
+#: Where torch works on the host, perhaps without the interpreter's lock: no wait for a device.
 _HOST_WORK = ("torch/utils/", "torch/serialization.py", "torch/storage.py", "torch/_inductor/", "torch/_dynamo/", "torch/hub.py",
               "torch/cuda/nvtx.py", "torch/multiprocessing/", "torch/distributed/checkpoint/")  # fmt: skip
 #: A value is asked for without a method: a conversion, or a condition that calls nothing.
@@ -37,14 +38,17 @@ _VALUE = re.compile(r"\b(?:float|int|bool|math\.is\w+)\(|^(?:if|elif|while|asser
 
 
 def on_nccl(pending: Sequence[Operation]) -> bool:
-    """Whether the oldest operation in flight is NCCL's: it waits on the GPU, and the program for the GPU somewhere later."""
+    """True if the oldest operation in flight is NCCL's: it waits on the GPU, and the program for the GPU somewhere later."""
     return bool(pending) and pending[0].backend == "nccl"
 
 
 def read_device_wait(
     capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation], read: Wait | None
 ) -> Wait | None:
-    """The wait of the main thread, with these frames, for the device. ``read``: what its stack alone gives for one."""
+    """Return the wait of the main thread, with these frames, for the device; None if it is in none.
+
+    ``read``: the wait for the device that its stack alone shows, if any.
+    """
     last = capture.sample
     if last is not None and last.syscall in _NOT_DEVICE_CALLS:
         return None
@@ -57,7 +61,7 @@ def read_device_wait(
     return _read_launch(frames, runs=all(p.state == "R" for p in capture.processes[-2:]))
 
 
-#: Waits in which a rank waits for others on its host, whatever its device does: they are in the way of a watchdog, too.
+#: Waits for other ranks on the host, whatever the device does: a watchdog may be held up by them, too.
 _ON_HOST = frozenset({"group_creation", "initialization", "store", "communicator"})
 
 
@@ -66,7 +70,10 @@ OwnDevice = Literal["", "watchdog", "backward"]
 
 
 def awaits_own_device(capture: RankCapture, wait: Wait | None, pending: Sequence[Operation]) -> OwnDevice:
-    """Whether a thread that does not move waits for its device, behind which there is no other rank."""
+    """Return how it is known that a rank waits for its device and no rank behind it; empty if it is not.
+
+    The rank must be one that does not move.
+    """
     if _watchdog_sleeps(capture, wait):
         return "watchdog"
     return (
@@ -75,30 +82,31 @@ def awaits_own_device(capture: RankCapture, wait: Wait | None, pending: Sequence
 
 
 def _has_nothing_in_flight(capture: RankCapture, pending: Sequence[Operation]) -> bool:
-    """Whether the recorder shows that no operation of NCCL is, nor one that connects first and has no record yet."""
+    """True if no NCCL operation is in flight by the recorder, nor one that connects first and has no record yet."""
     if not _records_nccl(capture) or capture.progress is None or capture.unrecorded or pending:
         return False
     return not any(p.enqueued <= 0 and len(p.group.ranks) != 1 for p in capture.progress)
 
 
 def connects(capture: RankCapture, wait: Wait, pending: Sequence[Operation]) -> bool:
-    """Whether a call of NCCL is awaited on the host before it has a record: until all members connect for the first time.
+    """True if a call of NCCL is awaited on the host before it has a record: until all members have connected.
 
-    There NCCL takes a core all the while, without a switch (2.28.9 on a GPU; ``tests/scenarios/on_card``).
+    NCCL takes a core all the while, without a context switch (2.28.9 on a GPU; ``corpus/on_card.tar.xz``).
     """
     return wait.kind == "collective" and not pending and _records_nccl(capture)
 
 
 def _records_nccl(capture: RankCapture) -> bool:
-    """Whether the last operation that the rank has recorded is NCCL's."""
+    """True if the last operation that the rank has recorded is NCCL's."""
     flight = capture.flight
     return flight is not None and len(flight.operations) > 0 and flight.operations[-1].backend == "nccl"
 
 
 def _watchdog_sleeps(capture: RankCapture, wait: Wait | None) -> bool:
-    """Whether calls to the device do not come back: a watchdog of torch has slept through the last two samples.
+    """True if calls to the device do not come back: a watchdog of torch has slept through the last two samples.
 
-    A healthy one looks at the device ten times a second. One that waits for a mutex may wait for what the main thread does.
+    A healthy one looks at the device ten times a second. One that waits for a mutex may wait for what the main thread
+    does.
     """
     samples = capture.processes[-2:]
     if len(samples) < 2 or (wait is not None and wait.kind in _ON_HOST) or samples[-1].syscall in _NOT_DEVICE_CALLS:
@@ -109,16 +117,16 @@ def _watchdog_sleeps(capture: RankCapture, wait: Wait | None) -> bool:
 
 
 def assume_device_waits(capture: Capture) -> Capture:
-    """The same capture where every rank that may well spin for its device does; itself, where there is none such.
+    """Return the capture with every rank that may spin for its device taken to do so; itself if there is no such rank.
 
-    It may as well be in one long call that computes, where the kernel does not say in which code it runs: nothing else tells.
+    Such a rank may as well be in one long call that computes: only the kernel can tell in which code it runs.
     """
     ranks = tuple(_assumed(rank) if _may_spin(rank) else rank for rank in capture.ranks)
     return capture if all(a is b for a, b in zip(ranks, capture.ranks, strict=True)) else replace(capture, ranks=ranks)
 
 
 def _may_spin(rank: RankCapture) -> bool:
-    """Whether the main thread has run, in one place and without the interpreter's lock, since its operation was called."""
+    """True if the main thread has run, in one place and without the interpreter's lock, since its operation was called."""
     recorded = in_flight(rank.flight.operations) if rank.flight is not None else ()
     if not on_nccl(recorded):
         return False
@@ -138,26 +146,26 @@ def _make_wait(frames: Sequence[Frame]) -> Wait | None:
 
 
 def _runs_in_driver(last: ProcessSample) -> bool | None:
-    """Whether the thread was found in a device's driver and in no code that works; None where that does not tell."""
+    """True if the thread was found in a device's driver and in no code that works; None if that does not tell."""
     telling = [file for file in last.runs_in if not file.startswith(_COMMON)]
     return all(file.startswith(_DRIVERS) for file in telling) if telling else None
 
 
 def _stays_without_lock(stacks: Sequence[StackSample]) -> bool:
-    """Whether the main thread is in the same place in each of these samples, and never has the interpreter's lock there."""
+    """True if the main thread is in the same place in each of these samples, and never has the interpreter's lock there."""
     mains = [s.main for s in stacks]
     alike = len(set(map(main_place, stacks))) == 1
     return len(mains) > 1 and None not in mains and alike and not any(m.owns_gil for m in mains if m)
 
 
 def _read_launch(frames: Sequence[Frame], *, runs: bool) -> Wait | None:
-    """The wait of a thread inside any call of torch: for room in the device's queue, or for what is in it.
+    """Return the wait of a thread inside any call of torch: for room in the device's queue, or for its result; else None.
 
-    Of itself such a frame says nothing. Only of a rank that is known to have NCCL operations in flight, that is found in the
-    same call repeatedly, and that does not hold the interpreter's lock there, this is a wait. The program's own line
-    may be the deepest, where it calls an operator; it is taken for that if it asks for a value (``outs[0].item()``,
-    ``if loss > 3:``: of anything but a tensor that keeps the lock), or if the thread ``runs`` and has tensors at hand. Whether
-    it spins there or sleeps is the device's setting.
+    Such a frame alone tells nothing. It is a wait only if the rank is known to have NCCL operations in flight, is found
+    in the same call repeatedly, and does not hold the interpreter's lock there. If the program's own line is the
+    deepest, as when it calls an operator, it counts if it asks for a value (``outs[0].item()``, ``if loss > 3:``; only
+    a wait for a tensor gives up the lock), or if the thread ``runs`` and has tensors at hand. Whether it spins or
+    sleeps is the device's setting.
     """
     first = frames[0] if frames else None
     if first is None or any(part in first.file for part in _HOST_WORK):

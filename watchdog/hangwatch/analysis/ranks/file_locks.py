@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hangwatch.analysis.motion.loops import sleeps_for_file
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.stacks.loops import sleeps_for_file
 from hangwatch.model.stacks import Frame
 
-#: Where a main thread waits for a lock that is a file, by file of the library. They poll, and sleep in between.
+#: Functions that wait for a lock that is a file, by file of the library. They poll, and sleep in between.
 _LOCK_FILES = {
     "/filelock/": ("acquire", "__enter__"),
     "torch/utils/file_baton.py": ("wait",),
@@ -21,7 +21,7 @@ _LOCK_FILES = {
     "/fasteners/": ("acquire", "__enter__", "acquire_read_lock", "acquire_write_lock"),
     "/portalocker/": ("acquire", "__enter__", "lock"),
 }
-#: System calls on a file that return at once where its storage answers.
+#: System calls on a file that return at once if its storage answers.
 FILE_CALLS = frozenset(
     {
         "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "open", "openat", "openat2",
@@ -33,7 +33,7 @@ _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 def find_lock_file(frames: Sequence[Frame]) -> Frame | None:
-    """The frame in which a thread waits for a lock file: of a library that makes such locks, or of the program's own."""
+    """Return the frame in which a thread waits for a lock file, of a library for them or the program's own; else None."""
     own = next((f for f in frames[:1] if sleeps_for_file(f)), None)
     if own is not None:
         return own
@@ -45,12 +45,12 @@ def find_lock_file(frames: Sequence[Frame]) -> Frame | None:
 
 
 def is_terminal(path: str) -> bool:
-    """Whether a path is that of a terminal: a rank that reads it waits for a person."""
+    """True if a path is that of a terminal: a rank that reads it waits for a person."""
     return path.startswith(_TERMINALS)
 
 
 def is_blocked_by_file(view: RankView) -> bool:
-    """Whether a rank is blocked by a file: in state D in its last samples, at a lock file, or in a call on a path."""
+    """True if a rank is blocked by a file: in state D in its last samples, at a lock file, or in a call on a path."""
     if view.motion.state != "stuck" or view.wait is not None or view.frontier is not None or not view.capture.processes:
         return False
     if find_lock_file(view.frames) is not None:
@@ -62,5 +62,5 @@ def is_blocked_by_file(view: RankView) -> bool:
 
 
 def all_blocked_by_files(views: Mapping[int, RankView], world: Sequence[int]) -> bool:
-    """Whether every rank of the job was seen, and each is blocked. Not of a job of one rank: it has no others."""
+    """True if every rank of the job was seen and is blocked by a file. False for a job of one rank: it has no others."""
     return len(world) > 1 and views.keys() == set(world) and all(is_blocked_by_file(view) for view in views.values())

@@ -14,9 +14,9 @@ from hangwatch.model.processes import GIL, MutexWait
 
 @dataclass(frozen=True)
 class MutexChain:
-    """What a thread waits for: the wait of its own, that of the thread which has this mutex, and so on; at least one.
+    """What a thread waits for: its own wait, that of the thread which holds this mutex, and so on; at least one.
 
-    ``cycle``: the last one's owner waits for the first of these; empty where the chain ends in a thread that waits for no mutex.
+    ``cycle``: the waits of a circle that the chain ends in; empty if it ends in a thread that waits for no mutex.
     """
 
     waits: tuple[MutexWait, ...]
@@ -29,22 +29,22 @@ class MutexChain:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the process has no such thread as the one at its end: the mutex is never released."""
+        """True if the thread at the end of the chain does not exist: its mutex is never released."""
         return not self.last.owner_name
 
     @property
     def awaits_interpreter(self) -> bool:
-        """Whether the thread at its end waits for the interpreter's lock."""
+        """True if the thread at the end of the chain waits for the interpreter's lock."""
         return self.last.owner_in == GIL
 
     @property
     def threads(self) -> frozenset[int]:
-        """All threads in it, by ``os_thread_id``."""
+        """All threads in the chain, by ``os_thread_id``."""
         return frozenset(n for wait in self.waits for n in (wait.thread, wait.owner))
 
 
 def steady_waits(capture: RankCapture) -> Mapping[int, MutexWait]:
-    """The waits that were there in the last two samples, with the same owners, by thread: none that was merely contended."""
+    """Return the waits, by thread, that the last two samples both show with the same owner: a contended mutex is none."""
     samples = capture.processes[-2:]
     if len(samples) < 2:
         return {}
@@ -53,7 +53,7 @@ def steady_waits(capture: RankCapture) -> Mapping[int, MutexWait]:
 
 
 def follow(waits: Mapping[int, MutexWait], thread: int) -> MutexChain | None:
-    """From that thread on; None where it waits for no mutex."""
+    """Return the chain of waits from a thread on; None if it waits for no mutex."""
     chain: list[MutexWait] = []
     while thread in waits:
         wait = waits[thread]
@@ -65,7 +65,7 @@ def follow(waits: Mapping[int, MutexWait], thread: int) -> MutexChain | None:
 
 
 def find_cycles(capture: RankCapture) -> tuple[tuple[MutexWait, ...], ...]:
-    """All circles of threads that wait for each other's mutexes, each once, by the least of its threads."""
+    """Return all circles of threads that wait for each other's mutexes, each once."""
     waits = steady_waits(capture)
     chains = (follow(waits, thread) for thread in sorted(waits))
     found = {

@@ -1,7 +1,7 @@
-"""How a rank ends: a main thread in the interpreter's shutdown, a process that is gone; a job that outlives its failure. Pure.
+"""How a rank ends: in the interpreter's shutdown, or as a process that is gone; and a job that outlives its failure. Pure.
 
-Where nothing supervises the ranks (``srun`` without ``--kill-on-bad-exit``, a pod a rank), one may die, and the others fail for
-want of it and stay all the same, for a thread or a child of theirs. No rank waits for another, and the job does not end.
+If nothing supervises the ranks (``srun`` without ``--kill-on-bad-exit``, a pod a rank), one may die, and the others
+fail because of it but stay alive for a thread or a child. Then no rank waits for another, and the job does not end.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _BEGINNINGS = frozenset(
 
 
 def shutdown_frame(frames: Sequence[Frame]) -> Frame | None:
-    """The frame that shows a main thread shutting down: the outermost is the interpreter's own exit, and no program is on it."""
+    """Return the frame that shows a main thread in the interpreter's exit, without the program on its stack; else None."""
     child = calls(frames, "multiprocessing/process.py", "_bootstrap")
     if child is not None:
-        # Its program is what ``run`` calls; a module further out is how it was started, or its parent's.
+        # The program of a child is what ``run`` calls; a module further out belongs to its start, or to its parent.
         frames = frames[: list(frames).index(child)]
         if calls(frames, "multiprocessing/process.py", "run") is not None:
             return None
@@ -53,27 +53,28 @@ def shutdown_frame(frames: Sequence[Frame]) -> Frame | None:
         found = calls(frames, part, *functions)
         if found is not None:
             return found
-    # Hooks of ``atexit`` are called from C: what runs on a main thread under no module at all is one of them.
+    # Hooks of ``atexit`` are called from C: a main thread that runs under no module at all is in one of them.
     return frames[-1] if bare(frames[-1]) not in _BEGINNINGS and child is None else None
 
 
 def exit_of(view: RankView) -> ExitStatus | None:
-    """How a rank's process ended, where that was seen."""
+    """Return how a rank's process ended; None if that was not seen."""
     return next((p.exit for p in reversed(view.capture.processes) if p.exit is not None), None)
 
 
 def ended_well(view: RankView) -> bool:
-    """Whether its process has ended by itself and without an error, as far as that was seen."""
+    """True if its process has ended by itself and without an error, as far as that was seen."""
     end = exit_of(view)
     well = not _failed(end) if _seen(end) else view.capture.ended
     return view.gone and well and not view.capture.log_error
 
 
 def failed_ranks(views: Mapping[int, RankView], world: Sequence[int]) -> tuple[int, ...]:
-    """The ranks that have died of a failure, where all others have ended or are stuck in their shutdown; else none.
+    """Return the ranks that have died of a failure, if all others have ended or are stuck in their shutdown; else none.
 
-    Every rank has to have been seen: one that is still at work may end the job yet. Where it was not seen how a process ended,
-    those that stay have to have failed: a job may be idle at its end while some rank still sends off what it has logged.
+    Every rank must have been seen: one that is still at work may end the job yet. If it was not seen how a process
+    ended, it counts only if those that stay have failed: a job may be idle at its end while a rank still sends off what
+    it has logged.
     """
     if views.keys() != set(world):
         return ()

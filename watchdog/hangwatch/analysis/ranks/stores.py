@@ -1,8 +1,8 @@
-"""Whose key a rank waits for, in a store that its program uses by itself, where its other clients are not seen. Pure.
+"""Whose key a rank waits for, in a store that its program uses by itself, if its other clients are not seen. Pure.
 
-Who is to set a key, nothing tells. In the store in which the ranks of a world have met it is one of them. A store that a
-program makes beside its groups may have clients in any world (vLLM's ``StatelessProcessGroup``, a registry): then the wait is
-for processes outside, unless ranks of one world alone are seen to wait there.
+Nothing tells who is to set a key. In the store in which the ranks of a world have met it is one of them. A store that a
+program makes beside its groups may have clients in any world (vLLM's ``StatelessProcessGroup``, a registry): then the
+wait is for processes outside, unless ranks of one world alone are seen to wait there.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _REMOTE = re.compile(r"^socket:\[\d+\] to \S+:(\d+)$")
 
 
 def with_outside_stores(views: Mapping[int, RankView]) -> dict[int, RankView]:
-    """The views, with ``outside`` the waits for a key that another world may be to set, and those of ranks that make a store.
+    """Return the views with waits marked ``outside`` for a key that another world may set, and with waits to make a store.
 
-    A rank has its world where a default group of any process has it: its own beat may be older than that.
+    A rank is in a world if the default group of any process has it: its own beat may be older than that.
     """
     groups = ((r, p.group) for r, v in views.items() for p in v.capture.progress or ())
     worlds = [g.ranks for r, g in groups if g.description == DEFAULT_GROUP and r in g.ranks]
@@ -34,15 +34,15 @@ def with_outside_stores(views: Mapping[int, RankView]) -> dict[int, RankView]:
         view = views[rank]
         if view.wait is None and (connection := read_connection(view.frames)) is not None:
             found[rank] = replace(view, wait=connection)
-        elif view.wait is not None and rank in ports and not _is_own(view, ports):
+        elif view.wait is not None and rank in ports and not _is_of_own_world(view, ports):
             found[rank] = replace(view, wait=replace(view.wait, outside=True))
     return found
 
 
-def _is_own(view: RankView, ports: Mapping[int, int | None]) -> bool:
-    """Whether only ranks of its own world can be to set the key: it is their store, or they alone are in it, several of them."""
+def _is_of_own_world(view: RankView, ports: Mapping[int, int | None]) -> bool:
+    """True if only ranks of its own world can set the key: it is their store, or several of them, and no others, are in it."""
     if not view.capture.processes or view.store is not None:
-        return True  # a stack alone, of which nothing else is known; or it is seen who is connected to the store
+        return True  # there is only a stack, or it is seen who is connected to the store
     port = ports[view.rank]
     if port is None:
         return False
@@ -53,6 +53,6 @@ def _is_own(view: RankView, ports: Mapping[int, int | None]) -> bool:
 
 
 def _port(view: RankView) -> int | None:
-    """The port of the store that a rank awaits an answer of, by its last sample in such a read."""
+    """Return the port of the store that a rank awaits an answer of, by its last sample in such a read; None if not known."""
     found = (_REMOTE.match(p.blocked_on or "") for p in reversed(view.capture.processes))
     return next((int(match.group(1)) for match in found if match is not None), None)

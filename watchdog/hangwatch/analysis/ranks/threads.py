@@ -1,7 +1,7 @@
-"""The threads of one rank: which of them does its collectives, and the rank as that one has it. Pure.
+"""The threads of one rank: which of them does its collectives, and the rank as seen from it. Pure.
 
-A rank's collectives may come from its main thread, from a pool's under an event loop, from a thread that saves or reads ahead,
-and from several of these. A rank waits for others only where the thread waits whose call the others lack.
+A rank's collectives may come from its main thread, from a pool's under an event loop, from a thread that saves or reads
+ahead, and from several of these. A rank waits for others only if the thread waits whose call the others are missing.
 """
 
 from __future__ import annotations
@@ -24,46 +24,46 @@ from hangwatch.model.stacks import PROBE_THREAD, Frame, StackSample, ThreadStack
 _POOL, _WORKER = "concurrent/futures/thread.py", "_worker"
 #: A thread of the standard library that calls a function of the program after a while.
 _TIMER = "Timer.run"
-#: Where a main thread is that waits for another one of its process, and where it is in an event loop.
+#: Files in which a main thread waits for another thread of its process, and those of event loops.
 _HANDOVERS = ("threading.py", "queue.py", "concurrent/futures/")
 _LOOPS = ("asyncio/", "selectors.py", "trio/")
-#: What a Python thread's call paths begin with, where they are whole.
+#: The outermost function of a Python thread's call path, if it is whole.
 _OUTERMOST = {"<module>", "_bootstrap"}
 #: What calls the program's handler of a request, in a thread: servers of the standard library and of gRPC, Starlette by AnyIO.
 _SERVERS = ("socketserver.py", "http/server.py")
 _FRONTS = (*_SERVERS, "multiprocessing/managers.py", "anyio/", "grpc/_server.py")
-#: Where gRPC's server keeps the thread that has started it (``grpc/_server.py``).
+#: Where the thread that has started a gRPC server waits for its end (``grpc/_server.py``).
 _AWAITS_END = "wait_for_termination"
-#: The same, and pools, to which handlers may give parts of their work.
+#: The same, and pools: handlers may give parts of their work to them.
 _HANDLERS = (*_FRONTS, "concurrent/futures/thread.py")
 
 
 def threads_of(capture: RankCapture) -> tuple[ThreadStack, ...]:
-    """All Python threads of a rank, as they were seen last."""
+    """Return all Python threads of a rank, as they were seen last."""
     return capture.stacks[-1].threads if capture.stacks else ()
 
 
 def main_of(threads: Sequence[ThreadStack]) -> ThreadStack | None:
-    """The main thread among these, or the one in its place."""
+    """Return the main thread among these, or the one in its place; None if there is none."""
     return next((t for t in threads if t.is_main), None)
 
 
 def side_threads(threads: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:
-    """The program's Python threads beside the main one: our probe's is none of them."""
+    """Return the program's Python threads beside the main one, without our probe's."""
     return tuple(t for t in threads if not t.is_main and t.name != PROBE_THREAD)
 
 
 def is_idle_worker(thread: ThreadStack) -> bool:
-    """Whether it is a pool's and waits for something to do."""
+    """True if a thread is a pool's and waits for something to do."""
     first = thread.frames[0] if thread.frames else None
     return first is not None and first.file.endswith(_POOL) and bare(first) == _WORKER
 
 
 def may_join(thread: ThreadStack) -> bool:
-    """Whether a thread may yet call a collective by itself: one of the program, a timer, or any inside torch.distributed.
+    """True if a thread may yet call a collective by itself: one of the program, a timer, or any inside torch.distributed.
 
-    A pool's idle worker does nothing unless another thread tells it to, and threads that libraries start for themselves (a
-    progress bar, a writer of events) do not run the program.
+    A pool's idle worker does nothing unless another thread tells it to, and threads that libraries start for themselves
+    (a progress bar, a writer of events) do not run the program.
     """
     if any(in_torch_distributed(f) for f in thread.frames) or any(f.function == _TIMER for f in thread.frames):
         return True
@@ -71,18 +71,20 @@ def may_join(thread: ThreadStack) -> bool:
 
 
 def program_part(thread: ThreadStack) -> tuple[str, str] | None:
-    """The part of the program that a thread runs: file and function of its outermost frame there; None for no thread of it."""
+    """Return the part of the program that a thread runs: file and function of its outermost frame there; None if none."""
     own = user_frames(thread.frames)
     return (own[-1].file, bare(own[-1])) if own else None
 
 
-def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Container[int] = ()) -> ThreadStack | None:
-    """The thread that matters, by what this rank alone shows; None for the main one.
+def choose_thread(
+    capture: RankCapture, pending: Sequence[Operation], excluded: Container[int] = ()
+) -> ThreadStack | None:
+    """Return the thread that matters, by what this rank alone shows; None for the main one.
 
-    The one that called the oldest operation in flight; where that is not recorded, one that is inside torch.distributed while
-    the main thread is in an event loop. A main thread that waits for another one is where the rank is, if anything is in flight:
-    it goes on when that one does; and so is one that runs what another process has called, while the main one awaits the end of
-    all calls. ``aside``: threads that are not looked at.
+    It is the thread that called the oldest operation in flight; if that is not recorded, one that is inside
+    torch.distributed while the main thread is in an event loop. A main thread that waits for another one matters itself
+    if anything is in flight, as it goes on when that one does. If it awaits the end of all remote calls, the thread
+    that runs one matters. ``excluded``: threads that are left out.
     """
     threads = threads_of(capture)
     others = side_threads(threads)
@@ -101,17 +103,17 @@ def choose_thread(capture: RankCapture, pending: Sequence[Operation], aside: Con
         return find_thread(others, caller)
     if main is not None and not hands_over and not _is_in(main, _LOOPS):
         return None
-    inside = [t for t in others if t.ident not in aside and read_wait(t.frames) is not None]
+    inside = [t for t in others if t.ident not in excluded and read_wait(t.frames) is not None]
     if not inside and hands_over:
-        inside = [t for t in others if t.ident not in aside and _asks(capture, t)]
+        inside = [t for t in others if t.ident not in excluded and _asks(capture, t)]
         inside = inside if len(inside) == 1 else []
     return min(inside, key=lambda t: (t.os_thread_id, t.ident), default=None)
 
 
 def _asks(capture: RankCapture, thread: ThreadStack) -> bool:
-    """Whether a thread runs the program, or a library for it, and is blocked on a connection to another process.
+    """True if a thread runs the program, or a library for it, and is blocked on a connection to another process.
 
-    One that takes the next command from there asks for nothing.
+    A thread that takes its next command from there does not count.
     """
     last = capture.sample
     own = next((t for t in last.threads if t.os_thread_id == thread.os_thread_id), None) if last is not None else None
@@ -125,7 +127,7 @@ def _asks(capture: RankCapture, thread: ThreadStack) -> bool:
 
 
 def find_serving(capture: RankCapture) -> ThreadStack | None:
-    """The thread of a server that answers a request: the main one, or another; None where that is none, or cannot be told.
+    """Return the thread of a server that answers a request, the main one or another; None if there is none, or not one only.
 
     A thread that takes its next command answers none. Several that are stuck in one place are all the same.
     """
@@ -137,7 +139,7 @@ def find_serving(capture: RankCapture) -> ThreadStack | None:
     if _answers(main, last):
         return main
     working = [t for t in side_threads(threads) if _answers(t, _process_of(last, t))]
-    # A thread that a server's library has called is no thread that the program keeps for itself.
+    # A thread that a server's library has called comes before one that the program keeps for itself.
     handling = [t for t in working if any(part in f.file for f in t.frames for part in _HANDLERS)] or working
     for chosen in (handling, [t for t in handling if any(part in f.file for f in t.frames for part in _FRONTS)]):
         if len({tuple((f.file, f.line) for f in t.frames) for t in chosen}) == 1:
@@ -146,7 +148,7 @@ def find_serving(capture: RankCapture) -> ThreadStack | None:
 
 
 def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:
-    """Whether a thread runs the program, and not a loop that hands on what comes in, its own or a library's."""
+    """True if a thread runs the program, and not a loop that hands on what comes in, its own or a library's."""
     above = list(takewhile(is_interpreter, thread.frames))
     beyond = [f for f in thread.frames[len(above) :] if bare(f) != _AWAITS_END]
     called = any(part in f.file for f in beyond for part in _HANDLERS)
@@ -157,13 +159,13 @@ def _answers(thread: ThreadStack, sample: ProcessSample) -> bool:
 
 
 def _takes_command(frames: Sequence[Frame], sample: ProcessSample) -> bool:
-    """Whether a thread takes its next command there, at the head of a loop."""
+    """True if a thread takes its next command at the head of a loop."""
     awaiting = read_awaiting(frames, (), sample)
     return _reads_request(frames) if awaiting is None else awaiting.at_head
 
 
 def _reads_request(frames: Sequence[Frame]) -> bool:
-    """Whether a handler reads its client's next request, in the header of a loop: ``for line in self.rfile:``."""
+    """True if a handler reads its client's next request, in the header of a loop: ``for line in self.rfile:``."""
     own = next((f for f in frames if not is_interpreter(f)), None)
     reads = bool(frames) and frames[0].file.endswith("/socket.py")
     handles = any(part in f.file for f in frames for part in _SERVERS)
@@ -171,15 +173,15 @@ def _reads_request(frames: Sequence[Frame]) -> bool:
 
 
 def find_thread(threads: Sequence[ThreadStack], ident: int) -> ThreadStack | None:
-    """The thread of that number, if it is among these."""
+    """Return the thread with this number (``ThreadStack.ident``) among these; None if it is missing or has no frames."""
     return next((t for t in threads if ident and t.ident == ident and t.frames), None)
 
 
 def is_engines(capture: RankCapture, operation: Operation) -> bool:
-    """Whether a thread of torch's own called it: the engine of a backward pass has one for each device.
+    """True if a thread of torch's own called an operation: the engine of a backward pass has one for each device.
 
-    The call site of a Python thread begins with the program or with what started the thread. Where there is none, such a thread
-    is none of those that were seen.
+    The call site of a Python thread begins with the program or with what started the thread. An operation without a
+    call site is the engine's if its thread is none of those that were seen.
     """
     if not operation.thread:
         return False
@@ -189,7 +191,7 @@ def is_engines(capture: RankCapture, operation: Operation) -> bool:
 
 
 def _is_in(thread: ThreadStack, places: Sequence[str]) -> bool:
-    """Whether a thread's deepest frame is in one of these files, for no wait for other ranks."""
+    """True if a thread's deepest frame is in one of these files, and the thread does not wait for other ranks."""
     first = thread.frames[0] if thread.frames else None
     return first is not None and any(part in first.file for part in places) and read_wait(thread.frames) is None
 
@@ -197,11 +199,11 @@ def _is_in(thread: ThreadStack, places: Sequence[str]) -> bool:
 def find_joining(
     capture: RankCapture, last: Operation | None, parts: Collection[tuple[str, str]]
 ) -> ThreadStack | None:
-    """The thread that would call the next operation of a group; None where that cannot be told.
+    """Return the thread that would call the next operation of a group; None if that cannot be told.
 
-    ``last``: what the rank called there before. ``parts``: the parts of the program (``program_part``) in which other ranks wait
-    in the group. One that runs such a part comes first: the number of a thread that has ended may be another's by now. Where the
-    thread has ended or is idle, it is for the main one to give a thread something to do.
+    ``last``: what the rank called there before. ``parts``: the parts of the program (``program_part``) in which other
+    ranks wait in the group. A thread that runs such a part comes first: the number of a thread that has ended may be
+    another's by now. If the thread has ended or is idle, the main one has to give a thread something to do.
     """
     threads = threads_of(capture)
     main = main_of(threads)
@@ -215,7 +217,7 @@ def find_joining(
 
 
 def last_called(capture: RankCapture, key: str) -> Operation | None:
-    """The last collective that a rank has called in a group, of those on record."""
+    """Return the last recorded collective of a rank in a group; None if there is none."""
     operations = capture.flight.operations if capture.flight is not None else ()
     if isinstance(operations, OperationColumns):
         history = next((h for h in operations.histories if h.group.key == key), None)
@@ -225,9 +227,9 @@ def last_called(capture: RankCapture, key: str) -> Operation | None:
 
 
 def seen_from(capture: RankCapture, thread: ThreadStack) -> RankCapture:
-    """The rank as one of its other threads has it: that one is in the place of the main thread, in all samples.
+    """Return the rank seen from one of its other threads, which takes the place of the main thread in all samples.
 
-    Where it moves, what it waits for and what it costs are then its own. What ends or stops the process concerns all threads.
+    Motion, wait and cost are then those of that thread. What ends or stops the process concerns all threads.
     """
     return replace(
         capture,

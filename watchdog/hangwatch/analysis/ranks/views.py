@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
+from hangwatch.analysis.motion.samples import Motion, read_motion, still_since_ns
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
 from hangwatch.analysis.places import user_frame
 from hangwatch.analysis.ranks.connecting import among_members
 from hangwatch.analysis.ranks.device import OwnDevice, awaits_own_device, connects, on_nccl, read_device_wait
-from hangwatch.analysis.ranks.motion import Motion, read_motion, still_since_ns
 from hangwatch.analysis.ranks.threads import (
     choose_thread,
     main_of,
@@ -36,12 +36,13 @@ from hangwatch.model.stacks import Frame, ThreadStack
 class RankView:
     """A rank at the end of its capture, seen from one of its threads.
 
-    ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait`` is what
-    the thread waits for by its stack; ``frames`` is the thread, deepest first, empty where unseen. ``silent``: its
-    node is lost, and the rank with it as far as can be seen. ``own_device``: it waits for its device alone, and for no
-    rank behind it. ``thread``: which of its threads, None for the main one; in
-    ``capture`` and ``threads`` that one has the place of the main thread then. ``taken`` is the rank as it was captured.
-    ``joining``: the thread was chosen as the one that the others wait for.
+    ``pending``: operations enqueued and not completed, oldest first; ``frontier`` is the first of them. ``wait``: what
+    the thread waits for by its stack. ``frames``: its stack, deepest first, empty if unseen. ``silent``: its node is
+    lost, and the rank with it as far as can be seen. ``own_device``: how it is known that it waits for its device and
+    for no rank behind it. ``thread``: the thread that it is seen from, None for the main one; in ``capture`` and
+    ``threads`` it has the place of the main thread. ``taken``: the rank as it was captured. ``joining``: the thread was
+    chosen as the one that the others wait for. ``held_since_ns``: since when a rank that it needs in its collective
+    stands still elsewhere; None if none does.
     """
 
     capture: RankCapture
@@ -55,10 +56,11 @@ class RankView:
     joining: bool = False
     silent: bool = False
     own_device: OwnDevice = ""
+    held_since_ns: int | None = None
 
     @property
     def meets_at(self) -> int | None:
-        """The port at which it meets the others: by its stack, else by its environment; None where neither tells."""
+        """The port at which it meets the others, by its stack, else by its environment; None if neither tells."""
         port = self.wait.port if self.wait is not None else None
         return port if port is not None else self.capture.identity.meeting_port
 
@@ -69,24 +71,25 @@ class RankView:
 
     @property
     def frontier(self) -> Operation | None:
-        """The first operation that has not completed."""
+        """The first operation that has not completed; None if nothing is in flight."""
         return self.pending[0] if self.pending else None
 
     @property
     def gone(self) -> bool:
-        """Whether its process has ended."""
+        """True if its process has ended."""
         return self.motion.state == "lost"
 
     @property
     def returning(self) -> bool:
-        """Whether its process has ended, and who started it lives and may start it anew."""
+        """True if its process has ended, and the process that started it lives and may start it anew."""
         return self.gone and self.capture.processes[-1].supervised
 
     @property
     def waits_for_no_rank(self) -> bool:
-        """Whether it surely waits for no rank, whatever it has in flight: gone, stopped, at work, or asleep in another call.
+        """True if it surely waits for no rank, whatever it has in flight: gone, stopped, at work, or asleep in another call.
 
-        A thread without a known wait that hangs on a futex may be in a wait we do not recognise, so it does not count.
+        A thread without a known wait that hangs on a futex may be in a wait that we do not recognise, so it does not
+        count.
         """
         if self.motion.state in {"lost", "stopped"} or self.silent:
             return True
@@ -97,12 +100,12 @@ class RankView:
 
     @property
     def sample(self) -> ProcessSample | None:
-        """Its last process sample, None where there is none."""
+        """Its last process sample; None if there is none."""
         return self.capture.sample
 
     @property
     def asks(self) -> bool:
-        """Whether it is blocked on a connection of which other processes that may be seen have the other end."""
+        """True if it is blocked on a connection whose other end is another process that may be seen."""
         last = self.sample
         if self.wait is not None or last is None:
             return False
@@ -110,12 +113,12 @@ class RankView:
 
     @property
     def in_request(self) -> bool:
-        """Whether it awaits an answer of another process: over a connection, or of a function that it has called there."""
+        """True if it awaits an answer of another process: over a connection, or from a function that it has called there."""
         return self.asks or (self.wait is None and names_awaited(self.frames) is not None)
 
     @property
     def store(self) -> str | None:
-        """The address of the store that it awaits a key of, where that was seen."""
+        """The address of the store that it awaits a key of; None if it awaits none, or that was not seen."""
         last = self.sample
         found = last.store if last is not None and self.wait is not None and self.wait.kind == "store" else None
         return found.address if found is not None else None
@@ -128,17 +131,17 @@ class RankView:
 
     @property
     def ident(self) -> int:
-        """The number of the thread it is seen from (``ThreadStack.ident``), 0 where that is not known."""
+        """The number of the thread that it is seen from (``ThreadStack.ident``); 0 if not known."""
         return _ident(self.capture)
 
     @property
     def alone(self) -> bool:
-        """Whether no other thread can join collectives: none is one of the program or inside torch.distributed."""
+        """True if no other thread can join collectives: none is one of the program or inside torch.distributed."""
         return not any(may_join(t) for t in self.side_threads)
 
     @property
     def side_threads(self) -> tuple[ThreadStack, ...]:
-        """The program's other Python threads: our probe's is none of them."""
+        """The program's other Python threads, without our probe's."""
         return side_threads(self.threads)
 
     @property
@@ -148,7 +151,7 @@ class RankView:
 
     @property
     def settled(self) -> bool:
-        """Whether no group of it has moved between its flight record and the progress read after that."""
+        """True if none of its groups has moved between its flight record and the progress read after that."""
         if self.capture.flight is None or self.capture.progress is None:
             return True
         before = {p.group.key: (p.enqueued, p.completed) for p in self.capture.flight.progress}
@@ -164,7 +167,7 @@ class RankView:
 
     @property
     def blocked(self) -> bool:
-        """Whether its main thread can be seen waiting for other ranks, and not moving: the ground of a proof."""
+        """True if its thread is seen waiting for other ranks and not moving: the ground of a proof."""
         stands = self.motion.state == "stuck" and self.settled
         return self.wait is not None and stands and self.wait.kind != "device"
 
@@ -180,7 +183,7 @@ class RankView:
 
 
 def _completed_since(operation: Operation, capture: RankCapture, mixed: Container[GroupKey]) -> bool:
-    """Whether it has completed by the progress read after the record (Gloo may report completion out of order)."""
+    """True if an operation has completed by the progress read after the record (Gloo may report completion out of order)."""
     if operation.p2p or capture.flight is None:
         return False
     before = {p.group.key: p.completed for p in capture.flight.progress}
@@ -198,7 +201,7 @@ def _completed_since(operation: Operation, capture: RankCapture, mixed: Containe
 
 
 def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
-    """The rank that a wait names by its place in a group, if there is but one group it can be. Stages go by place, too."""
+    """Return the rank that a wait names by its place in a group, or by its stage; none unless only one group is possible."""
     groups = {
         p.group.ranks
         for p in capture.progress or ()
@@ -212,22 +215,22 @@ def _peer(capture: RankCapture, wait: Wait) -> tuple[int, ...]:
 
 
 def _among_group(capture: RankCapture, wait: Wait) -> Wait:
-    """The wait with the members of the group that it names, where that is known."""
+    """Return the wait with the members of the group that it names, if they are known."""
     found = (p.group for p in capture.progress or () if call_group(p.group.name, p.group.description) == wait.group)
     group = next(found, None) if wait.group else None
     return replace(wait, peers=group.ranks, exact=True) if group is not None and group.ranks else wait
 
 
 def _joins_worlds(rank: int, group: Group) -> bool:
-    """Whether processes of another world than the rank's are in the group: which group a stack is in, it does not say."""
+    """True if processes of another world than the rank's are in the group: a stack does not tell which group it is in."""
     own = world_of(rank)
     return group.description != DEFAULT_GROUP and any(world_of(member) != own for member in group.ranks)
 
 
-def _beyond(capture: RankCapture, wait: Wait) -> Wait:
-    """The wait, as one for processes outside of the job where it may be: then its numbers are no ranks of the job."""
+def _marked_outside(capture: RankCapture, wait: Wait) -> Wait:
+    """Return the wait as one for processes outside the job if it may be that: then its numbers are no ranks of the job."""
     if wait.kind == "initialization":
-        # The world is there: it is another one that is awaited.
+        # The rank has its world already, so it waits for another one.
         outside = any(p.group.description == DEFAULT_GROUP for p in capture.progress or ())
     else:
         unnamed = wait.kind == "communicator" and not wait.peers
@@ -243,14 +246,14 @@ def _beyond(capture: RankCapture, wait: Wait) -> Wait:
 
 def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
     wait = _read_own_wait(capture, frames, pending)
-    return _beyond(capture, wait) if wait is not None else None
+    return _marked_outside(capture, wait) if wait is not None else None
 
 
 def _read_own_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
     wait = read_communicator(frames) or read_wait(frames) or (read_destructor(frames) if pending else None)
     last = capture.sample
     if wait is None and last is not None and last.store is not None and frames:
-        # By whatever name the program has the store. Whoever makes one polls for the others, and is in one wait all along.
+        # The kernel shows the store, whatever the program calls it. A rank that makes one polls, and is in one wait all along.
         connecting = read_connection(frames) is not None
         return Wait("store", "store", user_frame(frames) or frames[0], connecting=connecting)
     if wait is None or wait.kind == "device":
@@ -272,9 +275,9 @@ def _ident(capture: RankCapture) -> int:
 def _spins(
     capture: RankCapture, pending: Sequence[Operation], wait: Wait | None, threads: Sequence[ThreadStack]
 ) -> bool:
-    """Whether the CPU time of a rank is that of a wait for its GPU, or in NCCL's host code, which polls.
+    """True if the CPU time of a rank is that of a wait for its GPU, or in NCCL's host code, which polls.
 
-    The engine of a backward pass has threads of its own: one that runs Python code there may well be at work.
+    The engine of a backward pass has threads of its own: one that runs Python code may well be at work.
     """
     if wait is None:
         return False
@@ -286,21 +289,21 @@ def _spins(
     return not (wait.kind == "backward" and at_work)
 
 
-def view_rank(capture: RankCapture, since_ns: int = 0, aside: Container[int] = ()) -> RankView:
-    """The view of one rank, by what it shows itself. Motion is judged by the samples since ``since_ns``.
+def view_rank(capture: RankCapture, since_ns: int = 0, excluded: Container[int] = ()) -> RankView:
+    """Return the view of one rank, by what it shows itself. Motion is judged by the samples since ``since_ns``.
 
-    ``aside``: threads (``ThreadStack.ident``) that the rank is not seen from, and whose operations do not count.
+    ``excluded``: threads (``ThreadStack.ident``) that the rank is not seen from, and whose operations do not count.
     """
-    pending = pending_of(capture, aside)
-    return view_from(capture, choose_thread(capture, pending, aside), pending, since_ns)
+    pending = pending_of(capture, excluded)
+    return view_from(capture, choose_thread(capture, pending, excluded), pending, since_ns)
 
 
-def pending_of(capture: RankCapture, aside: Container[int] = ()) -> tuple[Operation, ...]:
-    """The operations in flight, oldest first, without those that the threads ``aside`` have called."""
+def pending_of(capture: RankCapture, excluded: Container[int] = ()) -> tuple[Operation, ...]:
+    """Return the operations in flight, oldest first, without those that the ``excluded`` threads have called."""
     mixed = mixed_groups(capture)
     recorded = in_flight(capture.flight.operations) if capture.flight is not None else ()
     return tuple(
-        o for o in recorded if not _completed_since(o, capture, mixed) and not (o.thread and o.thread in aside)
+        o for o in recorded if not _completed_since(o, capture, mixed) and not (o.thread and o.thread in excluded)
     )
 
 
@@ -312,13 +315,13 @@ def view_from(
     *,
     joining: bool = False,
 ) -> RankView:
-    """The view of a rank from one of its threads (None: the main one), with ``pending`` of what it has in flight."""
+    """Return the view of a rank from one of its threads (None: the main one), with ``pending`` of what it has in flight."""
     capture = taken if thread is None else seen_from(taken, thread)
     threads = threads_of(capture)
     frames = next((t.frames for t in threads if t.is_main), ())
     wait = _read_wait(capture, frames, pending)
-    # What it did before it came to the operation it is in says nothing about its wait; an operation without a record
-    # began at the latest when the thread that waits for it ran for the last time.
+    # What a rank did before its operation says nothing about its wait. An operation without a record began at the latest
+    # when the thread that waits for it last ran.
     began_ns = pending[0].created_ns if pending else still_since_ns(capture) if wait is not None else None
     motion = read_motion(
         capture, since_ns, began_ns=began_ns or 0, spins=_spins(capture, pending, wait, threads), waits=wait is not None

@@ -1,1 +1,1 @@
-"""What a stack says by itself, whoever it is of: what its thread waits for, takes, calls or goes through. Pure."""
+"""What one stack shows by itself: what its thread waits for, calls, or asks a person. Pure."""

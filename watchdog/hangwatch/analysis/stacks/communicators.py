@@ -1,9 +1,10 @@
-"""A wait in a communicator of NCCL that torch has not made, and has no record of: read from the stack. Pure.
+"""Waits in an NCCL communicator that torch has not made and has no record of: read from the stack. Pure.
 
-Engines call NCCL by ctypes: ``PyNcclCommunicator`` over ``NCCLLibrary`` (``pynccl.py`` and ``pynccl_wrapper.py`` of vLLM and
-SGLang). Its members are those of the process group that it is given, over which they exchange its unique id; where that is no
-group of torch's (``StatelessProcessGroup``), they may be of any world. The host waits while a communicator is made, in its first
-operations (NCCL connects in them), and where it synchronises right behind, as engines do with a small ``all_reduce``.
+Engines call NCCL by ctypes: ``PyNcclCommunicator`` over ``NCCLLibrary`` (``pynccl.py`` and ``pynccl_wrapper.py`` of
+vLLM and SGLang). Its members are those of the process group that it is given, over which they exchange its unique id.
+If that is no group of torch's (``StatelessProcessGroup``), they may be of any world. The host waits while a
+communicator is made, in its first operations (NCCL connects in them), and where it synchronises right behind, as
+engines do with a small ``all_reduce``.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ _CALL = re.compile(
     r"\bnccl(?:CommInitRank|CommInitRankConfig|CommSplit|AllReduce|AllGather|ReduceScatter|Reduce|Broadcast|Bcast|Send|Recv"
     r"|GroupEnd)\b"
 )
-#: How an object is called that has a communicator.
+#: The class of an object that has a communicator.
 _OBJECT = re.compile(r"nccl\w*comm", re.IGNORECASE)
-#: The frames of the library's wrapper and of the communicator: more are the program's.
+#: The library's wrapper and the communicator have at most so many frames: the next are the program's.
 _DEPTH = 3
 _MAKING = "ncclCommInitRank"
 
 
 def read_communicator(frames: Sequence[Frame]) -> Wait | None:
-    """The wait of a thread with these frames (deepest first) in such a communicator; None where it is in none."""
+    """Return the wait of a thread with these frames (deepest first) in such a communicator; None if it is in none."""
     first = frames[0] if frames else None
     if first is None:
         return None
@@ -56,5 +57,5 @@ def _has_communicator(frame: Frame) -> bool:
 
 
 def _is_of_torch(frame: Frame) -> bool:
-    """Whether the group that a frame was given is one of torch's, or the default one."""
+    """True if the group that a frame was given is one of torch's, or the default one."""
     return (frame.locals or {})["group"].partition("=")[0] in {"ProcessGroup", "None"}

@@ -20,7 +20,7 @@ _DEPTH = 3
 
 
 def find_debugger(frames: Sequence[Frame]) -> Frame | None:
-    """The debugger's frame that the user's own line has called."""
+    """Return the debugger's frame that the user's own line has called; None if there is none."""
     own = user_frame(frames)
     above = frames[: frames.index(own)] if own is not None else frames
     found = (calls(above, part, *functions) for part, functions in _PROMPTS)
@@ -28,10 +28,10 @@ def find_debugger(frames: Sequence[Frame]) -> Frame | None:
 
 
 def find_input(frames: Sequence[Frame]) -> Frame | None:
-    """The frame of a line that reads the standard input."""
+    """Return the frame of a line that reads the standard input; None if there is none."""
     return next((f for f in frames[:_DEPTH] if f.source and _INPUT.search(f.source)), None)
 
 
 def asks_person(frames: Sequence[Frame]) -> bool:
-    """Whether it is a person who has to answer, whoever has the other end of the standard input."""
+    """True if a person has to answer, whoever has the other end of the standard input."""
     return find_debugger(frames) is not None or any(_PERSON.search(f.source or "") for f in frames[:_DEPTH])

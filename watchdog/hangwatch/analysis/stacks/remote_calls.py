@@ -1,8 +1,8 @@
 """Calls to functions of other processes: who awaits the result of one, and which process runs one. Pure.
 
-``ray.get`` and ``ray.wait`` of Ray 2.60 (``ray/_private/worker.py``; ``function_manager.py`` calls what an actor executes), and
-``torch.distributed.rpc`` of torch 2.4 to 2.13 (``rpc/api.py``; a thread of its own runs what was called, by ``rpc/internal.py``).
-Neither shows which process was called: it is known by the name of the function.
+``ray.get`` and ``ray.wait`` of Ray 2.60 (``ray/_private/worker.py``; ``function_manager.py`` calls what an actor
+executes), and ``torch.distributed.rpc`` of torch 2.4 to 2.13 (``rpc/api.py``; a thread of its own runs what was called,
+by ``rpc/internal.py``). Neither shows which process was called: only the name of the function tells.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _EXECUTES = ("ray/_private/function_manager.py", "torch/distributed/rpc/internal
 
 
 def runs_remote_call(frames: Sequence[Frame]) -> str | None:
-    """The function of the program that these frames run for another process; None where they run none."""
+    """Return the name of the program's function that these frames run for another process; None if they run none."""
     places = [place for place, frame in enumerate(frames) if any(part in frame.file for part in _EXECUTES)]
     own = user_frames(frames[: places[0]]) if places else ()
     return bare(own[-1]) if own else None
 
 
 def names_awaited(frames: Sequence[Frame]) -> frozenset[str] | None:
-    """What the function may be called whose result is awaited here, None where none is; empty where the line does not say."""
+    """Return the possible names of the function whose result is awaited here; None if none is.
+
+    It is empty if the line does not tell.
+    """
     own = next(iter(user_frames(frames)), None)
     if own is None:
         return None
@@ -48,15 +51,15 @@ def names_awaited(frames: Sequence[Frame]) -> frozenset[str] | None:
 
 
 def awaits_ray(frames: Sequence[Frame]) -> bool:
-    """Whether these frames are in ``ray.get`` or ``ray.wait``, called by the program."""
+    """True if these frames are in ``ray.get`` or ``ray.wait``, called by the program."""
     own = next(iter(user_frames(frames)), None)
     return own is not None and calls(frames[: frames.index(own)], _RAY_GET, "get", "get_objects", "wait") is not None
 
 
 def serving_thread(threads: Sequence[ThreadStack]) -> ThreadStack | None:
-    """The thread that runs what another process has called, where the main one awaits the end of all calls.
+    """Return the thread that runs what another process has called, while the main thread awaits the end of all calls.
 
-    Several in one place are all the same; None where they are in different ones.
+    Of several in one place any will do; None if they are in different ones.
     """
     main = next((t for t in threads if t.is_main), None)
     if main is None or calls(main.frames, _RPC_ALL, "shutdown", "_wait_all_workers") is None:

@@ -15,6 +15,7 @@ from typing import Literal
 from hangwatch.analysis.places import bare
 from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.stacks import Frame
+from hangwatch.program.headers import header_of
 
 WaitKind = Literal[
     "collective",
@@ -33,15 +34,15 @@ WaitKind = Literal[
 class Wait:
     """A wait for other ranks (``device``: for the accelerator, behind which other ranks may be).
 
-    ``op`` is the collective's name as the flight recorder spells it; ``peers`` the global ranks a point-to-point
-    operation waits for, or the members of the group that is being created, with ``group`` its name, or that of the group of a
-    send or receive (empty where the stack does not tell); ``default_group`` is None where the stack does not tell.
-    ``world_size`` is how many ranks the initialization waits for. ``exact``: it is known that these peers are awaited, or
-    every rank where there are none.
-    ``stage``: the other side of a pipeline's wait, counted from the own stage (1: the next); ``place``: the other side by
-    its rank within a group that the stack does not name; ``tag``: of a send or receive, which meets none of another tag.
-    ``outside``: it is, or may be, for processes that are no ranks of this job. ``port``: at which the ranks meet, where the stack
-    tells; ``connecting``: it has not reached the store there yet, or is still making it.
+    ``op``: the collective's name as the flight recorder spells it. ``peers``: the global ranks that a point-to-point
+    operation waits for, or the members of the group that is being created. ``group``: the name of that group, or of the
+    group of a send or receive; empty if the stack does not tell. ``default_group``: None if the stack does not tell.
+    ``world_size``: how many ranks the initialization waits for. ``exact``: it is known that these peers are awaited, or
+    every rank if there are none. ``stage``: the other side of a pipeline's wait, counted from the own stage (1: the
+    next). ``place``: the other side by its rank within a group that the stack does not name. ``tag``: of a send or
+    receive, which meets none of another tag. ``outside``: it is, or may be, for processes that are no ranks of this
+    job. ``port``: at which the ranks meet, if the stack tells. ``connecting``: it has not reached the store there yet,
+    or is still making it.
     """
 
     kind: WaitKind
@@ -61,7 +62,7 @@ class Wait:
 
     @property
     def awaits_work(self) -> bool | None:
-        """Whether the call has returned, and its work is waited for; None where the line is not known.
+        """True if the call has returned and its work is waited for; None if the line is not known.
 
         On Gloo each call returns at once (torch 2.13). NCCL connects in the call.
         """
@@ -103,7 +104,7 @@ _WRAPPERS = {"wrapper", "_exception_logger", "_time_logger", "func_wrapper", "in
 
 
 def in_torch_distributed(frame: Frame) -> bool:
-    """Whether the frame is code of torch.distributed or of DDP's Python half."""
+    """True if the frame is code of torch.distributed or of DDP's Python half."""
     return _C10D in frame.file or frame.file.endswith("torch/nn/parallel/distributed.py")
 
 
@@ -120,18 +121,18 @@ def _default_group(frame: Frame) -> bool | None:
 
 
 def name_of_group(frame: Frame) -> str:
-    """The name of the group that a call was given, empty where the stack does not tell."""
+    """Return the name of the group that a call was given; empty if the stack does not tell."""
     given = (frame.locals or {}).get("group", "")
     kind, _, name = given.partition("=")
     return DEFAULT_GROUP if given == "None" else name if kind == "ProcessGroup" else ""
 
 
 def _point_to_point(frames: Sequence[Frame]) -> Wait:
-    """The wait of a send or receive: these frames begin with it, those of its callers in torch.distributed follow."""
+    """Return the wait of a send or receive. Its frame comes first, then its callers in torch.distributed."""
     frame = frames[0]
     op, end = ("send", "dst") if "send" in frame.function else ("recv", "src")
     default = _default_group(frame)
-    # An object is sent by the rank within its group; the caller may have said which that is of all.
+    # An object is sent to a rank within its group; a caller may know the global rank.
     peer = next((peer for f in frames if (peer := _integer(f, end)) is not None), None)
     place = _integer(frame, f"group_{end}")
     if peer is None and default:
@@ -144,7 +145,7 @@ def _point_to_point(frames: Sequence[Frame]) -> Wait:
 
 
 def _created(frame: Frame) -> tuple[tuple[int, ...], str]:
-    """Members and name of the group that a frame is creating."""
+    """Return the members and the name of the group that a frame is creating."""
     described = frame.locals or {}
     listed = described.get("global_ranks_in_group") or described.get("ranks") or ""
     ranks = re.fullmatch(r"list\[int\]=\[(\d+(?:,\d+)*)\]", listed)
@@ -154,7 +155,7 @@ def _created(frame: Frame) -> tuple[tuple[int, ...], str]:
 
 
 def _takes_everyone(frame: Frame, members: Sequence[int]) -> bool:
-    """Whether this frame of a group's creation waits for every rank, and not only for the members."""
+    """True if this frame of a group's creation waits for every rank, and not only for the members."""
     name, described = bare(frame), frame.locals or {}
     if name == "_store_based_barrier":  # only with TORCH_DIST_INIT_BARRIER=1
         return _integer(frame, "rendezvous_count") != len(members)
@@ -166,10 +167,10 @@ def _takes_everyone(frame: Frame, members: Sequence[int]) -> bool:
 
 
 def _creation(frames: Sequence[Frame]) -> Wait | None:
-    """The creation of a group, if these frames of torch.distributed (deepest first) are in one.
+    """Return the creation of a group, if these frames of torch.distributed (deepest first) are in one; else None.
 
-    It takes the members, where they make the connections among themselves. Which group it is, the innermost frame that
-    tells says; where the list is too long to be seen, it is not known who is awaited.
+    A creation waits for the members if they connect among themselves. The innermost frame that tells says which group
+    it is; if the list of members is too long to be seen, it is not known who is awaited.
     """
     made = [f for f in frames if bare(f) in _CREATION]
     if not made:
@@ -178,12 +179,14 @@ def _creation(frames: Sequence[Frame]) -> Wait | None:
     members = next((members for members, _ in groups if members), ())
     name = next((name for _, name in groups if name), "")
     if any(f.function == "split_group" for f in made):
-        return Wait("group_creation", "new_group", made[-1], group=name, exact=False)  # the parent's, whichever that is
+        return Wait(
+            "group_creation", "new_group", made[-1], group=name, exact=False
+        )  # it takes all members of the parent, which is not known
     listed = [(f.locals or {}).get("global_ranks_in_group", "") for f in made]
     itself = all(bare(f) == "_new_process_group_helper" for f in made)
     if itself and not any(one.startswith("list[int") for one in listed):
-        # The program calls torch's helper itself: the members are its own, and need not be ranks of this world. So it is where
-        # the list could not be read, as happens at the moment in which the creation goes on.
+        # The program calls torch's helper itself, with members that need not be ranks of this world. It looks the same if the
+        # list could not be read, as happens at the moment in which the creation goes on.
         return Wait("group_creation", "new_group", made[-1], group=name, exact=False, outside=True)
     everyone = any(_takes_everyone(f, members) for f in frames)
     return Wait(
@@ -196,7 +199,7 @@ def _creation(frames: Sequence[Frame]) -> Wait | None:
     )
 
 
-#: What a schedule of one stage a rank exchanges with a neighbour, as it names it -> operation and where the neighbour is.
+#: An exchange of a schedule with one stage a rank, as it names it -> the operation, and the stage of the neighbour.
 _EXCHANGES = {
     "fwd_recv": ("recv", -1), "bwd_send": ("send", -1), "bwd_send_fwd_recv": ("exchange", -1),
     "bwd_recv": ("recv", 1), "fwd_send": ("send", 1), "fwd_send_bwd_recv": ("exchange", 1),
@@ -204,12 +207,15 @@ _EXCHANGES = {
 _DESCRIBED = re.compile(r"\bdesc=\"(\w+)\"")
 #: GPipe waits in four loops, which differ by what is around them.
 _GPIPE = {
-    "fwd_send": "in fwd_sends_to_wait", "bwd_send": "in bwd_sends_to_wait", "fwd_recv": '"Forward', "bwd_recv": '"Backward'
+    "fwd_send": "fwd_sends_to_wait", "bwd_send": "bwd_sends_to_wait", "fwd_recv": "Forward", "bwd_recv": "Backward"
 }  # fmt: skip
 
 
 def _pipelined(frames: Sequence[Frame]) -> Wait | None:
-    """The wait of ``ScheduleGPipe`` or ``Schedule1F1B`` (torch.distributed.pipelining) for a neighbouring stage."""
+    """Return the wait for a neighbouring stage in a schedule of torch.distributed.pipelining; None if in none.
+
+    The schedules are ``ScheduleGPipe`` and ``Schedule1F1B``.
+    """
     pairs = ((f, caller) for f, caller in pairwise(frames) if f.function == "_wait_batch_p2p")
     frame, caller = next(pairs, (None, None))
     if frame is None or caller is None or "torch/distributed/pipelining/" not in caller.file:
@@ -218,11 +224,11 @@ def _pipelined(frames: Sequence[Frame]) -> Wait | None:
     described = _DESCRIBED.search(line)
     what = described.group(1) if described is not None else ""
     if kind == "Schedule1F1B" and not what and "send_work" in line:
-        first_backward = "bwd_recvs" in (caller.locals or {})  # it comes after the warm-up
+        first_backward = "bwd_recvs" in (caller.locals or {})  # the first backward comes after the warm-up
         what = "bwd_send" if first_backward else "fwd_send"
     elif kind == "ScheduleGPipe" and not what:
-        texts = [b.text for b in caller.blocks]
-        what = next((what for what, mark in _GPIPE.items() if any(mark in text for text in texts)), "")
+        names = {name for b in caller.blocks for name in header_of(b).names}
+        what = next((what for what, name in _GPIPE.items() if name in names), "")
     if kind not in {"ScheduleGPipe", "Schedule1F1B"} or what not in _EXCHANGES:
         return None
     op, stage = _EXCHANGES[what]
@@ -230,18 +236,21 @@ def _pipelined(frames: Sequence[Frame]) -> Wait | None:
 
 
 def _world_size(frames: Sequence[Frame]) -> int | None:
-    """How many ranks were announced to ``init_process_group``, or to what it calls (its own argument may be -1 still)."""
+    """Return how many ranks were announced to ``init_process_group`` or a function that it calls; None if not known.
+
+    The argument of ``init_process_group`` itself may still be -1.
+    """
     names = ("group_size", "world_size")
     found = (_integer(f, name) for f in frames if in_torch_distributed(f) for name in names)
     return next((size for size in found if size is not None and size > 0), None)
 
 
 def _initialization(frame: Frame, top: Sequence[Frame]) -> Wait:
-    """The wait of a rank in ``init_process_group``, which is ``frame`` or has called it.
+    """Return the wait of a rank in ``init_process_group``, which is ``frame`` or has called it.
 
-    ``_create_c10d_store`` (``rendezvous.py``, torch 2.4 to 2.13) makes a ``TCPStore``. Of one that another process has, its
-    constructor returns as soon as it is connected; rank 0's, where it is the one, waits for all others. There is no
-    ``start_daemon`` where torchrun has the store.
+    ``_create_c10d_store`` (``rendezvous.py``, torch 2.4 to 2.13) makes a ``TCPStore``. The constructor of a client
+    returns as soon as it is connected; that of rank 0, if it hosts the store, waits for all others. Under torchrun,
+    which hosts the store, there is no ``start_daemon``.
     """
     store = next((f for f in top[:1] if bare(f) == "_create_c10d_store"), None)
     hosts = store is not None and (store.locals or {}).get("start_daemon") == "bool=True"
@@ -253,7 +262,7 @@ def _initialization(frame: Frame, top: Sequence[Frame]) -> Wait:
 
 
 def _wait_of_torch(frames: Sequence[Frame]) -> Wait | None:
-    """The outermost wait among the torch.distributed frames at the top: ``new_group`` over the store it waits on."""
+    """Return the outermost wait among the torch.distributed frames at the top: ``new_group`` over the store it waits on."""
     inside = list(takewhile(in_torch_distributed, frames))
     found = _creation(inside) or _pipelined(inside)
     for index, frame in enumerate(inside):
@@ -276,18 +285,19 @@ def _wait_of_torch(frames: Sequence[Frame]) -> Wait | None:
 
 
 def read_destructor(frames: Sequence[Frame]) -> Wait | None:
-    """The wait of a thread that is at ``destroy_process_group``, which has returned: a group awaits what is in flight.
+    """Return the wait of a thread at ``destroy_process_group``, which has returned; None if it is not there.
 
-    It does so where its last reference goes. Only of a rank that is known to have something in flight this is a wait.
+    A group awaits what is in flight when its last reference goes. It is a wait only of a rank that is known to have
+    something in flight.
     """
     first = frames[0] if frames else None
     return Wait("work", "destroy_process_group", first) if first and _DESTROY.search(first.source or "") else None
 
 
 def read_connection(frames: Sequence[Frame]) -> Wait | None:
-    """The wait of a thread that makes a store: for its host, or where that is itself for all others.
+    """Return the wait of a thread that makes a store: for its host, or if it hosts it, for all others; else None.
 
-    Only of a rank that has its world already this is known to be for another one.
+    Only for a rank that already has its world is this known to be another store.
     """
     first = frames[0] if frames else None
     return (
@@ -298,7 +308,7 @@ def read_connection(frames: Sequence[Frame]) -> Wait | None:
 
 
 def read_wait(frames: Sequence[Frame]) -> Wait | None:
-    """What the thread with these frames (deepest first) waits for among other ranks, None if for none of them."""
+    """Return what the thread with these frames (deepest first) waits for among other ranks; None if for none of them."""
     top = [f for f in frames if bare(f) not in _WRAPPERS or not in_torch_distributed(f)]
     if not top:
         return None

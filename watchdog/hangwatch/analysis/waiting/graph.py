@@ -6,13 +6,13 @@ grows with the members of groups, and not with their squares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.model.collectives import Operation
-from hangwatch.model.text import format_ranks
+from hangwatch.model.text import number_ranks, ranks_do
 
 Reason = Literal[
     "absent", "mismatch", "sizes", "queued", "gone", "returning", "silent", "stopped", "unseen", "peer", "elsewhere",
@@ -24,13 +24,12 @@ Reason = Literal[
 class Edge:
     """None of ``waiters`` can go on before each of ``awaited`` does, for one reason; both ascending.
 
-    A rank that is among both waits for the others, and not for itself.
-
-    ``operation`` is what the (first) waiter is in, where it is recorded; ``other`` what the first of the awaited has instead.
-    ``weak``: the awaited have their half enqueued, behind what need not hold it, or the group has members that are not
-    known, or it is an answer that is awaited; no circle is based on such an edge alone, but on answers that each awaits of the
-    next. ``proves``: a circle by way of it may be a proof. An edge ``outside`` awaits no process that has a rank in the job, and
-    one of a ``key`` none of which it can be said that it sets the key, so their waiters are in no sink.
+    A rank that is among both waits for the others, and not for itself. ``operation``: what the first waiter is in, if
+    it is recorded; ``other``: what the first of the awaited has instead. ``weak``: it may resolve by itself, or its
+    members are not all known, or it is an answer that is awaited. No circle is based on a weak edge, but for one of
+    answers alone. ``proves``: a circle through it may be a proof. An edge ``outside`` awaits no process that has a rank
+    in the job; one of a ``key`` awaits no process that is known to set it. Neither has any ``awaited``, so their
+    waiters are in no sink.
     """
 
     waiters: tuple[int, ...]
@@ -42,46 +41,49 @@ class Edge:
     proves: bool = True
 
     def explain(self, many: bool) -> str:
-        """The edge in words, without the ranks; what is awaited, where that is none. ``many``: of several awaited ranks."""
+        """Return the edge in words, without the ranks; if there are none, what is awaited.
+
+        ``many``: of several awaited ranks.
+        """
         has, is_ = ("have", "are") if many else ("has", "is")
         if self.reason == "mismatch" and self.other is not None:
-            return f"which {has} {describe(self.other)} at that number"
+            return f"which called {describe(self.other)} at that number"
         if self.reason == "sizes" and self.other is not None:
-            return f"which brought {describe(self.other)}"
+            return f"which called it with {describe(self.other)}"
         return {
             "absent": f"which {has} not joined",
-            "sizes": f"which {has} brought tensors of other sizes",
-            "queued": f"which {has} it queued behind another operation",
+            "sizes": "which called it with tensors of other sizes",
+            "queued": f"which {has} queued it behind another operation",
             "gone": f"whose process{'es are' if many else ' is'} gone",
-            "returning": f"whose process{'es have' if many else ' has'} ended, and may be started anew",
+            "returning": f"whose process{'es have' if many else ' has'} ended and may be restarted",
             "silent": f"whose node{'s are' if many else ' is'} silent",
             "stopped": f"whose process{'es are' if many else ' is'} stopped",
-            "unseen": f"which {is_} not seen from here or never started",
-            "peer": "the other side, which does not meet it",
-            "elsewhere": f"which {is_} somewhere else",
+            "unseen": f"which {is_} not visible from here or never started",
+            "peer": f"which {'do' if many else 'does'} not make the matching call",
+            "elsewhere": f"which {is_} elsewhere",
             "creation": f"which {is_} creating another group",
-            "outside": "a member, which no rank of this job says it is",
+            "outside": "a member that is no known rank of this job",
             "answer": "which has not answered",
-            "key": "a key, of which it is not known who is to set it",
-            "possible": "any of which it may be waiting for" if many else "which it may be waiting for",
+            "key": "a key that no known process is about to set",
+            "possible": "one of which may be the other end" if many else "which may be the other end",
         }.get(self.reason, "")
 
 
 @dataclass(frozen=True)
 class WaitGraph:
-    """All edges, and the components no edge leads out of (the sinks), each a sorted tuple of ranks."""
+    """All edges, and the components that no edge leads out of (the sinks), each a sorted tuple of ranks."""
 
     edges: tuple[Edge, ...]
     sinks: tuple[tuple[int, ...], ...]
 
     @property
     def leaving(self) -> tuple[Edge, ...]:
-        """The edges that lead to no process: to a group's unknown member, or else for a key of a store."""
+        """The edges that lead to no process: to a group's unknown member, else to a key of a store."""
         by_reason = ([e for e in self.edges if e.reason == reason] for reason in ("outside", "key"))
         return next((tuple(found) for found in by_reason if found), ())
 
     def within(self, ranks: Iterable[int]) -> tuple[Edge, ...]:
-        """The edges among these ranks, without any others."""
+        """Return the edges among these ranks, without any others."""
         wanted = frozenset(ranks)
         found = (
             replace(
@@ -94,7 +96,7 @@ class WaitGraph:
         return tuple(edge for edge in found if edge.waiters and edge.awaited)
 
     def behind(self, sink: Iterable[int]) -> tuple[int, ...]:
-        """The sink and all ranks whose waiting leads there, by way of others or not."""
+        """Return the sink and all ranks whose waiting leads to it, directly or not."""
         before: dict[int, list[int]] = {}
         for number, edge in enumerate(self.edges):
             for rank in edge.awaited:
@@ -112,18 +114,13 @@ class WaitGraph:
 
 
 def describe_waits(graph: WaitGraph, label: Callable[[int], str]) -> tuple[str, ...]:
-    """The edges in words, those of one kind folded together: ``ranks 0-6 wait for rank 7, which has not joined``."""
+    """Return the edges in words, those of one kind folded together: ``ranks 0-6 wait for rank 7, which has not joined``."""
     folded: dict[tuple[tuple[int, ...], str, str], list[int]] = {}
     for edge in graph.edges:
         for waiter in edge.waiters:
             why = edge.explain(len(edge.awaited) > 1)
             folded.setdefault((edge.awaited, label(waiter), why), []).append(waiter)
     return tuple(
-        f"{_name(waiters)} {'wait' if len(waiters) > 1 else 'waits'} in {where} for "
-        f"{_name(awaited) + ', ' if awaited else ''}{why}"
+        f"{ranks_do(waiters, 'waits', 'wait')} in {where} for {number_ranks(awaited) + ', ' if awaited else ''}{why}"
         for (awaited, where, why), waiters in folded.items()
     )
-
-
-def _name(ranks: Sequence[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"

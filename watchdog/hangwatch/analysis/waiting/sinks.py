@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def find_sinks(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[tuple[int, ...], ...]:
-    """Strongly connected components that no edge leaves, each sorted, by their lowest rank.
+    """Return the strongly connected components that no edge leaves, each sorted, in order of their lowest rank.
 
-    An edge leads from many ranks to many. Each becomes a node of its own between them, so the work is in proportion to the
-    ends of edges. Tarjan's algorithm (1972), without recursion.
+    An edge leads from many ranks to many. Each becomes a node of its own between them, so the work is in proportion to
+    the ends of edges. Tarjan's algorithm (1972), without recursion.
     """
     after = _nodes(edges)
     component, members = _components(after)
@@ -19,13 +19,13 @@ def find_sinks(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[tu
 
 
 def has_circle(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> bool:
-    """Whether any ranks wait for each other, by way of others or not."""
+    """True if any ranks wait for each other, directly or not."""
     _, members = _components(_nodes(edges))
     return any(sum(node >= 0 for node in nodes) > 1 for nodes in members)
 
 
 def _nodes(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[int, list[int]]:
-    """What each node leads to: ranks to the edges they are waiters of, edges to the awaited."""
+    """Return what each node leads to: a rank to the edges that it waits by, an edge to the ranks it awaits."""
     # Ranks are 0 and up, edges -1 and down.
     after: dict[int, list[int]] = {}
     for number, (waiters, awaited) in enumerate(edges):
@@ -39,7 +39,7 @@ def _nodes(edges: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[int, li
 
 
 def _components(after: dict[int, list[int]]) -> tuple[dict[int, int], list[list[int]]]:
-    """The component of each node, by number, and the nodes of each component."""
+    """Return the number of each node's component, and the nodes of each component."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     component: dict[int, int] = {}

@@ -10,11 +10,11 @@ from hangwatch.model.numbers import is_guest, same_world
 
 
 def find_setters(view: RankView, views: Mapping[int, RankView], world: Sequence[int]) -> Sequence[int]:
-    """The processes that a rank in a wait for a key may wait for, ascending.
+    """Return the processes that may set the key that a rank waits for, ascending.
 
-    Where it was not seen who is connected to the store, all of its world. A rank that is gone has no connection any more, and
-    may have had one; one on another node may have one, as long as some are of processes that are not seen here. Who waits for
-    the end of its children, as a program does that keeps the store for them, sets no key.
+    All of its world if it was not seen who is connected to the store. A rank that is gone may have had a connection.
+    One on another node may have one, as long as some connections are of processes that are not seen here. A process
+    that waits for the end of its children, as one does that keeps the store for them, sets no key.
     """
     own = same_world(view.rank, world)
     store = view.sample.store if view.sample is not None else None
@@ -34,7 +34,7 @@ def find_setters(view: RankView, views: Mapping[int, RankView], world: Sequence[
 
 
 def find_reached(views: Mapping[int, RankView], answers: Mapping[int, int], world: Sequence[int]) -> frozenset[int]:
-    """The ranks of all worlds, and of the processes beside them those that one of these waits for, by way of others or not."""
+    """Return the ranks of all worlds, and the processes beside them that one of these waits for, directly or not."""
     found = {r for r, v in views.items() if not v.capture.identity.worldless}
     todo = list(found)
     while todo:
@@ -49,5 +49,5 @@ def find_reached(views: Mapping[int, RankView], answers: Mapping[int, int], worl
 
 
 def names_one(candidates: Sequence[int]) -> bool:
-    """Whether it can be said whom of these a key is to come from: of ranks of the job all are named, of others one alone."""
+    """True if these candidates may be named: all of them if they are ranks of the job, else only a single one."""
     return len(candidates) == 1 or not any(map(is_guest, candidates))

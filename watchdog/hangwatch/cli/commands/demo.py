@@ -2,57 +2,67 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
+import click
 
-from hangwatch.cli.common import stdout_console
-from hangwatch.cli.recovered import find_recovery, read_steps
-from hangwatch.config.errors import EXIT_STOPPED, UserError
-from hangwatch.demos import DEFAULT, SCENARIOS, Scenario, find_scenario
-from hangwatch.model.text import format_ranks
-from hangwatch.outputs.bundle.bundle import list_incidents
+from hangwatch.cli.options import SectionCommand, verbose
+
+if TYPE_CHECKING:
+    from hangwatch.demos import Scenario
+    from hangwatch.outputs.terminal.console import Console
 
 #: A demo that takes longer than this has failed.
 _LIMIT_S = 120.0
 #: One that is restarted imports everything twice, and trains to its end.
 _RESTART_LIMIT_S = 600.0
+#: Nobody is harmed if a demo is stopped, so it need not be looked at for another minute.
+_ACT_AFTER_S = 2.0
 #: Its steps: a job that has recovered ends with the last one.
 _STEPS = 24
 #: What a hang costs before anything else ends it: the default timeouts of torch 2.13 (``torch/distributed/constants.py``).
 _DEFAULT_TIMEOUTS = "NCCL's default timeout ends a hung job after 10 min, Gloo's after 30 min"
+#: What is shown of the events while the job runs; the verdict comes at the end, in full.
+_SHOWN_EVENTS = frozenset({"started", "incident_confirmed", "action_taken"})
+#: What the job and hangwatch write to standard error: the launcher's tracebacks, when the job is stopped.
+_ERRORS = "stderr.log"
 
 
-def demo(
-    scenario: Annotated[
-        Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Argument(metavar="NAME", help=f"Demo to run (see --list; default: {DEFAULT.name})."),
-    ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="List the demos and exit.")] = False,
-) -> None:
-    """Run a small job that hangs and diagnose it. Exit status 0: as expected; 1: not."""
+@click.command(cls=SectionCommand)
+@click.argument("name", required=False)
+@click.option("--list", "list_them", is_flag=True, help="List the demos and exit.")
+@verbose
+def demo(name: str | None, list_them: bool, verbose: bool) -> None:
+    """Run a small job that hangs, and diagnose it.
+
+    NAME: the demo to run (default: tuple-labels); --list names them.
+
+    Exit status 0: as expected; 1: not.
+    """
+    from hangwatch.cli.common import stdout_console
+    from hangwatch.demos import DEFAULT, SCENARIOS, find_scenario
+    from hangwatch.model.errors import UserError
+
     console = stdout_console()
     if list_them:
         for one in SCENARIOS:
-            console.print(f"{one.name:22} {one.description}", markup=False, highlight=False, soft_wrap=True)
+            console.say(f"{one.name:22} {one.description}")
         return
-    chosen = find_scenario(scenario) if scenario else DEFAULT
+    chosen = find_scenario(name) if name else DEFAULT
     if chosen is None:
-        raise UserError(f"no demo named {scenario!r}; list them with: hangwatch demo --list")
+        raise UserError(f"no demo named {name!r}; list them with: hangwatch demo --list")
     _check_needs(chosen)
-    raise typer.Exit(_show(chosen, console))
+    raise SystemExit(_show(chosen, console, verbose=verbose))
 
 
 def _check_needs(scenario: Scenario) -> None:
+    """Raise ``UserError`` if something is not installed; its text names a demo that runs without, if there is one."""
+    import importlib.metadata
+
+    from hangwatch.demos import SCENARIOS
+    from hangwatch.model.errors import UserError
+
     missing = []
     for need in scenario.needs:
         try:
@@ -60,65 +70,107 @@ def _check_needs(scenario: Scenario) -> None:
         except importlib.metadata.PackageNotFoundError:
             missing.append(need)
     if missing:
-        raise UserError(f"the demo {scenario.name} needs {', '.join(missing)}; run: pip install {' '.join(missing)}")
+        lean = next(one for one in SCENARIOS if one.needs == ("torch",))
+        other = f", or run: hangwatch demo {lean.name} (it needs torch alone)" if "torch" not in missing else ""
+        raise UserError(
+            f"the demo {scenario.name} needs {', '.join(missing)}; run: pip install {' '.join(missing)}{other}"
+        )
 
 
-def _show(scenario: Scenario, console: Console) -> int:
+def _show(scenario: Scenario, console: Console, *, verbose: bool) -> int:
+    import sys
+    import tempfile
+    import time
+
+    from hangwatch.outputs.bundle.bundle import list_incidents
+    from hangwatch.outputs.terminal.verdict import print_verdict
+
     state = Path(tempfile.mkdtemp(prefix="hangwatch-demo-"))
-    console.print(
-        f"hangwatch demo: {scenario.name} - {scenario.description}", markup=False, highlight=False, soft_wrap=True
-    )
+    console.say(f"hangwatch demo: {scenario.name} - {scenario.description}")
     action = "restart" if scenario.restarts else "stop"
     training = ("--folder", str(state / "training"), "--steps", str(_STEPS))
     job = (*scenario.command(), *(training if scenario.restarts else ()))
     command = [
         sys.executable, "-m", "hangwatch", "run", "--on-hang", action, "--state-dir", str(state),
-        "--stall-after", f"{scenario.stall_after_s:g}", "--", *job,
+        "--stall-after", f"{scenario.stall_after_s:g}", "--act-after", f"{_ACT_AFTER_S:g}",
     ]  # fmt: skip
-    console.print(
-        f"$ hangwatch run --on-hang {action} -- {' '.join(job)}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.say(f"$ hangwatch run --on-hang {action} -- {' '.join(job)}")
     started_s = time.monotonic()
-    status = _run(command, scenario)
+    status = _run(command, job, scenario, state / _ERRORS, console)
     took_s = time.monotonic() - started_s
+    for incident in list_incidents(state):
+        console.say("")
+        print_verdict(incident, console, bundle=state / "incidents" / incident.id, verbose=verbose)
+    console.say("")
     return _judge(scenario, state, status, took_s, console)
 
 
-def _run(command: list[str], scenario: Scenario) -> int:
+def _run(command: list[str], job: tuple[str, ...], scenario: Scenario, errors: Path, console: Console) -> int:
+    """Run the job under ``command`` and return its exit status.
+
+    Prints its output, and one line for each thing that hangwatch does.
+    """
+    import os
+    import signal
+    import subprocess
+    import threading
+
     # A debugger prompt needs a stdin that stays open and empty; the user's terminal must not be used for it.
-    read_end, write_end = os.pipe()
+    input_end, nothing = os.pipe()
+    events, writing = os.pipe()
+    reader = threading.Thread(target=_show_events, args=(events, console), daemon=True)
     try:
-        process = subprocess.Popen(command, env={**os.environ, **scenario.full_environment()}, stdin=read_end)
+        with errors.open("wb") as log:
+            process = subprocess.Popen(
+                [*command, "--events", str(writing), "--", *job],
+                env={**os.environ, **scenario.full_environment()},
+                stdin=input_end,
+                stderr=log,
+                pass_fds=(writing,),
+            )
+        os.close(writing)
+        reader.start()
         try:
-            return process.wait(timeout=_RESTART_LIMIT_S if scenario.restarts else _LIMIT_S)
+            status = process.wait(timeout=_RESTART_LIMIT_S if scenario.restarts else _LIMIT_S)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             process.send_signal(signal.SIGTERM)
-            return process.wait(timeout=30)
+            status = process.wait(timeout=30)
+        reader.join(timeout=5)
+        return status
     finally:
-        os.close(read_end)
-        os.close(write_end)
+        os.close(input_end)
+        os.close(nothing)
+
+
+def _show_events(descriptor: int, console: Console) -> None:
+    import json
+
+    with open(descriptor, encoding="utf-8") as lines:
+        for line in lines:
+            event = json.loads(line)
+            if event["event"] in _SHOWN_EVENTS:
+                console.say(f"hangwatch: {event['message']}")
 
 
 def _judge(scenario: Scenario, state: Path, status: int, took_s: float, console: Console) -> int:
-    """Compare the stored incident with the one the demo expects; returns the exit status."""
+    """Compare the stored incident with the one the demo expects; return the exit status."""
+    from hangwatch.cli.recovered import find_recovery, read_steps
+    from hangwatch.model.errors import EXIT_STOPPED
+    from hangwatch.outputs.bundle.bundle import list_incidents
+
     incidents = list_incidents(state)
     reported = [
         (i.verdict.kind, i.verdict.cause.id if i.verdict.cause else None, i.verdict.culprit_ranks) for i in incidents
     ]
     shown = "; ".join(_describe(*one) for one in reported) or "no incident"
 
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say, log = console.say, state / _ERRORS
     if scenario.ends_itself:
         alarms = [one for one in reported if one[0] not in {"healthy", "straggler"}]
         if status == 0 and not alarms:
             say(f"PASS: the job finished in {took_s:.0f} s and no hang was reported.")
             return 0
-        say(f"FAIL: expected no hang; reported {shown}; exit status {status}; see {state}")
+        say(f"FAIL: expected no hang; reported {shown}; exit status {status}; see {log}")
         return 1
     expected = (scenario.kind, scenario.cause, scenario.culprits)
     if scenario.restarts:
@@ -137,17 +189,18 @@ def _judge(scenario: Scenario, state: Path, status: int, took_s: float, console:
             return 0
         say(
             f"FAIL: expected {_describe(*expected)}, a recovery and {_STEPS} steps; reported {shown};"
-            f" exit status {status}; see {state}"
+            f" exit status {status}; see {log}"
         )
         return 1
     if status == EXIT_STOPPED and reported[-1:] == [expected]:
-        bundle = state / "incidents" / incidents[-1].id
-        say(f"PASS: hang found, diagnosed and job stopped in {took_s:.0f} s. Incident bundle: {bundle}")
+        say(f"PASS: hang found, diagnosed and job stopped in {took_s:.0f} s.")
         return 0
-    say(f"FAIL: expected {_describe(*expected)}; reported {shown}; exit status {status}; see {state}")
+    say(f"FAIL: expected {_describe(*expected)}; reported {shown}; exit status {status}; see {log}")
     return 1
 
 
 def _describe(kind: str, cause: str | None, culprits: tuple[int, ...]) -> str:
-    """``deadlock (cause uneven-inputs, culprit ranks 2)``."""
+    """Return ``deadlock (cause ranks-diverged, culprit ranks 2)``."""
+    from hangwatch.model.text import format_ranks
+
     return f"{kind} (cause {cause or 'unknown'}, culprit ranks {format_ranks(culprits) or 'none'})"

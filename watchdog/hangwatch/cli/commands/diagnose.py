@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from hangwatch.cli.common import Format, hang_status
-from hangwatch.cli.incidents import print_incident
-from hangwatch.cli.progress import progress_bar
-from hangwatch.postmortem.artifacts import read_artifacts
-from hangwatch.postmortem.verdict import diagnose_artifacts
-
-_PATH = (
-    "An incident bundle, flight recorder dumps or py-spy stacks: a folder, a file or an archive. "
-    "Or training output: a log, TensorBoard event files, trainer_state.json, or a folder of them."
-)
+from hangwatch.cli.options import FORMATS, SectionCommand, as_json, verbose
 
 
-def diagnose(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help=_PATH)],
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.text,
-) -> None:
-    """Diagnose what a crashed job left behind. Exit status 0: no hang found; 1: hang found; 2: no usable data."""
-    with progress_bar("reading") as progress:
+@click.command(cls=SectionCommand)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Print a report instead of text.")
+@as_json
+@verbose
+def diagnose(path: Path, form: str | None, as_json: bool, verbose: bool) -> None:
+    """Diagnose the files that a job has left behind.
+
+    PATH: an incident bundle, flight recorder dumps or py-spy stacks: a folder, a file or an archive. Or training output: a log,
+    TensorBoard event files, trainer_state.json, or a folder of them.
+
+    Exit status 0: no hang found; 1: hang found; 2: no usable data.
+    """
+    from hangwatch.cli.common import hang_status
+    from hangwatch.cli.printing import print_incident, show_progress
+    from hangwatch.postmortem.artifacts import read_artifacts
+    from hangwatch.postmortem.verdict import diagnose_artifacts
+
+    with show_progress("reading") as progress:
         artifacts = read_artifacts(path, progress)
     incident = diagnose_artifacts(artifacts)
-    print_incident(incident, artifacts.capture, format, bundle=path if artifacts.before is not None else None)
-    raise typer.Exit(hang_status(incident))
+    bundle = path if artifacts.before is not None else None
+    print_incident(incident, artifacts.capture, "json" if as_json else form, bundle=bundle, verbose=verbose)
+    raise SystemExit(hang_status(incident))

@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING
 
-import typer
-from rich.text import Text
+import click
 
-from hangwatch.cli.common import Json, StateDir, print_json, stdout_console
-from hangwatch.cli.settings import Config, ExchangeOption, combine
-from hangwatch.doctor.check import Check
-from hangwatch.doctor.checks import run_checks
-from hangwatch.outputs.sanitize import clean
+from hangwatch.cli.options import SectionCommand, as_json
+from hangwatch.cli.settings import combine, config, takes_settings
+
+if TYPE_CHECKING:
+    from hangwatch.doctor.check import Check
+    from hangwatch.outputs.terminal.console import Line
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL", "red")}
 
 
-def doctor(
-    config: Config = None,
-    state_dir: StateDir = None,
-    json: Json = False,
-    listen: Annotated[
-        Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Option("--listen", metavar="HOST:PORT", help="Address to test (default: a free port on 127.0.0.1)."),
-    ] = None,
-    exchange: ExchangeOption = None,
-) -> None:
-    """Check that hangwatch works on this machine. Exit status 0: everything required works; 1: a required check failed."""
-    settings = combine(config, state_dir=state_dir, listen=listen, exchange=exchange)
+@click.command(cls=SectionCommand)
+@takes_settings("state_dir", "listen", "exchange")
+@config
+@as_json
+def doctor(config: Path | None, as_json: bool, **given: object) -> None:
+    """Check that hangwatch works on this machine.
+
+    Exit status 0: everything required works; 1: a required check failed.
+    """
+    from hangwatch.cli.common import print_json, stdout_console
+    from hangwatch.doctor.checks import run_checks
+
+    settings = combine(given, config)
     where = Path(settings.state_dir) if settings.state_dir else None
     checks = run_checks(where, settings.listen or "127.0.0.1:0", settings.exchange)
-    if json:
+    if as_json:
         print_json(checks)
     else:
-        console = stdout_console()
-        for check in checks:
-            console.print(_line(check), soft_wrap=True)
-    raise typer.Exit(1 if any(c.state == "failed" for c in checks) else 0)
+        stdout_console().print(line for check in checks for line in _lines(check))
+    raise SystemExit(1 if any(c.state == "failed" for c in checks) else 0)
 
 
-def _line(check: Check) -> Text:
+def _lines(check: Check) -> list[Line]:
+    from hangwatch.outputs.sanitize import clean
+    from hangwatch.outputs.terminal.console import Span
+
     mark, colour = _MARKS[check.state]
-    text = Text(f"{mark:5}", style=colour)
-    text.append(f"{check.name:18} {clean(check.says)}", style="default")
+    lines: list[Line] = [(Span(f"{mark:5}", colour), Span(f"{check.name:18} {clean(check.says)}"))]
     if check.repair:
-        text.append(f"\n     repair: {clean(check.repair)}", style="bold default")
-    return text
+        lines.append((Span(f"     repair: {clean(check.repair)}", "bold"),))
+    return lines

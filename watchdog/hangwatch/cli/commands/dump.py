@@ -2,72 +2,121 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from typing import Annotated, Optional
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
-import typer
+import click
 
-from hangwatch.agent.capturing.capture import add_call_sites, capture_job
-from hangwatch.agent.capturing.hardware import add_hardware
-from hangwatch.agent.capturing.native_stacks import add_native_stacks
-from hangwatch.cli.common import Json, StateDir, hang_status, print_json, stderr_console, stdout_console
-from hangwatch.cli.settings import ConditionValues, NativeStacks, WithValues
-from hangwatch.config.directories import default_state_dir, prepare_state_dir
-from hangwatch.config.errors import UserError
-from hangwatch.config.settings import Settings
-from hangwatch.diagnosis.document import make_incident
-from hangwatch.diagnosis.verdict import diagnose
-from hangwatch.model.capture import Capture, Gap
-from hangwatch.model.incident import DUMP_SUFFIX, Incident
-from hangwatch.outputs.bundle.bundle import write_bundle
-from hangwatch.outputs.terminal.verdict import print_verdict
-from hangwatch.sources.beats.node_beats import NodeBeats
-from hangwatch.sources.discovery.found_jobs import FoundJob
-from hangwatch.sources.hardware.registry import NodeWatch
-from hangwatch.sources.node_view import discover_node
+from hangwatch.cli.options import SectionCommand, SectionOption, as_json, verbose
+from hangwatch.cli.settings import JOBS, takes_settings
 
-#: There is no history here, so a rank counts as stuck if it does not move during the whole capture; a step may take 2 s.
-_SAMPLES = 4
-_INTERVAL_S = 1.0
-_MIN_WAIT_S = 2.5
+if TYPE_CHECKING:
+    from hangwatch.sources.discovery.found_jobs import FoundJob
+
+#: Characters of a command in the list of jobs.
+_COMMAND_CHARACTERS = 120
 
 
+@click.command(cls=SectionCommand)
+@click.option(
+    "--pid", "pids", cls=SectionOption, section=JOBS, metavar="PID", type=int, multiple=True,
+    help="The job that this process belongs to (a rank or a launcher); repeatable.",
+)  # fmt: skip
+@click.option("--all", "every", cls=SectionOption, section=JOBS, is_flag=True, help="Every job of every user.")
+@takes_settings("state_dir", "with_values", "condition_values", "native_stacks")
+@as_json
+@verbose
 def dump(
-    pid: Annotated[
-        Optional[list[int]],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Option("--pid", metavar="PID", help="Only jobs that this process belongs to; repeatable."),
-    ] = None,
-    state_dir: StateDir = None,
-    with_values: WithValues = False,
-    condition_values: ConditionValues = True,
-    native_stacks: NativeStacks = False,
-    json: Json = False,
+    pids: tuple[int, ...], every: bool, state_dir: str | None, as_json: bool, verbose: bool, **given: object
 ) -> None:
-    """Capture and diagnose every job on this node now. Exit status 0: no hang found; 1: hang found; 2: no job found."""
-    state = prepare_state_dir(state_dir or default_state_dir())
+    """Capture and diagnose a job now: yours, if only one runs, else name it with --pid.
+
+    Exit status 0: no hang found; 1: hang found; 2: no job found, or none was chosen.
+    """
+    import asyncio
+
+    from hangwatch.agent.dump import dump_job
+    from hangwatch.cli.common import hang_status, print_json, stdout_console
+    from hangwatch.cli.settings import combine
+    from hangwatch.config.directories import default_state_dir, prepare_state_dir
+    from hangwatch.outputs.bundle.bundle import write_bundle
+    from hangwatch.outputs.terminal.verdict import print_verdict
+    from hangwatch.sources.node_view import discover_node
+
+    settings = combine(given)
+    state = prepare_state_dir(Path(state_dir) if state_dir else default_state_dir())
     found, reader = discover_node()
-    jobs = [job for job in found.jobs if not pid or _belongs(job, pid)]
-    if not jobs:
-        for gap in found.gaps:
-            stderr_console().print(f"hangwatch: {gap}", markup=False, highlight=False, soft_wrap=True)
-        where = f"for process {', '.join(map(str, pid))}" if pid else "on this node"
-        raise UserError(f"no ranks of a distributed job found {where}; is the job running on this node, as this user?")
-    settings = Settings(with_values=with_values, condition_values=condition_values, native_stacks=native_stacks)
-    incidents = []
-    for job in jobs:
-        incident, capture = asyncio.run(_dump_job(job, reader, found.gaps, settings))
+    status = 0
+    for job in _choose(found.jobs, [str(gap) for gap in found.gaps], pids, every=every):
+        incident, capture = asyncio.run(dump_job(job, reader, found.gaps, settings))
         path = write_bundle(state, incident, capture)
-        incidents.append(incident)
-        if json:
+        status = max(status, hang_status(incident))
+        if as_json:
             print_json(incident)
         else:
-            print_verdict(incident, stdout_console(), bundle=path)
-    raise typer.Exit(max(hang_status(i) for i in incidents))
+            print_verdict(incident, stdout_console(), bundle=path, verbose=verbose)
+    raise SystemExit(status)
 
 
-def _belongs(job: FoundJob, pids: list[int]) -> bool:
+def _choose(jobs: Sequence[FoundJob], gaps: Sequence[str], pids: Sequence[int], *, every: bool) -> Sequence[FoundJob]:
+    """Return the jobs to capture: those that were named, else the caller's only one. Raises ``UserError``.
+
+    ``gaps``: what could not be seen on this node.
+    """
+    import os
+
+    from hangwatch.cli.common import stderr_console
+    from hangwatch.model.errors import UserError
+    from hangwatch.outputs.terminal.console import Span
+    from hangwatch.outputs.terminal.layout import table
+
+    chosen = [job for job in jobs if _belongs(job, pids)] if pids else list(jobs)
+    if not chosen:
+        for gap in gaps:
+            stderr_console().say(f"hangwatch: {gap}")
+        where = f"for process {', '.join(map(str, pids))}" if pids else "on this node"
+        raise UserError(f"no ranks of a distributed job found {where}; is the job running on this node, as this user?")
+    if pids or every:
+        return chosen
+    own = [job for job in chosen if _user(job) == os.getuid()]
+    if len(own) == 1:
+        return own
+    rows = [
+        (Span(str(job.ranks[0].pid)), Span(_name(_user(job))), Span(str(len(job.ranks))), Span(_command(job)))
+        for job in chosen
+    ]
+    stderr_console().print(table(("PID", "USER", "RANKS", "COMMAND"), rows))
+    whose = f"{len(own)} jobs of yours run" if own else f"none of the {len(chosen)} job(s) is yours"
+    raise UserError(f"{whose} on this node; choose one with --pid PID, or take all of them with --all")
+
+
+def _command(job: FoundJob) -> str:
+    from hangwatch.outputs.sanitize import excerpt
+
+    return excerpt(job.job.command or job.job.id, _COMMAND_CHARACTERS)
+
+
+def _user(job: FoundJob) -> int | None:
+    """Return the user whose processes the job's ranks are; None if they have ended."""
+    for rank in job.ranks:
+        try:
+            return Path(f"/proc/{rank.pid}").stat().st_uid
+        except OSError:
+            continue
+    return None
+
+
+def _name(user: int | None) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(user).pw_name if user is not None else ""
+    except KeyError:
+        return str(user)
+
+
+def _belongs(job: FoundJob, pids: Sequence[int]) -> bool:
     wanted = set(pids)
     return any(r.pid in wanted for r in job.ranks) or any(_ancestors(r.pid) & wanted for r in job.ranks)
 
@@ -79,32 +128,3 @@ def _ancestors(pid: int) -> set[int]:
         return {p.pid for p in psutil.Process(pid).parents()}
     except psutil.Error:
         return set()
-
-
-async def _dump_job(
-    job: FoundJob, reader: NodeBeats, gaps: tuple[Gap, ...], settings: Settings
-) -> tuple[Incident, Capture]:
-    detected_ns = time.time_ns()
-    node = NodeWatch()
-    await node.begin(job.ranks)
-    capture = await capture_job(
-        job.job,
-        job.ranks,
-        reader=reader,
-        samples=_SAMPLES,
-        interval_s=_INTERVAL_S,
-        gaps=gaps,
-        settings=settings,
-    )
-    ranks = [r.rank for r in job.ranks]
-    capture = await add_hardware(await add_call_sites(capture, reader, ranks), node)
-    if settings.native_stacks:
-        capture = await add_native_stacks(capture, ranks)
-    diagnosis = diagnose(capture, min_wait_s=_MIN_WAIT_S)
-    incident = make_incident(
-        diagnosis,
-        detected_ns=detected_ns,
-        confirmed_ns=time.time_ns(),
-        onset_ns=diagnosis.case.still_since_ns,
-    )
-    return msgspec.structs.replace(incident, id=incident.id + DUMP_SUFFIX), diagnosis.case.capture

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
+import click
 
-from hangwatch.cli.common import Json, print_json
-from hangwatch.config.directories import probe_environment, shared_run_dir
+from hangwatch.cli.options import SectionCommand, as_json
 
 
-def env(json: Json = False) -> None:
-    """Print variables that load the probe. Run eval "$(hangwatch env)" before torchrun, deepspeed or accelerate."""
+@click.command(cls=SectionCommand)
+@as_json
+def env(as_json: bool) -> None:
+    """Print the environment for a launch without `run`: the variables that load the probe.
+
+    Run eval "$(hangwatch env)" before torchrun, deepspeed or accelerate.
+    """
+    import shlex
+    import sys
+
+    from hangwatch.cli.common import print_json
+    from hangwatch.config.directories import probe_environment, shared_run_dir
+
     variables = probe_environment(shared_run_dir())
-    if json:
+    if as_json:
         print_json(variables)
         return
     for name, value in variables.items():

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-import sys
-from typing import Annotated, Optional
+from pathlib import Path
 
-import typer
+import click
 
-from hangwatch.assistant.skill import read_skill
-from hangwatch.cli.common import StateDir, stderr_console
-from hangwatch.config.directories import default_state_dir
-from hangwatch.config.errors import UserError
-from hangwatch.outputs.web.access import read_token
-from hangwatch.outputs.web.server import parse_listen
+from hangwatch.cli.options import SectionCommand, state_dir
 
 
-def mcp(
-    state_dir: StateDir = None,
-    listen: Annotated[
-        Optional[str],  # noqa: UP045  # typer reads the annotation at run time, on Python 3.10 too
-        typer.Option(
-            "--listen",
-            metavar="HOST:PORT",
-            help="Serve over HTTP at this address, path /mcp (default: stdin and stdout).",
-        ),
-    ] = None,
-    skill: Annotated[
-        bool, typer.Option("--skill", help="Print SKILL.md, which tells an agent when to call what.")
-    ] = False,
-) -> None:
-    """Serve read-only tools for coding agents (MCP): incidents, who waits for whom, stacks, source lines, doctor."""
+@click.command(cls=SectionCommand)
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Serve over HTTP at this address, path /mcp (default: stdin and stdout)."
+)
+@click.option("--skill", is_flag=True, help="Print SKILL.md, which tells an agent when to call what.")
+@state_dir
+def mcp(listen: str | None, skill: bool, state_dir: Path | None) -> None:
+    """Serve read-only tools for coding agents (MCP).
+
+    They tell of incidents, who waits for whom, stacks, source lines, and what doctor finds.
+    """
+    import asyncio
+    import sys
+
+    from hangwatch.assistant.skill import read_skill
+    from hangwatch.config.directories import default_state_dir
+    from hangwatch.model.errors import UserError
+    from hangwatch.outputs.web.server import ServerError, parse_listen
+
     if skill:
         sys.stdout.write(read_skill())
         return
@@ -45,20 +40,28 @@ def mcp(
     server = make_server((state_dir or default_state_dir()).absolute(), remote=listen is not None)
     if listen is None:
         server.run("stdio")
-    else:
-        asyncio.run(_serve(server, *parse_listen(listen)))
+        return
+    try:
+        address = parse_listen(listen)
+    except ServerError as error:
+        raise UserError(f"--listen: {error}") from None
+    asyncio.run(_serve(server, *address))
 
 
 async def _serve(server: object, host: str, port: int) -> None:
     """Serve over HTTP until a signal ends it."""
+    import asyncio
+    import os
+    import signal
+
     from hangwatch.assistant.http import PATH, serve_over_http
+    from hangwatch.cli.common import stderr_console
+    from hangwatch.outputs.web.access import read_token
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     running = await serve_over_http(server, host, port, read_token(os.environ))
-    stderr_console().print(
-        f"hangwatch: MCP server at {running.url}{PATH}", markup=False, highlight=False, soft_wrap=True
-    )
+    stderr_console().say(f"hangwatch: MCP server at {running.url}{PATH}")
     await stop.wait()
     await running.stop()

@@ -1,1 +1,1 @@
-"""Captures in another form: packed to be kept or sent, on another clock, without some of their text. Pure."""
+"""Captures in another form: packed for storage or transport, by another clock, without some of their text. Pure."""

@@ -1,6 +1,7 @@
-"""Times on another clock: every time of a capture, or of a part of it, moved by as much. Pure.
+"""Converts times to another clock: moves every time of a capture, or of a part of it, equally. Pure.
 
-A time is what a field says whose name ends in ``_ns`` (wall clock, nanoseconds), or ``start_time`` (seconds since the epoch).
+A field is a time if its name ends in ``_ns`` (wall clock, nanoseconds), or is ``start_time`` (seconds since the
+epoch).
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def shift(value: _T, by_ns: int) -> _T:
-    """The value as another clock has it, that is ahead by so much. Columns of times are 8 bytes each, signed."""
+    """Return the value with all times moved by ``by_ns``, by which the other clock is ahead.
+
+    Columns of times are 8 bytes each, signed.
+    """
 
     def change(time: int | float | bytes) -> int | float | bytes:
         if isinstance(time, bytes):

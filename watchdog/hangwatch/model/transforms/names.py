@@ -1,4 +1,4 @@
-"""Guests by their names, in every text of a struct. Pure."""
+"""Replaces guests' numbers by their names, in every text of a struct. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _T = TypeVar("_T")
 
 
 def names_of(capture: Capture) -> dict[int, str]:
-    """What the guests of a job are called, by number."""
+    """Return the names of a job's guests, by number."""
     return {rank.rank: rank.identity.name for rank in capture.ranks if rank.identity.name}
 
 
 def with_names(value: _T, names: Mapping[int, str]) -> _T:
-    """The value with guests named in its texts; itself where a job has none."""
+    """Return the value with guests named in its texts; unchanged if there are none."""
     shape: type = type(value)
     named: _T = _naming(shape)(value, lambda text: name_guests(text, names)) if names else value
     return named

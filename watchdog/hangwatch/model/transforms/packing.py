@@ -1,9 +1,9 @@
-"""Captures as they are kept and sent: what many ranks have in common is there once. Pure.
+"""Packs captures for storage and transport: what many ranks have in common is stored once. Pure.
 
-A group of a large job has thousands of members, and every operation names its group; ranks of one program stand in the same few
-stacks. Both are put into tables, and a packed rank refers to places in them. A bundle has these tables as files of its own
-(``outputs.bundle``); what a node sends has them in it (``Packed``), and whoever unpacks many of these shares them between all
-(``Commons``).
+A group of a large job has thousands of members, and every operation names its group; ranks of one program have the
+same few stacks. Both are put into tables, and a packed rank refers to places in them. In a bundle these tables are
+files (``outputs.bundle``). What a node sends contains them (``Packed``), and a receiver of many shares them between
+all (``Commons``).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class PackedGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PackedStack(msgspec.Struct, frozen=True, array_like=True):
-    """A stack sample without its frames: ``frames`` are places in the table, one a thread."""
+    """A stack sample without its frames. ``frames``: places in the table, one per thread."""
 
     sample: StackSample
     frames: tuple[int, ...]
 
 
 class PackedRank(msgspec.Struct, frozen=True, array_like=True):
-    """A rank in which a group's name is its place in the table, and stacks are apart."""
+    """A rank whose groups are named by their place in the table, and whose stacks are stored separately."""
 
     rank: RankCapture
     stacks: tuple[PackedStack, ...]
@@ -47,7 +47,7 @@ class PackedRank(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
-    """A capture on its way: its ranks, and the tables that they refer to; ``frames`` are MessagePack."""
+    """A capture for transport: its ranks, and the tables that they refer to; ``frames`` are MessagePack."""
 
     capture: Capture
     ranks: tuple[PackedRank, ...]
@@ -56,9 +56,9 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Packer:
-    """Packs ranks, and has the tables that they refer to: all of ``groups`` and ``frames`` once the last one is packed.
+    """Packs ranks, and keeps the tables that they refer to, complete once the last rank is packed.
 
-    ``encode`` makes the bytes of a stack; they are how it is known again.
+    ``encode``: returns the bytes of a stack, which also identify it.
     """
 
     def __init__(self, encode: Callable[[Frames], bytes]) -> None:
@@ -77,11 +77,11 @@ class Packer:
 
     @property
     def frames(self) -> Sequence[bytes]:
-        """The table of stacks, as they were encoded."""
+        """The table of stacks, encoded."""
         return tuple(self._frames)
 
     def pack(self, rank: RankCapture) -> PackedRank:
-        """A rank, with places for its groups and stacks."""
+        """Return a rank with places for its groups and stacks."""
         stacks = tuple(map(self._pack_stack, rank.stacks))
         native = self._pack_stack(rank.native) if rank.native is not None else None
         return PackedRank(_replace(_with_groups(rank, self._refer), stacks=(), native=None), stacks, native)
@@ -108,7 +108,7 @@ class Packer:
 def unpack_rank(
     packed: PackedRank, groups: Sequence[Group], frames: Sequence[Frames] | Mapping[int, Frames]
 ) -> RankCapture:
-    """What was packed. Raises ``ValueError`` where the tables lack what it refers to."""
+    """Return the rank that was packed. Raises ``ValueError`` if the tables lack what it refers to."""
 
     def resolve(group: Group) -> Group:
         return groups[int(group.name)]
@@ -126,7 +126,7 @@ def unpack_rank(
 
 
 def unpack_groups(packed: Iterable[PackedGroup], known: dict[PackedGroup, Group] | None = None) -> list[Group]:
-    """The table of groups; those that are in ``known`` are taken from there, the others put there."""
+    """Return the table of groups; groups in ``known`` are reused, others added to it."""
     known = known if known is not None else {}
     return [known[g] if g in known else known.setdefault(g, _unpack_group(g)) for g in packed]
 
@@ -144,14 +144,14 @@ class Commons:
 
 
 def pack(capture: Capture) -> Packed:
-    """The capture, ready to be sent."""
+    """Return the capture, ready to be sent."""
     packer = Packer(_encode)
     ranks = tuple(map(packer.pack, capture.ranks))
     return Packed(_replace(capture, ranks=()), ranks, packer.groups, tuple(map(msgspec.Raw, packer.frames)))
 
 
 def unpack(packed: Packed, commons: Commons | None = None) -> Capture:
-    """What ``pack`` was given. Raises ``ValueError`` where a table lacks what is referred to, or is broken."""
+    """Return what ``pack`` was given. Raises ``ValueError`` if a table is broken, or lacks what is referred to."""
     commons = commons if commons is not None else Commons()
     groups = unpack_groups(packed.groups, commons.groups)
     frames = [_unpack_frames(raw, commons) for raw in packed.frames]
@@ -188,7 +188,7 @@ def _unpack_group(packed: PackedGroup) -> Group:
 
 
 def _with_groups(rank: RankCapture, change: Callable[[Group], Group]) -> RankCapture:
-    """The rank with other values for its groups."""
+    """Return the rank with each group replaced by ``change``."""
 
     def of_progress(progress: tuple[GroupProgress, ...]) -> tuple[GroupProgress, ...]:
         return tuple(_replace(p, group=change(p.group)) for p in progress)

@@ -1,6 +1,6 @@
-"""Changes values inside frozen structs, found by the types of their fields: one that is added later is covered as well. Pure.
+"""Changes values inside frozen structs, found by the types of their fields, so that new fields are covered too. Pure.
 
-For what must hold of every text or of every time of a capture, whatever struct it is in.
+For what must hold of every text or every time of a capture, in whatever struct.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-#: What becomes of a value that was chosen.
+#: Returns the new value of one that was chosen.
 Change = Callable[[Any], Any]
-#: Gives the value with what was chosen changed, and the value itself where nothing has.
+#: Returns the value with the chosen parts changed, or the value itself if nothing has.
 Rewrite = Callable[[Any, Change], Any]
-#: Whether to change a field's plain values: the struct, the field's name, and the type of one value (``inspect.StrType``).
-#: Of a field that holds a tuple or a dict it is asked for the items; keys of dicts are names, and never changed.
+#: True to change a field's plain values, given the struct, the field's name, and the type of a value (``inspect.StrType``).
+#: For a tuple or a dict it is asked for the items; keys of dicts are names, and never changed.
 Chosen = Callable[[type, str, inspect.Type], bool]
 
 _replace = msgspec.structs.replace
@@ -31,7 +31,10 @@ _PLAIN = (
 
 
 def compile_rewrite(shape: type, chosen: Chosen) -> Rewrite:
-    """How to change what is ``chosen`` within a struct of this type. Raises ``TypeError`` for types it cannot look into."""
+    """Return a function that changes what is ``chosen`` within a struct of this type.
+
+    Raises ``TypeError`` for types that it cannot handle.
+    """
     return _Compiler(chosen).compile(inspect.type_info(shape), shape, "") or _keep
 
 
@@ -53,7 +56,7 @@ class _Compiler:
         self._structs: dict[type, Rewrite | None] = {}
 
     def compile(self, shape: inspect.Type, owner: type, field: str) -> Rewrite | None:
-        """For one type, in that field of that struct."""
+        """Return the rewrite for one type, in that field of that struct; None if nothing in it is chosen."""
         if isinstance(shape, inspect.StructType):
             if shape.cls not in self._structs:
                 self._structs[shape.cls] = self._struct(shape)

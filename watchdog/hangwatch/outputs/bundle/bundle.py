@@ -26,7 +26,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.serving import EngineState
+from hangwatch.model.stacks import Fact, Frame
 from hangwatch.model.telemetry import TrainingSeries, to_plain
 from hangwatch.model.transforms.names import names_of
 from hangwatch.model.transforms.packing import (
@@ -50,12 +51,14 @@ from hangwatch.model.transforms.packing import (
 )
 from hangwatch.outputs.bundle.files import encode, encode_line, write_files
 from hangwatch.outputs.bundle.speedscope import encode_speedscope
-from hangwatch.outputs.html.report import render_report
+from hangwatch.outputs.html.incident import render_report
 from hangwatch.outputs.stack_tree import merge_main_stacks, merge_native_stacks, render_tree
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
+#: Kinds of blocks in bundles of an earlier version that are facts.
+_FACTS: Mapping[str, Literal["saved", "saves", "ends"]] = {"saved": "saved", "saves": "saves", "coroutines": "ends"}
 
 
 class BundleError(PlainError):
@@ -93,7 +96,7 @@ class _StackLine(msgspec.Struct, frozen=True):
 
 
 def is_incident_id(text: str) -> bool:
-    """Whether ``text`` names one folder below ``incidents``, and nothing above it."""
+    """True if ``text`` names a folder directly in ``incidents``, never one above it."""
     return _ID.fullmatch(text) is not None
 
 
@@ -129,7 +132,7 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
     if capture is not None:
         packer = Packer(encode_line)
         yield "ranks.jsonl", _rank_lines(capture, packer)
-        # Only now the tables are whole.
+        # The tables are complete only now.
         yield "stacks.jsonl", _stack_lines(capture.at_ns, packer.frames)
         ranks = tuple(rank.rank for rank in capture.ranks)
         header = _CaptureFile(
@@ -169,7 +172,7 @@ def _stack_lines(at_ns: int, stacks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _stored(folder: Path) -> Capture | None:
-    """The capture that an earlier write has left, as far as it can be read."""
+    """Return the capture of an earlier write as far as it is readable; None without one."""
     try:
         _, capture = read_bundle(folder)
     except BundleError:
@@ -181,14 +184,19 @@ def _text(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
-    """What ``write_bundle`` wrote at ``path``: the document, None where it is missing or broken, and the capture.
+def read_incident(path: Path) -> Incident | None:
+    """Return the document of the bundle at ``path``; None where it is missing or broken."""
+    return _read(path / "incident.json", Incident, [])
 
-    A broken file of a rank, or one of another capture, becomes a gap; the rest is read. A bundle without a capture
-    gives one without ranks.
+
+def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
+    """Return the document (None if missing or broken) and the capture that ``write_bundle`` wrote at ``path``.
+
+    A broken file of a rank, or one of another capture, becomes a gap; the rest is read. Without a stored capture, the
+    returned one has no ranks.
 
     Raises:
-        BundleError: not a directory, or it holds neither a readable document nor a readable capture.
+        BundleError: not a directory, or neither a readable document nor a readable capture in it.
     """
     if not path.is_dir():
         raise BundleError(f"{path} is not an incident directory; give the folder that holds incident.json")
@@ -211,13 +219,12 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
     if incident is None:
         reason = "; ".join(gap.reason for gap in gaps)
         raise BundleError(f"{path} holds no incident that can be read: {reason}; give the folder of another incident")
-    entry = incident.job
-    job = Job(entry.id, entry.world_size, entry.nodes, entry.launcher, entry.command, entry.role)
+    job = Job(**msgspec.structs.asdict(incident.job))
     return incident, Capture(job, _unix_ns(incident.detected_at), (), tuple(gaps))
 
 
 def read_document(path: Path) -> Incident:
-    """The document alone of what ``write_bundle`` wrote at ``path``. Raises ``BundleError`` where it cannot be read."""
+    """Return only the document that ``write_bundle`` wrote at ``path``. Raises ``BundleError`` if it is unreadable."""
     gaps: list[Gap] = []
     incident = _read(path / "incident.json", Incident, gaps)
     if incident is None:
@@ -236,7 +243,7 @@ def _read_training(path: Path, at_ns: int, gaps: list[Gap]) -> TrainingSeries | 
 
 
 def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[RankCapture]:
-    """The ranks that the header names, as far as their lines and what these refer to can be read."""
+    """Yield the ranks that the header names, as far as their lines and the tables are readable."""
     try:
         groups = unpack_groups(header.groups)
     except ValueError as error:
@@ -245,7 +252,7 @@ def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[R
     stacks: dict[int, Frames] = {}
     for stack in _read_lines(path / "stacks.jsonl", _StackLine, gaps):
         if stack.capture_at_ns == header.at_ns:
-            stacks[stack.stack] = stack.frames
+            stacks[stack.stack] = tuple(map(_with_facts, stack.frames))
     lines = {line.rank: line for line in _read_lines(path / "ranks.jsonl", _RankLine, gaps)}
     for rank in header.ranks:
         line = lines.get(rank)
@@ -255,6 +262,13 @@ def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[R
             gaps.append(Gap("bundle", "its line in ranks.jsonl belongs to another capture or rank", rank))
         else:
             yield from _unpack(line, groups, stacks, gaps)
+
+
+def _with_facts(frame: Frame) -> Frame:
+    """A frame with what an earlier version had among the blocks."""
+    facts = tuple(Fact(_FACTS[b.kind], b.text) for b in frame.blocks if b.kind in _FACTS)
+    blocks = tuple(b for b in frame.blocks if b.kind not in _FACTS)
+    return msgspec.structs.replace(frame, blocks=blocks, facts=facts) if facts else frame
 
 
 def _unpack(
@@ -271,7 +285,7 @@ def _unpack(
 
 
 def _read_lines(file: Path, shape: type[_T], gaps: list[Gap]) -> Iterator[_T]:
-    """The file's lines as far as they can be read; the first that cannot is a gap. Only regular files are opened."""
+    """Yield the file's lines up to the first unreadable one, which becomes a gap. Only regular files are opened."""
     decoder = msgspec.json.Decoder(shape)
     damaged = None
     try:
@@ -293,7 +307,7 @@ def _read_lines(file: Path, shape: type[_T], gaps: list[Gap]) -> Iterator[_T]:
 
 
 def _read(file: Path, shape: type[_T], gaps: list[Gap]) -> _T | None:
-    """The file's value, or None and a gap. Only regular files are opened: reading a FIFO would never end."""
+    """Return the file's value, or None and add a gap. Only regular files are opened: reading a FIFO would never end."""
     try:
         if not file.exists():
             reason = f"{file.name} is missing"
@@ -319,7 +333,7 @@ def _unix_ns(rfc3339: str) -> int:
 
 
 def list_incidents(state_dir: Path) -> list[Incident]:
-    """All incidents that can be read, oldest onset first; none where nothing was ever written. Never raises."""
+    """Return all readable incidents, oldest onset first; none if nothing was ever written. Never raises."""
     try:
         folders = sorted(os.scandir(state_dir / "incidents"), key=lambda entry: entry.name)
     except OSError:

@@ -11,12 +11,12 @@ import msgspec
 
 
 def encode(value: object) -> bytes:
-    """Readable JSON (indent 2). Lone surrogates, as in paths that are no UTF-8, become the text ``\\udcXX``."""
+    """Return readable JSON (indent 2). Lone surrogates, as in paths that are not UTF-8, become the text ``\\udcXX``."""
     return msgspec.json.format(encode_line(value), indent=2) + b"\n"
 
 
 def encode_line(value: object) -> bytes:
-    """The same on one line, without its end."""
+    """Return JSON on one line, without a line break."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -12,7 +12,7 @@ _SHOWN = 3
 
 
 def find_incident(state_dir: Path, wanted: str) -> Path:
-    """The folder of the incident with this id in ``state_dir``, or of the one whose hang began last (``latest``).
+    """Return the folder of the incident with this id in ``state_dir``; for ``latest``, of the hang that began last.
 
     Raises:
         BundleError: there is none; the message is one line and names the last ones.

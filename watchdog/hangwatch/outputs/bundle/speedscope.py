@@ -33,7 +33,7 @@ class _Frames:
         self._numbers: dict[tuple[str, str, int], int] = {}
 
     def stack(self, frames: Sequence[Frame]) -> list[int]:
-        """The numbers of the frames, outermost first."""
+        """Return the numbers of the frames, outermost first."""
         return [self._number(frame) for frame in reversed(frames)]
 
     def _number(self, frame: Frame) -> int:
@@ -47,7 +47,7 @@ class _Frames:
 
 
 def encode_speedscope(incident: Incident, capture: Capture) -> bytes:
-    """The file for one capture."""
+    """Return the file for one capture."""
     frames = _Frames()
     profiles = [_all_ranks(capture, frames)]
     culprits, names = set(incident.verdict.culprit_ranks), names_of(capture)
@@ -72,7 +72,10 @@ def _all_ranks(capture: Capture, frames: _Frames) -> dict[str, object]:
 
 
 def _threads(rank: RankCapture, frames: _Frames, names: Mapping[int, str]) -> Iterator[dict[str, object]]:
-    """A profile for every thread with Python frames; a sample lasts until the next one, the last as long as the one before."""
+    """Yield a profile for every thread with Python frames.
+
+    A sample lasts until the next one, the last sample as long as the one before.
+    """
     if not rank.stacks:
         return
     times_ns = [sample.at_ns for sample in rank.stacks]

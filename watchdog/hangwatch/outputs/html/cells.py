@@ -1,7 +1,8 @@
 """All ranks at a glance: one cell per rank, coloured by its state, with the same information as text below.
 
 Few ranks are tiles with number and state. Many are squares in one drawing, one path per state: four thousand elements
-would slow the browser and be useless to a screen reader. States are also listed as text, so colour is never needed.
+would slow the browser and be useless to a screen reader. States are also listed as text, and a culprit is a diamond with
+its number, so colour is never needed.
 """
 
 from __future__ import annotations
@@ -11,44 +12,36 @@ from itertools import groupby
 
 from markupsafe import Markup
 
+from hangwatch.model.states import RANK_STATES
 from hangwatch.model.text import short_ranks
-from hangwatch.outputs.html.elements import NOTHING, join, plain, text
+from hangwatch.outputs.html.elements import join, plain, text
 
 #: Up to this many ranks, each is a tile of its own.
 _MAX_TILES = 64
 #: Squares in a row; both are multiples of a block of 8 (the ranks of a typical node), and blocks are separated by a gap.
 _COLUMNS, _COLUMNS_MANY = 64, 128
 _BLOCK = 8
-#: In units of the drawing: pitch of the squares, side of a square, gap between blocks; margins for the numbers.
+#: In units of the drawing: pitch of the squares, side of a square, gap between blocks; margins for the numbers. The style
+#: sheet draws a run of squares as a dashed line of this width, with dashes of a side.
 _PITCH, _SIDE, _APART = 10, 8, 4
 _MARGIN, _TOP = 46, 16
-
-#: What the states mean, most important first; any other state is drawn as unknown.
-STATES = {
-    "lost": "the process is gone",
-    "stopped": "stopped by a signal or a frozen cgroup",
-    "stuck": "makes no progress, and is not waiting for another rank",
-    "busy": "working outside any collective",
-    "waiting": "waiting for other ranks",
-    "in_flight": "in a collective",
-    "running": "outside any collective",
-    "unprobed": "runs without the probe",
-    "unknown": "no information",
-}
-
-
-def name_state(state: str) -> str:
-    """The display name of a state."""
-    return state.replace("_", " ")
+#: Half the diagonal of a culprit's diamond, which stands out over its neighbours.
+_DIAMOND = 9
+#: More culprits than this have no number in the drawing: numbers would hide the squares. The legend names them all.
+_MAX_NUMBERS = 8
+_DIAMOND_MARK = Markup('<i class="diamond"></i>')
 
 
 def css_state(state: str) -> str:
-    """The CSS class of a state."""
-    return f"s-{state if state in STATES else 'unknown'}"
+    """Return the CSS class of a state."""
+    return f"s-{state if state in RANK_STATES else 'unknown'}"
 
 
 def render_cells(states: Mapping[int, str], culprits: Collection[int] = (), world_size: int | None = None) -> Markup:
-    """The cells of all ranks, with a ring around the culprits, and the legend. Ranks without information are unknown."""
+    """Return a cell per rank, culprits marked, and the legend.
+
+    Ranks without a state are unknown.
+    """
     known = dict(states)
     for rank in range(world_size or 0):
         known.setdefault(rank, "unknown")
@@ -60,16 +53,12 @@ def render_cells(states: Mapping[int, str], culprits: Collection[int] = (), worl
 
 
 def _tiles(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
-    tile = Markup('<li class="tile {}{}"><b>{}</b> <span>{}</span>{}</li>')
-    mark = Markup('<span class="mark">culprit</span>')
+    tile = Markup('<li class="tile {}"><b>{}</b> <span>{}</span></li>')
+    culprit = Markup('<li class="tile culprit"><b>{}</b> <span>{}</span><strong>{}culprit</strong></li>')
     tiles = (
-        tile.format(
-            css_state(state),
-            " culprit" if rank in culprits else "",
-            rank,
-            text(name_state(state), 24),
-            mark if rank in culprits else NOTHING,
-        )
+        culprit.format(rank, text(state, 24), _DIAMOND_MARK)
+        if rank in culprits
+        else tile.format(css_state(state), rank, text(state, 24))
         for rank, state in sorted(states.items())
     )
     return Markup('<ol class="tiles" aria-label="ranks">{}</ol>').format(join(tiles))
@@ -86,17 +75,17 @@ def _squares(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
         Markup('<path class="{}" d="{}"><title>{}</title></path>').format(css, _path(places), _count(css, places))
         for css, places in cells.items()
     )
-    rings = (_ring(rank, *divmod(index, columns)) for index, rank in enumerate(ranks) if rank in culprits)
+    marks = _marks({rank: divmod(index, columns) for index, rank in enumerate(ranks) if rank in culprits}, columns)
     # Scrolling regions must be reachable by keyboard; thousands of ranks scroll on a phone.
     picture = Markup(
         '<div class="scroll" tabindex="0" role="region" aria-label="ranks"><svg class="squares{}" role="img"'
         ' aria-label="{} ranks; the list below gives their states" viewBox="0 0 {} {}">'
     ).format(" many" if columns == _COLUMNS_MANY else "", len(ranks), _x(columns), _TOP + rows * _PITCH + 2)
-    return picture + join(_axes(ranks, rows, columns)) + join(paths) + join(rings) + Markup("</svg></div>")
+    return picture + join(_axes(ranks, rows, columns)) + join(paths) + join(marks) + Markup("</svg></div>")
 
 
 def _axes(ranks: list[int], rows: int, columns: int) -> Iterator[Markup]:
-    """Axis labels: the first rank of each row, and the offset of the columns. Their sum is the rank of a square."""
+    """Yield axis labels: each row's first rank, and the columns' offsets; the sum of both is a square's rank."""
     for row in range(0, rows, 1 if rows <= 8 else 4):
         yield Markup('<text class="row" x="{}" y="{}">{}</text>').format(
             _MARGIN - 6, _y(row) + _SIDE, ranks[row * columns]
@@ -114,17 +103,34 @@ def _y(row: int) -> int:
 
 
 def _path(places: Iterable[tuple[int, int]]) -> str:
-    return "".join(f"M{_x(column)} {_y(row) + 1}h{_SIDE}v{_SIDE}h-{_SIDE}z" for row, column in places)
+    """Return the path of all squares; adjacent ones in a row of a block are one line, which the style sheet dashes."""
+    runs: list[list[int]] = []
+    for row, column in places:
+        if runs and runs[-1][0] == row and sum(runs[-1][1:]) == column and column % _BLOCK:
+            runs[-1][2] += 1
+        else:
+            runs.append([row, column, 1])
+    middle = 1 + _SIDE // 2
+    return "".join(f"M{_x(column)} {_y(row) + middle}h{count * _PITCH - _PITCH + _SIDE}" for row, column, count in runs)
 
 
-def _ring(rank: int, row: int, column: int) -> Markup:
-    return Markup(
-        '<rect class="ring" x="{}" y="{}" width="{}" height="{}"><title>rank {}: culprit</title></rect>'
-    ).format(_x(column) - 1, _y(row), _PITCH, _PITCH, rank)
+def _marks(culprits: Mapping[int, tuple[int, int]], columns: int) -> Iterator[Markup]:
+    """Yield a diamond over each culprit, then its number on the side that has room."""
+    diamond = Markup(
+        '<path class="culprit" d="M{} {}l{d} {d}l-{d} {d}l-{d} -{d}z"><title>rank {}: culprit</title></path>'
+    )
+    number = Markup('<text class="culprit {}" x="{}" y="{}">{}</text>')
+    middle = {
+        rank: (_x(column) + _SIDE // 2, _y(row) + 1 + _SIDE // 2, column) for rank, (row, column) in culprits.items()
+    }
+    yield from (diamond.format(x, y - _DIAMOND, rank, d=_DIAMOND) for rank, (x, y, _) in middle.items())
+    for rank, (x, y, column) in middle.items() if len(culprits) <= _MAX_NUMBERS else ():
+        left = column > columns // 2
+        yield number.format("left" if left else "", x + (-_DIAMOND - 3 if left else _DIAMOND + 3), y + 4, rank)
 
 
 def _count(css: str, places: Collection[object]) -> str:
-    return f"{name_state(css[2:])}: {len(places)} ranks"
+    return f"{css[2:]}: {len(places)} ranks"
 
 
 def _legend(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
@@ -132,24 +138,23 @@ def _legend(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
         '<li><i class="swatch {}"></i><b>{} {}</b> <span class="ranks">{}</span> <span class="quiet">{}</span></li>'
     )
     entries = [
-        entry.format(
-            css_state(state), len(ranks), text(name_state(state), 24), short_ranks(ranks), STATES.get(state, "")
-        )
+        entry.format(css_state(state), len(ranks), text(state, 24), short_ranks(ranks), RANK_STATES.get(state, ""))
         for state, ranks in _by_state(states)
     ]
     if culprits:
-        ring = Markup('<li><i class="swatch ring"></i><b>{} culprit{}</b> <span class="ranks">{}</span></li>')
-        entries.append(ring.format(len(culprits), "s" if len(culprits) > 1 else "", short_ranks(culprits)))
+        mark = Markup('<li class="culprit">{}<b>{} culprit{}</b> <span class="ranks">{}</span></li>')
+        several = "s" if len(culprits) > 1 else ""
+        entries.insert(0, mark.format(_DIAMOND_MARK, len(culprits), several, short_ranks(culprits)))
     return Markup('<ul class="legend">{}</ul>').format(join(entries))
 
 
 def _by_state(states: Mapping[int, str]) -> Iterator[tuple[str, list[int]]]:
-    order = {state: index for index, state in enumerate(STATES)}
+    order = {state: index for index, state in enumerate(RANK_STATES)}
     pairs = sorted((order.get(state, len(order)), state, rank) for rank, state in states.items())
     for (_, state), members in groupby(pairs, key=lambda pair: pair[:2]):
         yield state, [rank for _, _, rank in members]
 
 
 def describe_states(states: Mapping[int, str]) -> Markup:
-    """``7 waiting, 1 stuck``."""
-    return plain(", ".join(f"{len(ranks)} {name_state(state)}" for state, ranks in _by_state(states)))
+    """Return ``7 waiting, 1 stuck``."""
+    return plain(", ".join(f"{len(ranks)} {state}" for state, ranks in _by_state(states)))

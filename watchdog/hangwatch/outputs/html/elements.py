@@ -16,22 +16,22 @@ NOTHING = Markup("")
 
 
 def text(foreign: str, limit: int = MAX_CHARACTERS) -> Markup:
-    """Untrusted text on one line: no control characters, no bidirectional reordering of its neighbours, no markup."""
+    """Return untrusted text on one line, without control characters, bidirectional reordering or markup."""
     return Markup("<bdi>{}</bdi>").format(excerpt(foreign, limit))
 
 
 def plain(foreign: str, limit: int = 200) -> Markup:
-    """The same for attributes and titles, which cannot contain elements."""
+    """Return untrusted text for attributes and titles, which cannot contain elements."""
     return escape(excerpt(foreign, limit))
 
 
 def code(foreign: str) -> Markup:
-    """Untrusted text in a fixed-width font."""
+    """Return untrusted text in a fixed-width font."""
     return Markup("<code>{}</code>").format(text(foreign))
 
 
 def prose(foreign: str) -> Markup:
-    """Text in which words between backticks are code, as on the cause pages."""
+    """Return untrusted text; words between backticks become code, as on the cause pages."""
     parts = excerpt(foreign).split("`")
     if len(parts) % 2 == 0:  # an unpaired backtick: all of them are taken literally
         return text(foreign)
@@ -40,18 +40,18 @@ def prose(foreign: str) -> Markup:
 
 
 def join(parts: Iterable[Markup], between: str = "") -> Markup:
-    """Concatenate the parts."""
+    """Return the parts concatenated."""
     return escape(between).join(parts)
 
 
 def with_names(html: Markup, names: Mapping[int, str]) -> Markup:
-    """The markup with processes of other worlds by their names."""
+    """Return the markup with processes of other worlds replaced by their names."""
     escaped = {number: plain(name) for number, name in names.items()}
     return Markup(name_guests(html, escaped)) if names else html  # noqa: S704  # both are markup
 
 
 def place(file: str, line: int) -> Markup:
-    """``dir/file.py:12`` with the full path as tooltip; may be wrapped after each slash."""
+    """Return ``dir/file.py:12`` with the full path as tooltip; it may be wrapped after each slash."""
     shown = excerpt(short_place(file, line))
     broken = Markup("/<wbr>").join(escape(part) for part in shown.split("/"))
     whole = f"{file}:{line}" if line else file
@@ -59,7 +59,7 @@ def place(file: str, line: int) -> Markup:
 
 
 def short_command(command: str) -> str:
-    """A command as it was typed: without the interpreter of an installed program and without the folders of its path."""
+    """Return a command as the user typed it: without interpreter, if the program is installed, and without its folders."""
     words = command.split(" ")
     if len(words) > 1 and PurePosixPath(words[0]).name.startswith("python") and "/bin/" in words[1]:
         del words[0]
@@ -67,7 +67,7 @@ def short_command(command: str) -> str:
 
 
 def source_line(line: SourceLine) -> Markup:
-    """A source line: place, function, text, and the library line it was reached through."""
+    """Return a source line: place, function, text, and the library line it went through."""
     source = Markup('<pre class="line"><code>{}</code></pre>').format(text(line.source)) if line.source else NOTHING
     via = Markup('<p class="via"><span class="quiet">via</span> {}</p>').format(code(line.via)) if line.via else NOTHING
     where = Markup('<p class="where">{} <span class="quiet">in</span> {}</p>')
@@ -75,7 +75,7 @@ def source_line(line: SourceLine) -> Markup:
 
 
 def listing(items: Iterable[Markup], kind: str = "ul", css: str = "") -> Markup:
-    """A list; empty markup if there are no items."""
+    """Return a list; empty markup if there are no items."""
     entries = join(Markup("<li>{}</li>").format(item) for item in items)
     if not entries:
         return NOTHING
@@ -83,8 +83,14 @@ def listing(items: Iterable[Markup], kind: str = "ul", css: str = "") -> Markup:
     return opening + entries + Markup("</{}>").format(kind)
 
 
+def fact_list(facts: Iterable[tuple[str, str | Markup]]) -> Markup:
+    """Return names and values side by side, without the empty ones."""
+    entry = Markup("<div><dt>{}</dt><dd>{}</dd></div>")
+    return Markup('<dl class="facts">{}</dl>').format(join(entry.format(name, value) for name, value in facts if value))
+
+
 def section(title: str | Markup, content: Markup, *, id: str = "", css: str = "") -> Markup:
-    """A section with heading; empty markup if there is no content."""
+    """Return a section with heading; empty markup if there is no content."""
     if not content:
         return NOTHING
     name = Markup(' id="{}"').format(id) if id else NOTHING
@@ -93,7 +99,7 @@ def section(title: str | Markup, content: Markup, *, id: str = "", css: str = ""
 
 
 def fold(summary: str | Markup, content: Markup, *, id: str = "", opened: bool = False) -> Markup:
-    """A collapsible part (``<details>``), which needs no script."""
+    """Return a collapsible part (``<details>``), which needs no script."""
     if not content:
         return NOTHING
     name = Markup(' id="{}"').format(id) if id else NOTHING
@@ -102,7 +108,10 @@ def fold(summary: str | Markup, content: Markup, *, id: str = "", opened: bool =
 
 
 def link(address: str) -> Markup:
-    """A reference: a link if it is an http(s) URL, plain text otherwise, because a bundle is untrusted. Wraps as ``place``."""
+    """Return a link if ``address`` is an http(s) URL, else plain text, because a bundle is untrusted.
+
+    It wraps as in ``place``.
+    """
     shown = clean(address)
     if not shown.startswith(("https://", "http://")):
         return text(address)
@@ -111,15 +120,25 @@ def link(address: str) -> Markup:
     return Markup('<a href="{}" rel="noreferrer noopener"><bdi>{}</bdi></a>').format(shown, broken)
 
 
+def small_id(id: str, title: str) -> Markup:
+    """Return the id of a job in small type; empty if it is also the job's title."""
+    return Markup(' <span class="id quiet">{}</span>').format(text(id, 80)) if id != title else NOTHING
+
+
+def copy_link(address: str) -> Markup:
+    """Return a link to a Markdown text. The page's script copies the text; without the script the link opens it."""
+    return Markup('<a class="button" href="{}" data-copy>Copy as issue</a><span role="status"></span> ').format(address)
+
+
 def moment(rfc3339: str, *, whole_seconds: bool = False) -> Markup:
-    """A time of the document (RFC 3339, UTC)."""
+    """Return a time of the document (RFC 3339, UTC) for display."""
     shown = excerpt(rfc3339, 40).replace("T", " ").removesuffix("Z")
     shown = shown.partition(".")[0] if whole_seconds else shown
     return Markup('<time datetime="{}">{} UTC</time>').format(plain(rfc3339, 40), shown)
 
 
 def duration(seconds: float) -> str:
-    """``0.4 s``, ``34 s``, ``5 min 3 s``, ``2 min``, ``2 h 4 min``."""
+    """Return ``0.4 s``, ``34 s``, ``5 min 3 s``, ``2 min`` or ``2 h 4 min``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

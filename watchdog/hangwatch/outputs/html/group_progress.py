@@ -17,7 +17,7 @@ _MAX_CHARTS = 12
 _MAX_ROWS = 200
 _WIDTH, _HEIGHT = 600, 96
 #: Longer than a typical step; used for highlighting only, never for a verdict.
-_LONG_S = 5.0
+LONG_S = 5.0
 
 
 _KEY = Markup(
@@ -34,8 +34,26 @@ class ProgressPoint(msgspec.Struct, frozen=True):
     slowest: int
 
 
+class JobPace(msgspec.Struct, frozen=True):
+    """How fast a job progresses.
+
+    ``per_s``: collectives per second, the mean of all ranks over the last minute; None before two observations.
+    ``still_s``: seconds since any rank has moved.
+    """
+
+    per_s: float | None = None
+    still_s: float = 0.0
+
+
+class JobProgress(msgspec.Struct, frozen=True):
+    """The last minutes of a job: the points of its groups by label, oldest first, and its pace."""
+
+    groups: Mapping[str, Sequence[ProgressPoint]] = {}
+    pace: JobPace = JobPace()
+
+
 def render_group_progress(groups: Sequence[GroupFront], history: Mapping[str, Sequence[ProgressPoint]]) -> Markup:
-    """All groups of a job. ``history`` is by label, oldest point first."""
+    """Return the progress of all groups of a job. ``history``: points by label, oldest first."""
     if not groups:
         return Markup('<p class="quiet">No process groups found: none exists yet, or the probe is not loaded.</p>')
     charts = join(_card(group, history.get(group.label, ())) for group in groups[:_MAX_CHARTS])
@@ -50,7 +68,7 @@ def render_group_progress(groups: Sequence[GroupFront], history: Mapping[str, Se
 
 
 def _card(group: GroupFront, points: Sequence[ProgressPoint]) -> Markup:
-    late = group.in_flight_s is not None and group.in_flight_s >= _LONG_S
+    late = group.in_flight_s is not None and group.in_flight_s >= LONG_S
     behind = (
         Markup('<p class="behind">{} behind, by up to {}</p>').format(
             number_ranks(group.behind), group.front - group.slowest

@@ -3,48 +3,163 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from urllib.parse import quote
 
 from markupsafe import Markup
 
 from hangwatch.model.incident import Severity
 from hangwatch.model.live import LiveJob, LiveView
+from hangwatch.model.numbers import name_guests
+from hangwatch.model.text import short_ranks
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.html.cells import describe_states, render_cells
-from hangwatch.outputs.html.elements import NOTHING, section, text, with_names
-from hangwatch.outputs.html.group_progress import ProgressPoint, render_group_progress
-from hangwatch.outputs.html.incidents import render_incidents
+from hangwatch.outputs.html.elements import (
+    NOTHING,
+    code,
+    copy_link,
+    duration,
+    fact_list,
+    moment,
+    section,
+    small_id,
+    text,
+    with_names,
+)
+from hangwatch.outputs.html.group_progress import LONG_S, JobPace, JobProgress, render_group_progress
 from hangwatch.outputs.html.stacks import render_stacks
 from hangwatch.outputs.html.tables import table
 from hangwatch.outputs.html.verdict import render_heading, render_missing, render_reasons, render_verdict
+from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import merge_main_stacks
 from hangwatch.outputs.wording import name_kind
 
-#: Of a state directory's incidents, the newest.
+
+def render_healthy(job: LiveJob, progress: JobProgress) -> Markup:
+    """Return a healthy job's pace, last progress, longest current wait, and stall timeout."""
+    states = {rank.rank: rank.state for rank in job.ranks}
+    waits = [(group.in_flight_s, group.label) for group in job.groups if group.in_flight_s is not None]
+    longest_s, where = max(waits, default=(0.0, ""))
+    facts = [
+        ("Ranks", describe_states(states) or "none found yet"),
+        ("Last progress", _last_progress(progress.pace) if job.groups else NOTHING),
+        ("Longest wait now", Markup("{} in {}").format(duration(longest_s), code(where)) if where else NOTHING),
+        ("Stall timeout", _stall_timeout(job, longest_s)),
+    ]
+    return Markup(
+        '<section class="banner info"><p class="kind"><strong>No hang detected</strong></p>'
+        '<p class="summary">{}</p>{}</section>'
+    ).format(describe_pace(job, progress.pace), fact_list(facts))
+
+
+def describe_pace(job: LiveJob, pace: JobPace) -> str:
+    """Return how fast the job is, as a sentence."""
+    if not job.ranks:
+        return "No ranks found yet."
+    if not job.groups:
+        if all(rank.beat_age_s is None for rank in job.ranks):
+            return "The ranks run without the probe, so their progress is not visible."
+        return "No rank has created a process group yet."
+    if pace.per_s is None:
+        return "Measuring collectives a second."
+    if pace.still_s >= LONG_S:
+        return f"No progress for {duration(pace.still_s)}."
+    if pace.per_s == 0:
+        return "No collective in the last minute."
+    if pace.per_s < 0.1:
+        return f"One collective every {duration(1 / pace.per_s)}."
+    return f"{pace.per_s:{'.0f' if pace.per_s >= 10 else '.1f'}} collectives a second."
+
+
+def _last_progress(pace: JobPace) -> str:
+    return f"{duration(pace.still_s)} ago" if pace.still_s >= LONG_S else "just now"
+
+
+def _stall_timeout(job: LiveJob, longest_s: float) -> str:
+    """Return after how long a stall is reported; and if something has waited for long, how much time is left."""
+    if job.stall_after_s is None:
+        return ""
+    origin = "learned from this job" if job.stall_learnt else "as you set it"
+    left_s = max(0.0, job.stall_after_s - longest_s)
+    left = f", {duration(left_s)} left" if longest_s >= LONG_S else ""
+    return f"{duration(job.stall_after_s)} ({origin}){left}"
+
+
+def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[str], *, total: int) -> Markup:
+    """Return the list of incidents.
+
+    ``incidents``: those to show; ``open_ids``: those that this agent has open; ``total``: how many are stored.
+    """
+    if not incidents:
+        return Markup('<p class="quiet">No incidents so far.</p>')
+    rows = [
+        (
+            _kind(one),
+            Markup('<a href="incidents/{}">{}</a>').format(quote(one.id), text(one.summary, 200)),
+            _culprits(one) if one.culprit_ranks else "",
+            text(one.title, 60),
+            moment(one.onset_at, whole_seconds=True),
+            _end(one, open_ids),
+        )
+        for one in incidents
+    ]
+    shown = table(("Kind", "Summary", "Culprits", "Job", "Since", "Ended"), rows, css="incidents cards")
+    older = total - len(incidents)
+    return shown + (
+        Markup('<p class="quiet">{} older incidents in the state directory</p>').format(older) if older > 0 else ""
+    )
+
+
+def _culprits(incident: IncidentSummary) -> Markup:
+    """Return the ranks of the culprits; a long list may be wrapped after each."""
+    shown = name_guests(short_ranks(incident.culprit_ranks), incident.names)
+    return Markup("<bdi>{}</bdi>").format(Markup(",<wbr>").join(excerpt(shown).split(",")))
+
+
+def _kind(incident: IncidentSummary) -> Markup:
+    proven = ", proven" if incident.proven else ""
+    return Markup('<span class="kind {}">{}{}</span>').format(incident.severity, name_kind(incident.kind), proven)
+
+
+def _end(incident: IncidentSummary, open_ids: Collection[str]) -> Markup:
+    if incident.ended_at is not None:
+        return moment(incident.ended_at, whole_seconds=True)
+    return Markup('<strong class="open">open</strong>') if incident.id in open_ids else Markup("no end recorded")
+
+
+#: How many incidents are shown, the newest ones.
 _MAX_INCIDENTS = 50
 _SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+#: The live page is at the agent's root.
+_ROOT = ""
 _STARTING = Markup('<section class="banner info"><p class="summary">Collecting first samples.</p></section>')
 _NO_JOB = Markup(
     '<section class="banner info"><p class="summary">No distributed job is running on this node.</p><p>Start one with '
     "<code>hangwatch run -- torchrun ...</code>, or run <code>eval &#34;$(hangwatch env)&#34;</code> before you launch it. "
     "Jobs that are already running appear here automatically.</p></section>"
 )
-JobHistories = Mapping[str, Mapping[str, Sequence[ProgressPoint]]]
+_UNKNOWN_PROGRESS = JobProgress()
 
 
 def job_key(job_id: str) -> str:
-    """An element id for a job, valid for any job name."""
+    """Return an element id for a job, valid for any job name."""
     return "job-" + hashlib.sha256(job_id.encode("utf-8", "backslashreplace")).hexdigest()[:12]
 
 
-def render_parts(view: LiveView, histories: JobHistories, incidents: Sequence[IncidentSummary]) -> dict[str, Markup]:
-    """All parts by element id, in their order on the page. ``histories``: by job and group, oldest point first."""
+def render_parts(
+    view: LiveView, progress: Mapping[str, JobProgress], incidents: Sequence[IncidentSummary]
+) -> dict[str, Markup]:
+    """Return all parts by element id, in their order on the page.
+
+    ``progress``: by job. ``incidents``: those stored.
+    """
     parts: dict[str, Markup] = {}
     jobs = sorted(view.jobs, key=_urgency)
     if len(jobs) > 1:
-        parts["jobs"] = section("Jobs on this node", _overview(jobs))
+        parts["jobs"] = section("Jobs on this node", _overview(jobs, progress))
+    stored = {one.id for one in incidents}
     for job in jobs:
-        for name, content in _job_parts(job, histories.get(job.id, {})):
+        for name, content in _job_parts(job, progress.get(job.id, _UNKNOWN_PROGRESS), stored):
             parts[f"{job_key(job.id)}-{name}"] = with_names(content, job.names)
     if not view.jobs:
         parts["job-none"] = _NO_JOB if view.at_ns else _STARTING
@@ -55,12 +170,12 @@ def render_parts(view: LiveView, histories: JobHistories, incidents: Sequence[In
 
 
 def _urgency(job: LiveJob) -> tuple[int, str]:
-    """Sort key: jobs with an incident first, most severe first."""
+    """Return a sort key: jobs with an incident first, most severe first."""
     return (_SEVERITIES.index(job.incident.verdict.severity) if job.incident is not None else len(_SEVERITIES), job.id)
 
 
-def _overview(jobs: Sequence[LiveJob]) -> Markup:
-    """One row per job."""
+def _overview(jobs: Sequence[LiveJob], progress: Mapping[str, JobProgress]) -> Markup:
+    """Return a table with one row per job."""
     rows = []
     for job in jobs:
         verdict = job.incident.verdict if job.incident is not None else None
@@ -69,37 +184,41 @@ def _overview(jobs: Sequence[LiveJob]) -> Markup:
             if verdict is not None
             else Markup('<span class="quiet">no hang</span>')
         )
-        summary = text(verdict.summary, 200) if verdict is not None else describe_states(_states(job))
-        name = Markup('<a href="#{}-head">{}</a>').format(job_key(job.id), text(job.id, 60))
-        rows.append((name, kind, summary))
-    return table(("Job", "State", "Summary"), rows, css="jobs")
+        pace = progress.get(job.id, _UNKNOWN_PROGRESS).pace
+        summary = text(verdict.summary, 200) if verdict is not None else describe_pace(job, pace)
+        name = Markup('<a href="#{}-head">{}</a>{}').format(
+            job_key(job.id), text(job.title, 60), small_id(job.id, job.title)
+        )
+        rows.append((name, kind, describe_states(_states(job)), summary))
+    return table(("Job", "State", "Ranks", "Summary"), rows, css="jobs cards")
 
 
 def _states(job: LiveJob) -> dict[int, str]:
     return {rank.rank: rank.state for rank in job.ranks}
 
 
-def _job_parts(job: LiveJob, history: Mapping[str, Sequence[ProgressPoint]]) -> Iterator[tuple[str, Markup]]:
+def _job_parts(job: LiveJob, progress: JobProgress, stored: Collection[str]) -> Iterator[tuple[str, Markup]]:
     incident = job.incident
-    states = _states(job)
     culprits = incident.verdict.culprit_ranks if incident is not None else ()
-    yield "head", render_heading(job.id, job.described, job.command)
-    yield "verdict", render_verdict(incident) if incident is not None else _no_hang(states)
-    yield "ranks", section("Ranks", render_cells(states, culprits, job.world_size))
-    yield "reasons", render_reasons(incident.verdict) if incident is not None else NOTHING
-    yield "groups", section("Progress by process group", render_group_progress(job.groups, history))
+    yield "head", render_heading(job)
+    if incident is None:
+        yield "verdict", render_healthy(job, progress)
+    else:
+        yield "verdict", render_verdict(incident, _ROOT, _actions(incident.id) if incident.id in stored else NOTHING)
+    yield "ranks", section("Ranks", render_cells(_states(job), culprits, job.world_size))
+    yield "reasons", render_reasons(incident.verdict, _ROOT) if incident is not None else NOTHING
+    yield "groups", section("Progress by process group", render_group_progress(job.groups, progress.groups))
     show_stacks = incident is not None and job.capture is not None
     yield "stacks", render_stacks(merge_main_stacks(job.capture), culprits) if show_stacks and job.capture else NOTHING
     yield "missing", render_missing(incident) if incident is not None else NOTHING
 
 
-def _no_hang(states: Mapping[int, str]) -> Markup:
-    return Markup(
-        '<section class="banner info"><p class="kind"><strong>No hang detected</strong></p>'
-        '<p class="summary">{}</p></section>'
-    ).format(describe_states(states) or "No ranks found yet.")
+def _actions(incident: str) -> Markup:
+    page = f"incidents/{quote(incident)}"
+    links = Markup('<a href="{0}">Incident page</a> <a href="{0}/report.html">Report to attach</a>').format(page)
+    return copy_link(f"{page}/issue.md") + links
 
 
 def lay_out(parts: Mapping[str, Markup]) -> Markup:
-    """The parts, each in a ``div`` with its id."""
+    """Return the parts, each in a ``div`` with its id."""
     return Markup("").join(Markup('<div class="part" id="{}">{}</div>').format(id, html) for id, html in parts.items())

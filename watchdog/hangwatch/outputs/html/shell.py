@@ -21,12 +21,12 @@ PAGE_POLICY = (
 
 @cache
 def read_asset(name: str) -> str:
-    """A style sheet, script or icon of this package."""
+    """Return a style sheet, script or icon of this package."""
     return resources.files("hangwatch.outputs.html").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def render_file(title: str, body: Markup) -> Markup:
-    """A self-contained document that may neither load nor run anything."""
+    """Return a self-contained document that may neither load nor run anything."""
     style = read_asset("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -37,9 +37,9 @@ def render_file(title: str, body: Markup) -> Markup:
 
 
 def render_page(title: str, body: Markup, *, root: str = "", live: bool = False, signed_in: bool = True) -> Markup:
-    """A page of the agent. ``root``: relative path to the agent's root; ``live``: the script keeps the page up to date.
+    """Return a page of the agent. All URLs are relative, so that it works under any path of a reverse proxy.
 
-    All URLs are relative, so that the page works under any path of a reverse proxy.
+    ``root``: relative path to the agent's root; ``live``: the script keeps the page up to date.
     """
     script = Markup('<script src="{}static/page.js" defer></script>').format(root)
     head = Markup(

@@ -28,7 +28,7 @@ _NARROWEST = 0.004
 
 
 def render_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
-    """Flame graph and tree; empty markup if there are no stacks."""
+    """Return the flame graph and the tree; empty markup if there are no stacks."""
     if not root.children:
         return NOTHING
     # If all ranks are culprits, as in a cycle, highlighting them would distinguish nothing.
@@ -37,7 +37,7 @@ def render_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
 
 
 def render_native_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
-    """The tree of all threads with their native frames; empty markup if nobody has asked for them."""
+    """Return the tree of all threads with native frames; empty markup if none were captured."""
     if not root.children:
         return NOTHING
     tree = _tree(root, frozenset(culprits), file="native_stacks.txt", opened=False)
@@ -53,7 +53,7 @@ def _tree(root: StackNode, culprits: frozenset[int], *, file: str = "stacks.txt"
 
 
 def _block(node: StackNode, culprits: frozenset[int], left: list[int], forks: int, opened: bool) -> Markup:
-    """The frames that a set of ranks has in common, followed by its branches."""
+    """Return the frames that a set of ranks has in common, followed by its branches."""
     if left[0] <= 0 or forks > _MAX_FORKS:
         left[0] = 0
         return NOTHING
@@ -95,7 +95,7 @@ def _ends(ranks: Collection[int]) -> Markup:
 
 
 def _css(frame: Frame) -> str:
-    """The CSS class: user code, the interpreter, or a library."""
+    """Return the CSS class: user code, the interpreter, or a library."""
     if user_frames((frame,)):
         return "f-user"
     return "f-python" if is_interpreter(frame) else "f-library"
@@ -122,7 +122,7 @@ def _flame(root: StackNode, culprits: frozenset[int]) -> Markup:
 
 
 def _widths(root: StackNode) -> dict[int, float]:
-    """The width of every node by its ``id``: the ranks that end in it plus the widths of its children."""
+    """Return the width of every node by its ``id``: the ranks that end in it plus the widths of its children."""
     order = [root]
     for node in order:
         order.extend(node.children)
@@ -136,7 +136,7 @@ def _widths(root: StackNode) -> dict[int, float]:
 
 
 def _places(root: StackNode, widths: dict[int, float]) -> Iterator[tuple[StackNode, float, float, int]]:
-    """Every frame wide enough to draw, with start and share of the total width, and depth; shallow frames first."""
+    """Yield every frame wide enough to draw: node, start and share of the total width, depth; shallow frames first."""
     whole = widths[id(root)] or 1.0
     row: list[tuple[StackNode, float]] = [(root, 0.0)]
     depth = 0

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from hangwatch.model.incident import Incident, RankEntry
 from hangwatch.model.text import short_ranks
-from hangwatch.outputs.html.cells import css_state, name_state
+from hangwatch.outputs.html.cells import css_state
 from hangwatch.outputs.html.elements import NOTHING, code, fold, join, section, text
 from hangwatch.outputs.wording import group_places
 
@@ -17,7 +17,7 @@ _MAX_PROCESSES = 512
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str | Markup]], css: str = "") -> Markup:
-    """A table that scrolls if it is too wide; empty markup without rows."""
+    """Return a table that scrolls if it is too wide; empty markup without rows."""
     body = join(Markup("<tr>{}</tr>").format(join(Markup("<td>{}</td>").format(cell) for cell in row)) for row in rows)
     if not body:
         return NOTHING
@@ -30,7 +30,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str | Markup]], css: str
 
 
 def render_groups(incident: Incident) -> Markup:
-    """Sequence numbers by group, the ranks that are furthest behind first."""
+    """Return sequence numbers by group, the ranks that are furthest behind first."""
     found: dict[str, dict[tuple[int, int], list[int]]] = {}
     for entry in incident.ranks:
         for group in entry.groups:
@@ -46,7 +46,7 @@ def render_groups(incident: Incident) -> Markup:
         for name, numbers in found.items()
         for place, ((enqueued, completed), ranks) in enumerate(sorted(numbers.items()))
     ]
-    shown = table(("Group", "Enqueued", "Completed", "State", "Ranks"), rows[:_MAX_ROWS], css="groups")
+    shown = table(("Group", "Enqueued", "Completed", "State", "Ranks"), rows[:_MAX_ROWS], css="groups cards")
     return section("Groups", shown + _more(len(rows)), id="groups")
 
 
@@ -55,7 +55,7 @@ def _number(value: int) -> Markup:
 
 
 def render_places(incident: Incident) -> Markup:
-    """The ranks by state and top frame."""
+    """Return the ranks by state and top frame."""
     rows = [
         (
             short_ranks(place.ranks),
@@ -64,12 +64,12 @@ def render_places(incident: Incident) -> Markup:
         )
         for place in group_places(incident.ranks)
     ]
-    shown = table(("Ranks", "State", "Top frame"), rows[:_MAX_ROWS])
+    shown = table(("Ranks", "State", "Top frame"), rows[:_MAX_ROWS], css="places cards")
     return shown + _more(len(rows)) + _processes(incident.ranks)
 
 
 def _state(state: str) -> Markup:
-    return Markup('<i class="swatch {}"></i> {}').format(css_state(state), text(name_state(state), 24))
+    return Markup('<i class="swatch {}"></i> {}').format(css_state(state), text(state, 24))
 
 
 def _processes(ranks: Collection[RankEntry]) -> Markup:

@@ -9,11 +9,14 @@ from collections.abc import Collection
 
 from markupsafe import Markup
 
-from hangwatch.model.incident import Cause, Collective, Divergence, Evidence, Incident, Verdict
+from hangwatch.model.incident import Cause, Collective, Divergence, Evidence, Incident, JobEntry, Verdict
+from hangwatch.model.live import LiveJob
 from hangwatch.model.text import number_ranks
+from hangwatch.outputs.html.cause_page import fold_page, name_cause
 from hangwatch.outputs.html.elements import (
     NOTHING,
     code,
+    fact_list,
     fold,
     join,
     link,
@@ -23,10 +26,12 @@ from hangwatch.outputs.html.elements import (
     prose,
     section,
     short_command,
+    small_id,
     source_line,
     text,
 )
 from hangwatch.outputs.job_history import describe_history
+from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.wording import ShownSide, name_kind, show_divergence
 
 #: Longer lists are truncated; incident.json has all items.
@@ -35,37 +40,42 @@ _MAX_ITEMS = 40
 _MAX_SUMMARY = 600
 
 
-def render_verdict(incident: Incident) -> Markup:
-    """Banner, diverging source lines, cause and remedy."""
+def render_verdict(incident: Incident, root: str | None, actions: Markup = NOTHING) -> Markup:
+    """Return banner, diverging source lines, cause and remedy.
+
+    ``root``: the relative path to the agent's root; None in a file. ``actions``: links below the summary.
+    """
     verdict = incident.verdict
     return join(
         [
-            render_banner(incident),
+            _banner(incident, actions),
             _divergence(verdict.divergence, verdict) if verdict.divergence is not None else NOTHING,
-            _cause(verdict.cause) if verdict.cause is not None else NOTHING,
+            _cause(verdict.cause, root) if verdict.cause is not None else NOTHING,
         ]
     )
 
 
-def render_banner(incident: Incident) -> Markup:
-    """Kind, whether it is proven, summary, ranks, operation and times."""
+def _banner(incident: Incident, actions: Markup) -> Markup:
+    """Return kind, whether it is proven, summary, ranks, operation, times and links."""
     verdict = incident.verdict
     facts = [
-        _fact("Culprit", number_ranks(verdict.culprit_ranks)) if verdict.culprit_ranks else NOTHING,
-        _fact("Waiting", number_ranks(verdict.waiting_ranks)) if verdict.waiting_ranks else NOTHING,
-        _fact("Operation", _operation(verdict.collective)) if verdict.collective is not None else NOTHING,
-        _fact("Since", _times(incident)),
-        *(_fact("History", text(line)) for line in describe_history(incident.history)),
+        ("Culprit", number_ranks(verdict.culprit_ranks) if verdict.culprit_ranks else ""),
+        ("Waiting", number_ranks(verdict.waiting_ranks) if verdict.waiting_ranks else ""),
+        ("Operation", _operation(verdict.collective) if verdict.collective is not None else ""),
+        ("Since", _times(incident)),
+        *(("History", text(line)) for line in describe_history(incident.history)),
+        ("Action", text(describe_second_look(incident))),
     ]
     return Markup(
         '<section class="banner {severity}" id="verdict"><p class="kind"><strong>{kind}</strong>{proven}</p>'
-        '<p class="summary">{summary}</p><dl class="facts">{facts}</dl></section>'
+        '<p class="summary">{summary}</p>{facts}{actions}</section>'
     ).format(
         severity=verdict.severity,
         kind=name_kind(verdict.kind),
         proven=_proven(verdict),
         summary=text(verdict.summary, _MAX_SUMMARY),
-        facts=join(facts),
+        facts=fact_list(facts),
+        actions=Markup('<p class="actions">{}</p>').format(actions) if actions else NOTHING,
     )
 
 
@@ -74,10 +84,6 @@ def _proven(verdict: Verdict) -> Markup:
         return NOTHING
     words = "proven: it can never resolve" if verdict.proven else "not proven"
     return Markup(' <span class="chip">{}</span>').format(words)
-
-
-def _fact(name: str, value: str | Markup) -> Markup:
-    return Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, value)
 
 
 def _times(incident: Incident) -> Markup:
@@ -109,12 +115,12 @@ def _side(side: ShownSide, css: str) -> Markup:
     who = f"{name}: {number_ranks(side.ranks)}" if side.ranks else name
     operation = Markup('<p class="op">in {}</p>').format(code(side.op)) if side.op is not None else NOTHING
     where = source_line(side.line) if side.line is not None else Markup('<p class="quiet">source line not captured</p>')
-    return Markup('<div class="side {}"><h3>{}</h3>{}{}</div>').format(css, who, operation, where)
+    return Markup('<div class="side {}"><h3>{}</h3>{}{}</div>').format(css, who, where, operation)
 
 
-def _cause(cause: Cause) -> Markup:
+def _cause(cause: Cause, root: str | None) -> Markup:
     title = Markup("Cause: {}").format(text(cause.title))
-    certainty = Markup('<p class="quiet">{}, confidence {}</p>').format(code(cause.id), cause.certainty)
+    certainty = Markup('<p class="quiet">{}, confidence {}</p>').format(name_cause(cause.id, root), cause.certainty)
     explanation = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
     remedy = listing((prose(step) for step in cause.remedy), "ol")
     todo = Markup('<div class="todo"><h3>What to do</h3>{}</div>').format(remedy) if remedy else NOTHING
@@ -122,7 +128,9 @@ def _cause(cause: Cause) -> Markup:
     more = Markup("<h3>See also</h3>{}").format(references) if references else NOTHING
     evidence = fold(f"Evidence ({len(cause.evidence)})", _evidence(cause.evidence), id="evidence", opened=True)
     why = Markup("<div>{}{}{}</div>").format(certainty, explanation, evidence)
-    return section(title, Markup('<div class="cause">{}<div>{}{}</div></div>').format(why, todo, more), id="cause")
+    page = fold_page(cause.id) if root is None else NOTHING
+    shown = Markup('<div class="cause">{}<div>{}{}</div></div>{}').format(why, todo, more, page)
+    return section(title, shown, id="cause")
 
 
 def _evidence(items: Collection[Evidence]) -> Markup:
@@ -133,24 +141,22 @@ def _evidence(items: Collection[Evidence]) -> Markup:
     return listing((one(item) for item in list(items)[:_MAX_ITEMS]), css="evidence") + _more(len(items))
 
 
-def render_reasons(verdict: Verdict) -> Markup:
-    """The reasoning: proof, who waits for whom, other possible causes."""
+def render_reasons(verdict: Verdict, root: str | None) -> Markup:
+    """Return the reasoning: proof, who waits for whom, other possible causes. ``root``: see ``render_verdict``."""
     proof = Markup("<p>{}</p>").format(text(verdict.proof)) if verdict.proof else NOTHING
     waits = listing(text(wait) for wait in verdict.waits[:_MAX_ITEMS]) + _more(len(verdict.waits))
     parts = [
         ("Why it can never resolve", proof),
         ("Who waits for whom", waits),
-        ("Other possible causes", _alternatives(verdict.alternatives)),
+        ("Other possible causes", _alternatives(verdict.alternatives, root)),
     ]
     shown = join(Markup("<div><h3>{}</h3>{}</div>").format(name, part) for name, part in parts if part)
     return section("Reasoning", Markup('<div class="reasons">{}</div>').format(shown) if shown else NOTHING)
 
 
-def _alternatives(causes: Collection[Cause]) -> Markup:
+def _alternatives(causes: Collection[Cause], root: str | None) -> Markup:
     def one(cause: Cause) -> Markup:
-        said = Markup('{} <span class="quiet">({}, confidence {})</span>').format(
-            text(cause.title), code(cause.id), cause.certainty
-        )
+        said = Markup('{} <span class="quiet">({})</span>').format(text(cause.title), name_cause(cause.id, root))
         why = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
         return said + why
 
@@ -158,27 +164,30 @@ def _alternatives(causes: Collection[Cause]) -> Markup:
 
 
 def render_missing(incident: Incident) -> Markup:
-    """What could not be captured, and why."""
+    """Return what could not be captured, and why."""
     items = listing(text(item) for item in incident.missing[:_MAX_ITEMS]) + _more(len(incident.missing))
     return section("Missing data", items)
 
 
-def render_heading(job: str, described: str, command: str) -> Markup:
-    """The heading: job, launcher and size, and command."""
-    shown = (
-        Markup(' <span class="command">{}</span>').format(code(short_command(command)[:200])) if command else NOTHING
-    )
-    return Markup('<h1>Job {} <span class="quiet">({})</span>{}</h1>').format(
-        text(job, 200), text(described, 120), shown
+def render_heading(job: JobEntry | LiveJob) -> Markup:
+    """Return a job's title, launcher, size, command and id."""
+    command = code(short_command(job.command)[:200]) if job.command else NOTHING
+    below = command + small_id(job.id, job.title)
+    return Markup('<h1>{} <span class="quiet">{}</span></h1>{}').format(
+        text(job.title, 200),
+        text(job.described, 120),
+        Markup('<p class="command">{}</p>').format(below) if below else NOTHING,
     )
 
 
 def describe_job(incident: Incident) -> Markup:
-    """The job in one line."""
+    """Return the job in one line."""
     job = incident.job
     nodes = f" on {', '.join(job.nodes[:8])}" if job.nodes else ""
     more = f" and {len(job.nodes) - 8} more nodes" if len(job.nodes) > 8 else ""
-    return Markup("job {} ({}){}").format(text(job.id, 200), text(job.described), text(nodes + more, 400))
+    return Markup("{}, {}{}{}").format(
+        text(job.title, 200), text(job.described), text(nodes + more, 400), small_id(job.id, job.title)
+    )
 
 
 def _more(count: int) -> Markup:

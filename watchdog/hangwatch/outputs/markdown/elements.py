@@ -13,15 +13,15 @@ from hangwatch.model.numbers import name_guests
 from hangwatch.outputs.sanitize import excerpt
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
-#: What a renderer turns into a link or a notification by itself. In code it does not.
+#: Texts that a renderer turns into a link or a notification, except in code.
 _LIVE = re.compile(r"\S*://\S+|\bwww\.\S+|[\w.+/-]*@[\w./-]+|(?:\b[\w./-]+)?#\d+|\bGH-\d+", re.IGNORECASE)
-#: What begins a heading, a list, a quotation or a line of code where it begins a line.
+#: Begins a heading, a list, a quotation or a line of code at the beginning of a line.
 _BLOCK = re.compile(r"([#+=-]|\d+(?=[.)]))")
 _NAME = re.compile(r"[^\w./: -]")
 
 
 def code(foreign: str, limit: int) -> str:
-    """Untrusted text as a code span; nothing of an empty one."""
+    """Return untrusted text as a code span; empty for empty text."""
     shown = excerpt(foreign, limit).strip()
     if not shown:
         return ""
@@ -31,7 +31,7 @@ def code(foreign: str, limit: int) -> str:
 
 
 def prose(foreign: str, limit: int) -> str:
-    """Untrusted text on one line, in which words between backticks are code, as on the cause pages."""
+    """Return untrusted text on one line; words between backticks become code, as on the cause pages."""
     shown = excerpt(foreign, limit).strip()
     parts = shown.split("`")
     if len(parts) % 2 == 0:  # an unpaired backtick: all of them are taken literally
@@ -42,7 +42,7 @@ def prose(foreign: str, limit: int) -> str:
 
 
 def _plain(shown: str, limit: int, *, first: bool) -> str:
-    """Text that is no code. ``first``: it may begin a line."""
+    """Return escaped text that is no code. ``first``: it may begin a line."""
     pieces: list[str] = []
     at = 0
     for found in _LIVE.finditer(shown):
@@ -61,26 +61,26 @@ def _escape_block(found: re.Match[str]) -> str:
 
 
 def listing(items: Iterable[str], most: int, *, numbered: bool = False) -> list[str]:
-    """A list of at most ``most`` items, a line each, and a line that says how many more there are."""
+    """Return at most ``most`` items, one per line, and a line that says how many more there are."""
     entries = list(items)
     lines = [f"{number}. {item}" if numbered else f"- {item}" for number, item in enumerate(entries[:most], 1)]
     return [*lines, f"- and {len(entries) - most} more in `incident.json`"] if len(entries) > most else lines
 
 
 def section(title: str, lines: Iterable[str]) -> list[str]:
-    """A heading and its lines; nothing without lines."""
+    """Return a heading and its lines; nothing if there are no lines."""
     content = list(lines)
     return ["", f"### {title}", "", *content] if content else []
 
 
 def fold(title: str, lines: Iterable[str]) -> list[str]:
-    """The same, folded away until it is opened."""
+    """Return a section that is collapsed until it is opened; nothing if there are no lines."""
     content = list(lines)
     return ["", f"<details><summary>{title}</summary>", "", *content, "", "</details>"] if content else []
 
 
 def with_names(markdown: str, names: Mapping[int, str]) -> str:
-    """The text with processes of other worlds by their names."""
+    """Return the text with processes of other worlds replaced by their names."""
     return (
         name_guests(markdown, {number: _NAME.sub("_", name) for number, name in names.items()}) if names else markdown
     )

@@ -11,12 +11,13 @@ from hangwatch.model.text import number_ranks, short_path
 from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.markdown.elements import code, fold, listing, prose, section, with_names
 from hangwatch.outputs.sanitize import MAX_CHARACTERS
+from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.wording import Place, ShownSide, group_places, name_kind, show_divergence
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is shown: items of a list, steps of a remedy, characters of a text; whether the reasoning is folded away."""
+    """How much is shown: items per list, steps of a remedy, characters per text; and whether the reasoning is collapsed."""
 
     items: int
     steps: int
@@ -31,7 +32,7 @@ BRIEF = Extent(items=3, steps=5, characters=500, folded=True)
 
 
 def render_markdown(incident: Incident, extent: Extent = WHOLE) -> str:
-    """The document, each item on a line of its own."""
+    """Return the whole document as Markdown, each item on its own line."""
     lines = list(_Report(incident, extent).lines())
     return with_names("\n".join(lines) + "\n", incident.verdict.names)
 
@@ -53,7 +54,7 @@ class _Report:
         yield from ("", f"Incident {self.code(self.incident.id)}, hangwatch {__version__}")
 
     def reasoning(self, verdict: Verdict) -> Iterator[str]:
-        """Why that is the verdict: in sections, or as one list that is folded away."""
+        """Yield the reasons of the verdict: as sections, or as one collapsed list."""
         parts: Mapping[str, Iterable[str]] = {
             "Why it can never resolve": [self.prose(verdict.proof)] if verdict.proof else [],
             "Who waits for whom": map(self.prose, verdict.waits),
@@ -96,6 +97,8 @@ class _Report:
         ended = f", ended {self.prose(incident.ended_at)}" if incident.ended_at is not None else ""
         yield f"- Since {self.prose(incident.onset_at)}{ended}"
         yield from (f"- {self.prose(line)}" for line in describe_history(incident.history))
+        if action := describe_second_look(incident):
+            yield f"- Action: {self.prose(action)}"
 
     def operation(self, collective: Collective) -> str:
         ranks = f" of {number_ranks(collective.group_ranks)}" if collective.group_ranks else ""
@@ -131,7 +134,7 @@ class _Report:
             yield from section("See also", listing(map(self.reference, cause.references), self.extent.items))
 
     def reference(self, address: str) -> str:
-        """A link, if it is one: a bundle is untrusted."""
+        """Return a link if ``address`` is an http(s) URL, else its text: a bundle is untrusted."""
         safe = address.startswith(("https://", "http://")) and not set(address) & set("<>\\ ") and address.isprintable()
         return f"<{address[:MAX_CHARACTERS]}>" if safe else self.code(address)
 
@@ -141,7 +144,7 @@ class _Report:
 
     def alternative(self, cause: Cause) -> str:
         why = f". {self.prose(cause.explanation)}" if cause.explanation else ""
-        return f"{self.prose(cause.title)} ({self.code(cause.id)}, confidence {cause.certainty}){why}"
+        return f"{self.prose(cause.title)} ({self.code(cause.id)}){why}"
 
     def place(self, place: Place) -> str:
         where = f" in {self.code(place.top)}" if place.top else ", no Python frames"

@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 
 from hangwatch.model.live import LiveRank
 from hangwatch.model.progress import GroupFront, LiveProgress, find_front
+from hangwatch.model.text import title_job
 from hangwatch.outputs.metrics.families import gauge, label
 from hangwatch.outputs.metrics.view import JobMetrics
 
@@ -28,15 +29,13 @@ _Row = tuple[LiveRank, str, LiveProgress]
 
 
 def rank_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
-    """The families of all jobs."""
+    """Yield the families of all jobs."""
     yield from _job_families(jobs)
     info = gauge("rank_info", "Node and process of the rank; always 1.", ("job_id", "rank", "node", "pid"))
     state = gauge("rank_state", "Current state of the rank; always 1.", ("job_id", "rank", "state"))
-    beat_age = gauge(
-        "rank_beat_age_seconds", "Time since the last beat (heartbeat) of the rank's probe.", ("job_id", "rank")
-    )
+    beat_age = gauge("rank_heartbeat_age_seconds", "Age of the last heartbeat of the rank's probe.", ("job_id", "rank"))
     for job in jobs:
-        name = label(job.id)
+        name = label(job.job.id)
         for one in _shown_ranks(job):
             rank = label(one.called)
             info.add_metric([name, rank, label(one.node), str(one.pid)], 1)
@@ -48,14 +47,27 @@ def rank_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
 
 
 def _job_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
-    info = gauge("job_info", "A watched job and its launcher; always 1.", ("job_id", "launcher"))
+    known = ("name", "script", "user", "slurm_job", "job_namespace", "job_pod", "launcher")
+    info = gauge(
+        "job_info", "A watched job: what it is called, and where to look for it; always 1.", ("job_id", *known)
+    )
     world = gauge("job_world_ranks", "World size of the job, over all nodes.", ("job_id",))
     stall_after = gauge("job_stall_after_seconds", "Seconds before an unproven hang is reported now.", ("job_id",))
     for job in jobs:
-        name = label(job.id)
-        info.add_metric([name, label(job.launcher)], 1)
-        if job.world_size is not None:
-            world.add_metric([name], job.world_size)
+        name = label(job.job.id)
+        one = job.job
+        texts = (
+            title_job(one.id, one.name, one.script),
+            one.script,
+            one.user,
+            one.slurm_job,
+            one.namespace,
+            one.pod,
+            one.launcher,
+        )
+        info.add_metric([name, *map(label, texts)], 1)
+        if one.world_size is not None:
+            world.add_metric([name], one.world_size)
         if job.patience_s is not None:
             stall_after.add_metric([name], job.patience_s)
     yield from (info, world, stall_after)
@@ -70,7 +82,7 @@ def _collective_families(jobs: Sequence[JobMetrics]) -> Iterator[Metric]:
     size = gauge("group_ranks", "Ranks in the process group.", ("job_id", "group"))
     left_out = gauge("job_series_left_out", "Ranks, and pairs of rank and group, that are not exported.", ("job_id",))
     for job in jobs:
-        name, rows = label(job.id), _rows(job)
+        name, rows = label(job.job.id), _rows(job)
         shown, fronts = _bounded(rows)
         for one, group_label, group in shown:
             labels = [name, label(one.called), group_label]
@@ -94,7 +106,7 @@ def _rows(job: JobMetrics) -> list[_Row]:
 
 
 def _labelled(groups: tuple[LiveProgress, ...]) -> Iterator[tuple[str, LiveProgress]]:
-    """Each group with a label of its own: Prometheus refuses a whole scrape in which a series comes twice."""
+    """Yield each group with a unique label: Prometheus refuses a scrape in which a series occurs twice."""
     taken: dict[str, int] = {}
     for group in groups:
         text = label(group.label)
@@ -103,7 +115,10 @@ def _labelled(groups: tuple[LiveProgress, ...]) -> Iterator[tuple[str, LiveProgr
 
 
 def _bounded(rows: list[_Row]) -> tuple[list[_Row], dict[str, GroupFront]]:
-    """The rows of as many groups as may be shown, and these groups: those that wait for long first, then the largest."""
+    """Return the rows of as many groups as may be shown, and these groups.
+
+    Groups that have waited for long come first, then the largest.
+    """
     members: dict[str, dict[int, LiveProgress]] = {}
     for one, text, group in rows:
         members.setdefault(text, {})[one.rank] = group

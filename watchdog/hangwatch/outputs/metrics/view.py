@@ -5,15 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from hangwatch import __version__
+from hangwatch.model.capture import Job
 from hangwatch.model.live import LiveRank
 from hangwatch.model.serving import EngineState
 from hangwatch.model.telemetry import TrainingSeries
+from hangwatch.outputs.briefing import Briefing, Links
 
 
 class IncidentMetrics(msgspec.Struct, frozen=True):
-    """An open incident. ``cause`` is the id of the cause, ``unknown`` if there is none.
+    """An open incident.
 
-    ``summary``, ``title`` (of the cause) and ``remedy`` (its steps) are for use in alerts. ``names``: see ``Verdict``.
+    ``cause``: the id of the cause, ``unknown`` if there is none. ``briefing``: texts for alerts and dashboards.
+    ``names``: see ``Verdict``.
     """
 
     id: str
@@ -21,25 +24,22 @@ class IncidentMetrics(msgspec.Struct, frozen=True):
     cause: str
     severity: str
     onset_unix_s: float
+    briefing: Briefing
     culprit_ranks: tuple[int, ...] = ()
-    summary: str = ""
-    title: str = ""
-    remedy: tuple[str, ...] = ()
     names: dict[int, str] = {}
 
 
 class JobMetrics(msgspec.Struct, frozen=True):
-    """One watched job. ``id`` is unique within a view; ``incidents`` has at most one per kind.
+    """One watched job.
 
-    ``patience_s``: how long an unproven hang must last before it is reported; ``world_size`` counts the ranks of all nodes;
-    ``training``: the values it logs, None if they are not read; ``engines``: the serving engines that it is.
+    ``job.id`` is unique within a view; ``incidents`` has at most one per kind. ``patience_s``: how long an unproven
+    hang must last before it is reported. ``training``: the values it logs; None if they are not read. ``engines``:
+    its serving engines.
     """
 
-    id: str
+    job: Job
     ranks: tuple[LiveRank, ...] = ()
     incidents: tuple[IncidentMetrics, ...] = ()
-    launcher: str = "plain"
-    world_size: int | None = None
     patience_s: float | None = None
     training: TrainingSeries | None = None
     engines: tuple[EngineState, ...] = ()
@@ -75,11 +75,12 @@ class AgentMetrics(msgspec.Struct, frozen=True):
 
 
 class MetricsView(msgspec.Struct, frozen=True):
-    """Everything that a scrape returns. ``incidents_total`` counts by kind."""
+    """Everything that a scrape returns. ``incidents_total``: counts by kind; ``links``: where runbooks are."""
 
     jobs: tuple[JobMetrics, ...] = ()
     incidents_total: dict[str, int] = {}
     sources: tuple[SourceMetrics, ...] = ()
     receivers: tuple[ReceiverMetrics, ...] = ()
     agent: AgentMetrics = AgentMetrics()
+    links: Links = Links()
     version: str = __version__

@@ -22,8 +22,11 @@ SCHEMA = "hangwatch.audit/1"
 
 
 class ActionTaken(msgspec.Struct, frozen=True):
-    """One action: start (seconds since the epoch), its name (``config.settings.ACTIONS``), whether it was a dry run, and its
-    outcome."""
+    """One action that was taken.
+
+    Its start (seconds since the epoch), its name (``config.settings.ACTIONS``), whether it was a dry run, and its
+    outcome.
+    """
 
     at_s: float
     action: str
@@ -40,7 +43,7 @@ class AuditRecord(msgspec.Struct, frozen=True):
 
 
 def read_audit(bundle: Path) -> AuditRecord:
-    """The record so far; empty if the file is missing or unreadable."""
+    """Return the record so far; empty if the file is missing or unreadable."""
     try:
         return msgspec.json.decode((bundle / FILE).read_bytes(), type=AuditRecord)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -62,7 +65,7 @@ def record_action(bundle: Path, taken: ActionTaken) -> None:
 
 
 def was_notified(notification: Notification, receiver: str) -> bool:
-    """Whether the receiver has accepted this notification, from this or an earlier agent."""
+    """True if the receiver has accepted this notification, from this or an earlier agent."""
     return notification.bundle is not None and read_audit(Path(notification.bundle)).notified.get(receiver) == _digest(
         notification
     )

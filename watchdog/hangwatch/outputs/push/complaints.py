@@ -1,4 +1,4 @@
-"""What is logged of a receiver that does not take what it is sent."""
+"""Logs why a receiver does not accept what it is sent."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ log = logging.getLogger("hangwatch")
 
 
 class Complaints:
-    """Logs each new reason once, not once per attempt. ``name``: what may be shown of the receiver."""
+    """Logs each new reason once, not once per attempt. ``name``: the receiver's name without secrets."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._last = ""
 
     def hear(self, answer: Attempt) -> None:
-        """An attempt's answer; one that was accepted has no reason."""
+        """Log the reason of a failed attempt if it is new; an accepted attempt has none."""
         if answer.why and answer.why != self._last:
             log.warning("%s %s", self._name, answer.why)
         self._last = answer.why

@@ -1,6 +1,6 @@
 """Notifications of an incident, in the format of each kind of receiver. Pure.
 
-May import the model, msgspec and ``outputs.sanitize``. Formats: Alertmanager's API v2, ``postableAlerts``
+May import the model, msgspec and the words that all outputs share. Formats: Alertmanager's API v2, ``postableAlerts``
 (api/v2/openapi.yaml, Alertmanager 0.25 to 0.28); for other receivers our own ``hangwatch.notification/1``, and plain text for
 the services that apprise knows (``services.py``): chats, e-mail, pagers.
 
@@ -15,11 +15,14 @@ from types import MappingProxyType
 
 import msgspec
 
-from hangwatch.model.incident import Incident, Verdict
+from hangwatch.model.incident import Incident, SourceLine, Verdict
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks
+from hangwatch.outputs.briefing import Briefing, Links, brief
 from hangwatch.outputs.job_history import describe_history
-from hangwatch.outputs.sanitize import clean
+from hangwatch.outputs.sanitize import clean, excerpt
+from hangwatch.outputs.second_look import describe_second_look
+from hangwatch.outputs.wording import name_kind
 
 SCHEMA = "hangwatch.notification/1"
 #: An open incident is sent to Alertmanager this often; Alertmanager resolves an alert that is not repeated within its
@@ -30,26 +33,30 @@ REPEAT_S = 60.0
 SHORTEST_S = 60.0
 _TEXT_LIMIT_CHARS = 2000
 _TITLE_LIMIT_CHARS = 200
+#: Length of an explanation in a chat; the page has all of it.
+_LINE_CHARS = 300
 #: The alert names of deploy/prometheus/rules, so that one Alertmanager route matches both.
 _ALERT_NAMES = {
     "deadlock": "HangwatchDeadlock",
     "stall": "HangwatchStall",
     "rank_lost": "HangwatchRankLost",
     "straggler": "HangwatchStraggler",
+    "failed": "HangwatchJobFailed",
     "silent_failure": "HangwatchSilentFailure",
 }
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """The current state of an incident, the path of its bundle, and the node."""
+    """The current state of an incident, the path of its bundle, the node, and where links lead."""
 
     incident: Incident
     bundle: str | None
     node: str
+    links: Links = Links()
 
     @property
     def over(self) -> bool:
-        """Whether the incident has ended."""
+        """True if the incident has ended."""
         return self.incident.ended_at is not None
 
     @property
@@ -62,6 +69,11 @@ class Notification(msgspec.Struct, frozen=True):
     def cause_id(self) -> str:
         """The id of the cause, ``unknown`` if there is none."""
         return self.incident.verdict.cause.id if self.incident.verdict.cause else "unknown"
+
+    @property
+    def briefing(self) -> Briefing:
+        """The incident in short texts."""
+        return brief(self.incident, self.links)
 
 
 #: Renders the body from a notification, the previous one sent for the same incident (None: none), and the current time.
@@ -77,7 +89,7 @@ class Receiver(msgspec.Struct, frozen=True):
 
 
 def alertmanager_body(notification: Notification, before: Notification | None, now: datetime) -> bytes:
-    """The alert of a notification; if its labels differ from ``before``, that alert is resolved."""
+    """Return the alert of a notification; if its labels differ from ``before``, also resolve the alert sent before."""
     alerts = [_alert(notification, _end(notification.incident))]
     if before is not None and _labels(before) != _labels(notification):
         alerts.append(_alert(before, now))
@@ -85,16 +97,30 @@ def alertmanager_body(notification: Notification, before: Notification | None, n
 
 
 def webhook_body(notification: Notification, before: Notification | None, now: datetime) -> bytes:
-    """The verdict without stacks and command line, which stay in the bundle on the node."""
-    del before, now
+    """Return the verdict and both lines of code; the stacks stay in the bundle on the node.
+
+    Chats that accept JSON show ``text``.
+    """
+    del now
     incident, verdict = notification.incident, notification.incident.verdict
-    cause = verdict.cause
+    cause, job, briefing, message = verdict.cause, incident.job, notification.briefing, message_of(notification, before)
+    divergence = verdict.divergence
     return msgspec.json.encode(
         {
             "schema": SCHEMA,
             "status": "resolved" if notification.over else "firing",
+            "text": message.title if message.body == message.title else f"{message.title}\n{message.body}",
             "incident_id": incident.id,
-            "job_id": clean(incident.job.id),
+            "job_id": clean(job.id),
+            "job": {
+                "name": briefing.name,
+                "script": briefing.script,
+                "user": clean(job.user),
+                "slurm_job": clean(job.slurm_job),
+                "namespace": clean(job.namespace),
+                "pod": clean(job.pod),
+                "nodes": [clean(node) for node in job.nodes],
+            },
             "node": clean(notification.node),
             "kind": verdict.kind,
             "proven": verdict.proven,
@@ -103,7 +129,10 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
             "culprit_ranks": verdict.culprit_ranks,
             "names": verdict.names,
             "waiting_ranks": verdict.waiting_ranks,
+            "culprit_line": _line(divergence.culprit if divergence is not None else None),
+            "others_line": _line(divergence.others if divergence is not None else None),
             "history": incident.history,
+            "second_look": incident.second_look,
             "cause": None
             if cause is None
             else {
@@ -115,7 +144,9 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
                 "remedy": cause.remedy,
                 "references": cause.references,
             },
-            "runbook": runbook_of(notification),
+            "page_url": briefing.page_url or None,
+            "runbook_url": briefing.runbook_url or None,
+            "explain": f"hangwatch explain {notification.cause_id}",
             "bundle": None if notification.bundle is None else clean(notification.bundle),
             "onset_at": incident.onset_at,
             "confirmed_at": incident.confirmed_at,
@@ -124,8 +155,16 @@ def webhook_body(notification: Notification, before: Notification | None, now: d
     )
 
 
+def _line(line: SourceLine | None) -> dict[str, object] | None:
+    """Return one side's line of code; None if not known."""
+    if line is None:
+        return None
+    named = {"file": line.file, "function": line.function, "source": line.source or "", "via": line.via or ""}
+    return {**{name: clean(text) for name, text in named.items()}, "line": line.line, "ranks": line.ranks}
+
+
 class Message(msgspec.Struct, frozen=True):
-    """A notification as plain text, for services that know a title and a body; what a service formats is not escaped."""
+    """A notification as plain text, with title and body. Formatting characters of a service are not escaped."""
 
     title: str
     body: str
@@ -134,7 +173,10 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def message_of(notification: Notification, before: Notification | None) -> Message:
-    """What happened, who, why and what to do; one line for the end of an incident that was sent before."""
+    """Return what happened, who, why and what to do.
+
+    If the incident has ended and was sent before, only one line.
+    """
     head, lines = _words(notification, before)
     body = "\n".join(lines) or head
     title = head[:_TITLE_LIMIT_CHARS]
@@ -142,25 +184,32 @@ def message_of(notification: Notification, before: Notification | None) -> Messa
 
 
 def _words(notification: Notification, before: Notification | None) -> tuple[str, list[str]]:
-    """The first line, and those below it: none for the end of an incident that was sent before."""
-    incident, verdict = notification.incident, notification.incident.verdict
-    job = clean(incident.job.id)
-    proven = ", proven" if verdict.proven else ""
-    head = f"{verdict.kind}{proven}: {job} on {clean(notification.node)}"
-    if notification.over:
-        head = f"Resolved: {verdict.kind} in {job}, {incident.onset_at} to {incident.ended_at}"
+    """Return the first line and the lines below; only the first for the end of an incident that was sent before."""
+    incident, verdict, briefing = notification.incident, notification.incident.verdict, notification.briefing
+    kind, node = name_kind(verdict.kind), clean(notification.node)
+    head = f"{kind}{', proven' if verdict.proven else ''}: {briefing.name} on {node}"
+    since = f"{incident.onset_at[:19].replace('T', ' ')} UTC"
+    if notification.over and incident.ended_at is not None:
+        head = f"Resolved: {briefing.name} on {node} ({kind.lower()}), {since} to {incident.ended_at[11:19]}"
         if before is not None:
             return head, []
-    culprits, waiting = name_ranks(verdict, verdict.culprit_ranks), name_ranks(verdict, verdict.waiting_ranks)
-    lines = [clean(verdict.summary), f"Culprit ranks: {culprits}  waiting ranks: {waiting}"]
+    lines = [briefing.summary, f"Job: {briefing.job_text}", *briefing.sides]
     if verdict.cause is not None:
-        cause = f"{verdict.cause.title} ({verdict.cause.id})"
-        lines.append(clean(f"Cause (confidence {verdict.cause.certainty}): {cause}"))
-        lines += [clean(f"{number}. {step}") for number, step in enumerate(verdict.cause.remedy, 1)]
+        # Most summaries have the cause's title in them; then the explanation says more.
+        repeats = briefing.title.lower() in briefing.summary.lower() and briefing.why
+        why = excerpt(briefing.why if repeats else briefing.title, _LINE_CHARS).removesuffix(".")
+        lines.append(f"Cause: {why} (confidence {verdict.cause.certainty})")
+        lines += [f"Do first: {step}" for step in briefing.steps[:1]]
     lines += [clean(line) for line in describe_history(incident.history)]
-    lines.append(f"Since {incident.onset_at}")
+    if action := describe_second_look(incident):
+        lines.append(f"Action: {clean(action)}")
+    lines.append(f"Since: {since}")
+    if briefing.page_url:
+        only = f" (on {node} only)" if notification.links.local else ""
+        lines.append(f"Page{only}: {briefing.page_url}")
+    lines.append(f"More: {briefing.more}")
     if notification.bundle is not None:
-        lines.append(f"Bundle {clean(notification.bundle)}")
+        lines.append(f"Bundle: {node}:{clean(notification.bundle)}")
     return head, lines
 
 
@@ -190,12 +239,12 @@ def _end(incident: Incident) -> datetime | None:
 
 
 def parse_time(text: str) -> datetime:
-    """A time of an incident document."""
+    """Return a time of an incident document as datetime."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _labels(notification: Notification) -> dict[str, str]:
-    """The labels that identify the alert, as in the alert rules."""
+    """Return the labels that identify the alert, as in the alert rules."""
     verdict = notification.incident.verdict
     return {
         "alertname": _ALERT_NAMES.get(verdict.kind, "HangwatchIncident"),
@@ -209,18 +258,24 @@ def _labels(notification: Notification) -> dict[str, str]:
 
 
 def _annotations(notification: Notification) -> dict[str, str]:
-    verdict = notification.incident.verdict
-    cause = verdict.cause
-    steps = [f"{number}. {step}" for number, step in enumerate(cause.remedy, 1)] if cause is not None else []
+    verdict, briefing = notification.incident.verdict, notification.briefing
     annotations = {
-        "summary": clean(verdict.summary),
-        "cause": cause.title if cause is not None else "",
-        "description": clean(cause.explanation) if cause is not None else "",
-        "remedy": " ".join(steps),
-        "runbook_url": runbook_of(notification),
-        "culprit_ranks": name_ranks(verdict, verdict.culprit_ranks),
+        "summary": briefing.summary,
+        "job": briefing.job_text,
+        "script": briefing.script,
+        "culprit": briefing.culprit,
+        "culprit_line": briefing.culprit_line,
+        "others_line": briefing.others_line,
+        "cause": briefing.title,
+        "description": briefing.why,
+        "remedy": briefing.remedy,
+        "page_url": briefing.page_url,
+        "runbook_url": briefing.runbook_url,
+        "more": briefing.more,
         "waiting_ranks": name_ranks(verdict, verdict.waiting_ranks),
         "history": clean(" ".join(describe_history(notification.incident.history))),
+        "action": clean(describe_second_look(notification.incident)),
+        "since": notification.incident.onset_at,
         "incident": notification.incident.id,
         "bundle": clean(notification.bundle or ""),
     }
@@ -228,15 +283,10 @@ def _annotations(notification: Notification) -> dict[str, str]:
 
 
 def name_ranks(verdict: Verdict, ranks: tuple[int, ...]) -> str:
-    """Ranks for people: ``0-3``, guests by their names."""
+    """Return ranks for people: ``0-3``; processes of other worlds by their names."""
     return name_guests(format_ranks(ranks), verdict.names)
 
 
-def runbook_of(notification: Notification) -> str:
-    """The path of the cause's page in this repository."""
-    return f"docs/causes/{notification.cause_id}.md"
-
-
 def utc_now() -> datetime:
-    """The current time, timezone-aware."""
+    """Return the current time, timezone-aware."""
     return datetime.now(timezone.utc)

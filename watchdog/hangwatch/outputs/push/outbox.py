@@ -40,15 +40,18 @@ class Outbox:
 
     @property
     def pending(self) -> int:
-        """How many incidents have a state that was not delivered."""
+        """How many incidents have an undelivered state."""
         return sum(entry.undelivered for entry in self._entries.values())
 
     def knows(self, notification: Notification) -> bool:
-        """Whether the outbox has a notification of this incident, whose end is not yet delivered."""
+        """True if the outbox has a notification of this incident, and its end is not yet delivered."""
         return notification.incident.id in self._entries
 
     def put(self, notification: Notification, now_s: float, *, delivered: bool = False) -> bool:
-        """Add a notification. ``delivered``: an earlier agent has delivered it. Returns whether there is anything to send."""
+        """Add a notification; True if there is anything to send.
+
+        ``delivered``: an earlier agent has delivered it.
+        """
         entry = self._entries.get(notification.incident.id)
         if entry is None:
             if delivered and notification.over:
@@ -65,14 +68,14 @@ class Outbox:
         return entry.undelivered or (delivered and self.repeat_s is not None)
 
     def next_due_s(self) -> float | None:
-        """When to try next, None if there is nothing to send."""
+        """Return when to try next; None if there is nothing to send."""
         soonest = min(
             (e.due_s for e in self._entries.values() if e.undelivered or self.repeat_s is not None), default=None
         )
         return None if soonest is None else max(soonest, self._blocked_until_s)
 
     def take(self, now_s: float) -> tuple[Notification, Notification | None] | None:
-        """The notification to send now and the one sent before, None if none is due."""
+        """Return the notification to send now and the one sent before; None if none is due."""
         if now_s < self._blocked_until_s:
             return None
         for entry in self._entries.values():
@@ -81,18 +84,18 @@ class Outbox:
         return None
 
     def delivered(self, notification: Notification, now_s: float) -> None:
-        """The receiver has accepted it."""
+        """Note that the receiver has accepted the notification."""
         self.sent += 1
         self._retry_s, self._blocked_until_s = FIRST_RETRY_S, 0.0
         self._settle(notification, now_s)
 
     def refused(self, notification: Notification, now_s: float) -> None:
-        """The receiver has rejected it (a client error): it is not sent again."""
+        """Note that the receiver has rejected the notification (a client error): it is not sent again."""
         self.failures += 1
         self._settle(notification, now_s)
 
     def failed(self, now_s: float, wait_s: float | None = None) -> None:
-        """The receiver could not be reached, or asked to wait ``wait_s`` (Retry-After)."""
+        """Note that the receiver was unreachable, or asked to wait ``wait_s`` seconds (Retry-After)."""
         self.failures += 1
         self._blocked_until_s = now_s + max(self._retry_s, min(wait_s or 0.0, 10 * LONGEST_RETRY_S))
         self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)

@@ -18,8 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
+from hangwatch.model.receivers import RECEIVER_KINDS
+from hangwatch.outputs.briefing import Links
 from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import record_notified, was_notified
 from hangwatch.outputs.push.complaints import Complaints
@@ -31,9 +35,9 @@ from hangwatch.outputs.push.transports import ACCEPTED, Attempt, Blocking, Http,
 
 log = logging.getLogger("hangwatch")
 
-#: The kind of receivers that are addresses of apprise.
+#: The kind of receivers with addresses of apprise.
 SERVICE = "notify"
-#: The kind that are OTLP endpoints; they get the metrics as well (``otlp.feed``).
+#: The kind of OTLP endpoints, which get the metrics as well (``otlp.feed``).
 OTLP = "otlp"
 #: Grace period for undelivered notifications at the end of a job.
 CLOSE_GRACE_S = 5.0
@@ -46,7 +50,7 @@ class PushError(PlainError):
 
 @dataclass(frozen=True)
 class Target:
-    """A receiver's kind (of ``RECEIVERS``, ``notify`` or ``otlp``) and its URL, which is a secret: ``repr`` does not show it."""
+    """A receiver: its kind (of ``RECEIVERS``, ``notify`` or ``otlp``) and its URL, a secret that ``repr`` does not show."""
 
     kind: str
     url: str
@@ -56,7 +60,7 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """The part of the URL that may be logged: scheme, host and port; the scheme alone where the host may be a token."""
+        """The part of the URL that may be logged: scheme, host and port; only the scheme if the host may be a token."""
         if self.kind == SERVICE:
             return scheme_of(self.url)
         parts = urlsplit(self.url)
@@ -64,7 +68,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """What logs and audit records call it."""
+        """The name in logs and audit records."""
         return f"{self.kind} at {self.shown}"
 
 
@@ -72,7 +76,7 @@ def parse_target(kind: str, url: str) -> Target:
     """Parse a URL given by the user; Alertmanager's with or without the path of its API.
 
     Raises:
-        PushError: it is not an http or https URL, or for ``notify`` not an address of apprise; or its extra is missing.
+        PushError: it is not an http or https URL, for ``notify`` not an address of apprise, or its extra is missing.
     """
     if kind == SERVICE:
         try:
@@ -86,7 +90,7 @@ def parse_target(kind: str, url: str) -> Target:
     except ValueError:
         usable = False
     if not usable:
-        raise PushError(f"--{kind}: not an http:// or https:// URL; for example {_EXAMPLES[kind]}")
+        raise PushError(f"not an http:// or https:// URL; for example {RECEIVER_KINDS[kind].example}")
     if kind == OTLP:
         try:
             check_installed()
@@ -97,11 +101,10 @@ def parse_target(kind: str, url: str) -> Target:
     return Target(kind, url.strip().rstrip("/").removesuffix(path) if path else url.strip())
 
 
-_EXAMPLES = {
-    "alertmanager": "http://127.0.0.1:9093",
-    "webhook": "https://alerts.example.org/hangwatch",
-    "otlp": "http://127.0.0.1:4318",
-}
+def find_targets(receivers: msgspec.Struct) -> tuple[Target, ...]:
+    """Return the receivers of incidents. ``receivers``: addresses by kind. Raises ``PushError`` for a malformed address."""
+    given = msgspec.structs.asdict(receivers)
+    return tuple(parse_target(kind, url) for kind, urls in given.items() for url in urls if url)
 
 
 class Push:
@@ -114,14 +117,17 @@ class Push:
             same = sum(name.partition("#")[0] == target.kind for name in self._couriers)
             self._couriers[f"{target.kind}#{same + 1}" if same else target.kind] = _Courier(target, self._node)
 
-    def notify(self, incident: Incident, bundle: Path | None) -> None:
-        """Queue a notification; returns at once. What this or an earlier agent has delivered already is not sent again."""
-        notification = Notification(incident, str(bundle) if bundle is not None else None, self._node)
+    def notify(self, incident: Incident, bundle: Path | None, links: Links) -> None:
+        """Queue a notification; returns at once.
+
+        Nothing is sent again that this or an earlier agent has delivered.
+        """
+        notification = Notification(incident, str(bundle) if bundle is not None else None, self._node, links)
         for courier in self._couriers.values():
             courier.put(notification)
 
     def metrics(self) -> tuple[ReceiverMetrics, ...]:
-        """Delivery statistics of each receiver."""
+        """Return delivery statistics of each receiver."""
         boxes = ((name, courier.box) for name, courier in self._couriers.items())
         return tuple(ReceiverMetrics(name, box.sent, box.failures, box.pending) for name, box in boxes)
 
@@ -131,7 +137,7 @@ class Push:
 
 
 def open_endpoints(targets: Sequence[Target]) -> list[tuple[str, OtlpEndpoint]]:
-    """What the metrics are sent to, with the names that may be logged."""
+    """Return the OTLP endpoints of the metrics, each with a name that may be logged."""
     return [(one.name, OtlpEndpoint(one.url, socket.gethostname())) for one in targets if one.kind == OTLP]
 
 

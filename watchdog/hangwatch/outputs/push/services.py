@@ -1,7 +1,7 @@
 """Notifications through apprise (extra ``apprise``, written for 2.2): PagerDuty, Teams, Discord, e-mail and a hundred others.
 
-May import the model and, where an address is given, apprise. An address of apprise is a secret from its first character after
-the scheme on: of many services the host is a token. Only the scheme is ever shown, and apprise itself logs nothing.
+May import the model and, once an address is configured, apprise. The whole of an apprise address after the scheme is
+secret: for many services the host is a token. Only the scheme is ever shown, and apprise itself logs nothing.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ Deliver = Callable[[Message], bool]
 
 
 class ServiceError(PlainError):
-    """An address that no service has, or no apprise; the message is one line with the repair, and without the address."""
+    """An address of no known service, or apprise is missing; the message is one line with the repair, without the address."""
 
 
 def scheme_of(url: str) -> str:
-    """What may be shown of an address."""
+    """Return the part of an address that may be shown."""
     return f"{url.partition('://')[0]}://"
 
 
 def open_service(url: str) -> Deliver:
-    """What sends messages to an apprise address (github.com/caronc/apprise, its README lists the services).
+    """Return a function that sends messages to an apprise address (its services: github.com/caronc/apprise, README).
 
     Raises:
         ServiceError: apprise is not installed, or no service has such an address.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python's about what apprise imports
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's, about imports of apprise
         try:
             import apprise
         except ModuleNotFoundError:
-            raise ServiceError("--notify needs apprise: pip install 'apprise>=2.2'") from None
-        # Their messages may hold parts of the address; what has failed is reported by us.
+            raise ServiceError("apprise is not installed; run: pip install 'apprise>=2.2'") from None
+        # Their messages may contain parts of the address; we report failures ourselves.
         for name in ("apprise", "requests", "urllib3"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         services = apprise.Apprise(
@@ -49,7 +49,7 @@ def open_service(url: str) -> Deliver:
         )
         if not url.isprintable() or not services.add(url):
             example = "mailto://..., pagerduty://..., workflows://... (Teams), slack://..."
-            raise ServiceError(f"--notify: not an address of apprise; for example {example}")
+            raise ServiceError(f"not an address of apprise; for example {example}")
 
     def deliver(message: Message) -> bool:
         kind = "success" if message.over else _TYPES.get(message.severity, "info")
@@ -67,5 +67,8 @@ def open_service(url: str) -> Deliver:
 
 
 def _quiet(text: str) -> str:
-    """Text of a job's mentions no one: chats read ``@everyone`` and ``<!channel>`` in it, with a zero-width space they do not."""
+    """Return a job's text so that it mentions no one.
+
+    Chats react to ``@everyone`` and ``<!channel>``; with a zero-width space inside they do not.
+    """
     return text.replace("@", "@\u200b").replace("<!", "<\u200b!")

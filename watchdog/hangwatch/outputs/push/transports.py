@@ -1,6 +1,7 @@
-"""How a notification reaches a receiver, and what became of it: a POST of ours, or a library that blocks, in a thread of its own.
+"""Delivers a notification to a receiver and says how that went: our own POST, or a blocking library in its own thread.
 
-May import aiohttp and the other files of this folder. Nothing here logs; an answer says why, without the URL.
+May import aiohttp and the other files of this folder. Nothing here logs; an answer says why it failed, without the
+URL.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import aiohttp
 from hangwatch import __version__
 from hangwatch.outputs.push.notifications import Notification, Receiver, utc_now
 
-#: For one attempt, of every kind of receiver.
+#: Time limit of one attempt, for every kind of receiver.
 TIMEOUT_S = 10.0
 #: HTTP statuses after which the same message may be accepted later.
 _TRY_AGAIN = frozenset({408, 425, 429})
 
 
 class Attempt(NamedTuple):
-    """What became of one attempt. ``wait_s``: for how long the receiver asked us to wait; ``why``: what to log if it failed."""
+    """The outcome of one attempt.
+
+    ``wait_s``: how long the receiver asked us to wait. ``why``: what to log if it failed.
+    """
 
     state: Literal["accepted", "later", "refused"]
     why: str = ""
@@ -34,7 +38,7 @@ ACCEPTED = Attempt("accepted")
 
 
 def judge_status(status: int, wait_s: float | None = None) -> Attempt:
-    """What an HTTP status means."""
+    """Return the outcome that an HTTP status means."""
     if 200 <= status < 300:
         return ACCEPTED
     if status >= 500 or status in _TRY_AGAIN:
@@ -43,16 +47,16 @@ def judge_status(status: int, wait_s: float | None = None) -> Attempt:
 
 
 class Transport(Protocol):
-    """What sends to one receiver. ``repeat_s``: how often an open incident is sent again, None: never."""
+    """Sends to one receiver. ``repeat_s``: how often an open incident is sent again; None: never."""
 
     repeat_s: float | None
 
     async def send(self, notification: Notification, before: Notification | None) -> Attempt:
-        """One attempt; ``before`` is what the receiver has accepted of this incident before."""
+        """Make one attempt. ``before``: what the receiver has accepted of this incident before."""
         ...
 
     async def close(self) -> None:
-        """Free what it has; an attempt under way is cut short where that can be."""
+        """Free resources; cut short an attempt under way if possible."""
         ...
 
 
@@ -83,7 +87,7 @@ class Http:
 
 
 class Blocking:
-    """A library that blocks: ``deliver`` is called in a thread of its own, so that a slow receiver holds up nothing else."""
+    """A blocking library: ``deliver`` is called in its own thread, so that a slow receiver delays nothing else."""
 
     repeat_s: float | None = None
 
@@ -105,7 +109,7 @@ class Blocking:
 
 
 def _reason(error: Exception) -> str:
-    """Why a request failed, without the URL that aiohttp's messages may contain."""
+    """Return why a request failed, without the URL that aiohttp's messages may contain."""
     if isinstance(error, asyncio.TimeoutError):
         return "timed out"
     cause = getattr(error, "os_error", error)
@@ -114,5 +118,5 @@ def _reason(error: Exception) -> str:
 
 
 def _retry_after_s(value: str | None) -> float | None:
-    """The seconds of a ``Retry-After`` header; its other form, a date, is ignored."""
+    """Return the seconds of a ``Retry-After`` header; its other form, a date, is ignored."""
     return float(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 6 else None

@@ -1,1 +1,1 @@
-"""Terminal output: the verdict, the table of ranks. May import the model and rich."""
+"""Terminal output: the verdict, the table of ranks, lists and pages. May import the model and the other outputs' helpers."""

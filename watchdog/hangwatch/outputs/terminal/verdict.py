@@ -1,25 +1,24 @@
-"""The verdict for a terminal. May import the model, rich and the other outputs' helpers.
+"""The verdict for a terminal: what happened, where, why and what to do, in ten to fifteen lines; all else with ``verbose``.
 
-It is rendered from the incident document only, so live and stored incidents look the same on every machine.
+May import the model and the other outputs' helpers. It is rendered from the incident document only, so live and stored incidents
+look the same on every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
-
-from hangwatch.model.incident import Cause, Collective, Divergence, Incident, Verdict
+from hangwatch.model.incident import Cause, Collective, Divergence, Incident, SourceLine, Verdict
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import format_ranks, short_path
 from hangwatch.outputs.job_history import describe_history
-from hangwatch.outputs.terminal.layout import beside, emit, hang, say
-from hangwatch.outputs.wording import ShownSide, show_divergence
+from hangwatch.outputs.sanitize import excerpt
+from hangwatch.outputs.second_look import describe_second_look
+from hangwatch.outputs.terminal.console import Console, Line, Span
+from hangwatch.outputs.terminal.layout import paragraph, say
+from hangwatch.outputs.wording import ShownSide, name_kind, show_divergence
 
-#: Minimum width for two columns of code side by side.
-_SIDE_BY_SIDE_WIDTH = 76
 #: Longer lines of prose are hard to read.
 _MAX_WIDTH = 120
 _KIND_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold green"}
@@ -28,146 +27,203 @@ _SIDE_STYLES = ("bold red", "bold cyan")
 _INDENT = 2
 #: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 12
+#: Characters of a line of code in the short verdict: two lines of a terminal.
+_MAX_CODE = 150
+_EMPTY: Line = ()
 
 
-def print_verdict(incident: Incident, console: Console, *, bundle: Path | None = None) -> None:
-    """Print the verdict to ``console``; ``bundle`` is the incident's directory, named at the end.
+def print_verdict(
+    incident: Incident, console: Console, *, bundle: Path | None = None, page: str = "", verbose: bool = False
+) -> None:
+    """Print the verdict to ``console``.
 
-    The console decides about colour (none if it is no terminal or NO_COLOR is set). Text from the job is shown without
-    control characters and never interpreted as markup.
+    ``bundle``: the incident's directory, None if it is not stored. ``page``: where the agent's page shows it, empty if there is
+    none. Text from the job is shown without control characters.
     """
-    emit(console, _VerdictText(console, bundle).lines(incident))
+    text = _VerdictText(incident, min(console.width, _MAX_WIDTH), bundle, page)
+    console.print(text.whole() if verbose else text.short())
+
+
+def describe_verdict(verdict: Verdict) -> Span:
+    """Return the kind of a verdict and whether it is proven, ``DEADLOCK, proven``."""
+    words = name_kind(verdict.kind).upper()
+    # A verdict other than a hang is seen, not inferred: there is nothing to prove.
+    if verdict.kind not in {"healthy", "failed", "silent_failure"}:
+        words += ", proven" if verdict.proven else ", not proven"
+    return Span(words, _KIND_STYLE[verdict.severity])
 
 
 class _VerdictText:
-    """Renders one verdict for the width of a console. ``bundle``: the directory of the incident, None if it is not stored."""
+    """Renders one verdict as lines of at most ``width`` characters."""
 
-    def __init__(self, console: Console, bundle: Path | None) -> None:
-        self.console = console
+    def __init__(self, incident: Incident, width: int, bundle: Path | None, page: str) -> None:
+        self.incident = incident
+        self.verdict = incident.verdict
+        self.width = width
         self.bundle = bundle
-        self.width = min(console.width, _MAX_WIDTH)
-        self.page: list[Text] = []
-        self.names: Mapping[int, str] = {}
+        self.page = page
+        self.names: Mapping[int, str] = incident.verdict.names
 
-    def lines(self, incident: Incident) -> list[Text]:
-        verdict = incident.verdict
-        self.names = incident.verdict.names
-        self.head(incident)
-        self.listing("Why it can never resolve", [verdict.proof] if verdict.proof else [], mark="")
-        self.listing("Who waits for whom", list(verdict.waits), mark="")
-        if verdict.collective is not None:
-            self.title("Operation")
-            self.operation(verdict.collective)
+    def short(self) -> Iterator[Line]:
+        """Yield what to know now, each fact once."""
+        verdict = self.verdict
+        yield from self.head(self.incident.job.title)
+        yield from self.summary()
+        if verdict.divergence is not None or verdict.collective is not None:
+            yield _EMPTY
         if verdict.divergence is not None:
-            self.divergence(verdict.divergence, verdict)
+            yield from self.sides(verdict.divergence)
+        elif verdict.collective is not None:
+            yield from self.paragraph(self.operation(verdict.collective), indent=_INDENT)
+        yield _EMPTY
         if verdict.cause is not None:
-            self.cause(verdict.cause)
-        self.alternatives(verdict.alternatives)
-        self.listing("Missing data", list(incident.missing))
-        if self.bundle is not None:
-            self.page += [Text(), Text.assemble(("Bundle ", "bold"), say(str(self.bundle)))]
-        return self.page
+            cause = verdict.cause
+            yield from self.field("Cause", f"{cause.title} (confidence {cause.certainty})")
+            if cause.remedy:
+                yield from self.field("To do", cause.remedy[0])
+            yield from self.field("More", f"hangwatch explain {cause.id}")
+        if not self.incident.may_be_acted_on and (action := describe_second_look(self.incident)):
+            yield from self.field("Action", action)
+        if missing := self.decisive_gaps():
+            several = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+            yield from self.field("Not seen", f"{missing[0]}{several}")
+        if self.page:
+            yield from self.field("Page", self.page)
+        yield from self.stored()
 
-    def head(self, incident: Incident) -> None:
-        verdict = incident.verdict
-        words = verdict.kind.replace("_", " ").upper()
-        if verdict.kind != "healthy":
-            words += ", proven" if verdict.proven else ", not proven"
-        self.page.append(say(words, _KIND_STYLE[verdict.severity]))
-        self.add(say(verdict.summary, "bold"), indent=0)
-        for line in describe_history(incident.history):
-            self.add(say(line), indent=0)
-        self.page.append(Text())
-        job = incident.job
+    def summary(self) -> Iterator[Line]:
+        yield from self.paragraph(self.verdict.summary, style="bold")
+        for line in describe_history(self.incident.history):
+            yield from self.paragraph(line)
+        if self.incident.lateness is not None and self.incident.lateness.says:
+            yield from self.paragraph(self.incident.lateness.says)
+
+    def decisive_gaps(self) -> Sequence[str]:
+        """Return the gaps that may explain why no cause was found.
+
+        Gaps of stacks are always among them, because granting a permission repairs them.
+        """
+        verdict = self.verdict
+        if verdict.kind != "healthy" and (verdict.cause is None or verdict.cause.id == "unknown"):
+            return self.incident.missing
+        return [one for one in self.incident.missing if one.startswith("stacks")]
+
+    def whole(self) -> Iterator[Line]:
+        """Yield all that the document says, except the ranks' stacks."""
+        verdict, job = self.verdict, self.incident.job
+        yield from self.head(f"{job.title}, job {job.id}" if job.title != job.id else job.id)
+        yield from self.summary()
+        yield from self.paragraph(self.when())
+        yield from self.listing("Why it can never resolve", [verdict.proof] if verdict.proof else [], mark="")
+        yield from self.listing("Who waits for whom", verdict.waits, mark="")
+        if verdict.collective is not None:
+            yield from self.title("Operation")
+            yield from self.paragraph(self.operation(verdict.collective), indent=_INDENT)
+        if verdict.divergence is not None:
+            yield from self.title(show_divergence(verdict.divergence, verdict).title)
+            yield from self.sides(verdict.divergence)
+        if verdict.cause is not None:
+            yield from self.cause(verdict.cause)
+        if action := describe_second_look(self.incident):
+            yield from self.title("Action")
+            yield from self.paragraph(action, indent=_INDENT)
+        yield from self.listing("Other possible causes", [_describe_cause(cause) for cause in verdict.alternatives])
+        yield from self.listing("Missing data", self.incident.missing)
+        if self.bundle is not None or self.page:
+            yield _EMPTY
+        if self.page:
+            yield from self.field("Page", self.page)
+        yield from self.stored()
+
+    def head(self, named: str) -> list[Line]:
+        job = self.incident.job
         where = f" on {', '.join(job.nodes)}" if job.nodes else ""
-        self.add(say(f"job {job.id} ({job.described}){where}"), indent=0)
-        when = f"since {incident.onset_at}"
-        if incident.confirmed_at is not None:
-            when += f", confirmed {incident.confirmed_at}"
-        if incident.ended_at is not None:
-            when += f", ended {incident.ended_at}"
-        self.add(say(when), indent=0)
+        return paragraph(f": {named} ({job.described}){where}", self.width, label=describe_verdict(self.verdict))
 
-    def add(self, text: Text, *, indent: int = _INDENT, mark: str = "") -> None:
-        self.page += hang(self.console, text, self.width, indent=indent, mark=mark)
+    def when(self) -> str:
+        incident = self.incident
+        confirmed = f", confirmed {incident.confirmed_at}" if incident.confirmed_at is not None else ""
+        ended = f", ended {incident.ended_at}" if incident.ended_at is not None else ""
+        return f"since {incident.onset_at}{confirmed}{ended}"
 
-    def title(self, text: str) -> None:
-        self.page += [Text(), *hang(self.console, say(text, "bold"), self.width)]
+    def paragraph(self, text: str, *, indent: int = 0, mark: str = "", style: str = "") -> list[Line]:
+        return paragraph(text, self.width, indent=indent, mark=Span(mark), style=style)
 
-    def listing(self, title: str, items: list[str], *, mark: str = "- ") -> None:
+    def field(self, name: str, text: str) -> list[Line]:
+        """Return ``Cause It is so``; further lines are aligned with the text."""
+        return paragraph(text, self.width, mark=Span(f"{name:9} ", "bold"))
+
+    def title(self, text: str) -> Iterator[Line]:
+        yield _EMPTY
+        yield from self.paragraph(text, style="bold")
+
+    def listing(self, title: str, items: Sequence[str], *, mark: str = "- ") -> Iterator[Line]:
         if not items:
             return
-        self.title(title)
+        yield from self.title(title)
         for item in items[:_MAX_ITEMS]:
-            self.add(say(item), mark=mark)
+            yield from self.paragraph(item, indent=_INDENT, mark=mark)
         if len(items) > _MAX_ITEMS:
-            where = "in incident.json" if self.bundle is not None else "with --format json"
-            self.add(say(f"and {len(items) - _MAX_ITEMS} more {where}"), mark=mark)
+            where = "in incident.json" if self.bundle is not None else "with --json"
+            yield from self.paragraph(f"and {len(items) - _MAX_ITEMS} more {where}", indent=_INDENT, mark=mark)
 
-    def operation(self, collective: Collective) -> None:
+    def operation(self, collective: Collective) -> str:
         number = f", sequence number {collective.seq}" if collective.seq is not None else ""
         ranks = f" of {self.ranks(collective.group_ranks)}" if collective.group_ranks else ""
-        self.add(say(f"{collective.op} in {collective.group}{ranks}{number}"))
-        if collective.sizes:
-            kinds = f" of {', '.join(collective.dtypes)}" if collective.dtypes else ""
-            shapes = ", ".join(str(list(size)) for size in collective.sizes)
-            self.add(say(f"tensors {shapes}{kinds}"))
-
-    def divergence(self, divergence: Divergence, verdict: Verdict) -> None:
-        shown = show_divergence(divergence, verdict)
-        self.title(shown.title)
-        via_style = "bold" if divergence.same_line else "dim"
-        if len(shown.sides) == 1:
-            self.indented(self.side(shown.sides[0], "bold cyan", width=self.width - _INDENT))
-        elif self.console.width >= _SIDE_BY_SIDE_WIDTH:
-            column = (self.width - _INDENT - 3) // 2
-            left, right = (
-                self.side(side, style, width=column, via_style=via_style)
-                for side, style in zip(shown.sides, _SIDE_STYLES, strict=True)
-            )
-            self.page += beside(left, right, column, indent=_INDENT)
-        else:
-            for side, style in zip(shown.sides, _SIDE_STYLES, strict=True):
-                self.indented(self.side(side, style, width=self.width - _INDENT, via_style=via_style))
-
-    def indented(self, lines: list[Text]) -> None:
-        self.page += [Text(" " * _INDENT) + line for line in lines]
+        kinds = f" of {', '.join(collective.dtypes)}" if collective.dtypes else ""
+        shapes = ", ".join(str(list(size)) for size in collective.sizes)
+        tensors = f", tensors {shapes}{kinds}" if collective.sizes else ""
+        return f"{collective.op} in {collective.group}{ranks}{number}{tensors}"
 
     def ranks(self, ranks: Collection[int]) -> str:
         return name_guests(f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}", self.names)
 
-    def side(self, side: ShownSide, style: str, *, width: int, via_style: str = "dim") -> list[Text]:
-        who = f"{side.name}, {self.ranks(side.ranks)}" if side.ranks else side.name
-        lines = hang(self.console, say(who, style), width)
-        if side.op is not None:
-            lines += hang(self.console, say(f"in {side.op}"), width)
-        line = side.line
-        if line is None:
-            return lines + hang(self.console, say("source line not captured", "dim"), width)
-        lines += hang(self.console, say(f"{short_path(line.file)}:{line.line}"), width)
-        lines += hang(self.console, say(f"in {line.function}"), width)
-        if line.source is not None:
-            lines += hang(self.console, say(line.source, "bold"), width, mark="> ")
-        if line.via is not None:
-            lines += hang(self.console, say(f"via {line.via}", via_style), width)
-        return lines
+    def sides(self, divergence: Divergence) -> Iterator[Line]:
+        """Yield each side: who, at which line, in which operation; below it the line's text."""
+        sides = show_divergence(divergence, self.verdict).sides
+        styles = _SIDE_STYLES if len(sides) > 1 else _SIDE_STYLES[1:]
+        via_style = "bold" if divergence.same_line else "dim"
+        for side, style in zip(sides, styles, strict=True):
+            yield from self.side(side, style, via_style)
 
-    def cause(self, cause: Cause) -> None:
-        self.title(f"Cause: {cause.title}")
-        self.add(say(f"{cause.id}, confidence {cause.certainty}", "dim"))
-        self.add(say(cause.explanation))
+    def side(self, side: ShownSide, style: str, via_style: str) -> Iterator[Line]:
+        who = f"{side.name}, {self.ranks(side.ranks)}" if side.ranks else side.name
+        line = side.line
+        place = _describe_place(line) if line is not None else "source line not captured"
+        operation = f", in {side.op}" if side.op is not None else ""
+        yield from paragraph(f": {place}{operation}", self.width, indent=_INDENT, label=Span(who, style))
+        if line is None:
+            return
+        if line.source is not None:
+            yield from self.paragraph(excerpt(line.source, _MAX_CODE), indent=2 * _INDENT, mark="> ", style="bold")
+        if line.via is not None:
+            yield from self.paragraph(f"via {line.via}", indent=3 * _INDENT, style=via_style)
+
+    def cause(self, cause: Cause) -> Iterator[Line]:
+        yield from self.title(f"Cause: {cause.title}")
+        yield from self.paragraph(f"{cause.id}, confidence {cause.certainty}", indent=_INDENT, style="dim")
+        yield from self.paragraph(cause.explanation, indent=_INDENT)
         if cause.evidence:
-            self.title("Evidence")
+            yield from self.title("Evidence")
         for item in cause.evidence:
             who = f"{self.ranks((item.rank,))}, " if item.rank is not None else ""
-            self.add(Text.assemble(say(f"{who}{item.source}: ", "cyan"), say(item.says)), mark="- ")
+            label = Span(f"{who}{item.source}: ", "cyan")
+            yield from paragraph(item.says, self.width, indent=_INDENT, mark=Span("- "), label=label)
         if cause.remedy:
-            self.title("What to do")
+            yield from self.title("What to do")
         for number, step in enumerate(cause.remedy, 1):
-            self.add(say(step), mark=f"{number}. ")
-        self.listing("See also", list(cause.references))
+            yield from self.paragraph(step, indent=_INDENT, mark=f"{number}. ")
+        yield from self.listing("See also", [*cause.references, f"hangwatch explain {cause.id}"])
 
-    def alternatives(self, causes: tuple[Cause, ...]) -> None:
-        named = (f"{cause.title} ({cause.id}, confidence {cause.certainty})" for cause in causes)
-        items = [f"{name}. {c.explanation}" if c.explanation else name for name, c in zip(named, causes, strict=True)]
-        self.listing("Other possible causes", items)
+    def stored(self) -> Iterator[Line]:
+        if self.bundle is not None:
+            yield (Span(f"{'Bundle':9} ", "bold"), *say(str(self.bundle)))  # never broken, so that it can be copied
+
+
+def _describe_place(line: SourceLine) -> str:
+    return f"{short_path(line.file)}:{line.line} in {line.function}"
+
+
+def _describe_cause(cause: Cause) -> str:
+    named = f"{cause.title} ({cause.id})"
+    return f"{named}. {cause.explanation}" if cause.explanation else named

@@ -11,8 +11,11 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import re
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
@@ -21,14 +24,38 @@ from markupsafe import Markup
 from hangwatch.model.errors import PlainError
 from hangwatch.outputs.html.elements import NOTHING
 from hangwatch.outputs.html.shell import PAGE_POLICY, render_page
-from hangwatch.outputs.web.rate_limit import RateLimit
 
-#: What those ask who cannot keep a secret: Prometheus, and the probes of Kubernetes, whose headers are text in a manifest. They
-#: show numbers, names of jobs and one-line summaries, which are in the metrics too.
+#: Maximum number of callers tracked; beyond it the least recently seen one is dropped.
+_CALLERS_LIMIT = 1024
+
+
+@dataclass
+class RateLimit:
+    """A token bucket per caller: ``burst`` requests at once, ``per_s`` per second."""
+
+    per_s: float
+    burst: float
+    _left: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
+
+    def allows(self, caller: str, now_s: float) -> bool:
+        """True if this caller may make a request now; an allowed request is counted."""
+        left, at_s = self._left.pop(caller, (self.burst, now_s))
+        left = min(self.burst, left + (now_s - at_s) * self.per_s)
+        allowed = left >= 1.0
+        self._left[caller] = (left - 1.0 if allowed else left, now_s)
+        while len(self._left) > _CALLERS_LIMIT:
+            self._left.popitem(last=False)
+        return allowed
+
+
+#: For clients that cannot keep a secret: Prometheus, and the probes of Kubernetes, whose headers are text in a manifest.
+#: They show numbers, names of jobs and one-line summaries, which are in the metrics too.
 OPEN_PATHS = frozenset({"/metrics", "/healthz", "/livez", "/readyz"})
 TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE")
 #: The resources of the sign-in page.
 _SIGN_IN = frozenset({"/login", "/static/style.css", "/static/icon.svg"})
+#: Where a browser may be sent after signing in: a path of this server, and no address of another.
+_PATH = re.compile(r"(?:/[\w.-]+)*/?", re.ASCII)
 _LEAST_CHARACTERS = 16
 #: A page and its resources are about ten requests; Prometheus scrapes at most once per second; a token is typed by hand.
 _REQUESTS_PER_S, _REQUESTS_AT_ONCE = 50.0, 300.0
@@ -49,7 +76,7 @@ class TokenError(PlainError):
 
 
 def read_token(environ: Mapping[str, str] = os.environ) -> str | None:
-    """``$HANGWATCH_TOKEN``, else the content of the file ``$HANGWATCH_TOKEN_FILE``; None if neither is set.
+    """Return ``$HANGWATCH_TOKEN``, else the content of the file ``$HANGWATCH_TOKEN_FILE``; None if neither is set.
 
     Raises:
         TokenError: the file cannot be read, or the token is too short.
@@ -73,7 +100,7 @@ def read_token(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host of a URL is a loopback address."""
+    """True if the host of a URL is a loopback address."""
     name = host.strip("[]").lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -122,7 +149,7 @@ class Access:
             return None
         if self._allowed(request, self._token) or request.path in _SIGN_IN:
             return None
-        return _sign_in_page(401, NOTHING)
+        return _sign_in_page(401, request.path, NOTHING)
 
     def _allowed(self, request: web.Request, token: str) -> bool:
         scheme, _, said = request.headers.get("Authorization", "").partition(" ")
@@ -134,9 +161,12 @@ class Access:
         if not self._sign_ins.allows(request.remote or "", time.monotonic()):
             return _say(429, "Too many tries. Wait a minute.")
         form = await request.post()
+        wanted = str(form.get("path", ""))
+        wanted = wanted if _PATH.fullmatch(wanted) else "/"
         if self._token is None or not _same(str(form.get("token", "")), self._token):
-            return _sign_in_page(403, Markup('<p role="alert">Wrong token.</p>'))
-        answer = web.Response(status=303, headers={"Location": "./"})
+            return _sign_in_page(403, wanted, Markup('<p role="alert">Wrong token.</p>'))
+        # Relative to /login, so that it works under any path of a reverse proxy.
+        answer = web.Response(status=303, headers={"Location": f".{wanted}"})
         answer.set_cookie(
             _cookie_name(request), self._cookie, httponly=True, samesite="Lax", secure=request.secure, path="/"
         )
@@ -154,7 +184,10 @@ def _same(said: str, wanted: str) -> bool:
 
 
 def _cookie_name(request: web.Request) -> str:
-    """One cookie per port: browsers do not separate cookies by port, and a machine may have several agents."""
+    """Return a cookie name for this port.
+
+    Browsers do not separate cookies by port, and a machine may have several agents.
+    """
     return f"hangwatch_{request.url.port or 0}"
 
 
@@ -164,7 +197,7 @@ def _host_of(request: web.Request) -> str:
 
 
 def _from_elsewhere(request: web.Request) -> bool:
-    """Whether another site makes this request: following a link is allowed, embedding or fetching is not."""
+    """True if another site embeds or fetches this page; following a link is allowed."""
     site = request.headers.get("Sec-Fetch-Site", "none")
     navigates = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
     framed = request.headers.get("Sec-Fetch-Dest") in {"iframe", "frame", "embed", "object"}
@@ -178,11 +211,14 @@ def _say(status: int, words: str) -> web.Response:
     return web.Response(status=status, text=words + "\n")
 
 
-def _sign_in_page(status: int, said: Markup) -> web.Response:
+def _sign_in_page(status: int, path: str, said: Markup) -> web.Response:
+    """Return the sign-in page. ``path``: the requested path, shown after signing in."""
+    # After a wrong token the browser is at /login, whatever was asked for first.
+    root = "../" * (path.count("/") - 1) if status == 401 else ""
     body = Markup(
-        "<section><h1>Sign in</h1>{}<form method=post action=login><label for=token>Token of this agent (HANGWATCH_TOKEN)"
-        '</label><input id=token name=token type=password autocomplete="current-password" required autofocus>'
-        " <button>Sign in</button></form></section>"
-    ).format(said)
-    page = render_page("hangwatch: sign in", body, signed_in=False)
+        '<section><h1>Sign in</h1>{said}<form method=post action="{root}login"><label for=token>Token of this agent'
+        ' (HANGWATCH_TOKEN)</label><input id=token name=token type=password autocomplete="current-password" required autofocus>'
+        '<input type=hidden name=path value="{path}"> <button>Sign in</button></form></section>'
+    ).format(said=said, root=root, path=path)
+    page = render_page("hangwatch: sign in", body, root=root, signed_in=False)
     return web.Response(status=status, text=page, content_type="text/html")

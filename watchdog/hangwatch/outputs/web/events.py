@@ -37,7 +37,7 @@ class Events:
 
     @property
     def watched(self) -> bool:
-        """Whether there are clients."""
+        """True if there are clients."""
         return bool(self._clients)
 
     def publish(self, parts: Mapping[str, str]) -> None:

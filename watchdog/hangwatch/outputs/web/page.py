@@ -13,13 +13,17 @@ from pathlib import Path
 from aiohttp import web
 from markupsafe import Markup
 
+from hangwatch.model.capture import Capture
+from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveView
 from hangwatch.outputs.archive import Archive
 from hangwatch.outputs.bundle.bundle import BundleError, is_incident_id, read_bundle
-from hangwatch.outputs.html.elements import listing
+from hangwatch.outputs.html.cause_page import render_cause_page
+from hangwatch.outputs.html.elements import copy_link, listing, section
 from hangwatch.outputs.html.incident import render_incident
 from hangwatch.outputs.html.live import lay_out, render_parts
 from hangwatch.outputs.html.shell import read_asset, render_page
+from hangwatch.outputs.markdown.report import BRIEF, render_markdown
 from hangwatch.outputs.web.events import Events
 from hangwatch.outputs.web.history import ProgressHistory
 from hangwatch.outputs.wording import title_of
@@ -36,6 +40,8 @@ _FILES = {
     "native_stacks.txt": "text/plain",
     "stacks.speedscope.json": "application/json",
 }
+#: From an incident and a cause to the root of the agent.
+_ROOT = "../"
 #: A bundle is untrusted: its report must not run scripts or act with the origin of this server.
 _FILE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-popups; frame-ancestors 'none'"
@@ -61,7 +67,9 @@ class WebPage:
         application.router.add_get("/", self._index)
         application.router.add_get("/events", self._events.answer)
         application.router.add_get("/static/{name}", _asset)
+        application.router.add_get("/causes/{id}", _cause)
         application.router.add_get("/incidents/{id}", self._incident)
+        application.router.add_get("/incidents/{id}/issue.md", self._issue)
         application.router.add_get("/incidents/{id}/{name}", self._file)
         application.cleanup_ctx.append(self._running)
         application.on_shutdown.append(self._close)
@@ -92,10 +100,10 @@ class WebPage:
             await asyncio.sleep(_PERIOD_S)
 
     async def _render(self, view: LiveView) -> dict[str, Markup]:
-        points = self._history.points()
+        progress = self._history.progress()
 
         def render() -> dict[str, Markup]:
-            return render_parts(view, points, self._archive.list())
+            return render_parts(view, progress, self._archive.list())
 
         async with self._rendering:  # the archive is not thread-safe
             return await asyncio.to_thread(render)
@@ -108,20 +116,25 @@ class WebPage:
         folder = self._folder(request)
 
         def render() -> Markup:
-            incident, capture = read_bundle(folder)
-            if incident is None:
-                raise web.HTTPNotFound(text="cannot read incident.json of this incident\n")
+            incident, capture = _read(folder)
             available = [name for name in _FILES if (folder / name).is_file()]
             files = listing(
                 (Markup('<a href="{0}/{1}">{1}</a>').format(incident.id, name) for name in available), css="files"
             )
-            body = render_incident(incident, capture) + Markup("<section><h2>Files</h2>{}</section>").format(files)
-            return render_page(title_of(incident), body, root="../")
+            actions = copy_link(f"{incident.id}/issue.md")
+            body = render_incident(incident, capture, root=_ROOT, actions=actions)
+            return render_page(title_of(incident), body + section("Files", files), root=_ROOT)
 
-        try:
-            return _html(await asyncio.to_thread(render))
-        except BundleError as error:
-            raise web.HTTPNotFound(text=f"{error}\n") from error
+        return _html(await asyncio.to_thread(render))
+
+    async def _issue(self, request: web.Request) -> web.Response:
+        folder = self._folder(request)
+
+        def render() -> str:
+            return render_markdown(_read(folder)[0], BRIEF)
+
+        headers = {"Content-Security-Policy": _FILE_POLICY}
+        return web.Response(text=await asyncio.to_thread(render), content_type="text/plain", headers=headers)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]  # decoded, so it may contain a slash: then it matches no known file
@@ -137,6 +150,24 @@ class WebPage:
         if not is_incident_id(name):
             raise web.HTTPNotFound(text="no such incident\n")
         return self._state_dir / "incidents" / name
+
+
+def _read(folder: Path) -> tuple[Incident, Capture | None]:
+    try:
+        incident, capture = read_bundle(folder)
+    except BundleError as error:
+        raise web.HTTPNotFound(text=f"{error}\n") from error
+    if incident is None:
+        raise web.HTTPNotFound(text="cannot read incident.json of this incident\n")
+    return incident, capture
+
+
+async def _cause(request: web.Request) -> web.Response:
+    cause = request.match_info["id"]
+    body = await asyncio.to_thread(render_cause_page, cause)
+    if body is None:
+        raise web.HTTPNotFound(text="no such cause\n")
+    return _html(render_page(f"{cause} - hangwatch", body, root=_ROOT))
 
 
 async def _asset(request: web.Request) -> web.Response:

@@ -8,9 +8,11 @@ the rest. The address is loopback unless the user sets another.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import re
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -38,9 +40,9 @@ class ServerError(PlainError):
 
 @dataclass(frozen=True)
 class Health:
-    """Bodies of the endpoints for probes; the status is 503 where ``ok`` is False, else 200.
+    """Bodies of the endpoints for probes; the status is 503 if ``ok`` is False, else 200.
 
-    ``agent``: of ``/healthz``; ``job``: of ``/livez``, given the job that was asked for; ``ready``: of ``/readyz``.
+    ``agent``: of ``/healthz``. ``job``: of ``/livez``, given the requested job. ``ready``: of ``/readyz``.
     """
 
     agent: Callable[[], dict[str, object]]
@@ -49,9 +51,10 @@ class Health:
 
 
 class RunningServer:
-    """A running server. ``url`` has no path and no trailing slash."""
+    """A running server. ``url``: its address for this machine, without a path; ``far_url``: for others, if they reach it."""
 
-    def __init__(self, runner: web.AppRunner, url: str) -> None:
+    def __init__(self, runner: web.AppRunner, url: str, far_url: str) -> None:
+        self.far_url = far_url
         self._runner = runner
         self.url = url
 
@@ -61,20 +64,20 @@ class RunningServer:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT``, which is loopback; port 0 means any free one.
+    """Return host and port of ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT``, which is loopback; port 0 means any free one.
 
     Raises:
         ServerError: it is none of these.
     """
     match = _LISTEN.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
-        raise ServerError(f"--listen {text!r} is not HOST:PORT; for example {_LOOPBACK}:9753 or [::1]:9753")
+        raise ServerError(f"{text!r} is not HOST:PORT; for example {_LOOPBACK}:9753 or [::1]:9753")
     host = match["host"].strip("[]") or _LOOPBACK
     if match["host"].startswith("["):
         try:
             ipaddress.IPv6Address(host.partition("%")[0])
         except ValueError:
-            raise ServerError(f"--listen {text!r}: {host!r} is not an IPv6 address; for example [::1]:9753") from None
+            raise ServerError(f"{text!r}: {host!r} is not an IPv6 address; for example [::1]:9753") from None
     return host, int(match["port"])
 
 
@@ -125,7 +128,8 @@ async def serve(application: web.Application, host: str, port: int) -> RunningSe
         await runner.cleanup()
         raise ServerError(_why(error, host, port)) from error
     bound_port = int(runner.addresses[0][1])
-    return RunningServer(runner, f"http://{_url_host(host)}:{bound_port}")
+    far = socket.gethostname() if _is_any_address(host) else _url_host(host)
+    return RunningServer(runner, f"http://{_url_host(host)}:{bound_port}", f"http://{far}:{bound_port}")
 
 
 def _why(error: Exception, host: str, port: int) -> str:
@@ -138,8 +142,14 @@ def _why(error: Exception, host: str, port: int) -> str:
     return f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}; {repair}"
 
 
+def _is_any_address(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_unspecified
+    return False
+
+
 def _url_host(host: str) -> str:
-    """A host that a browser on this machine can open, also for a server that listens on all addresses."""
+    """Return a host that a browser on this machine can open, even if the server listens on all addresses."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

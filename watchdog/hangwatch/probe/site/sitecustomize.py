@@ -18,7 +18,7 @@ def _load_probe() -> None:
     if name in sys.modules:
         return
     directory = os.path.dirname(_HERE)
-    # Always there in CPython, where importlib.util would cost more than the rest of the start of Python.
+    # Always present in CPython; importlib.util would cost more than the rest of Python's start.
     external, core = sys.modules["_frozen_importlib_external"], sys.modules["_frozen_importlib"]
     spec = external.spec_from_file_location(
         name, os.path.join(directory, "__init__.py"), submodule_search_locations=[directory]
@@ -36,7 +36,7 @@ def _leave_problem(error: BaseException) -> None:
     path = os.path.join(os.environ["HANGWATCH_RUN_DIR"], "ranks", "%d.problem" % os.getpid())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, ("the probe could not be loaded: %r\n" % (error,)).encode())
+        os.write(descriptor, ("could not load the probe: %r\n" % (error,)).encode())
     finally:
         os.close(descriptor)
 
@@ -53,5 +53,5 @@ if os.environ.get("HANGWATCH_RUN_DIR"):
 if __name__ == "sitecustomize":
     sys.path[:] = [_entry for _entry in sys.path if os.path.abspath(_entry) != _HERE]
     sys.modules.pop("sitecustomize", None)
-    # An ImportError that names sitecustomize is what site.py expects where a user has none; all else is the user's.
+    # site.py expects an ImportError that names sitecustomize if the user has none; other errors are the user's.
     __import__("sitecustomize")

@@ -17,15 +17,17 @@ import msgspec
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
 from hangwatch.model.capture import Gap, RankIdentity
+from hangwatch.model.left import Left
+from hangwatch.sources.beats.left import read_left
 from hangwatch.sources.proc.files import is_start, is_zombie, read_small, read_stat
 from hangwatch.sources.redaction import redact_text
 
 _BEAT_LIMIT_BYTES = 4 << 20
 _PROBLEM_LIMIT_BYTES = 2000
 _Signature = tuple[int, int, int]
-#: A process that may have written: its pid as we know it, and its user.
+#: A process that may have written: its pid as we see it, and its user.
 Writer = tuple[int, int]
-#: The last beats of processes that are gone, by pid (as we know it) and start: pids are given away again.
+#: The last beats of processes that are gone, by pid (as we see it) and start, because pids are reused.
 LastBeats = dict[tuple[int, int], Beat]
 
 
@@ -37,7 +39,7 @@ def parse_beat(data: bytes) -> Beat:
     """Decode one beat file. Raises ``msgspec.MsgspecError`` for a broken one, ``ValueError`` for a newer format."""
     version = msgspec.json.decode(data, type=_Version).version
     if version > BEAT_VERSION:
-        raise ValueError(f"is in format {version}, and this version of hangwatch reads up to {BEAT_VERSION}")
+        raise ValueError(f"is in format {version}, but this version of hangwatch reads up to {BEAT_VERSION}")
     return msgspec.json.decode(data, type=Beat)
 
 
@@ -45,17 +47,17 @@ class BeatReader:
     """Reads the beats of one run directory, again and again."""
 
     def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
         self._folder = run_dir / "ranks"
         self._seen: dict[str, tuple[_Signature, Beat | Gap]] = {}
         self._last: LastBeats = {}
 
     def read(self, writers: Mapping[int, Writer] | None = None) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
-        """The last beat of every living rank, by pid, and what could not be read.
+        """Return the last beat of every living rank by its pid, and gaps for what could not be read.
 
-        Files of processes that are gone (or whose pid is another process's by now) are left out: a rank that died is
-        known by its identity, and what it wrote last is asked for by that (``last_of``). ``writers``: who may have
-        written here, by the pid that they give themselves; of all others nothing is read. Without it that pid is the one we
-        know, and the folder is ours.
+        A file is skipped if its process is gone, or if another process has its pid by now; ``last_of`` returns such
+        beats. ``writers`` maps the pid that a process has in its own PID namespace to its pid here and its user: only
+        their files are read. Without ``writers`` the two pids are equal, and the folder is ours.
         """
         beats: dict[int, Beat] = {}
         gaps: list[Gap] = []
@@ -87,16 +89,20 @@ class BeatReader:
         return beats, tuple(gaps)
 
     def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
-        """What those of the processes that are gone have written last, by pid, as of the last reading."""
+        """Return the last beats of those ``ranks`` that were gone at the last ``read``, by pid."""
         return choose_last(self._last, ranks)
+
+    def read_left(self, ranks: Iterable[RankIdentity]) -> dict[int, Left]:
+        """Return what ``ranks`` left when their programs ended, by pid."""
+        return read_left(self._run_dir, ranks)
 
     @property
     def last(self) -> LastBeats:
-        """The last beats of all whose files are still there."""
+        """The beats of processes that are gone, as of the last ``read``."""
         return self._last
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
-        """Files the probe writes; none where no probe has made the folder yet."""
+        """Yield the probe's files; none if no probe has made the folder yet."""
         try:
             with os.scandir(self._folder) as entries:
                 yield from (entry for entry in entries if entry.name.endswith((".beat", ".problem")))
@@ -104,7 +110,7 @@ class BeatReader:
             return
 
     def _value(self, entry: os.DirEntry[str]) -> tuple[_Signature, Beat | Gap] | None:
-        """What a beat file holds, decoded only when it has changed; None when it vanished meanwhile."""
+        """Return a beat file's signature and content, decoded only if it has changed; None if the file vanished."""
         try:
             status = entry.stat(follow_symlinks=False)
         except OSError:
@@ -116,26 +122,28 @@ class BeatReader:
         data = read_small(entry.path, _BEAT_LIMIT_BYTES, os.O_NOFOLLOW | os.O_NONBLOCK)
         if data is None:
             return signature, Gap(
-                "beat", f"{entry.name} cannot be read", hint="run the agent as the job's user or root"
+                "heartbeat", f"{entry.name} cannot be read", hint="run the agent as the job's user or root"
             )
         try:
             return signature, parse_beat(data)
         except (msgspec.MsgspecError, ValueError) as error:
             reason = f"{entry.name} {error}" if str(error).startswith("is in") else f"{entry.name} is broken: {error}"
-            return signature, Gap("beat", reason, hint="use the same hangwatch in the job and in the agent")
+            return signature, Gap(
+                "heartbeat", reason, hint="use the same version of hangwatch in the job and in the agent"
+            )
 
 
 def choose_last(last: LastBeats, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
-    """The last beats of these very processes, by pid."""
+    """Return those beats of ``last`` that exactly these processes wrote, by pid."""
     starts = {identity.pid: identity.start_time for identity in ranks}
     return {pid: beat for (pid, ticks), beat in last.items() if pid in starts and is_start(ticks, starts[pid])}
 
 
 def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:
-    """Remove what processes that are gone have left in a run directory of ours; returns how many files. Never raises.
+    """Remove the files that dead processes left in our run directory; return how many. Never raises.
 
-    A killed rank cannot clean up. A process of another PID namespace may write here too, under a pid that is free in ours: so
-    what has a beat from within ``older_than_s`` stays, and everything of that pid with it.
+    A killed rank cannot clean up. A process of another PID namespace may write here too, under a pid that is unused
+    in ours: so all files of a pid stay if one of them was written within the last ``older_than_s`` seconds.
     """
     by_pid: dict[int, list[os.DirEntry[str]]] = {}
     removed = 0
@@ -157,13 +165,13 @@ def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether no process has this pid, or only a zombie that may stay for as long as its parent does."""
+    """True if no process has this pid, or only a zombie, which stays until its parent reaps it."""
     process = read_stat(pid)
     return process is None or is_zombie(process)
 
 
 def _is_plain_file(entry: os.DirEntry[str], uid: int | None) -> bool:
-    """Whether it is a file, and no link, FIFO or the like that somebody has put there; of that user, where one is given."""
+    """True if ``entry`` is a regular file (no link, no FIFO), owned by ``uid`` unless that is None."""
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:
@@ -172,13 +180,13 @@ def _is_plain_file(entry: os.DirEntry[str], uid: int | None) -> bool:
 
 
 def _pid_of(name: str) -> int | None:
-    """The pid a file is named by."""
+    """Return the pid that a file's name begins with; None if there is none."""
     stem = name.split(".", 1)[0]
     return int(stem) if stem.isascii() and stem.isdigit() else None
 
 
 def _read_problem(path: str, pid: int) -> Gap:
-    """What the probe could not do in a living process."""
+    """Return what the probe could not do in a living process, as a gap."""
     text = (read_small(path, _PROBLEM_LIMIT_BYTES, os.O_NOFOLLOW | os.O_NONBLOCK) or b"").decode(errors="replace")
-    reason = redact_text(" ".join(text.split())) or "it failed and could not say why"
+    reason = redact_text(" ".join(text.split())) or "the probe failed without a reason"
     return Gap("probe", f"in process {pid}: {reason}")

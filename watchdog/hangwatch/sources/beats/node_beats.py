@@ -1,11 +1,11 @@
 """The beats of all probed processes of the node: of every user, and of other mount and PID namespaces.
 
-May import hangwatch.model, hangwatch.sources' own parts and the standard library. A process says in its environment where its
-beats are (``HANGWATCH_RUN_DIR``); where it has a mount namespace or a root of its own, the folder is reached through
-``/proc/PID/root``. Its pid in there is the last one of ``NSpid`` in ``/proc/PID/status`` (Linux 4.1 on).
+May import hangwatch.model, hangwatch.sources' own parts and the standard library. A process says in its environment
+where its beats are (``HANGWATCH_RUN_DIR``). If it has a mount namespace or a root of its own, the folder is reached
+through ``/proc/PID/root``. Its pid in there is the last one of ``NSpid`` in ``/proc/PID/status`` (Linux 4.1 on).
 
-Whoever runs this may be root while the folder is somebody else's: nothing in it is followed, opened or connected to that is
-not that very process's user's own.
+The agent may be root, and the folder somebody else's: it follows, opens or connects to nothing that does not belong
+to the user of the process itself.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ import msgspec
 
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, RankIdentity
+from hangwatch.model.left import Left
 from hangwatch.sources.beats.files import BeatReader, LastBeats, choose_last
+from hangwatch.sources.beats.left import read_left
 from hangwatch.sources.beats.worlds import Worlds
 from hangwatch.sources.discovery.process_table import ProbedProcess
 from hangwatch.sources.proc.files import view_of
 
-#: Of so many processes that are gone, the last ones, it is remembered what they wrote last: their folder may be gone too.
+#: How many last beats of dead processes are kept, the latest ones: their folder may be gone too.
 _LAST_KEPT = 512
 
 
 class NodeBeats:
-    """Reads the beats of many run directories as if they were one. ``own``: a directory that is always read, ours.
+    """Reads the beats of many run directories as if they were one.
 
-    ``worlds`` tells who is in groups that processes of several worlds share.
+    ``own``: our directory, which is always read. ``worlds``: tells who is in groups that processes of several worlds
+    share.
     """
 
     def __init__(self, own: Path | None = None) -> None:
@@ -41,7 +44,7 @@ class NodeBeats:
         self._last: LastBeats = {}
 
     def follow(self, members: Iterable[ProbedProcess]) -> None:
-        """Read from now on what these processes, and no others, write."""
+        """From now on read the beats of ``members``, and of no others."""
         by_place: dict[tuple[str, str], list[ProbedProcess]] = {}
         here = view_of("self")
         for member in members:
@@ -52,7 +55,7 @@ class NodeBeats:
             self._places[key].update(found, foreign=key[0] != here)
 
     def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
-        """All beats by pid, and what could not be read."""
+        """Return all beats by pid, and gaps for what could not be read."""
         beats: dict[int, Beat] = {}
         gaps: list[Gap] = []
         reads = [place.read() for place in self._places.values()]
@@ -66,12 +69,16 @@ class NodeBeats:
         return self.worlds.resolve(beats), tuple(gaps)
 
     def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
-        """What those of the processes that are gone have written last, by pid, as of the last reading."""
+        """Return the last beats of those ``ranks`` that were gone at the last ``read``, by pid."""
         return choose_last(self._last, ranks)
+
+    def read_left(self, ranks: Iterable[RankIdentity]) -> dict[int, Left]:
+        """Return what ``ranks`` left in our own directory when their programs ended, by pid."""
+        return read_left(Path(self._own_folder), ranks) if self._own_folder is not None else {}
 
 
 class _Place:
-    """One run directory as some processes see it."""
+    """One run directory as processes of the same view of the file system see it."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -79,14 +86,14 @@ class _Place:
         self._members: Mapping[int, ProbedProcess] = {}
 
     def update(self, members: list[ProbedProcess], *, foreign: bool) -> None:
-        """``members`` are living processes with this view of it; any of them leads there."""
+        """Replace the living processes of this place by ``members``; the folder is reached through any of them."""
         self._members = {member.inner_pid: member for member in members}
         ways = [Path(f"/proc/{member.pid}/root{member.folder}" if foreign else member.folder) for member in members]
         if self._reader is None or self._folder not in ways:
             self._folder, self._reader = ways[0], BeatReader(ways[0])
 
     def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
-        """Beats by the pid that we know, with the sockets as we reach them."""
+        """Return beats by the pid that we see, with socket paths that we can reach, and gaps."""
         if self._reader is None or self._folder is None:
             return {}, ()
         found, gaps = self._reader.read({inner: (one.pid, one.uid) for inner, one in self._members.items()})
@@ -104,7 +111,7 @@ class _Place:
         return self._reader.last if self._reader is not None else {}
 
     def _socket(self, written: str | None, uid: int) -> str | None:
-        """The path at which we reach a socket of the probe's; None for anything that is not the process's own."""
+        """Return the path at which we reach the probe's socket; None unless it belongs to the process's user."""
         if written is None or self._folder is None:
             return None
         path = self._folder / "ranks" / written.rpartition("/")[2]

@@ -1,6 +1,7 @@
 """Whether a host answers at all. May import the standard library only.
 
-A connection to a port on which hardly anybody listens: whoever refuses it is there, as is whoever takes it. Nothing is sent.
+Connects to a port on which hardly any host listens: a host that refuses or accepts the connection is up. Nothing is
+sent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ _TIMEOUT_S = 3.5
 
 
 async def does_answer(address: str) -> bool:
-    """Whether the host at ``address`` answers within a few seconds. A firewall that drops what it does not know looks like no."""
+    """True if the host at ``address`` answers within a few seconds.
+
+    False also if a firewall drops the packets.
+    """
     try:
         _, writer = await asyncio.wait_for(asyncio.open_connection(address, _PORT), _TIMEOUT_S)
     except ConnectionRefusedError:

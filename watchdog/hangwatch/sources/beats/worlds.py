@@ -29,13 +29,13 @@ from hangwatch.model.claims import (
 from hangwatch.model.numbers import guest_number
 from hangwatch.sources.proc.files import node_key
 
-#: More members than any group of this kind has: a number from outside is no reason to count for long.
+#: More members than any group of this kind has: a number from outside must not make us count for long.
 _MOST_MEMBERS = 1 << 16
 _LOOPBACK = re.compile(r"^(\w+)://(?:localhost|127\.[\d.]+|\[?::1\]?):", re.IGNORECASE)
 
 
 class _Met(NamedTuple):
-    """A group for all its members: its name, where they met, how many they are; and their world, where the place is not known."""
+    """A group as all its members know it: name, store, size; and their world if the store is not known."""
 
     name: str
     store: str
@@ -44,7 +44,7 @@ class _Met(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """A process says that it has a place in a group."""
+    """A process's claim to a place in a group."""
 
     process: tuple[int, int]
     world: World
@@ -56,11 +56,11 @@ _Claims = Mapping[int, Collection[_Claim]]
 
 
 class Worlds:
-    """Reads beats one after the other: what linked two worlds links them as long as both have living processes.
+    """Finds out which worlds are of one job. Two linked worlds stay linked as long as both have living processes.
 
-    ``elsewhere``: the claims of other nodes' processes, as of now. As of the last reading: ``open`` are the groups for which
-    there may be some; ``linked`` the worlds that are the jobs of processes elsewhere; ``jobs`` the jobs elsewhere that processes
-    here are in, by pid.
+    ``elsewhere``: the current claims of other nodes' processes. The other attributes are of the last ``resolve``.
+    ``open``: the groups that may have members on other nodes. ``linked``: the worlds here whose jobs processes of
+    other nodes belong to. ``jobs``: by pid, the other node's job that a process here belongs to.
     """
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ class Worlds:
         self._described: dict[World, ClaimedWorld] = {}
 
     def resolve(self, beats: Mapping[int, Beat]) -> dict[int, Beat]:
-        """The beats (by pid), with the numbers of their processes, and the members of such groups by these numbers.
+        """Return ``beats`` (by pid) with each process's number in its job, and group members named by these numbers.
 
-        Places that no process claims, or several do, are ``outside``.
+        A place that no process claims, or more than one, is in ``outside``.
         """
         made = {pid: beat for pid, beat in beats.items() if any(g.place is not None for g in beat.groups)}
         theirs, far = _read_elsewhere(self.elsewhere)
@@ -119,9 +119,9 @@ class Worlds:
         beats: Mapping[int, Beat],
         awaited: Collection[_Met],
     ) -> None:
-        """Take in who claims what. The claim of a process that is gone stands until another one has the place.
+        """Record who claims which place. The claim of a dead process stands until another one claims the place.
 
-        ``awaited``: groups that have members elsewhere, if nobody is left here.
+        ``awaited``: groups with members elsewhere; they are kept even if no member is left here.
         """
         now: dict[_Met, dict[int, set[_Claim]]] = defaultdict(lambda: defaultdict(set))
         for pid, beat in made.items():
@@ -140,9 +140,9 @@ class Worlds:
     def _find_open(
         self, foreign: Collection[_Met], near: Mapping[World, ClaimedWorld], worlds: Mapping[int, World]
     ) -> OpenGroups:
-        """The groups that processes elsewhere may be in: not all places are claimed here, and the store can be reached."""
+        """Return the groups that may have members elsewhere: some places are unclaimed, and the store is reachable."""
         claimed = {c.world for met in foreign for found in self._claims.get(met, {}).values() for c in found}
-        # Of a world that is gone it stands what was seen last.
+        # The last description of a world that is gone stays.
         self._described = {w: d for w, d in {**self._described, **near}.items() if w in claimed}
         order = sorted(self._described, key=_sorting)
         groups = []
@@ -166,9 +166,10 @@ class Worlds:
     def _link(
         self, near: Mapping[World, ClaimedWorld], far: Mapping[World, ClaimedWorld], claims: Mapping[_Met, _Claims]
     ) -> dict[World, World]:
-        """The world that a job is called by, for each of those that are linked to it.
+        """Return, for each linked world, the world that its job is named after.
 
-        A world that is also elsewhere is linked if all of its ranks can know: they are on one node, or all claim places.
+        A world with processes elsewhere is linked only if every agent can know all its ranks: they are on one node,
+        or all claim places.
         """
         living = near.keys() | far.keys()
         self._links = {link for link in self._links if link <= living}
@@ -189,7 +190,7 @@ class Worlds:
             if linked <= near.keys():
                 homes |= dict.fromkeys(linked, max(seen, key=_standing).world)
                 continue
-            # Of the job's own world no agent has to know anything: its ranks keep their numbers.
+            # The job's own world may be unknown to every agent: its ranks keep their numbers.
             home = max(seen, key=lambda one: (one.launched and one.world not in self._whole, _standing(one))).world
             if home in near or far[home].job is not None:
                 homes |= dict.fromkeys(linked & (self._whole | {home}), home)
@@ -198,7 +199,7 @@ class Worlds:
     def _note_homes(
         self, worlds: Mapping[int, World], homes: Mapping[World, World], far: Mapping[World, ClaimedWorld]
     ) -> None:
-        """Which worlds here are jobs of processes elsewhere, and which processes here are in jobs elsewhere."""
+        """Set ``linked`` and ``jobs``."""
         here = set(worlds.values())
         self.linked = frozenset(home for world, home in homes.items() if home in here and world not in here)
         away = {w: far[homes[w]].job for w in here if w in homes and homes[w] not in here}
@@ -217,12 +218,12 @@ def _world_of(beat: Beat) -> World:
 
 
 def _one_name(store: str) -> str:
-    """The address of a store; this machine has many names for itself."""
+    """Return the address of a store with one name for this machine instead of the many it has."""
     return _LOOPBACK.sub(r"\1://127.0.0.1:", store)
 
 
 def _met(group: BeatGroup, world: World) -> _Met:
-    nameless = not world.store and world.size is not None  # it may be one world with any other
+    nameless = not world.store and world.size is not None  # it may be the same world as any other
     return _Met(group.name, _one_name(group.store), group.size or 0, world if nameless or not group.store else None)
 
 
@@ -235,12 +236,12 @@ def _components(links: Iterable[frozenset[World]]) -> list[set[World]]:
 
 
 def _is_local(store: str) -> bool:
-    """Whether the address of a store means something else on each node."""
+    """True if a store's address means another place on each node."""
     return _LOOPBACK.match(store) is not None or not store.startswith("tcp://")
 
 
 def _is_shared(met: _Met) -> bool:
-    """Whether processes of other nodes can be told to be in the group."""
+    """True if agents of other nodes can recognise the group."""
     return met.world is None and not _is_local(met.store)
 
 
@@ -249,7 +250,7 @@ def _sorting(world: World) -> tuple[str, int, tuple[int, int], str]:
 
 
 def _describe(beats: Mapping[int, Beat], worlds: Mapping[int, World]) -> dict[World, ClaimedWorld]:
-    """What is seen of each world here."""
+    """Return what is known of each world from the beats of this node."""
     members: dict[World, list[Beat]] = defaultdict(list)
     for pid, beat in beats.items():
         members[worlds[pid]].append(beat)
@@ -265,7 +266,7 @@ def _describe(beats: Mapping[int, Beat], worlds: Mapping[int, World]) -> dict[Wo
 
 
 def _read_elsewhere(elsewhere: Iterable[ClaimsElsewhere]) -> tuple[dict[_Met, _Claims], dict[World, ClaimedWorld]]:
-    """Who claims what on other nodes, as far as their agents say so now, and the worlds there."""
+    """Return the fresh claims of other nodes' agents by group and place, and the worlds there."""
     places: dict[_Met, dict[int, set[_Claim]]] = defaultdict(lambda: defaultdict(set))
     worlds: dict[World, ClaimedWorld] = {}
     for claims, fresh in sorted(elsewhere, key=lambda one: one.fresh):
@@ -280,7 +281,7 @@ def _read_elsewhere(elsewhere: Iterable[ClaimsElsewhere]) -> tuple[dict[_Met, _C
 
 
 def _both(one: ClaimedWorld | None, other: ClaimedWorld) -> ClaimedWorld:
-    """A world that two agents see, each a part of it."""
+    """Return one world as two agents together see it."""
     if one is None:
         return other
     job = other.job if other.job is not None else one.job
@@ -289,19 +290,19 @@ def _both(one: ClaimedWorld | None, other: ClaimedWorld) -> ClaimedWorld:
 
 
 def _merged(ours: _Claims, theirs: _Claims) -> _Claims:
-    """The claims of two agents; a process that both see claims its place once."""
+    """Return the claims of two agents; a claim that both saw counts once."""
     return {place: {*ours.get(place, ()), *theirs.get(place, ())} for place in ours.keys() | theirs.keys()}
 
 
 def _standing(one: ClaimedWorld) -> tuple[object, ...]:
-    """Of several worlds, that of the greatest is the job's own: ranks of a launcher, the most of them, the first there."""
+    """Return a sort key; of several linked worlds the greatest is the job's own: launched, large, old."""
     return one.launched, one.world.size or 0, -one.since, _sorting(one.world)
 
 
 def _by_claims(group: BeatGroup, claims: _Claims, home: World, strangers: Collection[World]) -> BeatGroup:
-    """The group with those that claim its places, in order of place. ``home``: the world that the job is called by.
+    """Return the group with the members that claim its places, in order of place.
 
-    ``strangers``: worlds elsewhere that are not linked to it.
+    ``home``: the world that the job is named after. ``strangers``: worlds elsewhere that are not linked to it.
     """
     places = range(min(max(group.size or 0, 0), _MOST_MEMBERS))
     known = {
@@ -316,7 +317,7 @@ def _by_claims(group: BeatGroup, claims: _Claims, home: World, strangers: Collec
 
 
 def _number(world: World, rank: int | None, home: World) -> int:
-    """The number of a process in a job that is called by the world ``home``."""
+    """Return the number of a process in the job that is named after the world ``home``."""
     if world == home:
         return rank or 0
     local = world.process if world.store == "" else ()
@@ -324,7 +325,7 @@ def _number(world: World, rank: int | None, home: World) -> int:
 
 
 def _renumbered(group: BeatGroup, world: World, home: World) -> BeatGroup:
-    """A group whose members are ranks of their world."""
+    """Return the group with its members' ranks in ``world`` replaced by their numbers in the job."""
     if world == home:
         return group
     ranks = tuple(_number(world, rank, home) for rank in group.ranks)
@@ -332,7 +333,7 @@ def _renumbered(group: BeatGroup, world: World, home: World) -> BeatGroup:
 
 
 def _without_strangers(group: BeatGroup, others: Iterable[Beat]) -> BeatGroup:
-    """The group without the listed ranks that are seen and know nothing of it; who is not seen is believed to be in it."""
+    """Return the group without ranks whose own beat does not know it; ranks without a beat stay."""
     strangers = {
         beat.rank
         for beat in others

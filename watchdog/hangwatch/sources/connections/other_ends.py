@@ -1,10 +1,10 @@
-"""Who has the other end of the sockets, pipes, semaphores and locks on files that threads are blocked on, without touching either
-side.
+"""Which processes have the other end of what threads are blocked on: sockets, pipes, semaphores, file locks.
 
-May import ``sources.proc`` and the standard library. A TCP connection within a node is in the tables of its network namespaces
-twice, with its ends swapped; of UNIX sockets the kernel's ``sock_diag`` tells the peer (sock_diag(7), Linux 3.3 on); a pipe is
-held for writing by those that a reader waits for, and for reading by those that a writer waits for. Forked processes inherit
-descriptors: where several have an end, any of them may be the one that is awaited.
+May import ``sources.proc`` and the standard library. No process is touched. A TCP connection within a node is in the
+tables of its network namespaces twice, with its ends swapped. The kernel's ``sock_diag`` names the peer of a UNIX
+socket (sock_diag(7), Linux 3.3 on). A reader of a pipe waits for those who have it open for writing, a writer for
+those who have it open for reading. Forked processes inherit descriptors: if several have an end, any of them may be
+the awaited one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hangwatch.sources.proc.blocking import (
     find_lock_owner,
     read_syscall,
 )
-from hangwatch.sources.proc.files import list_folder, read_link, read_small, read_stat
+from hangwatch.sources.proc.files import list_folder, list_processes, read_link, read_small, read_stat
 from hangwatch.sources.proc.semaphores import find_semaphore, find_sharing
 from hangwatch.sources.proc.sockets import TcpSocket, read_descriptors, read_tcp_sockets
 from hangwatch.sources.proc.syscalls import LOCKING, SystemCall
@@ -32,18 +32,19 @@ from hangwatch.sources.proc.syscalls import LOCKING, SystemCall
 _MOST_PROCESSES = 1 << 14
 #: Pid and thread, the main one by its pid.
 Thread = tuple[int, int]
-#: How libraries call threads of their own that read for others: libzmq (4.2 on), gRPC's event engine (seen with grpcio 1.85).
+#: Names of libraries' threads that read for others: libzmq (4.2 on), gRPC's event engine (seen with grpcio 1.85).
 _READERS = (b"ZMQbg/IO", b"event_engine")
-#: A TCP connection, as one of its sides has it: its own end and the other one, each as ``HOST:PORT``.
+#: A TCP connection as seen by one side: its own end and the other end, each as ``HOST:PORT``.
 Connection = tuple[str, str]
 
 
 class Ends(NamedTuple):
-    """What is at the other end of what one thread is blocked on.
+    """Who is at the other end of what one thread is blocked on.
 
-    ``holders``: the other processes that have it; ``accepted``: those of them that have accepted the connection, as servers do.
-    ``store``: it is the client's side of a ``TCPStore``, which no process answers before somebody has set the key.
-    ``elsewhere``: ``HOST:PORT`` of a TCP connection of which this node has no other end, ``own_end`` of its own.
+    ``holders``: the other processes that have the other end; ``accepted``: those of them that accepted the
+    connection, as servers do. ``store``: set if the thread is a client of a ``TCPStore``: then it waits until
+    somebody sets a key. ``elsewhere``: ``HOST:PORT`` of a TCP connection whose other end is not on this node;
+    ``own_end``: this side's address.
     """
 
     holders: frozenset[int] = frozenset()
@@ -54,15 +55,18 @@ class Ends(NamedTuple):
 
 
 class _End(NamedTuple):
-    """The other end of a connection: what a descriptor of it points at, and whether it is one open for writing (of a pipe)."""
+    """The other end of a connection: the link of its descriptors, and whether they are open for writing (pipes only)."""
 
     link: str
     writes: bool = False
 
 
 class _Wanted(NamedTuple):
-    """What is looked for on behalf of one thread. ``address``, ``own_end`` and ``clients`` are of a TCP connection: where its
-    other end listens, where its own is, and the inodes of all that are connected there."""
+    """One end to be searched on behalf of a thread.
+
+    Of TCP connections only: ``address`` is where the other end listens, ``own_end`` this side's address, ``clients``
+    the inodes of all sockets connected there.
+    """
 
     end: _End
     accepted: bool = False
@@ -72,9 +76,9 @@ class _Wanted(NamedTuple):
 
 
 def find_ends(calls: Mapping[Thread, SystemCall | None]) -> dict[Thread, Ends]:
-    """By thread: the other ends of what it reads from, writes to or wants to have, by the system call it is in.
+    """Return, by thread, who has the other end of what its system call reads, writes or locks.
 
-    Without those that are blocked on no connection, or on one whose other end nobody has.
+    Threads are left out if their call concerns no connection, or if nobody has its other end.
     """
     semaphores = {
         thread: name for thread, call in calls.items() if (name := find_semaphore(thread[0], call)) is not None
@@ -86,25 +90,27 @@ def find_ends(calls: Mapping[Thread, SystemCall | None]) -> dict[Thread, Ends]:
     clients = {inode for found in wanted.values() for one in found for inode in one.clients}
     holders = _find_holders({*links, *(_End(f"socket:[{inode}]") for inode in clients)}) if links else {}
     ends = {thread: _join(thread[0], found, holders) for thread, found in wanted.items()}
-    # Pods of one node have networks of their own.
+    # The pods of a node have separate networks.
     afar = {thread: (one.own_end, one.elsewhere) for thread, one in ends.items() if one.own_end}
     beside = find_connected(set(afar.values())) if afar else {}
     ends |= {thread: Ends(beside[there]) for thread, there in afar.items() if beside.get(there)}
     ends |= {thread: Ends(frozenset(sharing[name]) - {thread[0]}) for thread, name in semaphores.items()}
     for thread, call in calls.items():
         owner = find_lock_owner(thread[0]) if call is not None and call.name in LOCKING else None
-        # A lock lives on with the descriptors that a process has handed down.
+        # A lock outlives its owner if the owner's children inherited the descriptor.
         if owner is not None and read_stat(owner) is not None:
             ends[thread] = Ends(frozenset({owner}))
     return {thread: found for thread, found in ends.items() if found != Ends()}
 
 
 def find_connected(connections: Collection[Connection]) -> dict[Connection, frozenset[int]]:
-    """Which processes here have the other end of connections that processes of other nodes or namespaces are blocked on.
+    """Return, for connections that processes elsewhere are blocked on, the processes here that have the other end.
 
-    Looked for in all network namespaces that may be read. One that is not accepted yet is that of who listens there. Where the
-    address of a service was translated on the way to its server (Kubernetes), that has another one for itself, and for its client
-    the client's own. Where that is translated as well, none is found. A process that has a store is left out: it sets no keys.
+    ``connections``: those of other nodes or network namespaces. All readable network namespaces are searched. A
+    connection that is not accepted yet belongs to the process that listens. If a service's address was translated on
+    the way to its server (Kubernetes), the server's end has another address, and only the client's tells the
+    connection; if that was translated as well, nothing is found. A process that has a store is left out, because it
+    sets no keys.
     """
     own_ends = Counter(own for own, _ in connections)
     by_client = {own: (own, other) for own, other in connections if own_ends[own] == 1}
@@ -130,19 +136,19 @@ def find_connected(connections: Collection[Connection]) -> dict[Connection, froz
 
 
 def _read_tables() -> list[tuple[TcpSocket, ...]]:
-    """The TCP sockets of each network namespace of this node."""
+    """Return the TCP sockets of each network namespace of this node."""
     networks = {read_link(f"/proc/{pid}/ns/net"): pid for pid in _all_processes()}
     return [read_tcp_sockets(pid) for network, pid in networks.items() if network is not None]
 
 
 def _all_processes() -> list[int]:
-    """Those of this node; none where they are too many to be searched."""
-    pids = [int(name) for name in list_folder("/proc") if name.isdigit()]
+    """Return the pids of this node; none if there are too many to search."""
+    pids = list_processes()
     return pids if len(pids) <= _MOST_PROCESSES else []
 
 
 class _Search:
-    """Reads each table of the kernel once."""
+    """Finds other ends, reading each table of the kernel only once."""
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[TcpSocket, ...]] = {}
@@ -151,7 +157,7 @@ class _Search:
         self._network = read_link("/proc/self/ns/net")
 
     def wanted_of(self, thread: Thread, call: SystemCall | None) -> list[_Wanted]:
-        """The other ends of what a thread is blocked on."""
+        """Return the other ends of what a thread is blocked on."""
         pid, _ = thread
         found = [self._behind(pid, number) for number in descriptors_read(pid, call) + descriptors_written(call)]
         if found and _is_woken(pid, found):
@@ -159,7 +165,7 @@ class _Search:
         return [one for _, ends in found for one in ends]
 
     def _behind(self, pid: int, descriptor: int) -> tuple[str, list[_Wanted]]:
-        """What a descriptor is, and the other ends of that."""
+        """Return the link of a descriptor, and its other ends."""
         link = read_link(f"/proc/{pid}/fd/{descriptor}") or ""
         kind, _, inode = link.rstrip("]").partition(":[")
         if kind == "pipe":
@@ -169,7 +175,7 @@ class _Search:
         return link, []
 
     def _tcp(self, pid: int, inode: int) -> list[_Wanted]:
-        """The other end of a TCP connection. One that nobody has accepted yet is that of who listens there."""
+        """Return the other end of a TCP connection; if not accepted yet, the listening socket."""
         network = read_link(f"/proc/{pid}/ns/net") or ""
         if network not in self._tables:
             self._tables[network] = read_tcp_sockets(pid)
@@ -202,9 +208,9 @@ class _Search:
 
 
 def _own_end(own: TcpSocket, table: Iterable[TcpSocket]) -> str:
-    """By what the connection may be found elsewhere: nothing where a client has several from one port, to several servers."""
+    """Return this side's address; empty if it does not identify the connection on other nodes."""
     if ipaddress.ip_address(own.local_address).is_loopback:
-        return ""  # every machine has it for itself
+        return ""  # each machine has its own loopback
     here = (own.local_address, own.local_port)
     links = sum(e.established and (e.local_address, e.local_port) == here for e in table)
     serves = any(e.listening and e.local_port == own.local_port for e in table)
@@ -212,7 +218,10 @@ def _own_end(own: TcpSocket, table: Iterable[TcpSocket]) -> str:
 
 
 def _is_woken(pid: int, found: Iterable[tuple[str, list[_Wanted]]]) -> bool:
-    """Whether another thread of the process wakes the one that waits there: by eventfds, or UNIX sockets with both ends in it."""
+    """True if the thread only waits to be woken by another thread of its process.
+
+    That is so if all it waits for are eventfds, or UNIX sockets with both ends in the process.
+    """
     ends = {one.end.link for link, wanted in found for one in wanted if link.startswith("socket:") and not one.address}
     if any(link != "anon_inode:[eventfd]" and not ({w.end.link for w in wanted} & ends) for link, wanted in found):
         return False
@@ -220,7 +229,7 @@ def _is_woken(pid: int, found: Iterable[tuple[str, list[_Wanted]]]) -> bool:
 
 
 def _read_for_others(pid: int) -> tuple[int, ...]:
-    """What the threads of a process's libraries read that wake others."""
+    """Return the descriptors that a library's reader threads are blocked on; such threads wake others."""
     read: tuple[int, ...] = ()
     for other in list_folder(f"/proc/{pid}/task"):
         if (read_small(f"/proc/{pid}/task/{other}/comm", 32) or b"").startswith(_READERS):
@@ -229,7 +238,7 @@ def _read_for_others(pid: int) -> tuple[int, ...]:
 
 
 def _join(pid: int, wanted: Iterable[_Wanted], holders: Mapping[_End, Mapping[int, int]]) -> Ends:
-    """What was found for one thread."""
+    """Return what was found for one thread as one value."""
     having: set[int] = set()
     accepted: set[int] = set()
     store, elsewhere, own_end = None, "", ""
@@ -251,7 +260,7 @@ def _join(pid: int, wanted: Iterable[_Wanted], holders: Mapping[_End, Mapping[in
 
 
 def _find_holders(ends: Collection[_End]) -> dict[_End, dict[int, int]]:
-    """The processes that hold these ends, each with its descriptor."""
+    """Return, for each end, the processes that hold it and the number of their descriptor."""
     found: dict[_End, dict[int, int]] = {end: {} for end in ends}
     for pid in _all_processes():
         for descriptor, link in read_descriptors(pid):

@@ -3,7 +3,7 @@
 Formats of Ray 2.60: its state API (``GET /api/v0/tasks``: ``TaskState`` in ``ray/util/state/common.py``) and its jobs
 (``GET /api/jobs/``: ``JobDetails`` in ``ray/dashboard/modules/job/pydantic_models.py``), which name the drivers. Both come from
 Ray's control store; no worker is asked. They take ``ray[default]``, and a cluster that asks for no token. May import hangwatch's
-own ``sources.serving`` and ``sources.proc``, and psutil.
+own ``serving.sources`` and ``sources.proc``, and psutil.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 import msgspec
 import psutil
 
+from hangwatch.sources.connections.endpoint import fetch, is_own_host
 from hangwatch.sources.proc.files import read_arguments, read_user, shares_namespace
 from hangwatch.sources.proc.sockets import listening_sockets
-from hangwatch.sources.serving.endpoint import fetch, is_own_host
 
 #: A capture waits for the answer.
 TIMEOUT_S = 1.0
@@ -78,7 +78,7 @@ class _Job(msgspec.Struct):
 
 
 async def find_tasks(callers: Collection[int]) -> dict[int, tuple[RayTask, ...]]:
-    """By the pid of each caller: its tasks that are not done. Nothing of callers that no dashboard of this node knows."""
+    """Return the unfinished tasks of each caller, by its pid; only callers that a dashboard of this node knows."""
     found: dict[int, tuple[RayTask, ...]] = {}
     users = {user for pid in callers if (user := read_user(pid)) is not None}
     if not users:
@@ -95,9 +95,10 @@ async def find_tasks(callers: Collection[int]) -> dict[int, tuple[RayTask, ...]]
 def parse_tasks(
     tasks: bytes, jobs: bytes, callers: Collection[int], nodes: Collection[str]
 ) -> dict[int, tuple[RayTask, ...]]:
-    """The same, from the two answers. Those that are of another form say nothing.
+    """Return the unfinished tasks of each caller, by its pid, from the dashboard's two answers.
 
-    ``nodes``: Ray's numbers of this node. Pids are those of the node that runs a task.
+    An answer in another form counts as empty. ``nodes``: Ray's ids of this node. Pids are those of the node that runs
+    a task.
     """
     try:
         listed = msgspec.json.decode(tasks, type=_Answer).data.result.result
@@ -117,7 +118,7 @@ def parse_tasks(
 
 
 def _read_drivers(jobs: bytes) -> dict[str, str]:
-    """The pids of this node's drivers by Ray's number of their job; none where the answer is of another form."""
+    """Return the pids of this node's drivers by Ray's id of their job; none if the answer has another form."""
     try:
         listed = msgspec.json.decode(jobs, type=list[_Job])
     except msgspec.MsgspecError:
@@ -127,15 +128,15 @@ def _read_drivers(jobs: bytes) -> dict[str, str]:
 
 
 def _runs(pid: int | None, name: str) -> bool:
-    """Whether a process runs a task of that name: a worker takes it for its title (``ray::NAME``)."""
+    """True if a process runs a task of that name, which a Ray worker shows as its title (``ray::NAME``)."""
     return pid is not None and read_arguments(pid)[0].startswith(f"ray::{name}")
 
 
 def _find_clusters(users: Collection[int]) -> tuple[list[str], frozenset[str]]:
-    """The addresses of these users' dashboards on this node, and Ray's numbers of this node, where its pids are ours.
+    """Return the addresses of these users' dashboards on this node, and Ray's ids of this node.
 
-    A dashboard is asked where its process listens at the port that it was given, and no other process is that its command line
-    names: whoever starts a process may write any port into it.
+    An address counts only if the dashboard's own process listens there: whoever starts a process may write any port
+    into its command line. The ids are those of nodes whose pids are ours.
     """
     commands = {pid: read_arguments(pid) for pid in psutil.pids()}
     raylets = [c for pid, c in commands.items() if c[0].endswith(_RAYLET) and shares_namespace(pid, "pid")]
@@ -146,7 +147,7 @@ def _find_clusters(users: Collection[int]) -> tuple[list[str], frozenset[str]]:
 
 
 def _address(pid: int, command: Sequence[str]) -> str | None:
-    """Where a process answers that was given a port; None where it does not listen there."""
+    """Return the address at which a process listens, by the port in its command line; None if it does not."""
     ports = list(_values(command, _PORT))
     hosts = (one.local_address for one in listening_sockets(pid) if str(one.local_port) in ports[:1])
     host = next(hosts, None)

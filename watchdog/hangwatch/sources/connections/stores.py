@@ -1,8 +1,8 @@
-"""Which connections are those of clients to torch's ``TCPStore``: what such a client awaits is a key, and not its host.
+"""Which connections are those of clients to torch's ``TCPStore``: such a client waits for a key, not for the store's process.
 
-May import ``sources.proc`` and the standard library. The store's own thread is called ``pt_tcpstore_uv``, or ``pt_tcpstore``
-without libuv (``TCPStoreLibUvBackend.cpp``, ``TCPStoreBackend.cpp``, seen with torch 2.13); it watches the connections of all
-clients. Where it has no such name, nothing is said of the store.
+May import ``sources.proc`` and the standard library. The store's own thread is called ``pt_tcpstore_uv``, or
+``pt_tcpstore`` without libuv (``TCPStoreLibUvBackend.cpp``, ``TCPStoreBackend.cpp``, seen with torch 2.13); it
+watches the connections of all clients. Without a thread of such a name no store is recognised.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _THREAD = b"pt_tcpstore"
 class Store(NamedTuple):
     """A store, as one of its clients sees it.
 
-    ``host``: the process that has it; ``clients``: the other processes here that are connected to it; ``unseen``: how many of its
-    connections are of processes that are not seen here.
+    ``host``: the process that has it; ``clients``: the other processes here that are connected to it; ``unseen``: the
+    number of connections from processes that are not visible here.
     """
 
     address: str
@@ -30,9 +30,10 @@ class Store(NamedTuple):
 
 
 def serves_store(pid: int, descriptor: int) -> bool:
-    """Whether a descriptor of the process is a connection that the thread of its store watches.
+    """True if the descriptor is a connection that the process's store thread watches.
 
-    The one without libuv polls an array of all connections, which is not read: a process that has such a thread has it for that.
+    Without libuv the thread polls an array, which is not read: then every descriptor of a process with such a thread
+    counts.
     """
     for thread in list_folder(f"/proc/{pid}/task"):
         folder = f"/proc/{pid}/task/{thread}"

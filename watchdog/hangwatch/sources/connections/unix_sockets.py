@@ -23,14 +23,20 @@ _TABLE_LIMIT_BYTES = 8 << 20
 
 
 def read_bound_sockets() -> frozenset[int]:
-    """Inodes of the sockets that have a name (``/proc/net/unix``, proc_pid_net(5)): those that listen, and what they accepted."""
+    """Return the inodes of UNIX sockets that have a name: those that listen, and those they accepted.
+
+    Format: ``/proc/net/unix``, proc_pid_net(5).
+    """
     lines = (read_whole("/proc/net/unix", _TABLE_LIMIT_BYTES) or b"").splitlines()[1:]
     fields = (line.split(maxsplit=7) for line in lines)
     return frozenset(int(one[6]) for one in fields if len(one) > 7 and one[6].isdigit())
 
 
 def read_unix_peers() -> dict[int, int]:
-    """The inode of the other end of each connected UNIX socket of our network namespace; empty where the kernel does not tell."""
+    """Return, for each connected UNIX socket of our network namespace, the inode of its other end.
+
+    Empty if the kernel does not tell.
+    """
     request = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, _ESTABLISHED_STATE, 0, _SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
     head = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _DUMP_REQUEST, 1, 0)
     found: dict[int, int] = {}
@@ -58,7 +64,7 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_unix_diag(body: bytes) -> dict[int, int]:
-    """The inode of a socket and its peer's, of one ``struct unix_diag_msg`` with its attributes; empty where it has none."""
+    """Return a socket's inode and its peer's, from one ``struct unix_diag_msg`` with attributes; empty without a peer."""
     if len(body) < _MESSAGE_BYTES:
         return {}
     inode = struct.unpack_from("=I", body, 4)[0]

@@ -1,4 +1,4 @@
-"""From processes that were found to be ranks to the job they are. May import what ``ranks.py`` may."""
+"""Turns the processes that were found to be ranks into jobs. May import what ``ranks.py`` may."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import msgspec
 from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.model.claims import JobOfWorld
 from hangwatch.sources.discovery.process_table import KnownProcess
+from hangwatch.sources.discovery.rank_environment import POD_NAME, POD_NAMESPACE, read_job_name, read_user
 from hangwatch.sources.proc.files import node_name
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """A job with its ranks on this node, in order of rank. ``master``: where they meet (``HOST:PORT``), empty where not known.
+    """A job with its ranks on this node, in order of rank.
 
-    ``spans_nodes``: its launcher has started fewer ranks on this node than the job has; False where it does not say.
-    ``away``: the job is another node's, and processes here are in it by a group that they share.
+    ``master``: where the ranks meet (``HOST:PORT``), empty if not known. ``spans_nodes``: True if the launcher
+    started fewer ranks on this node than the job has; False also if not known. ``away``: set if the job is another
+    node's, and the processes here share a group with it.
     """
 
     job: Job
@@ -27,11 +29,12 @@ class FoundJob(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A process that may be a rank, with everything that decides between it and another claimant.
+    """A process that may be a rank, with everything that decides between rival claims to the rank.
 
-    ``master`` is what its launcher has it meet the others at, ``store`` where its world has met.
-    ``host``, ``world`` and ``world_rank`` are of one that is in the job by a group it shares: a process of the job's own world,
-    and the name of its own one, with its rank there. ``away``: that job, where it is another node's.
+    ``master``: the meeting place that the launcher gave it; ``store``: where its world really met. ``script``: its
+    program. The following are for a process that belongs to the job through a shared group only. ``host``: a process
+    of the job's own world. ``world`` and ``world_rank``: the process's own world and its rank there. ``away``: the
+    job, if it is another node's.
     """
 
     process: KnownProcess
@@ -52,18 +55,20 @@ class Candidate(msgspec.Struct, frozen=True):
     world_rank: int | None = None
     local_world_size: int | None = None
     away: JobOfWorld | None = None
+    script: str = ""
 
     @property
     def order(self) -> tuple[int, bool, bool, bool, float, int]:
-        """The greatest of several unrelated claimants of one rank is the rank."""
+        """A sort key: of unrelated processes that claim one rank, the greatest is the rank."""
         start = self.process.start_time
         return (self.restart, self.initialized, self.placed, self.firm, start, self.process.pid)
 
 
 def put_together(jobs: dict[str, list[Candidate]]) -> dict[str, list[Candidate]]:
-    """Parts of one job with different places to meet: one process started them all, and they make up one world.
+    """Return the jobs with parts of one job merged, though their ranks have different places to meet.
 
-    A leftover port on one rank makes it a job of its own by name, and nothing else.
+    Parts of one job have one parent process and make up one world. Otherwise a leftover MASTER_PORT would make one
+    rank a job of its own.
     """
     found: dict[str, list[Candidate]] = {}
     for job_id, members in sorted(jobs.items(), key=lambda item: (-len(item[1]), item[0])):
@@ -73,7 +78,7 @@ def put_together(jobs: dict[str, list[Candidate]]) -> dict[str, list[Candidate]]
 
 
 def add_guests(jobs: dict[str, list[Candidate]], guests: Iterable[Candidate]) -> None:
-    """Put processes of other worlds to the jobs that they share a group with; nothing is done for one whose job is not seen."""
+    """Add each process of another world to the job that it shares a group with, if that job is visible."""
     homes = {member.process.pid: job_id for job_id, members in jobs.items() for member in members}
     for guest in sorted(guests, key=lambda guest: guest.host is not None):
         job_id = guest.job_id if guest.host is None else homes.get(guest.host)
@@ -92,7 +97,10 @@ def _are_parts(ours: list[Candidate], theirs: list[Candidate]) -> bool:
 
 
 def _supervisor(process: KnownProcess) -> int | None:
-    """The process of torchrun's agent, under whatever launcher's name it runs: a program's own one is its ranks' parent."""
+    """Return the pid of torchrun's agent; None if torchrun did not start the process.
+
+    The agent may run under another launcher's name; if a program embeds it, it is the parent of the ranks.
+    """
     claim = process.claim
     return (process.origin_pid or process.parent) if claim is not None and claim.elastic else None
 
@@ -103,9 +111,9 @@ def _port(master: str) -> int | None:
 
 
 def make_job(job_id: str, members: list[Candidate], role: Callable[[KnownProcess], str]) -> FoundJob:
-    """The job as a value; ``role`` tells that of a process.
+    """Return the job as a value; ``role`` returns the role of a process.
 
-    The newest members know its size; older ones beyond it are leftovers of a larger world.
+    The newest member tells the world size; older ones with a higher rank are left over from a larger world.
     """
     node = node_name()
     own = [member for member in members if member.host is None and member.away is None]
@@ -117,15 +125,38 @@ def make_job(job_id: str, members: list[Candidate], role: Callable[[KnownProcess
         world_size = max((m.world_size for m in members if m.world_size is not None), default=None)
     kept = [m for m in members if world_size is None or m.rank < world_size or m.restart == newest.restart or m.world]
     ranks = _identify(kept)
-    job = Job(job_id, world_size, (node,), newest.launcher, newest.command, role(newest.process))
+    environ = newest.process.environ or {}
+    job = Job(
+        id=job_id,
+        world_size=world_size,
+        nodes=(node,),
+        launcher=newest.launcher,
+        command=newest.command,
+        role=role(newest.process),
+        name=read_job_name(environ),
+        script=newest.script,
+        user=read_user(environ),
+        slurm_job=environ.get("SLURM_JOB_ID", ""),
+        namespace=environ.get(POD_NAMESPACE, ""),
+        pod=environ.get(POD_NAME, ""),
+    )
     local_size = newest.local_world_size
     return FoundJob(job, ranks, newest.master, local_size is not None and (world_size or 0) > local_size)
 
 
 def _make_away(members: list[Candidate]) -> FoundJob:
-    """The part of another node's job that is here: processes of other worlds than its own."""
+    """Return the local part of another node's job: processes of other worlds than the job's own."""
     away = next(member.away for member in members if member.away is not None)
-    job = Job(away.id, away.world_size, (node_name(),), away.launcher, away.command, away.role)
+    job = Job(
+        id=away.id,
+        world_size=away.world_size,
+        nodes=(node_name(),),
+        launcher=away.launcher,
+        command=away.command,
+        role=away.role,
+        name=away.name,
+        script=away.script,
+    )
     return FoundJob(job, _identify(members), away.meeting, True, away)
 
 

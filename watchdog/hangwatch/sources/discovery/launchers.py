@@ -50,21 +50,38 @@ _OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
 
 def is_python_program(name: str) -> bool:
-    """Whether a program's file name is a Python interpreter's."""
+    """True if a program's file name is a Python interpreter's."""
     return name.startswith(("python", "pypy"))
 
 
+def skip_options(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a Python interpreter from its program on: the script, or ``-m``, ``-c`` or ``-``."""
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] not in {"-m", "-c", "-"}:
+        option = rest.pop(0)
+        if option in _OPTIONS_WITH_VALUE and rest:
+            rest.pop(0)
+    return rest
+
+
+def read_script(arguments: Sequence[str]) -> str:
+    """Return the program of a command line as it stands there: ``src/train.py``, ``pkg.train`` of ``-m``; empty for ``-c``."""
+    if not arguments or not is_python_program(PurePosixPath(arguments[0]).name):
+        return arguments[0] if arguments else ""
+    rest = skip_options(arguments[1:])
+    if rest[:1] == ["-m"]:
+        return rest[1] if len(rest) > 1 else ""
+    return rest[0] if rest and rest[0] not in {"-c", "-"} else ""
+
+
 def name_launcher(arguments: Sequence[str]) -> str | None:
-    """torchrun, deepspeed, accelerate, mpirun, srun or hangwatch; None for every other command line."""
+    """Return the launcher: torchrun, deepspeed, accelerate, mpirun, srun or hangwatch; None for any other command line."""
     if not arguments:
         return None
     program = PurePosixPath(arguments[0].rstrip(":")).name
     rest = list(arguments[1:])
     if is_python_program(program):
-        while rest and rest[0].startswith("-") and rest[0] not in {"-m", "-c", "-"}:
-            option = rest.pop(0)
-            if option in _OPTIONS_WITH_VALUE and rest:
-                rest.pop(0)
+        rest = skip_options(rest)
         if not rest or rest[0] in {"-c", "-"}:
             return None
         if rest[0] == "-m":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from hangwatch.sources.discovery.rank_environment import POD_JOB
+from hangwatch.sources.discovery.rank_environment import POD_JOB, POD_NAMESPACE
 from hangwatch.sources.proc.files import read_whole
 
 _PLACE = "etc/podinfo/labels"
@@ -28,7 +28,7 @@ _LABELS = (
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """The labels of a pod; lines that are none are left out."""
+    """Return the labels of a pod; lines of another form are left out."""
     found = {}
     for line in text.splitlines():
         key, separator, value = line.partition("=")
@@ -42,16 +42,14 @@ def parse_labels(text: str) -> dict[str, str]:
 
 
 def name_job(labels: Mapping[str, str], namespace: str) -> str | None:
-    """A job's name in its cluster, ``NAMESPACE/NAME``; None where no label names one."""
+    """Return a job's name in its cluster, ``NAMESPACE/NAME``; None if no label names one."""
     name = next((labels[label] for label in _LABELS if labels.get(label)), None)
     return name and (f"{namespace}/{name}" if namespace else name)
 
 
 def pod_variables(pid: int) -> dict[str, str]:
-    """What a process's pod says of its job, as a variable beside those of its environment."""
-    labels = read_whole(f"/proc/{pid}/root/{_PLACE}", _LIMIT_BYTES)
-    if not labels:
-        return {}
-    namespace = read_whole(f"/proc/{pid}/root/{_NAMESPACE}", _LIMIT_BYTES) or b""
-    name = name_job(parse_labels(labels.decode(errors="replace")), namespace.decode(errors="replace").strip())
-    return {POD_JOB: name} if name else {}
+    """Return what a process's pod says of its job and namespace, in the form of environment variables."""
+    labels, said = (read_whole(f"/proc/{pid}/root/{place}", _LIMIT_BYTES) or b"" for place in (_PLACE, _NAMESPACE))
+    namespace = said.decode(errors="replace").strip()
+    name = name_job(parse_labels(labels.decode(errors="replace")), namespace)
+    return ({POD_NAMESPACE: namespace} if namespace else {}) | ({POD_JOB: name} if name else {})

@@ -33,21 +33,22 @@ from hangwatch.sources.proc.files import (
 )
 
 _YOUNG_S = 10.0
-#: A worker of an engine takes its title when it has loaded what it needs.
+#: An engine's worker sets its title only after loading everything it needs.
 _NAMED_WITHIN_S = 120.0
 _SETTLED_PERIOD_S = 15.0
 _UNSETTLED_PERIOD_S = 2.0
 _ENVIRON_LIMIT_BYTES = 1 << 20
 _COMMAND_LIMIT_BYTES = 1 << 17
 _MAPS_LIMIT_BYTES = 16 << 20
-#: Of so many Python programs that have ended, the last ones, it is remembered what they were.
+#: How many ended Python processes are remembered, the latest ones.
 _ENDED_KEPT = 64
 
 
 class ProbedProcess(NamedTuple):
-    """A process that was started with the probe's environment. ``folder``: its run directory, as it sees it.
+    """A process that was started with the probe's environment.
 
-    ``view`` names what of the file system it sees, ``inner_pid`` is its pid in its own namespace, ``uid`` its user.
+    ``folder``: its run directory, as the process itself sees it. ``view``: which file system it sees, as a name to
+    compare. ``inner_pid``: its pid in its own namespace. ``uid``: its user.
     """
 
     pid: int
@@ -59,9 +60,10 @@ class ProbedProcess(NamedTuple):
 
 @dataclass
 class KnownProcess:
-    """One process as last read. ``environ`` is None where it may not be read; what a title has overwritten is as it was before.
+    """One process as last read.
 
-    ``overwritten``: a title is where its environment was. ``title`` is what it says of itself in its title.
+    ``environ``: None if unreadable; if a title has overwritten it, the last one read before. ``overwritten``: True if
+    a title was written over its environment. ``title``: the process's title, parsed.
     """
 
     pid: int
@@ -76,31 +78,31 @@ class KnownProcess:
     launcher: str | None = None
     claim: RankClaim | None = None
     torch: bool = False
-    #: None until it was placed in the tree. The tree is the one of first sight: who has left it still belongs to it.
+    #: None until placed in the tree. A process stays where it was first seen, even if its parents end.
     under_root: bool | None = None
-    #: Once seen as a descendant of a rank; it is never taken for the rank itself, also when it outlives it.
+    #: True if once seen as a descendant of a rank: it is never taken for the rank itself, even if it outlives that.
     context: bool = False
-    #: Launcher and its command line, kept when the launcher is gone.
+    #: The launcher and its command line, kept after the launcher is gone.
     origin: tuple[str, str] | None = None
     origin_pid: int | None = None
     probed: ProbedProcess | None = None
-    #: When it was last there, in clock ticks since boot, as the kernel gives the start of a process.
+    #: When it last existed, in clock ticks since boot, like the kernel's start time of a process.
     seen_ticks: int = 0
     _read_s: float = field(default=-1e9)
     _torch_read_s: float = field(default=-1e9)
 
     @property
     def parent(self) -> int:
-        """Parent's pid when it was first seen."""
+        """The parent's pid when the process was first seen."""
         return self.stat.parent
 
     def lives(self) -> bool:
-        """Whether it has not ended: in a container whose first process reaps no child, a zombie stays as long as that does."""
+        """True unless the process has ended. A zombie has, though it stays if the container's first process never reaps it."""
         stat = read_stat(self.pid)
         return stat is not None and not is_zombie(stat)
 
     def refresh(self, now_s: float) -> None:
-        """Read its command line and environment if they may have changed since."""
+        """Read the command line and environment again if they may have changed since."""
         age_s = time.time() - self.start_time
         young = age_s < _YOUNG_S
         named = self.title is not None and self.title.name != IDLE_WORKER
@@ -143,11 +145,11 @@ class KnownProcess:
         return ProbedProcess(self.pid, inner_pid(self.pid), uid, view_of(self.pid), folder)
 
     def inherit_probe(self, probed: ProbedProcess) -> ProbedProcess | None:
-        """What it says of the probe where its environment was overwritten, and was that of ``probed`` before."""
+        """Return this process as probed like ``probed``, its ancestor; for one whose own environment was overwritten."""
         return self._find_probe(probed.folder)
 
     def maps_torch(self, now_s: float) -> bool:
-        """Whether it has loaded torch. Reading a memory map costs a millisecond, so a no is believed for a while."""
+        """True if the process has loaded torch. False is reused for a while: reading a memory map costs a millisecond."""
         if not self.torch and now_s - self._torch_read_s >= _UNSETTLED_PERIOD_S:
             self._torch_read_s = now_s
             self.torch = b"/libtorch" in (read_whole(f"/proc/{self.pid}/maps", _MAPS_LIMIT_BYTES) or b"")
@@ -155,7 +157,7 @@ class KnownProcess:
 
 
 class ProcessTable:
-    """All processes of the node, or those under one."""
+    """All processes of the node, or one process and its descendants."""
 
     def __init__(self) -> None:
         self._known: dict[int, KnownProcess] = {}
@@ -163,9 +165,10 @@ class ProcessTable:
         self._root: int | None = None
 
     def refresh(self, root: int | None, extra: frozenset[int]) -> dict[int, KnownProcess]:
-        """Processes now, by pid: all, or ``root`` with its descendants (also those that have left it since), and ``extra``.
+        """Return the current processes by pid: all, or ``root`` and its descendants, and those of ``extra``.
 
-        Ancestors are all there, so that a launcher above is seen.
+        A descendant stays one after its parents have ended. Ancestors are read too, so that a launcher above ``root``
+        is found.
         """
         now_s, now_ticks = time.monotonic(), int(time.clock_gettime(time.CLOCK_BOOTTIME) * CLOCK_TICKS)
         living: dict[int, KnownProcess] = {}
@@ -197,9 +200,9 @@ class ProcessTable:
         return {pid: known for pid, known in living.items() if known.under_root}
 
     def probed(self) -> list[ProbedProcess]:
-        """The processes at the last reading that were started with the probe's environment.
+        """Return the processes of the last reading that were started with the probe's environment.
 
-        One whose environment a title has overwritten has had that of its parent, as far as anyone can tell.
+        If a title has overwritten a process's environment, its nearest probed ancestor's counts.
         """
         found = []
         for known in self._known.values():
@@ -211,16 +214,16 @@ class ProcessTable:
         return found
 
     def ended(self) -> list[KnownProcess]:
-        """The Python programs that have ended, as of the last reading: the last of those that are gone, and zombies."""
+        """Return the Python processes that have ended, as of the last reading: the latest that are gone, and zombies."""
         zombies = [k for k in self._known.values() if k.under_root and k.python and not k.lives()]
         return [*self._ended, *zombies]
 
     def _is_below(self, process: KnownProcess, root: int) -> bool:
-        """Whether an ancestor is the root or was below it."""
+        """True if ``root`` is an ancestor, or was one when an ancestor was first seen."""
         return any(ancestor.pid == root or ancestor.under_root for ancestor in self.ancestors(process))
 
     def ancestors(self, process: KnownProcess) -> Iterator[KnownProcess]:
-        """Parent, grandparent and so on, as far as they live. A parent younger than its child is another's pid."""
+        """Yield parent, grandparent and so on while they live. A parent younger than its child has a reused pid: the end."""
         child = process
         while (parent := self._known.get(child.parent)) is not None and parent.pid != child.pid:
             if parent.stat.start_ticks > child.stat.start_ticks:
@@ -230,6 +233,6 @@ class ProcessTable:
 
 
 def list_processes() -> list[tuple[int, int]]:
-    """Pids and their inode numbers in ``/proc``."""
+    """Return each pid with its inode number in ``/proc``."""
     with os.scandir("/proc") as entries:
         return [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdigit()]

@@ -1,6 +1,7 @@
-"""A rank's process as the sources of its node need it: what its environment says of NCCL and GPUs, and its own pid.
+"""A rank's process as the sources of its node need it: its environment's variables for NCCL and GPUs, and its own pid.
 
-May import hangwatch.model, its own parts and the standard library. All from ``/proc``, without touching the process.
+May import hangwatch.model, its own parts and the standard library. All of it is from ``/proc``; the process is not
+touched.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 
 class RankProcess(msgspec.Struct, frozen=True):
-    """One rank of this node. ``namespace_pid`` is the pid it has for itself (in a container another than ours).
+    """One rank of this node.
 
-    ``variables`` are the few named above, by its environment at its start; ``uid`` is who it runs as.
+    ``namespace_pid``: its pid in its own PID namespace, which differs from ours in a container. ``variables``: the
+    few named above, as of the process's start. ``uid``: its user.
     """
 
     identity: RankIdentity
@@ -50,12 +52,12 @@ class RankProcess(msgspec.Struct, frozen=True):
 
     @property
     def pid(self) -> int:
-        """The process id as we see it."""
+        """The pid as we see it."""
         return self.identity.pid
 
 
 def read_rank_process(identity: RankIdentity) -> RankProcess:
-    """What ``/proc`` says now; of a process that is gone, its identity alone."""
+    """Return what ``/proc`` says of a rank now; the identity alone if the process is gone."""
     pid = identity.pid
     stat = read_stat(pid)
     if stat is None or not is_same_start(stat, identity.start_time) or stat.state in {"Z", "X"}:
@@ -67,7 +69,7 @@ def read_rank_process(identity: RankIdentity) -> RankProcess:
 
 
 def parse_uid(status: bytes) -> int | None:
-    """The effective user of ``/proc/PID/status``, who owns what the process writes."""
+    """Return the effective user of ``/proc/PID/status``, who owns the files that the process writes."""
     for line in status.splitlines():
         if line.startswith(b"Uid:"):
             fields = line.split()
@@ -76,7 +78,7 @@ def parse_uid(status: bytes) -> int | None:
 
 
 def parse_namespace_pid(status: bytes) -> int | None:
-    """The pid in the innermost namespace: the last of ``NSpid`` of ``/proc/PID/status`` (proc(5), Linux 4.1 on)."""
+    """Return the pid in the innermost namespace: the last ``NSpid`` of ``/proc/PID/status`` (proc(5), Linux 4.1 on)."""
     for line in status.splitlines():
         if line.startswith(b"NSpid:"):
             last = line.split()[-1]
@@ -85,13 +87,13 @@ def parse_namespace_pid(status: bytes) -> int | None:
 
 
 def uses_nccl(pid: int) -> bool:
-    """Whether the process has NCCL (some builds of torch have it inside) *and* a GPU open: the library alone is always there."""
+    """True if the process has loaded NCCL *and* opened a GPU; some builds of torch always load NCCL."""
     maps = read_whole(f"/proc/{pid}/maps", _MAPS_LIMIT_BYTES) or b""
     return b"/dev/nvidia" in maps and (b"libnccl" in maps or b"libtorch_cuda" in maps)
 
 
 def in_first_pid_namespace() -> bool:
-    """Whether our pids are the kernel's own, which are those that its log names."""
+    """True if our pids are those of the first PID namespace, which the kernel log uses."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE  # noqa: PTH116 - one number of a path of /proc
     except OSError:

@@ -1,8 +1,8 @@
 """Which processes of this node are ranks, and of which job.
 
-May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. The environment of a process
-decides; its beat, where the rank is probed, knows better. Children inherit ``RANK``, so a rank is the topmost Python
-process of its rank that is no launcher, and everything below it is its context.
+May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. The beat of a probed
+process tells its rank, else its environment does. Children inherit ``RANK``: a rank is therefore the topmost Python
+process with that rank that is no launcher, and everything below it is its context.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.model.claims import JobOfWorld
 from hangwatch.sources.discovery.found_jobs import Candidate, FoundJob, add_guests, make_job, put_together
-from hangwatch.sources.discovery.launchers import HANGWATCH
+from hangwatch.sources.discovery.launchers import HANGWATCH, read_script
 from hangwatch.sources.discovery.process_table import KnownProcess, ProbedProcess, ProcessTable
-from hangwatch.sources.discovery.rank_environment import claim_rank
+from hangwatch.sources.discovery.rank_environment import RankClaim, claim_rank
 from hangwatch.sources.discovery.roles import Roles, clean_role, read_role
 from hangwatch.sources.discovery.spawned import find_behind, find_spawned
 from hangwatch.sources.proc.files import node_name
-from hangwatch.sources.redaction import redact_command
+from hangwatch.sources.redaction import redact_command, redact_text
 
 _NO_BEATS: Mapping[int, Beat] = MappingProxyType({})
 _NOT_AWAY: Mapping[int, JobOfWorld] = MappingProxyType({})
+#: Stands for the claim of a process that has none.
+_NO_CLAIM = RankClaim(rank=-1, by="env")
+#: Launchers that number the ranks themselves, whatever RANK they have inherited.
+_OWN_NUMBERS = frozenset({"mpirun", "srun"})
 _SPAWN_PERIOD_S = 5.0
 _PROBE_HINT = 'start the job with "hangwatch run -- ...", or with the environment of "hangwatch env"'
 
@@ -40,9 +44,9 @@ class Discovery(msgspec.Struct, frozen=True):
 
 
 class RankFinder:
-    """Finds ranks again and again, every second, remembering the processes it has seen.
+    """Finds ranks, every second; remembers the processes it has seen.
 
-    ``job``: the name of jobs that their environment does not name; then there can be one of these at a time.
+    ``job``: the name of a job whose environment does not name it; then only one such job can run at a time.
     """
 
     def __init__(self, job: str | None = None) -> None:
@@ -59,10 +63,10 @@ class RankFinder:
         beats: Mapping[int, Beat] = _NO_BEATS,
         away: Mapping[int, JobOfWorld] = _NOT_AWAY,
     ) -> Discovery:
-        """The jobs and ranks of the node now, or of the process ``root`` and its descendants.
+        """Return the current jobs and ranks of the node, or of the process ``root`` and its descendants.
 
-        ``beats`` by pid: a probed rank is found also where its environment says nothing (``mp.spawn``). ``away``, by pid: the
-        jobs of other nodes that processes here are in.
+        ``beats`` by pid: a probed rank is found even if its environment names no rank (``mp.spawn``). ``away``, by
+        pid: the other nodes' jobs that processes here belong to.
         """
         processes = self._processes = self._table.refresh(root, frozenset(beats))
         guests = [g for p in processes.values() if (g := self._guest(p, beats.get(p.pid), away.get(p.pid))) is not None]
@@ -73,7 +77,7 @@ class RankFinder:
         jobs: dict[str, list[Candidate]] = {}
         for candidate in [*chosen, *spawned]:
             jobs.setdefault(candidate.job_id, []).append(candidate)
-        # A zombie among the living is a rank that was lost; a job of zombies alone is over.
+        # A zombie beside living ranks is a lost rank; a job of zombies alone is over.
         jobs = {job_id: members for job_id, members in jobs.items() if any(m.process.lives() for m in members)}
         if root is not None:
             jobs = put_together(jobs)
@@ -82,66 +86,61 @@ class RankFinder:
         return Discovery(found, (*_spawn_gaps(spawned), *self._unreadable(processes)))
 
     def processes(self) -> Mapping[int, KnownProcess]:
-        """The processes at the last reading, by pid: of the node, or of the root and its descendants."""
+        """Return the processes of the last reading by pid: the node's, or ``root`` and its descendants."""
         return self._processes
 
     def ended(self) -> list[KnownProcess]:
-        """The Python programs that have ended, as of the last reading."""
+        """Return the Python processes that have ended, as of the last reading."""
         return self._table.ended()
 
     def probed(self) -> list[ProbedProcess]:
-        """The processes at the last reading that were started with the probe's environment."""
+        """Return the processes of the last reading that were started with the probe's environment."""
         return self._table.probed()
 
     def _candidate(self, process: KnownProcess, beat: Beat | None) -> Candidate | None:
-        """The process as a possible rank; None for one that cannot be."""
+        """Return the process as a possible rank; None for one that cannot be."""
         if beat is not None and (beat.rank is None or beat.start_ticks != process.stat.start_ticks):
             beat = None
-        if process.pid == os.getpid() or process.launcher is not None:
-            return None
-        if process.context and not (beat is not None and beat.initialized):
-            return None
-        if beat is None and (process.claim is None or not process.python):
+        if not _may_be_rank(process, beat):
             return None
         launcher, command, launched_by = self._origin(process)
-        claim = process.claim
-        if claim is not None and launched_by is not None:
-            inherited = (launched_by.environ or {}).get("RANK")
-            if launcher in {"mpirun", "srun"} and inherited is not None:
-                claim = claim_rank(process.environ or {}, inherited, host=node_name())
-            elif claim.by == "env" and claim.local_rank is None and inherited == str(claim.rank) and beat is None:
-                return None  # a helper of the launcher, with the RANK of the pod around both
-        placed = launcher != "plain" or (claim is not None and claim.local_rank is not None)
+        if beat is None and _is_helper(process, launcher, launched_by):
+            return None
+        claim = _claim(process, launcher, launched_by)
+        said = claim or _NO_CLAIM
+        placed = launcher != "plain" or said.local_rank is not None
         firm = beat is not None or process.maps_torch(time.monotonic())
-        if not firm and (claim is None or claim.by != "env" or not placed):
+        rank = _rank(claim, beat)
+        if rank is None or not (firm or (said.by == "env" and placed)):
             return None
-        initialized = beat is not None and beat.initialized
-        rank = claim.rank if claim else None
-        if beat is not None and (initialized or rank is None):
-            rank = beat.rank
-        if rank is None:
-            return None
-        alone = claim is None and beat is not None and beat.world_size == 1
-        named = claim.job_id if claim else f"pid-{process.pid}" if alone else None
         return Candidate(
             process=process,
-            job_id=named or self._job or f"pid-{launched_by.pid if launched_by else process.parent}",
+            job_id=self._job_id(process, claim, beat, launched_by),
             rank=rank,
-            world_size=(beat.world_size if beat else None) or (claim.world_size if claim else None),
-            local_rank=claim.local_rank if claim else beat.local_rank if beat else None,
-            restart=claim.restart if claim else 0,
-            launcher=launcher if launcher != "plain" or claim is None or claim.by == "env" else claim.by,
+            world_size=(beat.world_size if beat else None) or said.world_size,
+            local_rank=beat.local_rank if beat is not None and claim is None else said.local_rank,
+            restart=said.restart,
+            launcher=launcher if launcher != "plain" or said.by == "env" else said.by,
             command=command,
-            initialized=initialized,
+            initialized=beat is not None and beat.initialized,
             firm=firm,
             placed=placed,
-            master=claim.master if claim is not None else "",
+            master=said.master,
             store=beat.store if beat is not None else "",
-            local_world_size=claim.local_world_size if claim is not None else None,
+            local_world_size=said.local_world_size,
+            script=self._script(process),
         )
 
+    def _job_id(
+        self, process: KnownProcess, claim: RankClaim | None, beat: Beat | None, launched_by: KnownProcess | None
+    ) -> str:
+        """Return the job that the process names; else the name for unnamed jobs; else one made of the pid that started it."""
+        alone = claim is None and beat is not None and beat.world_size == 1
+        named = claim.job_id if claim is not None else f"pid-{process.pid}" if alone else None
+        return named or self._job or f"pid-{launched_by.pid if launched_by is not None else process.parent}"
+
     def _guest(self, process: KnownProcess, beat: Beat | None, away: JobOfWorld | None) -> Candidate | None:
-        """The process as a member of a job whose own world is not its own; None of any other."""
+        """Return the process as a member of a job that is named after another world; None if it is not one."""
         if beat is None or beat.number is None or beat.start_ticks != process.stat.start_ticks:
             return None
         launcher, command, _ = self._origin(process)
@@ -165,7 +164,7 @@ class RankFinder:
         )
 
     def _origin(self, process: KnownProcess) -> tuple[str, str, KnownProcess | None]:
-        """The launcher, its command line, and the nearest launching process if it lives still."""
+        """Return the launcher's name, its command line, and the nearest launching process if it still lives."""
         nearest: KnownProcess | None = None
         top: KnownProcess | None = None
         for ancestor in self._table.ancestors(process):
@@ -185,7 +184,10 @@ class RankFinder:
         return (*process.origin, nearest)
 
     def _plain_origin(self, process: KnownProcess) -> tuple[str, str]:
-        """Where no launcher is above: the parent's command where it is Python (``mp.spawn``), else its own."""
+        """Return launcher and command line of a process without a launcher above.
+
+        The command line is the parent's if Python started the process (``mp.spawn``), else its own.
+        """
         parent = next(self._table.ancestors(process), None)
         titled = process.title is not None and len(process.arguments) == 1
         spawned = titled or any(argument == "--multiprocessing-fork" for argument in process.arguments)
@@ -196,15 +198,25 @@ class RankFinder:
         return ("torchrun" if elastic else "plain"), redact_command(above.arguments)
 
     def _role(self, process: KnownProcess) -> str:
-        """What a process is, by its title or a command line: its parent's, where multiprocessing started it."""
+        """Return the role of a process by its title, else by a command line: its parent's if multiprocessing started it."""
         if process.title is not None and process.title.role:
             return clean_role(process.title.role.replace("::", "-"))
+        return read_role(self._program(process))
+
+    def _script(self, process: KnownProcess) -> str:
+        """Return the program that a process runs; empty if a title has taken the place of its command line."""
+        arguments = self._program(process)
+        titled = process.title is not None and len(arguments) == 1
+        return "" if titled else redact_text(read_script(arguments))
+
+    def _program(self, process: KnownProcess) -> tuple[str, ...]:
+        """Return the command line that says what a process runs: its parent's if multiprocessing started it."""
         spawned = "--multiprocessing-fork" in process.arguments
         above = next(self._table.ancestors(process), None) if spawned else None
-        return read_role(above.arguments if above is not None and above.arguments else process.arguments)
+        return above.arguments if above is not None and above.arguments else process.arguments
 
     def _choose(self, candidates: list[Candidate]) -> list[Candidate]:
-        """One candidate a rank: the topmost of a family, the likelier or newer of strangers."""
+        """Return one candidate per rank: the topmost of relatives, the likelier or newer of strangers."""
         by_pid = {candidate.process.pid: candidate for candidate in candidates}
         above: dict[int, list[Candidate]] = {}
         starters: set[int] = set()
@@ -234,13 +246,13 @@ class RankFinder:
         return list(best.values())
 
     def _is_likelier(self, candidate: Candidate, rival: Candidate) -> bool:
-        """Whether a candidate is the rank rather than a rival. A wrapper gives way to what it runs."""
+        """True if ``candidate`` is the rank rather than ``rival``. A wrapper gives way to what it runs."""
         if any(ancestor.pid == rival.process.pid for ancestor in self._table.ancestors(candidate.process)):
             return candidate.initialized or (candidate.firm and not rival.firm)
         return candidate.order > rival.order
 
     def _find_spawned(self, processes: Mapping[int, KnownProcess], chosen: Iterable[Candidate]) -> list[Candidate]:
-        """Ranks that are not named anywhere, among processes that have nothing to do with those already found."""
+        """Return ranks that no environment names, among processes that are unrelated to the ``chosen`` ones."""
         taken = {candidate.process.pid for candidate in chosen}
         now_s = time.monotonic()
         if now_s - self._spawn_looked_s >= _SPAWN_PERIOD_S or not self._spawned:
@@ -269,7 +281,7 @@ class RankFinder:
         return found
 
     def _find_behind(self, processes: Mapping[int, KnownProcess], chosen: Iterable[Candidate]) -> list[Candidate]:
-        """Ranks of one ``mp.spawn`` that have not begun to meet the others, who do."""
+        """Return ranks of an ``mp.spawn`` that have not come to the rendezvous where their siblings are."""
         families: dict[tuple[int, str], list[Candidate]] = {}
         for one in chosen:
             if one.launcher == "plain" and one.process.claim is None and one.process.parent in processes:
@@ -285,12 +297,14 @@ class RankFinder:
         return found
 
     def _inferred(self, process: KnownProcess, job_id: str, rank: int) -> Candidate:
-        """A rank that nothing names but its place among its siblings."""
+        """Return a process as a rank that is known only by its place among its siblings."""
         launcher, command, _ = self._origin(process)
-        return Candidate(process, job_id, rank, None, None, 0, launcher, command, False, True, False)
+        return Candidate(
+            process, job_id, rank, None, None, 0, launcher, command, False, True, False, script=self._script(process)
+        )
 
     def _unreadable(self, processes: Mapping[int, KnownProcess]) -> tuple[Gap, ...]:
-        """Children of a launcher whose environment may not be read: ranks that are not seen."""
+        """Return a gap for children of launchers whose environment is unreadable: they may be ranks."""
         hidden = [
             process.pid
             for process in processes.values()
@@ -303,38 +317,78 @@ class RankFinder:
         if not hidden:
             return ()
         pids = ", ".join(map(str, hidden[:8]))
-        reason = f"the environment of {len(hidden)} process(es) under a launcher may not be read (pid {pids})"
+        reason = (
+            f"the environment of {len(hidden)} process{'es' * (len(hidden) != 1)} under a launcher is not "
+            f"readable (pid {pids})"
+        )
         return (Gap("discovery", reason, hint="run the agent as the job's user or as root"),)
 
 
 def find_ranks(root: int | None = None, beats: Mapping[int, Beat] = _NO_BEATS) -> Discovery:
-    """Look once; see ``RankFinder`` for doing so every second."""
+    """Return the jobs and ranks of one look; to look every second, use ``RankFinder``."""
     return RankFinder().find(root, beats)
 
 
+def _may_be_rank(process: KnownProcess, beat: Beat | None) -> bool:
+    """True for a Python process with a beat or a claim to a rank that is no launcher and was not started by a rank."""
+    if process.pid == os.getpid() or process.launcher is not None:
+        return False
+    if process.context and not (beat is not None and beat.initialized):
+        return False
+    return beat is not None or (process.claim is not None and process.python)
+
+
+def _inherited_rank(launched_by: KnownProcess | None) -> str | None:
+    """Return the launcher's own RANK, which a pod gave it; None if it has none."""
+    return (launched_by.environ or {}).get("RANK") if launched_by is not None else None
+
+
+def _is_helper(process: KnownProcess, launcher: str, launched_by: KnownProcess | None) -> bool:
+    """True if a process is a helper of the launcher: both have the RANK of their pod."""
+    claim = process.claim
+    if claim is None or launcher in _OWN_NUMBERS or claim.by != "env" or claim.local_rank is not None:
+        return False
+    return _inherited_rank(launched_by) == str(claim.rank)
+
+
+def _claim(process: KnownProcess, launcher: str, launched_by: KnownProcess | None) -> RankClaim | None:
+    """Return the process's claim to a rank; if its RANK is its pod's, by the launcher's own number."""
+    inherited = _inherited_rank(launched_by)
+    if process.claim is None or inherited is None or launcher not in _OWN_NUMBERS:
+        return process.claim
+    return claim_rank(process.environ or {}, inherited, host=node_name())
+
+
+def _rank(claim: RankClaim | None, beat: Beat | None) -> int | None:
+    """Return the rank: the beat's if there is a process group or no claim, else the claim's."""
+    if beat is not None and (beat.initialized or claim is None):
+        return beat.rank
+    return claim.rank if claim is not None else None
+
+
 def _key(candidate: Candidate) -> tuple[str, int, int]:
-    """What a family shares."""
+    """Return the values that a rank and its relatives share."""
     return (candidate.job_id, candidate.rank, candidate.restart)
 
 
 def _is_started_by(candidate: Candidate, ancestor: Candidate) -> bool:
-    """Whether the candidate is a rank the ancestor started, rather than a child with the ancestor's own rank."""
+    """True if ``ancestor`` started ``candidate`` as a rank of its own; False for a child that inherited its rank."""
     if candidate.initialized and candidate.process.pid != ancestor.process.pid:
         return (candidate.job_id, candidate.rank) != (ancestor.job_id, ancestor.rank) or not ancestor.firm
     return candidate.local_rank is not None and ancestor.local_rank is None and _key(candidate) != _key(ancestor)
 
 
 def _are_titled(spawned: Iterable[Candidate]) -> bool:
-    """Whether the titles of all of them number them."""
+    """True if all their titles number them."""
     titles = [candidate.process.title for candidate in spawned]
     return all(title is not None and title.rank_hint is not None for title in titles)
 
 
 def _spawn_gaps(spawned: Sequence[Candidate]) -> tuple[Gap, ...]:
-    """Says that ranks were inferred."""
+    """Return a gap that says which ranks were inferred."""
     pids = ", ".join(str(candidate.process.pid) for candidate in spawned)
     if not pids:
         return ()
-    order = "the order of their titles" if _are_titled(spawned) else "the order they were started"
-    reason = f"no environment names the ranks of processes {pids}: they are numbered in {order}"
+    order = "the order of their titles" if _are_titled(spawned) else "the order of their start"
+    reason = f"no environment names the ranks of processes {pids}; numbered in {order}"
     return (Gap("discovery", reason, hint=_PROBE_HINT),)

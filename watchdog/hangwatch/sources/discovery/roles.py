@@ -1,4 +1,4 @@
-"""What processes of other worlds are called: by the role that they were started with, or by their program.
+"""Names for processes of other worlds: the role they were started with, or their program.
 
 May import hangwatch.model, ``sources.proc`` and its own parts.
 """
@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.numbers import guest_number, world_of
-from hangwatch.sources.discovery.launchers import is_python_program
+from hangwatch.sources.discovery.launchers import is_python_program, skip_options
 from hangwatch.sources.proc.files import node_name
 
 _ROLE = "--role"
@@ -20,13 +20,13 @@ _RAY_TITLE = "ray::"
 
 
 class Roles:
-    """Names of worlds; each keeps the one it got first. Of several with one role, later ones have a number: ``engine-2``."""
+    """Names of worlds. A world keeps its first name; further worlds of a role are numbered: ``engine-2``."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
 
     def name(self, role: str, number: int) -> str:
-        """The name of a process's world, by its role; ``number`` is its own in the job. Empty for the job's own world."""
+        """Return the name of a process's world, by its ``role`` and ``number`` in the job; empty for the job's own world."""
         world = world_of(number)
         if world is None:
             return ""
@@ -37,22 +37,21 @@ class Roles:
 
 
 def identify_beside(pid: int, start_time: float, arguments: Sequence[str]) -> RankIdentity:
-    """The identity of a process of this node that is in no world, called by its role. ``start_time``: Unix time in seconds."""
+    """Return the identity of a local process that is in no world, named by its role. ``start_time``: Unix time in seconds."""
     node = node_name()
     number = guest_number(f"process {pid} {start_time} {node}", 0)
     return RankIdentity(number, pid, start_time, node, world=f"{read_role(arguments)}[{pid}]")
 
 
 def read_role(arguments: Sequence[str]) -> str:
-    """The role that a command line names: the value of ``--role``, else its module, script or task of Ray; else ``process``."""
+    """Return the role in a command line: the value of ``--role``, else its module, script or Ray task, else ``process``."""
     for place, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         if name == _ROLE and (value or place + 1 < len(arguments)):
             return clean_role(value or arguments[place + 1])
-    rest = list(arguments[1:]) if arguments and is_python_program(PurePosixPath(arguments[0]).name) else list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] not in {"-m", "-c"}:
-        rest.pop(0)
-    if not rest or rest[0] == "-c":
+    python = bool(arguments) and is_python_program(PurePosixPath(arguments[0]).name)
+    rest = skip_options(arguments[1:]) if python else list(arguments)
+    if not rest or rest[0] in {"-c", "-"}:
         return "process"
     if rest[0].startswith(_RAY_TITLE):
         return clean_role(rest[0].removeprefix(_RAY_TITLE))
@@ -61,6 +60,6 @@ def read_role(arguments: Sequence[str]) -> str:
 
 
 def clean_role(name: str) -> str:
-    """A name that is short, and no number."""
+    """Return a short form of ``name`` that is no number."""
     kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:32].strip("-.")
     return kept if kept and not kept.isdigit() else "process"

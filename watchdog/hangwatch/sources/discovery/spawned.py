@@ -1,8 +1,8 @@
 """Ranks that no environment names: processes of one ``torch.multiprocessing.spawn`` without the probe.
 
-May import hangwatch.sources' own parts and the standard library. A spawned rank differs from a DataLoader worker by its
-sockets: the ranks of a job all hold a connection of their own to one store, and the first of them listens there. Where their
-titles number them (``VLLM::Worker_TP1``), that is their order, and else the order in which they were started.
+May import hangwatch.sources' own parts and the standard library. Sockets tell a spawned rank from a DataLoader
+worker: all ranks of a job have their own connection to one store, and the first rank listens there. Ranks are in the
+order of the numbers in their titles (``VLLM::Worker_TP1``), else in the order of their start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hangwatch.sources.proc.sockets import TcpSocket, read_socket_inodes, read_t
 
 
 def find_spawned(processes: Iterable[KnownProcess], now_s: float) -> list[list[KnownProcess]]:
-    """Sets of siblings that are the ranks of one job, each in order of rank. Only where that is beyond doubt."""
+    """Return sets of siblings that are certainly the ranks of one job, each in order of rank."""
     siblings: dict[tuple[int, tuple[str, ...]], list[KnownProcess]] = {}
     for process in processes:
         if process.python and process.claim is None and process.launcher is None and not process.context:
@@ -35,9 +35,10 @@ def find_spawned(processes: Iterable[KnownProcess], now_s: float) -> list[list[K
 def find_behind(
     ranks: Mapping[int, int], world_size: int, processes: Mapping[int, KnownProcess]
 ) -> list[tuple[KnownProcess, int]]:
-    """Siblings that have not come to where they say which rank they are, as the ranks of others (by pid) have; with their own.
+    """Return siblings of the known ranks that have not reached the rendezvous, each with its rank.
 
-    Only where there are as many siblings of one shape as ranks, and all that are known are in the order they were started.
+    ``ranks``: known ranks by pid. Only if there are as many siblings with the same work as the world has ranks, and
+    all known ranks are in the order of their start.
     """
     first = processes[next(iter(ranks))]
     ordered = _as_started(p for p in processes.values() if p.parent == first.parent and _shape(p) == _shape(first))
@@ -51,7 +52,7 @@ def _as_started(processes: Iterable[KnownProcess]) -> list[KnownProcess]:
 
 
 def _shape(process: KnownProcess) -> tuple[str, ...]:
-    """What siblings that do the same work have in common: their titles without numbers, else their command lines."""
+    """Return what siblings with the same work have in common: titles without numbers, else command lines."""
     if process.title is not None:
         return (process.title.role,)
     if any("multiprocessing.spawn import spawn_main" in argument for argument in process.arguments):
@@ -60,10 +61,11 @@ def _shape(process: KnownProcess) -> tuple[str, ...]:
 
 
 def _meet_at_first(ordered: Sequence[KnownProcess], *, titled: bool) -> bool:
-    """Whether all hold their own connection to one port, and the first one listens on it.
+    """True if each process has its own connection to one port, and the first process listens there.
 
-    ``mp.spawn`` starts rank 0 first, and rank 0 hosts the store: where the two disagree, the order proves nothing. Forked
-    processes inherit connections: of those that are not numbered by their titles, these are workers of one parent, not ranks.
+    ``mp.spawn`` starts rank 0 first, and rank 0 has the store: if the listener is another one, the order proves
+    nothing. Forked processes inherit connections: without numbered titles, processes that share one are workers, not
+    ranks.
     """
     table: dict[int, TcpSocket] = {entry.inode: entry for entry in read_tcp_sockets(ordered[0].pid)}
     sockets = [read_socket_inodes(member.pid) for member in ordered]

@@ -33,10 +33,11 @@ _LONGEST_TITLE = 64
 
 
 class Title(NamedTuple):
-    """A title's parts. ``role``: whose process it is, without numbers (``VLLM::Worker``, ``ray::Trainer``).
+    """A title's parts.
 
-    ``name``: the same with its numbers, and without what changes while it runs (``VLLM::Worker_TP0``). ``rank_hint``: its places
-    in data, pipeline and tensor parallelism, in whose order the processes of one role are numbered; None where it names none.
+    ``role``: the kind of process, without numbers (``VLLM::Worker``, ``ray::Trainer``). ``name``: the role with its
+    numbers (``VLLM::Worker_TP0``), without what changes while the process runs. ``rank_hint``: the process's places
+    in data, pipeline and tensor parallelism, which order the processes of a role; None if the title has none.
     """
 
     role: str
@@ -45,7 +46,7 @@ class Title(NamedTuple):
 
 
 def parse_title(text: str) -> Title | None:
-    """The parts of a title; None for what is none of those above, such as a command line."""
+    """Return the parts of a title; None if it is none of the above, such as a command line."""
     found = _TITLE.fullmatch(text.strip())
     if found is None:
         return None
@@ -61,10 +62,10 @@ def parse_title(text: str) -> Title | None:
 
 
 def find_title(command: bytes) -> str:
-    """The title that was written over a command line (``/proc/PID/cmdline``); empty where none was.
+    """Return the title that was written over a command line (``/proc/PID/cmdline``); empty if there is none.
 
-    Of one string alone, with NUL behind it as far as the command line had reached: a command line ends in one NUL. Where the
-    title is as long as that, or longer, its form tells.
+    A title is one string, followed by NUL up to the old command line's length; a command line ends in a single NUL. A
+    title of at least that length is recognised by its form.
     """
     text, _, rest = command.partition(b"\0")
     if not text or rest.strip(b"\0"):
@@ -76,12 +77,12 @@ def find_title(command: bytes) -> str:
 
 
 def is_overwritten(environ: bytes) -> bool:
-    """Whether a title has been written over an environment (``/proc/PID/environ``): there is something, and no variable."""
+    """True if a title was written over an environment (``/proc/PID/environ``): it has content but no variable."""
     return bool(environ) and b"=" not in environ
 
 
 def in_order_of_titles(titles: Sequence[Title | None]) -> list[int] | None:
-    """Positions of processes in order of the ranks that their titles give them; None where these do not tell one from another."""
+    """Return the indices of processes in the order of their titles' ranks; None if two cannot be told apart."""
     hints = [title.rank_hint if title is not None else None for title in titles]
     if None in hints or len(set(hints)) != len(hints) or len({title.role for title in titles if title}) != 1:
         return None

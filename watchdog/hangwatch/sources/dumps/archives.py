@@ -1,7 +1,7 @@
-"""What is packed, opened without unpacking it to disk: tar, zip, and files compressed with gzip, xz or bzip2.
+"""Opens packed files without unpacking them to disk: tar, zip, and files compressed with gzip, xz or bzip2.
 
-May import the standard library only. Members are read one at a time and no further than asked for, whatever their headers
-promise; their names are labels and never paths. Only regular members count.
+May import the standard library only. Members are read one at a time and only up to a limit, whatever their headers
+say. Their names are labels, never paths. Only regular members count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ArchiveError(ValueError):
 
 
 class ArchiveMember(NamedTuple):
-    """One file of an archive: its bytes, or why they cannot be had."""
+    """One file of an archive: its bytes, or why they cannot be read."""
 
     name: str
     modified_ns: int | None
@@ -41,7 +41,7 @@ class ArchiveMember(NamedTuple):
 
 
 def compression_of(head: bytes) -> str | None:
-    """How a file is compressed, by its first bytes; None where it is not."""
+    """Return the compression of a file by its first bytes; None if it is not compressed."""
     for magic, name in ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd")):
         if head.startswith(magic):
             return name
@@ -49,17 +49,17 @@ def compression_of(head: bytes) -> str | None:
 
 
 def is_zip(head: bytes) -> bool:
-    """Whether this is a zip archive, by its first bytes."""
+    """True for a zip archive, by its first bytes."""
     return head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether this is a tar archive that is not compressed, by its first bytes."""
+    """True for an uncompressed tar archive, by its first bytes."""
     return head[257:262] == b"ustar"
 
 
 def open_compressed(stream: IO[bytes], head: bytes) -> IO[bytes]:
-    """What a compressed stream holds; the stream itself where it is not compressed. Raises ``ArchiveError``."""
+    """Return the decompressed stream; ``stream`` itself if it is not compressed. Raises ``ArchiveError``."""
     kind = compression_of(head)
     if kind == "gzip":
         return cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
@@ -73,7 +73,7 @@ def open_compressed(stream: IO[bytes], head: bytes) -> IO[bytes]:
 
 
 def read_compressed(stream: IO[bytes], head: bytes, limit_bytes: int) -> bytes:
-    """All of a file, unpacked where it is compressed. Raises ``ArchiveError`` where it is damaged or larger than the limit."""
+    """Return the whole decompressed content. Raises ``ArchiveError`` if it is damaged or exceeds ``limit_bytes``."""
     try:
         data = open_compressed(stream, head).read(limit_bytes + 1)
     except _DAMAGE as error:
@@ -84,7 +84,7 @@ def read_compressed(stream: IO[bytes], head: bytes, limit_bytes: int) -> bytes:
 
 
 def read_zip(stream: IO[bytes], limit_bytes: int) -> Iterator[ArchiveMember]:
-    """The files of a zip archive. Raises ``ArchiveError`` where it cannot be opened at all."""
+    """Yield the files of a zip archive. Raises ``ArchiveError`` if it cannot be opened at all."""
     try:
         archive = zipfile.ZipFile(stream)
     except _DAMAGE as error:
@@ -93,7 +93,7 @@ def read_zip(stream: IO[bytes], limit_bytes: int) -> Iterator[ArchiveMember]:
         if info.filename.endswith("/"):  # is_dir() of Python below 3.13 cannot stand an empty name
             continue
         if (info.external_attr >> 28) not in {0, 0o10}:
-            yield ArchiveMember(info.filename, None, b"", "it is no regular file")
+            yield ArchiveMember(info.filename, None, b"", "it is not a regular file")
             continue
         try:
             with archive.open(info) as opened:
@@ -101,13 +101,13 @@ def read_zip(stream: IO[bytes], limit_bytes: int) -> Iterator[ArchiveMember]:
         except _DAMAGE as error:
             yield ArchiveMember(info.filename, None, b"", _say(error))
             continue
-        yield _make_member(info.filename, None, data, limit_bytes)  # it keeps local time, and not of which place
+        yield _make_member(info.filename, None, data, limit_bytes)  # zip stores local time without the time zone
 
 
 def read_tar(stream: IO[bytes], limit_bytes: int) -> Iterator[ArchiveMember]:
-    """The files of a tar archive that is not compressed any more; it may end too early.
+    """Yield the files of an uncompressed tar archive, which may be cut off.
 
-    Raises ``ArchiveError`` where it cannot be opened at all, or where it breaks off.
+    Raises ``ArchiveError`` if it cannot be opened at all, or at the point where it is cut off.
     """
     blocks = _Forward(stream)
     try:
@@ -117,7 +117,7 @@ def read_tar(stream: IO[bytes], limit_bytes: int) -> Iterator[ArchiveMember]:
                 if info.isdir():
                     continue
                 if not info.isreg() or info.issparse():
-                    yield ArchiveMember(info.name, None, b"", "it is no regular file")
+                    yield ArchiveMember(info.name, None, b"", "it is not a regular file")
                     continue
                 data = _read_member(archive, info, limit_bytes)
                 yield _make_member(info.name, max(0, int(info.mtime * 1e9)) or None, data, limit_bytes)
@@ -126,7 +126,7 @@ def read_tar(stream: IO[bytes], limit_bytes: int) -> Iterator[ArchiveMember]:
     except _DAMAGE as error:
         raise ArchiveError(_say(error)) from None
     if blocks.last.strip(b"\0"):
-        raise ArchiveError("it breaks off: files after the last one may be missing")
+        raise ArchiveError("it is truncated: files after the last one may be missing")
 
 
 def _read_member(archive: tarfile.TarFile, info: tarfile.TarInfo, limit_bytes: int) -> bytes:
@@ -152,18 +152,18 @@ def _say(error: BaseException) -> str:
 
 
 class _Xz(io.RawIOBase):
-    """An xz stream, unpacked with a bound on the memory that it may ask for (``lzma.LZMAFile`` has none)."""
+    """An xz stream, decompressed with a limit on memory, which ``lzma.LZMAFile`` lacks."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._decompressor = lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
 
     def readable(self) -> bool:
-        """It is."""
+        """True, always."""
         return True
 
     def readinto(self, buffer: object, /) -> int:
-        """Some more bytes; 0 at the end. Raises lzma.LZMAError, EOFError."""
+        """Read into ``buffer`` and return the number of bytes; 0 at the end. Raises lzma.LZMAError, EOFError."""
         view = memoryview(buffer)  # type: ignore[arg-type]
         while True:
             if self._decompressor.eof:
@@ -174,7 +174,7 @@ class _Xz(io.RawIOBase):
             else:
                 packed = self._stream.read(io.DEFAULT_BUFFER_SIZE) if self._decompressor.needs_input else b""
                 if self._decompressor.needs_input and not packed:
-                    raise EOFError("it breaks off")
+                    raise EOFError("it is truncated")
             plain = self._decompressor.decompress(packed, len(view))
             if plain:
                 view[: len(plain)] = plain
@@ -182,9 +182,9 @@ class _Xz(io.RawIOBase):
 
 
 class _Forward(io.RawIOBase):
-    """A stream that ``tarfile`` reads: forward only, and not as much at once as a header may ask for.
+    """A forward-only stream for ``tarfile`` that refuses huge reads, which a bad header may ask for.
 
-    ``last``: what was read last, which is zeros where an archive has ended as it should.
+    ``last``: the last bytes read; they are zeros if the archive ended as it should.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -193,30 +193,30 @@ class _Forward(io.RawIOBase):
         self.last = b""
 
     def readable(self) -> bool:
-        """It is."""
+        """True, always."""
         return True
 
     def seekable(self) -> bool:
-        """Forward."""
+        """True: seeking forward is possible."""
         return True
 
     def tell(self) -> int:
-        """How much was read."""
+        """Return how many bytes were read."""
         return self._at
 
     def read(self, size: int = -1, /) -> bytes:
-        """That many bytes. Raises ``ArchiveError`` for more than any honest header has."""
+        """Return ``size`` bytes. Raises ``ArchiveError`` for more than any honest header asks for."""
         if not 0 <= size <= _STEP_BYTES:
-            raise ArchiveError("its headers are larger than any honest ones")
+            raise ArchiveError("its headers are too large")
         data = self._stream.read(size)
         self._at += len(data)
         self.last = data or self.last
         return data
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go on to there. Raises ``ArchiveError`` for anything that lies behind."""
+        """Skip to ``offset`` and return it. Raises ``ArchiveError`` if that is backward."""
         if whence != 0 or offset < self._at:
-            raise ArchiveError("it refers back")
+            raise ArchiveError("it refers to itself")
         while self._at < offset and self.read(min(_STEP_BYTES, offset - self._at)):
             pass
         return self._at

@@ -1,8 +1,8 @@
-"""Which dumps are of one job and one moment, and whose each is. Pure.
+"""Which dumps are of one job and one moment, and to which rank each belongs. Pure.
 
-May import hangwatch.model and hangwatch.sources' own parts. A folder after a crash holds what the last run left, what
-earlier runs left where the last one died too soon, and what somebody put there. A dump that does not belong is set aside by
-name: compared with the others it would accuse the innocent.
+May import hangwatch.model and hangwatch.sources' own parts. After a crash a folder holds the dumps of the last run,
+those of earlier runs if the last one died before it wrote all of its own, and whatever somebody put there. A dump
+that does not belong is set aside by name: compared with the others it would accuse the innocent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hangwatch.sources.flight.recorder import merge_flights
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One file that holds a dump. ``rank`` is what its name tells, None where that tells nothing."""
+    """One file that holds a dump. ``rank``: by its name; None if the name tells none."""
 
     name: str
     dump: RankDump
@@ -28,9 +28,9 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Belonging(msgspec.Struct, frozen=True):
-    """The dumps of one job by rank, all its ranks as far as they are known, and what was set aside.
+    """The dumps of one job by rank, all known ranks of the job, and the files that were set aside.
 
-    ``disagreeing``: the dumps were taken at different moments between which the job went on, so that they cannot be compared.
+    ``disagreeing``: the dumps are of different moments, and the job went on in between: they cannot be compared.
     """
 
     dumps: Mapping[int, Found]
@@ -40,7 +40,7 @@ class Belonging(msgspec.Struct, frozen=True):
 
 
 def sort_out(found: Sequence[Found]) -> Belonging:
-    """The dumps that belong together. The order of ``found`` does not matter, but where two dumps are equal in all else."""
+    """Return the dumps that belong together. The order of ``found`` only decides between otherwise equal dumps."""
     asides: list[Aside] = []
     owned = _settle_owners(found, asides)
     owned = _one_job(owned, asides)
@@ -55,7 +55,7 @@ def sort_out(found: Sequence[Found]) -> Belonging:
 
 
 def _settle_owners(found: Sequence[Found], asides: list[Aside]) -> list[tuple[int, Found]]:
-    """Whose each dump is: its content decides, its name where the content leaves it open."""
+    """Return each dump with its rank: by its content, else by its name."""
     owned: list[tuple[int, Found]] = []
     for one in found:
         possible = one.dump.ranks
@@ -67,16 +67,18 @@ def _settle_owners(found: Sequence[Found], asides: list[Aside]) -> list[tuple[in
             asides.append(
                 Aside(
                     one.name,
-                    f"by its content it is of one of the ranks {format_ranks(possible)}, by its name of {one.rank}",
+                    f"its content belongs to one of the ranks {format_ranks(possible)}, its name says {one.rank}",
                 )
             )
         else:
-            asides.append(Aside(one.name, "neither content nor name tells whose it is; call it ..._rank_N"))
+            asides.append(
+                Aside(one.name, "neither content nor name shows which rank it belongs to; call it ..._rank_N")
+            )
     return owned
 
 
 def _one_job(owned: Sequence[tuple[int, Found]], asides: list[Aside]) -> list[tuple[int, Found]]:
-    """The dumps of the job that most of them are of; of two that are alike in that, the newer one."""
+    """Return the dumps of the job with the most dumps; of two equally large jobs, the newer one's."""
     worlds: Counter[tuple[int, ...]] = Counter(one.dump.world for _, one in owned if one.dump.world)
     if not worlds:
         return list(owned)
@@ -94,7 +96,10 @@ def _one_job(owned: Sequence[tuple[int, Found]], asides: list[Aside]) -> list[tu
             asides.append(
                 Aside(
                     one.name,
-                    f"it is of another job: of ranks {format_ranks(theirs)}, the others are of {format_ranks(world)}",
+                    (
+                        f"it is from another job: it has ranks {format_ranks(theirs)}, the others have "
+                        f"{format_ranks(world)}"
+                    ),
                 )
             )
     return kept
@@ -108,7 +113,7 @@ def _by_rank(owned: Iterable[tuple[int, Found]]) -> dict[int, list[Found]]:
 
 
 def _newest(dumps: Sequence[Found], rank: int, asides: list[Aside]) -> Found:
-    """The dump of a rank that counts: the newest, of equally new ones the fullest; those of two recorders are merged."""
+    """Return the dump of a rank that counts: the newest, then the fullest; dumps of two recorders are merged."""
     parts: list[Found] = []
     for alike in _by_backend(dumps):
         best = max(alike, key=_fullness)
@@ -116,7 +121,7 @@ def _newest(dumps: Sequence[Found], rank: int, asides: list[Aside]) -> Found:
         for other in alike:
             if other is not best:
                 newer = (other.dump.newest_ns or 0) < (best.dump.newest_ns or 0)
-                why = "is newer" if newer else "holds as much or more"
+                why = "is newer" if newer else "holds at least as much"
                 asides.append(Aside(other.name, f"another dump of rank {rank}: {best.name} {why}"))
     if len(parts) == 1:
         return parts[0]
@@ -141,7 +146,10 @@ def _fullness(one: Found) -> tuple[int, int, bool, int, int, str]:
 
 
 def _by_backend(dumps: Sequence[Found]) -> list[list[Found]]:
-    """The dumps by recorder: a rank that uses NCCL and Gloo has one of each. Those without entries go with the first."""
+    """Return the dumps grouped by recorder: a rank that uses NCCL and Gloo has one of each.
+
+    Dumps without entries are put with the first group.
+    """
     found: dict[tuple[str, ...], list[Found]] = {}
     for one in dumps:
         if one.dump.backends:
@@ -154,10 +162,10 @@ def _by_backend(dumps: Sequence[Found]) -> list[list[Found]]:
 
 
 def _of_other_moments(dumps: Mapping[int, Found]) -> tuple[dict[int, str], bool]:
-    """The ranks whose dump is of another moment than the others', with the reason; and whether most of them disagree.
+    """Return the ranks whose dump is of another moment, with the reason; and True if most of the dumps disagree.
 
-    Whoever has completed an operation that takes every member proves that every member had joined it. A dump in which its rank
-    has not is of an earlier moment; where a single dump is ahead of all the others, it is that one which is of a later one.
+    A rank that completed an operation of all members proves that every member had joined it. A dump in which a member
+    has not joined it is therefore older. But if one dump alone is ahead of all others, that one is newer.
     """
     odd: dict[int, str] = {}
     reached: dict[str, dict[int, int]] = defaultdict(dict)
@@ -188,13 +196,13 @@ def _of_other_moments(dumps: Mapping[int, Found]) -> tuple[dict[int, str], bool]
                     if end == lowest:
                         seq = max(ahead.values())
                         odd[m] = (
-                            f"it is of an earlier moment: others had completed number {seq} of {group.label}, and it had "
-                            f"joined {end}"
+                            "it is from an earlier moment: others had completed sequence number "
+                            f"{seq} of {group.label}, and it had joined {end}"
                         )
             else:
                 for rank in leaders:
                     odd[rank] = (
-                        f"it is of a later moment or another run: it has completed number {ahead[rank]} of {group.label}, "
-                        "which others had not joined"
+                        "it is from a later moment or another run: it has completed sequence number "
+                        f"{ahead[rank]} of {group.label}, which others had not joined"
                     )
     return ({}, True) if len(odd) * 2 > len(dumps) else (odd, False)

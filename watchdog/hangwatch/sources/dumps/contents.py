@@ -1,8 +1,8 @@
-"""The files that a path holds, one after the other: a file, a folder with all below it, an archive.
+"""The files that a path holds: a file, all files below a folder, the members of an archive.
 
-May import hangwatch.sources' own parts, msgspec and the standard library. Only looks: nothing is unpacked to disk, no folder
-that is a link is entered, nothing but regular files is opened. What lies in a folder is read where it is decoded
-(``read_content``), so that a worker process needs its name alone; what lies in an archive bears its bytes, one at a time.
+May import hangwatch.sources' own parts, msgspec and the standard library. Nothing is unpacked to disk, no link to a
+folder is followed, only regular files are opened. A file in a folder is read where it is decoded (``read_content``),
+so that a worker process needs only its path; a member of an archive carries its bytes, one at a time.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from hangwatch.sources.dumps.decode import SNIFF_BYTES, recognise
 
 #: A dump of 2,000 entries with call sites has about 3 MB. What is larger than this is something else.
 MAX_CONTENT_BYTES = 256 << 20
-#: What is packed may unpack to this, and to so many times the size of what it is packed in: real dumps to some fifty times.
+#: The unpacked size may be this, plus so many times the packed size; real dumps unpack to some fifty times.
 UNPACKED_FLOOR_BYTES, UNPACKED_FACTOR = 32 << 20, 64
 MAX_FILES = 200_000
 _PACKED = (".zip", ".tar", ".tgz", ".txz", ".tbz2", ".tar.gz", ".tar.xz", ".tar.bz2")
 
 
 class Content(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One file. ``name`` is its path below what was given, for people; ``modified_ns`` None where not known.
+    """One file.
 
-    ``file`` is where it lies by itself (it may be compressed), ``data`` its bytes where it came out of an archive.
-    ``packed_bytes``: the size of the file that it was packed in, None where it was not.
+    ``name``: its path below the given one, for people. ``modified_ns``: None if not known. ``file``: its path on disk
+    (it may be compressed); ``data``: its bytes if it came out of an archive. ``packed_bytes``: the size of the file
+    that it was packed in; None if it was not packed.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Aside(msgspec.Struct, frozen=True):
-    """A file that is not used, and why. ``foreign``: it was never meant to be, so that it is not missed."""
+    """A file that is not used, and why. ``foreign``: it was never meant to be used, so nobody misses it."""
 
     name: str
     reason: str
@@ -60,9 +61,9 @@ class Aside(msgspec.Struct, frozen=True):
 
 
 def find_contents(path: Path) -> Iterator[Content | Aside]:
-    """All that ``path`` holds, in order of name: what may be a dump or stacks, and what is none or cannot be opened.
+    """Yield all files of ``path`` in order of name: possible dumps and stacks, and those set aside with the reason.
 
-    Raises OSError where ``path`` itself cannot be looked at.
+    Raises OSError if ``path`` itself cannot be read.
     """
     if not stat.S_ISDIR(path.stat().st_mode):
         yield from _look_into(path, path.name, given=True)
@@ -75,7 +76,7 @@ def find_contents(path: Path) -> Iterator[Content | Aside]:
 
 
 def count_files(path: Path) -> int | None:
-    """How many files ``find_contents`` will tell of; None where archives are among them."""
+    """Return how many files ``find_contents`` will yield; None if some of them are archives."""
     if not path.is_dir():
         return None
     names = [file.name.lower() for file in _walk(path)]
@@ -83,7 +84,7 @@ def count_files(path: Path) -> int | None:
 
 
 def read_content(content: Content) -> bytes:
-    """The bytes of one file, unpacked where it was compressed. Raises OSError, ``ArchiveError``."""
+    """Return the decompressed bytes of one file. Raises OSError, ``ArchiveError``."""
     if content.data is not None:
         return content.data
     with _open(Path(content.file or "")) as stream:
@@ -92,12 +93,12 @@ def read_content(content: Content) -> bytes:
 
 
 def unpacked_limit_bytes(packed_bytes: int) -> int:
-    """What a file of an archive of that size may unpack to."""
+    """Return the size up to which a member of an archive of ``packed_bytes`` may unpack."""
     return min(MAX_CONTENT_BYTES, UNPACKED_FLOOR_BYTES + UNPACKED_FACTOR * packed_bytes)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """All files below, in order of name, as people count: 2 before 10."""
+    """Yield all files below ``folder`` in the order people count: 2 before 10."""
     for here, folders, files in os.walk(folder):
         folders.sort(key=_natural)
         for name in sorted(files, key=_natural):
@@ -109,11 +110,11 @@ def _natural(name: str) -> tuple[int, str]:
 
 
 def _open(file: Path) -> IO[bytes]:
-    """A regular file, for reading: a FIFO or a device would never end. Raises OSError."""
+    """Open a regular file for reading; reading a FIFO or a device might never end. Raises OSError."""
     stream = os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
-        raise OSError(0, "it is no regular file", str(file))
+        raise OSError(0, "it is not a regular file", str(file))
     return stream
 
 
@@ -124,9 +125,10 @@ def _peek(stream: IO[bytes]) -> bytes:
 
 
 def _look_into(file: Path, name: str, *, given: bool) -> Iterator[Content | Aside]:
-    """One file, or the members of an archive. ``given``: the user named this very file.
+    """Yield one file, or the members of an archive.
 
-    Checkpoints of torch are zip archives too: in a folder only what is called so is opened as one.
+    ``given``: the user named this file. A file in a folder is opened as a zip archive only if its name says so:
+    torch's checkpoints are zip archives too.
     """
     try:
         with _open(file) as stream:
@@ -154,7 +156,7 @@ def _look_into(file: Path, name: str, *, given: bool) -> Iterator[Content | Asid
 
 
 def _members(members: Iterator[ArchiveMember], archive: str, packed_bytes: int) -> Iterator[Content | Aside]:
-    """The members of an archive; that it breaks off is said after what it still holds."""
+    """Yield the members of an archive; that it is cut off is said after its last whole member."""
     while True:
         try:
             member = next(members, None)
@@ -178,7 +180,7 @@ def _members(members: Iterator[ArchiveMember], archive: str, packed_bytes: int) 
 
 
 def _unknown(name: str, head: bytes) -> Aside:
-    """What is no dump. An empty file may well have been meant to be one: the disk was full, or the writer died."""
+    """Return a file that is no dump as set aside. An empty one counts as missing: the disk was full, or its writer died."""
     return (
         Aside(name, "neither a flight-recorder dump nor py-spy's stacks", foreign=True)
         if head
@@ -187,7 +189,7 @@ def _unknown(name: str, head: bytes) -> Aside:
 
 
 def _unpack_member(name: str, member: ArchiveMember, packed_bytes: int) -> Content | Aside:
-    """A compressed file within an archive."""
+    """Return a compressed member of an archive, decompressed; or set aside."""
     try:
         limit_bytes = unpacked_limit_bytes(packed_bytes)
         data = read_compressed(io.BytesIO(member.data), member.data[:SNIFF_BYTES], limit_bytes)

@@ -1,18 +1,23 @@
-"""One file that people have after a crash: a rank's flight-recorder dump, its stacks, or neither. Pure: bytes in, a value out.
+"""Decodes one file that people have after a crash: a rank's flight-recorder dump, stacks, or neither. Pure.
 
-May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. What is in the bytes decides, and
-never the file's name: pickle, JSON, py-spy's JSON or its text.
+May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. The content decides, never
+the file's name: pickle, JSON, py-spy's JSON or its text. Some bytes make a parser take gigabytes before it notices
+anything (a huge index in a pickle, references to references, endless brackets). They cannot be recognised beforehand,
+so memory itself is limited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import os
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from hangwatch.analysis.operations.histories import histories_of, last_joined_by_all
 from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, Group, OperationColumns, Operations
-from hangwatch.sources.dumps.limits import MEMORY_FACTOR, bounded_memory
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, is_python, parse_pyspy_text
 from hangwatch.sources.flight.entries import parse_own_place
 from hangwatch.sources.flight.groups import parse_config
@@ -20,18 +25,49 @@ from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
 from hangwatch.sources.flight.recorder import parse_flight
 from hangwatch.sources.stacks.samples import parse_pyspy
 
+#: Decoding may take this many times the size of the input, plus a fixed amount. Real dumps take up to eight times theirs.
+#: For a member of an archive the input is the archive; the fixed amount covers the rest.
+MEMORY_FACTOR = 32
+MEMORY_FLOOR_BYTES = 256 << 20
+
+
+@contextlib.contextmanager
+def bounded_memory(input_bytes: int) -> Iterator[None]:
+    """Limit the memory that the process may take within the block.
+
+    The limit is what it has now, plus ``MEMORY_FACTOR`` times ``input_bytes``, plus ``MEMORY_FLOOR_BYTES``. Beyond
+    that, allocations in any thread raise MemoryError. For commands and worker processes only: children inherit the
+    limit, so the agent's own process never uses this.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = _address_space_bytes() + MEMORY_FACTOR * input_bytes + MEMORY_FLOOR_BYTES
+    if any(limit != resource.RLIM_INFINITY and limit < wanted for limit in (soft, hard)):
+        yield  # a stricter one is set already
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _address_space_bytes() -> int:
+    return int(Path("/proc/self/statm").read_bytes().split(maxsplit=1)[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
 #: How much of a file tells what it is.
 SNIFF_BYTES = 4096
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 class RankDump(msgspec.Struct, frozen=True):
-    """One rank's recorder. ``ranks``: whose it can be by its content (one where the content tells; empty where nothing does).
+    """One rank's recorder.
 
-    ``world``: the members of the default group, empty where the dump does not have them. ``groups``: all groups that it knows
-    the members of. ``newest_ns``: the last moment that an entry bears, None without entries. ``synchronised``: by group, the last
-    completed operation that takes every member, so that each of them had joined it by then; only where completion can be
-    trusted. ``backends`` are those of its entries. ``call_sites``: whether entries have them.
+    ``ranks``: the ranks whose dump this can be by its content; one if the content tells, empty if nothing does.
+    ``world``: the members of the default group; empty if the dump lacks them. ``groups``: all groups whose members it
+    knows. ``newest_ns``: the latest time of any entry; None without entries. ``synchronised``: by group, the last
+    completed operation of all members, which proves that each of them had joined it; only if completion can be
+    trusted. ``backends``: of its entries. ``call_sites``: the entries have them.
     """
 
     flight: FlightRecord
@@ -45,7 +81,7 @@ class RankDump(msgspec.Struct, frozen=True):
 
 
 class StackDump(msgspec.Struct, frozen=True):
-    """Stacks of one or more processes, each with its pid (0 where py-spy's JSON does not bear it)."""
+    """Stacks of one or more processes, each with its pid (0 if py-spy's JSON lacks it)."""
 
     processes: tuple[ProcessStack, ...]
 
@@ -55,7 +91,7 @@ class UnknownContentError(ValueError):
 
 
 def recognise(head: bytes) -> str | None:
-    """What the beginning of a file may be: ``pickle``, ``json``, ``stacks``; None for anything else."""
+    """Return what a file's beginning may be: ``pickle``, ``json`` or ``stacks``; None for anything else."""
     if head[:1] == b"\x80" and head[1:2] <= b"\x05":
         return "pickle"
     text = head.lstrip(_BLANK)
@@ -69,18 +105,18 @@ def recognise(head: bytes) -> str | None:
 def decode_content(
     data: bytes, *, modified_ns: int | None = None, packed_bytes: int | None = None
 ) -> RankDump | StackDump:
-    """What one file holds. ``modified_ns``: when it was written, as far as its file system or archive knows.
+    """Return what one file holds.
 
-    ``packed_bytes``: the size of what it was packed in, which is the input that the bound on memory counts from.
-
-    Raises ``FlightFormatError`` for a dump that cannot be read (cut, hostile, or wanting more memory than ``limits`` grants),
-    ``StackFormatError`` for such stacks and ``UnknownContentError`` for anything else.
+    ``modified_ns``: when it was written, by its file system or archive. ``packed_bytes``: the size of what it was
+    packed in, from which the memory limit is computed. Raises ``FlightFormatError`` for a dump that cannot be read
+    (cut, hostile, or larger than the memory limit), ``StackFormatError`` for such stacks and ``UnknownContentError``
+    for anything else.
     """
     try:
         with bounded_memory(len(data) if packed_bytes is None else packed_bytes):
             return _decode(data, modified_ns)
     except MemoryError:
-        raise FlightFormatError(f"it takes more than {MEMORY_FACTOR} times its size in memory") from None
+        raise FlightFormatError(f"it needs more than {MEMORY_FACTOR} times its size in memory") from None
 
 
 def _decode(data: bytes, modified_ns: int | None) -> RankDump | StackDump:
@@ -98,12 +134,13 @@ def _decode(data: bytes, modified_ns: int | None) -> RankDump | StackDump:
 
 
 def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
-    """An unpickled or decoded dump. Raises ``FlightFormatError``.
+    """Return an unpickled or decoded dump as a value. Raises ``FlightFormatError``.
 
-    The record's ``at_ns`` is when the dump was taken: when its file was written, unless its entries say that this was later.
+    The record's ``at_ns`` is when the dump was taken: when its file was written, or the time of its newest entry if
+    that is later.
     """
     if not isinstance(dump, Mapping):
-        raise FlightFormatError("this is no flight-recorder dump (no entries, no pg_status)")
+        raise FlightFormatError("not a flight-recorder dump (no entries, no pg_status)")
     config = parse_config(dump.get("pg_config"))
     groups = tuple(Group(name, ranks, description) for name, (description, ranks) in config.items() if ranks)
     world = next((group.ranks for group in groups if group.description == DEFAULT_GROUP), ())
@@ -125,7 +162,7 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
 
 
 def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tuple[int, ...]:
-    """The ranks whose dump this can be: a rank knows the groups that it is in, and says which end of a send it is."""
+    """Return the ranks whose dump this can be: a rank knows its groups, and a send or receive names its side."""
     if not groups:
         return ()
     owners = set(groups[0].ranks).intersection(*(group.ranks for group in groups[1:]))
@@ -146,7 +183,10 @@ def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tupl
 
 
 def _synchronised(operations: Operations) -> tuple[tuple[Group, int], ...]:
-    """The last number of each group that shows that everyone has come so far. Gloo's say nothing: one that failed looks done."""
+    """Return, by group, the number of the last operation that proves that every member had joined it.
+
+    Gloo's operations prove nothing: a failed one looks completed.
+    """
     ends = ((history.group, last_joined_by_all(history, operations)) for history in histories_of(operations))
     return tuple((group, seq) for group, seq in ends if seq is not None)
 
@@ -155,11 +195,11 @@ def _load_json(data: bytes) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FlightFormatError(f"this is no whole JSON: {str(error)[:200] or type(error).__name__}") from None
+        raise FlightFormatError(f"not complete JSON: {str(error)[:200] or type(error).__name__}") from None
 
 
 def _parse_pyspy_json(data: bytes, loaded: Sequence[object], at_ns: int) -> ProcessStack:
-    """``py-spy dump --json``: threads that bear their process's pid. Raises ``StackFormatError``."""
+    """Return the stack of ``py-spy dump --json``; its threads carry their process's pid. Raises ``StackFormatError``."""
     pids = [thread.get("pid") for thread in loaded if isinstance(thread, Mapping)]
     pid = next((pid for pid in pids if type(pid) is int), 0)
     sample = parse_pyspy(data, at_ns=at_ns, pid=pid)

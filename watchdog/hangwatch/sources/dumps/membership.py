@@ -1,7 +1,7 @@
-"""Members of groups that the dumps do not tell (Gloo's never do). Pure; may import hangwatch.model.
+"""Adds the members of groups that dumps do not tell (Gloo's never do). Pure; may import hangwatch.model.
 
-The default group has every rank. Of another group only those are known that have used it; that a rank which never did was to
-be in it can only be guessed, and is not. Names of groups count up alike on all ranks that create them alike.
+The default group has every rank. Of another group only the ranks that used it are known; a rank that never did might
+belong to it too, but this is not guessed. Ranks that create their groups in the same order give them the same names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hangwatch.model.text import format_ranks
 def complete_groups(
     flights: Mapping[int, FlightRecord], world: Sequence[int]
 ) -> tuple[dict[int, FlightRecord], tuple[Gap, ...]]:
-    """The records with members in every group, and what was taken for granted in it."""
+    """Return the records with members in every group, and gaps that say what was assumed."""
     users: dict[str, set[int]] = defaultdict(set)
     nameless: dict[str, Group] = {}
     for rank, flight in flights.items():
@@ -39,8 +39,10 @@ def complete_groups(
     gaps = tuple(
         Gap(
             "flight recorder",
-            f"the dumps do not tell the members of {nameless[name].label}: taken to be those that used it, "
-            f"{format_ranks(members[name])}",
+            (
+                f"the dumps do not list the members of {nameless[name].label}; assumed to be the ranks "
+                f"that used it, {format_ranks(members[name])}"
+            ),
         )
         for name in guessed
     )
@@ -48,7 +50,7 @@ def complete_groups(
 
 
 def groups_of(flight: FlightRecord) -> list[Group]:
-    """All groups that a record speaks of."""
+    """Return all groups that occur in a record."""
     operations = flight.operations
     if isinstance(operations, OperationColumns):
         found = {kind.group.key: kind.group for kind in operations.kinds}

@@ -1,7 +1,7 @@
-"""Whose stacks are whose. Pure; may import hangwatch.model and hangwatch.sources' own parts.
+"""Which stacks belong to which rank. Pure; may import hangwatch.model and hangwatch.sources' own parts.
 
-py-spy knows processes and no ranks. A file's name may tell the rank; else, where there is nothing else to go by, ranks are taken
-in order of their pids, which is how launchers start them on one node, and that this was assumed is said.
+py-spy knows processes, not ranks. A file's name may tell the rank. If nothing else does, ranks are assumed to be in
+order of pid, as launchers start them on one node; a gap says so.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RankStacks(msgspec.Struct, frozen=True):
 
 
 class Assigned(msgspec.Struct, frozen=True):
-    """Stacks by rank, what was set aside, and whether ranks were assumed to be in order of pid."""
+    """Stacks by rank, the files set aside, and whether ranks were assumed to be in order of pid."""
 
     stacks: Mapping[int, RankStacks]
     asides: tuple[Aside, ...]
@@ -42,7 +42,10 @@ class Assigned(msgspec.Struct, frozen=True):
 
 
 def assign_stacks(found: Sequence[tuple[str, ProcessStack]], ranks: Mapping[str, int], *, alone: bool) -> Assigned:
-    """The stacks by rank. ``found``: file and process, ``ranks``: what the files' names tell, ``alone``: no dumps were found."""
+    """Return the stacks by rank.
+
+    ``found``: file and process. ``ranks``: those that file names tell. ``alone``: there are no dumps.
+    """
     asides: list[Aside] = []
     known: dict[int, list[tuple[str, ProcessStack]]] = {}
     unknown: list[tuple[str, ProcessStack]] = []
@@ -62,21 +65,24 @@ def assign_stacks(found: Sequence[tuple[str, ProcessStack]], ranks: Mapping[str,
             known.setdefault(pids.index(process.pid), []).append((name, process))
     else:
         asides += [
-            Aside(name, f"it does not show whose stacks these are (process {process.pid}); call the file ..._rank_N")
+            Aside(
+                name,
+                f"the file does not show whose stacks these are (process {process.pid}); call the file ..._rank_N",
+            )
             for name, process in unknown
         ]
     return Assigned({rank: _join(rank, those, asides) for rank, those in sorted(known.items())}, tuple(asides), assumed)
 
 
 def _of_no_rank(process: ProcessStack) -> str | None:
-    """What else the process is, if it is no rank."""
+    """Return what the process is if it is no rank; else None."""
     main = process.sample.main
     files = [frame.file for frame in main.frames] if main is not None else []
     return next((what for part, what in _OTHERS.items() if any(part in file for file in files)), None)
 
 
 def _join(rank: int, found: Sequence[tuple[str, ProcessStack]], asides: list[Aside]) -> RankStacks:
-    """All samples of the process that was seen last; a rank that was started again has had another."""
+    """Return all samples of the rank's latest process; a restarted rank had another before."""
     _, last = max(found, key=lambda one: (one[1].sample.at_ns, one[1].pid))
     for name, process in found:
         if process.pid != last.pid:

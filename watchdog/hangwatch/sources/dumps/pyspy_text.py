@@ -27,7 +27,7 @@ _PROCESSES_LIMIT = 4096
 
 
 class ProcessStack(msgspec.Struct, frozen=True):
-    """The stacks of one process. ``pid`` is 0 where unknown; ``command`` its command line, as far as it was printed."""
+    """The stacks of one process. ``pid``: 0 if unknown. ``command``: its command line, as far as printed."""
 
     pid: int
     command: str
@@ -35,7 +35,10 @@ class ProcessStack(msgspec.Struct, frozen=True):
 
 
 def parse_pyspy_text(data: bytes, *, at_ns: int) -> tuple[ProcessStack, ...]:
-    """All processes in the text, in its order. Raises ``StackFormatError`` where there is no thread with a frame at all."""
+    """Return all processes of the text, in its order.
+
+    Raises ``StackFormatError`` if no thread has a frame.
+    """
     lines = _COLOUR.sub("", data.decode("utf-8", "replace")).splitlines() or [""]
     starts = [at for at, line in enumerate(lines) if _PROCESS.fullmatch(line)][:_PROCESSES_LIMIT]
     if not starts:
@@ -54,7 +57,7 @@ def parse_pyspy_text(data: bytes, *, at_ns: int) -> tuple[ProcessStack, ...]:
 
 
 def _read_threads(lines: Sequence[str], pid: int) -> Iterator[ThreadStack]:
-    """The threads of one process that have frames."""
+    """Yield those threads of one process that have frames."""
     heads = [(at, head) for at, line in enumerate(lines) if (head := _THREAD.fullmatch(line.rstrip()))][:_THREADS_LIMIT]
     named = any(head[3] == "MainThread" for _, head in heads)
     ends = [at for at, _ in heads[1:]] + [len(lines)]
@@ -70,12 +73,12 @@ def _read_threads(lines: Sequence[str], pid: int) -> Iterator[ThreadStack]:
 
 
 def is_python(file: str, line: int) -> bool:
-    """Whether a frame of this file is Python's: under ``--native`` those of libraries are between them, with their names."""
+    """True for a frame of Python code; under ``--native`` there are also frames of libraries."""
     return file.endswith((".py", ".pyc")) or file.startswith("<") or (line > 0 and "." not in file.rpartition("/")[2])
 
 
 def _read_frames(lines: Sequence[str]) -> Iterator[Frame]:
-    """The frames of one thread with what is known of their locals."""
+    """Yield the frames of one thread with their locals as far as printed."""
     heads = [(at, head) for at, line in enumerate(lines) if (head := _FRAME.fullmatch(line.rstrip()))]
     ends = [at for at, _ in heads[1:]] + [len(lines)]
     for (at, head), end in cut_stack(list(zip(heads, ends, strict=False))):

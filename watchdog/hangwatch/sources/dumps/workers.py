@@ -1,7 +1,8 @@
-"""Files decoded by all cores: worker processes that read one file each at a time and hand back what it comes down to.
+"""Decodes files on all cores: each worker process reads one file at a time and returns the decoded value.
 
-May import hangwatch.model, hangwatch.sources' own parts and the standard library. Workers are forked, which costs milliseconds
-and imports nothing again; a command that uses them has no other threads by then. What they hand back is some 50 bytes an entry.
+May import hangwatch.model, hangwatch.sources' own parts and the standard library. Workers are forked, which takes
+milliseconds and imports nothing again; the commands that use them have no other threads at that time. They return
+some 50 bytes per entry.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ _PR_SET_PDEATHSIG = 1
 def map_files(
     decode: Callable[[_In], _Out], files: Iterable[_In], lost: Callable[[_In], _Out]
 ) -> Iterator[tuple[_In, _Out]]:
-    """Every file with what ``decode`` makes of it, in order, a bounded number of them under way at a time.
+    """Yield every file with the result of ``decode``, in order; only a limited number are in work at a time.
 
-    ``lost`` says it of a file at which a worker died (the kernel ended it for memory); the others are decoded all the same.
+    ``lost`` gives the result for a file at which a worker died (the kernel killed it for memory); the other files are
+    still decoded.
     """
     waiting = iter(files)
     first = list(itertools.islice(waiting, _WORTH_IT))
@@ -46,18 +48,18 @@ def map_files(
         yield from _map_parallel(decode, files, broken)
         if not broken:
             return
-        # Whose fault it was shows when each is decoded by a worker of its own; the others go on as before.
+        # Decode each in a worker of its own to see which file killed the worker; then go on as before.
         yield from ((file, _decode_alone(decode, file, lost)) for file in broken)
 
 
 def _map_parallel(decode: Callable[[_In], _Out], files: Iterator[_In], broken: list[_In]) -> Iterator[tuple[_In, _Out]]:
-    """Files decoded until there are no more, or until a worker dies: those that were under way then go into ``broken``."""
+    """Yield decoded files until a worker dies; those in work at that time are added to ``broken``."""
     under_way: deque[tuple[_In, Future[_Out]]] = deque()
     workers = _cores()
     pool = _start(workers)
     try:
         for file in files:
-            under_way.append((file, Future()))  # it is under way before it is handed over, which may fail
+            under_way.append((file, Future()))  # counts as in work before ``submit``, which may fail
             under_way[-1] = (file, pool.submit(decode, file))
             if len(under_way) >= workers * _AHEAD:
                 yield under_way[0][0], under_way[0][1].result()
@@ -85,7 +87,7 @@ def _start(workers: int) -> ProcessPoolExecutor:
 
 
 def _begin(parent: int) -> None:
-    """In a worker: an interrupt is the parent's to handle, its end is ours, and what a dump holds is no garbage."""
+    """Set up a worker: ignore interrupts (the parent handles them), end with the parent, collect no garbage."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

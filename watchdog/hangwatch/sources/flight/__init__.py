@@ -1,1 +1,1 @@
-"""The flight recorder of torch: asked for, read, and normalised to operations."""
+"""The flight recorder of torch: requested, read, and normalised to operations."""

@@ -1,12 +1,14 @@
-"""Operations that were launched as one: their entries settled into what a rank waits in. Pure; may import hangwatch.model.
+"""Settles the entries of operations that were launched together: what a rank waits in. Pure; may import hangwatch.model.
 
-NCCL's coalesced operations (``batch_isend_irecv``, ``_coalescing_manager``, uneven ``all_gather``) leave an entry each, which
-carries no events and so stays ``scheduled`` for ever, and then one named ``coalesced`` for the launch, without tensors, which
-completes. All of them share the group and its sequence number; but the launch of sends and receives is recorded as a
-collective (``endCoalescing`` without an ``OpType``, as dumps of torch 2.12 show), with the number of the group's last one.
-(Read in ``ProcessGroupNCCL.cpp``, ``pointToPoint``, ``collective`` and ``endCoalescing``, and in ``test_c10d_nccl.py``, torch
-2.4 to 2.10; up to dump version 2.6 collectives of a batch leave only the last one.) A dump of what is in flight leaves out the
-launch that has completed, and never the others.
+NCCL's coalesced operations (``batch_isend_irecv``, ``_coalescing_manager``, uneven ``all_gather``) leave an entry
+each, which has no events and so stays ``scheduled`` for ever. Then comes one entry named ``coalesced`` for the
+launch, without tensors, which completes. All of them share the group and its sequence number. But the launch of sends
+and receives is recorded as a collective (``endCoalescing`` without an ``OpType``, as dumps of torch 2.12 show), with
+the number of the group's last one. (Read in ``ProcessGroupNCCL.cpp``, ``pointToPoint``, ``collective`` and
+``endCoalescing``, and in ``test_c10d_nccl.py``, torch 2.4 to 2.10; up to dump version 2.6 collectives of a batch
+leave only the last one.)
+
+A dump of pending operations leaves out a launch that has completed, but never the entries of its operations.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ COALESCED = "coalesced"
 
 
 def settle_batches(operations: Sequence[Operation], completed: Mapping[str, int]) -> list[Operation]:
-    """One rank's operations with every batch settled; both in order of record id.
+    """Return one rank's operations with every batch settled; input and output are in order of record id.
 
-    Point-to-point operations of a batch keep an entry each (their peers differ) and take the state of their launch, whose own
-    entry is left out. Collectives of a batch become one operation with all their tensors. ``completed`` is the last completed
-    number of each group by name, as the dump's status has it: it counts launches that are not in the dump.
+    Point-to-point operations of a batch stay separate (their peers differ) and take the state of their launch, whose
+    own entry is left out. Collectives of a batch become one operation with all their tensors. ``completed``: the last
+    completed number of each group by name, from the dump's status; it counts launches that are not in the dump.
     """
     launches: dict[tuple[str, bool, int], list[Operation]] = defaultdict(list)
     operations = _with_their_launches(operations)
@@ -44,7 +46,7 @@ def settle_batches(operations: Sequence[Operation], completed: Mapping[str, int]
     for (name, p2p, seq), members in launches.items():
         left_out = active_only and seq <= completed.get(name, -1)
         if _is_batch(members):
-            # The launch ends a batch before the group begins anything else: where it is not, it has been left out.
+            # A batch's launch comes before anything else in the group; if it does not, the dump has left it out.
             settled += _settle(members, left_out or (active_only and seq < newest[name, p2p]))
         elif left_out and (name, p2p) in batching:
             settled += _settle(members, True)  # a batch of one
@@ -54,7 +56,7 @@ def settle_batches(operations: Sequence[Operation], completed: Mapping[str, int]
 
 
 def _with_their_launches(operations: Sequence[Operation]) -> list[Operation]:
-    """The same, where what launches sends and receives has their kind and number: it comes right behind them."""
+    """Return the operations; a launch right after its sends and receives gets their kind and number."""
     found: list[Operation] = []
     last: dict[str, Operation] = {}
     for operation in operations:
@@ -67,12 +69,12 @@ def _with_their_launches(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _is_batch(members: Sequence[Operation]) -> bool:
-    """Whether these entries of one number are of one launch. Gloo knows no launches."""
+    """True if these entries of one number are of one launch; never for Gloo, which has no launches."""
     return members[0].backend != "gloo" and (len(members) > 1 or members[0].op == COALESCED)
 
 
 def _settle(members: Sequence[Operation], left_out: bool) -> list[Operation]:
-    """One batch, in the state of its launch; ``left_out``: that is not here because it has completed."""
+    """Return one batch in the state of its launch. ``left_out``: the launch is not in the dump because it has completed."""
     inner = [member for member in members if member.op != COALESCED]
     if not inner:
         return list(members)

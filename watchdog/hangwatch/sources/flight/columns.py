@@ -1,7 +1,8 @@
-"""All entries of a dump at once, as columns: the way in for dumps of any size. Pure.
+"""Parses all entries of a dump at once, as columns: for dumps of any size. Pure.
 
-May import hangwatch.model, hangwatch.analysis' histories and hangwatch.sources' own parts. A job calls the same few operations
-again and again: what does not change from call to call is parsed once a kind (``flight_entries``), the rest a column at a time.
+May import hangwatch.model, hangwatch.analysis' histories and hangwatch.sources' own parts. A job calls the same few
+operations again and again: what does not change between calls is parsed once per kind (``flight_entries``), the rest
+column by column.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _KIND = (
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 _CALL = (*_TIMES, "record_id", "collective_seq_id", "p2p_seq_id", "state", "retired", "id", "seq_id")
 _STATES = {"started": 1, "completed": 3}
-#: How many of a group's last completions are kept: clocks are told apart by them.
+#: How many of a group's last completions are kept, to compare clocks.
 _COMPLETIONS = 24
-#: What has more parts than this is known by its identity: hostile input may refer to it a million times.
+#: Values with more parts are compared by identity: hostile input may refer to one a million times.
 _PLAIN_LIMIT = 128
 _TEXT_LIMIT = 4096
 _BITS = 1 << 63
@@ -47,10 +48,11 @@ _BITS = 1 << 63
 
 @dataclass
 class Entries:
-    """The entries of one dump. ``groups``: by ``pg_id``; ``mixed``: names of the groups that count more than collectives.
+    """The entries of one dump.
 
-    ``newest_ns``: the last moment that an entry bears: that it was enqueued, found started or found completed.
-    ``ended_ns``: when each operation was found completed, 0 where it has not been; empty where entries were not in order.
+    ``groups``: by ``pg_id``. ``mixed``: names of the groups whose numbers do not count collectives alone.
+    ``newest_ns``: the latest time in any entry (enqueued, found started, found completed). ``ended_ns``: when each
+    operation was found completed, 0 if it was not; empty if the entries were not in order.
     """
 
     operations: OperationColumns
@@ -61,7 +63,7 @@ class Entries:
     ended_ns: Sequence[int]
 
     def completions(self) -> tuple[Completion, ...]:
-        """When the last collectives that take every member were found completed."""
+        """Return when the last collectives of all members were found completed."""
         found = []
         for history in self.operations.histories if len(self.ended_ns) == len(self.operations) else ():
             last = history.segments[-1]
@@ -73,7 +75,7 @@ class Entries:
         return tuple(found)
 
     def settle(self, completed: Mapping[str, int]) -> OperationColumns:
-        """The operations with what was launched as one settled (see ``flight_coalescing``)."""
+        """Return the operations with every batch settled (see ``flight_coalescing``)."""
         return (
             condense(settle_batches(tuple(self.operations), completed))
             if _has_batches(self.operations)
@@ -82,7 +84,7 @@ class Entries:
 
 
 def parse_entries(entries: Sequence[object], groups: GroupTable) -> Entries:
-    """All entries, in order of record id; those that cannot be used are left out and counted."""
+    """Return all entries in order of record id; unusable ones are left out and counted."""
     mappings = [entry for entry in entries if isinstance(entry, dict)]
     rows, names = _rows(mappings)
     width = sum(name in _KIND for name in names)
@@ -123,7 +125,7 @@ def parse_entries(entries: Sequence[object], groups: GroupTable) -> Entries:
 
 
 def _rows(entries: _Entries) -> tuple[list[_Row], list[str]]:
-    """The fields of each entry in one go, because entries lie far apart in memory; with the names of those there are."""
+    """Return the fields of each entry, read in one pass because entries lie far apart in memory; and the fields' names."""
     names = [name for name in (*_KIND, *_CALL) if entries and name in entries[0]]
     if len(names) > 1:
         with contextlib.suppress(KeyError):
@@ -133,7 +135,7 @@ def _rows(entries: _Entries) -> tuple[list[_Row], list[str]]:
 
 
 class _Met:
-    """A kind of entries that was met: its fields, its number, and the two kinds that came after it last."""
+    """A known kind of entries: its fields, its number, and the last two kinds that came after it."""
 
     __slots__ = ("number", "other", "row", "then")
 
@@ -144,7 +146,7 @@ class _Met:
 
 
 class _Kinds:
-    """The kinds of operations met so far; each was parsed once. ``names`` are those of a row's fields."""
+    """The known kinds of operations; each was parsed once. ``names``: the names of a row's fields."""
 
     def __init__(self, parser: EntryParser, names: Sequence[str]) -> None:
         self.parser = parser
@@ -156,9 +158,9 @@ class _Kinds:
         self._alike: dict[object, int] = {}
 
     def find_all(self, entries: _Entries, rows: Iterable[_Row]) -> list[int | None]:
-        """The number of each entry's kind; None where it cannot be used.
+        """Return the number of each entry's kind; None if the entry cannot be used.
 
-        A program calls in the order of the step before, so the kinds that followed the last times are compared first.
+        A program repeats the calls of its last step, so the kinds that came next the last times are tried first.
         """
         found: list[int | None] = []
         last = _Met(None, None)
@@ -176,7 +178,7 @@ class _Kinds:
     def _find(self, entry: Mapping[object, object], row: _Row) -> _Met:
         values, frames = (row, None) if self._frames is None else (row[: self._frames], row[self._frames])
         plain = self._is_plain(values, frames)
-        # What is the same for entries of one kind: their values where those are plain, else the very objects.
+        # Entries of one kind have these in common: plain values, otherwise the identical objects.
         key: object = marshal.dumps(cast("tuple[int, ...]", values), 2) if plain else tuple(map(id, values))
         if frames:
             sites = frames[:FRAMES_LIMIT] if isinstance(frames, (list, tuple)) else (frames,)
@@ -187,7 +189,7 @@ class _Kinds:
         return met
 
     def _is_plain(self, values: _Row, frames: object) -> bool:
-        """Whether comparing anything with these costs next to nothing: they are few, short and no deeper than usual."""
+        """True if comparing these values is cheap: they are few, short and not deeply nested."""
         if frames is not None and not (isinstance(frames, (list, tuple)) and len(frames) <= FRAMES_LIMIT):
             return False
         for frame in frames or ():
@@ -225,7 +227,10 @@ class _Kinds:
 
 
 def _weigh(value: object, depth: int) -> int:
-    """How many short texts and small numbers these are, in lists so deep at most; more than the limit for anything else."""
+    """Return how many short texts and small numbers ``value`` holds in at most ``depth`` nested lists.
+
+    More than the limit for any other value.
+    """
     if isinstance(value, str):
         return 1 if len(value) <= _TEXT_LIMIT else _PLAIN_LIMIT + 1
     if value is None or isinstance(value, int):
@@ -241,7 +246,7 @@ def _weigh(value: object, depth: int) -> int:
 
 
 def _numbers(column: Sequence[object], older: Sequence[object] = ()) -> _Numbers:
-    """A field of all entries, None where it is no whole number; ``older``: what it was called before."""
+    """Return a field of all entries, None where it is no whole number. ``older``: the field under its older name."""
     try:
         return array("q", cast("Sequence[int]", column))
     except (TypeError, OverflowError):
@@ -252,7 +257,7 @@ def _numbers(column: Sequence[object], older: Sequence[object] = ()) -> _Numbers
 
 
 def _times(column: Sequence[object]) -> Sequence[int]:
-    """Moments, 0 where there is none."""
+    """Return the times of a column in ns, 0 where there is none."""
     try:
         return array("q", [value or 0 for value in cast("Sequence[int | None]", column)])
     except (TypeError, OverflowError):
@@ -267,7 +272,7 @@ def _states(column: Sequence[object]) -> bytearray:
 
 
 def _has_batches(operations: OperationColumns) -> bool:
-    """Whether several entries have one number, or an entry stands for a launch."""
+    """True if several entries have one number, or an entry stands for a launch."""
     if any(kind.op == COALESCED for kind in operations.kinds):
         return True
     slots = [(kind.group.name, kind.p2p) for kind in operations.kinds]

@@ -1,12 +1,12 @@
 """One entry of a flight-recorder dump as an operation. Pure; may import hangwatch.model and the standard library.
 
-Formats: versions 2.0 to 2.10 of the dump, as torch 2.4 to 2.13 write them. Read in ``torch/csrc/distributed/c10d``: 2.0 in
-``TraceUtils.h`` (types have their C++ names there, no ``pg_status``, no ``timeout_ms``), 2.2 and 2.3 in ``NCCLUtils.hpp``
-(``pg_status``, JSON), 2.4 to 2.10 in ``FlightRecorder.hpp`` and ``FlightRecorderDetail.hpp`` (threads, ``nccl_version``, then
-``comm_lib_version``). Version 1, before 2.0, had one ``seq_id``.
+Formats: versions 2.0 to 2.10 of the dump, as torch 2.4 to 2.13 write them. Read in ``torch/csrc/distributed/c10d``:
+2.0 in ``TraceUtils.h`` (types have their C++ names there, no ``pg_status``, no ``timeout_ms``), 2.2 and 2.3 in
+``NCCLUtils.hpp`` (``pg_status``, JSON), 2.4 to 2.10 in ``FlightRecorder.hpp`` and ``FlightRecorderDetail.hpp``
+(threads, ``nccl_version``, then ``comm_lib_version``). Version 1, before 2.0, had one ``seq_id``.
 
-What tells that an operation has completed differs. NCCL's entries carry events: ``state`` says it, and one that is retired
-without having completed has timed out. Gloo's carry none: theirs stay ``scheduled``, and ``retired`` says it.
+Completion is recorded in two ways. NCCL's entries have events: ``state`` tells, and an entry that is retired without
+having completed has timed out. Gloo's have none: they stay ``scheduled``, and ``retired`` tells.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hangwatch.sources.flight.groups import GroupTable
 _PEER = re.compile(r"(send|recv)\s+(\d{1,7})\s*(->|<-)\s*(\d{1,7})")
 FRAMES_LIMIT = 64
 Shapes = tuple[tuple[int, ...], ...]
-#: Backends whose entries know of their completion by themselves (``ProcessGroupNCCL`` and what is written after it).
+#: Backends whose entries record their own completion (``ProcessGroupNCCL`` and those modelled on it).
 WITH_EVENTS = frozenset({"nccl", "ncclx", "rccl", "rcclx", "xccl", "hccl", "mccl"})
-#: Names of internal variants, by what the program called (both sides of a mismatch must read alike).
+#: Internal variants and the name that the program called: both sides of a mismatch must have the same names.
 _NAMES = {
     "_allgather_base": "all_gather",
     "_all_gather_base": "all_gather",
@@ -44,11 +44,11 @@ _NAMES = {
 
 
 class EntryFormatError(ValueError):
-    """One entry that cannot be used; the others can."""
+    """One entry that cannot be used; others of the dump can."""
 
 
 def split_name(profiling_name: str) -> tuple[str, str]:
-    """Backend and operation of a profiling name: ``nccl:_all_gather_base`` is ``("nccl", "all_gather")``."""
+    """Return backend and operation of a profiling name: ``("nccl", "all_gather")`` of ``nccl:_all_gather_base``."""
     backend, separator, rest = profiling_name.partition(":")
     if not separator:
         backend, rest = "", profiling_name
@@ -57,13 +57,13 @@ def split_name(profiling_name: str) -> tuple[str, str]:
 
 
 def parse_peer(profiling_name: str) -> int | None:
-    """The other side of ``nccl:send 0->3`` or ``nccl:recv 0<-3``, as a rank *within the group*."""
+    """Return the other side of ``nccl:send 0->3`` or ``nccl:recv 0<-3``, as a rank *within the group*; else None."""
     match = _PEER.search(profiling_name)
     return int(match[4]) if match else None
 
 
 def parse_own_place(profiling_name: str) -> int | None:
-    """This side of ``nccl:send 0->3`` or ``nccl:recv 0<-3``, as a rank *within the group*."""
+    """Return the own side of ``nccl:send 0->3`` or ``nccl:recv 0<-3``, as a rank *within the group*; else None."""
     match = _PEER.search(profiling_name)
     return int(match[2]) if match else None
 
@@ -74,14 +74,17 @@ class EntryParser:
     def __init__(self, groups: GroupTable) -> None:
         self._groups = groups
         self._frames: dict[tuple[str, str, int], Frame] = {}
-        #: By identity, which is what a pickle repeats: one object that is referred to a million times is read once.
+        #: By identity, because a pickle refers to one object repeatedly: one with a million references is read once.
         self._frame_of: dict[int, Frame] = {}
         self._sizes_of: dict[int, Shapes | None] = {}
         self._shapes: dict[Shapes, Shapes] = {}
         self._texts_of: dict[int, tuple[str, ...]] = {}
 
     def parse_kind(self, entry: Mapping[object, object]) -> tuple[int | None, Operation]:
-        """The entry's ``pg_id`` and its operation without what changes from call to call. Raises ``EntryFormatError``."""
+        """Return the entry's ``pg_id`` and its operation, without what changes from call to call.
+
+        Raises ``EntryFormatError``.
+        """
         pg_id = parse_number(entry.get("pg_id"))
         name, description = _group_name(entry.get("process_group"), pg_id)
         group = self._groups.find(pg_id, name, description)
@@ -110,7 +113,7 @@ class EntryParser:
         )
 
     def _parse_frames(self, value: object) -> tuple[Frame, ...] | None:
-        """The call site; None where the dump has none."""
+        """Return the call site; None if the dump has none."""
         if not isinstance(value, (list, tuple)) or not value:
             return None
         frames = []
@@ -126,7 +129,7 @@ class EntryParser:
         return tuple(frames) or None
 
     def _parse_sizes(self, value: object) -> Shapes:
-        """Shapes of an entry's tensors; an unreadable one is an error, because sizes are compared between ranks."""
+        """Return the shapes of an entry's tensors. Raises if unreadable, because sizes are compared between ranks."""
         if value is None:
             return ()
         key = id(value)
@@ -140,7 +143,7 @@ class EntryParser:
         return found
 
     def _parse_texts(self, value: object) -> tuple[str, ...]:
-        """A list of type names."""
+        """Return a list of type names."""
         if not isinstance(value, (list, tuple)):
             return ()
         texts = self._texts_of.get(id(value))
@@ -150,24 +153,27 @@ class EntryParser:
 
 
 def _thread(value: object) -> int:
-    """``std::thread::id`` as ``c10::str`` writes it: of glibc's ``pthread_self``, a decimal number. 0 for anything else."""
+    """Return a thread's number; 0 if ``value`` is none.
+
+    ``c10::str`` writes ``std::thread::id`` as glibc's ``pthread_self``, a decimal number.
+    """
     number = parse_number(value)
     return number if number is not None and 0 < number < 1 << 63 else 0
 
 
 def _group_name(value: object, pg_id: int | None) -> tuple[str, str]:
-    """Name and description of ``process_group``; dumps without it are known by their ``pg_id`` alone."""
+    """Return name and description of ``process_group``; without one, a name made of ``pg_id``."""
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
         return value[0], value[1] if len(value) > 1 and isinstance(value[1], str) else ""
     if isinstance(value, str):
         return value, ""
     if pg_id is None:
-        raise EntryFormatError("an entry names no group")
+        raise EntryFormatError("an entry has no group")
     return str(pg_id), ""
 
 
 def _global_rank(group: Group, peer: int | None) -> int | None:
-    """A rank within a group as a global rank; None where the group's members are not known."""
+    """Return the global rank of a rank within a group; None if the group's members are not known."""
     if peer is None:
         return None
     if group.ranks or group.outside:
@@ -176,7 +182,7 @@ def _global_rank(group: Group, peer: int | None) -> int | None:
 
 
 def parse_number(value: object) -> int | None:
-    """A whole number, also one written as text (the JSON form's habit)."""
+    """Return a whole number, also from text, as JSON dumps have it; else None."""
     if type(value) is int:
         return value
     if isinstance(value, str) and len(value) < 20 and value.removeprefix("-").isdecimal():
@@ -185,15 +191,15 @@ def parse_number(value: object) -> int | None:
 
 
 def _sizes(value: object) -> Shapes:
-    """Shapes as tuples. Raises ``EntryFormatError``."""
+    """Return shapes as tuples. Raises ``EntryFormatError``."""
     if not isinstance(value, (list, tuple)):
-        raise EntryFormatError("an entry's sizes are no list")
+        raise EntryFormatError("an entry's sizes are not a list")
     shapes = []
     for shape in value:
         if not isinstance(shape, (list, tuple)):
-            raise EntryFormatError("a shape is no list")
+            raise EntryFormatError("a shape is not a list")
         numbers = [parse_number(size) for size in shape]
         if any(number is None for number in numbers):
-            raise EntryFormatError("a shape is no list of numbers")
+            raise EntryFormatError("a shape is not a list of numbers")
         shapes.append(tuple(number for number in numbers if number is not None))
     return tuple(shapes)

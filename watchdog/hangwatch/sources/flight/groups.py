@@ -1,8 +1,8 @@
 """Which process group a flight-recorder entry or status belongs to, and who its members are. Pure.
 
 May import hangwatch.model and the standard library. The dump keys its status by the process-local ``pg_id`` and names
-groups by a counter; Gloo's ``pg_config`` is wrong (one nameless entry, overwritten by every group). The beat's groups
-come from ``torch.distributed`` itself and win.
+groups by a counter. Gloo's ``pg_config`` is wrong (one nameless entry, overwritten by every group). The beat's groups
+come from ``torch.distributed`` itself and take precedence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_RANKS_CHARS = 1 << 20
 
 
 def parse_ranks(value: object) -> tuple[int, ...]:
-    """Global ranks of ``pg_config[..].ranks``: the text ``"[0, 2]"``, or a list; empty for anything else."""
+    """Return the global ranks of ``pg_config[..].ranks``, the text ``"[0, 2]"`` or a list; empty for anything else."""
     if isinstance(value, str):
         match = _RANKS.fullmatch(value) if len(value) <= _MAX_RANKS_CHARS else None
         return tuple(int(part) for part in match[1].split(",")) if match and match[1] else ()
@@ -29,9 +29,10 @@ def parse_ranks(value: object) -> tuple[int, ...]:
 
 
 def parse_config(value: object) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Description and global ranks by group name, of a dump's ``pg_config``; nameless groups (Gloo's) say nothing.
+    """Return description and global ranks by group name, from a dump's ``pg_config``.
 
-    NCCL's has the groups that the rank is in and has used (``record_pg_ranks``), by name from dump version 2.0 on.
+    Nameless groups (Gloo's) are left out. NCCL's config has the groups that the rank belongs to and has used
+    (``record_pg_ranks``), by name from dump version 2.0 on.
     """
     config: dict[str, tuple[str, tuple[int, ...]]] = {}
     for key, entry in value.items() if isinstance(value, Mapping) else ():
@@ -55,7 +56,7 @@ class GroupTable:
         self._known: dict[tuple[int | None, str, str], Group] = {}
 
     def find(self, pg_id: int | None, name: str, description: str = "") -> Group:
-        """The group of an entry; its ranks are empty where membership is not known."""
+        """Return the group of an entry; its ranks are empty if its members are not known."""
         key = (pg_id, name, description)
         group = self._known.get(key)
         if group is None:
@@ -76,9 +77,9 @@ class GroupTable:
         return Group(name, ranks, description, beat.outside if beat is not None else ())
 
     def match_status(self, status_ids: Iterable[int], entries: Mapping[int, Group]) -> dict[int, Group]:
-        """The group of each ``pg_id`` of the status: from the entries, else the beat, else by order of creation.
+        """Return the group of each ``pg_id`` of the status: from the entries, else the beat, else by order of creation.
 
-        Both ids and names count up as groups are made. Where there are as many names as ids, and everything known
+        Both ids and names count up as groups are made. If there are as many names as ids, and everything known
         agrees, the nth id is the nth name.
         """
         ids = sorted(status_ids)

@@ -1,7 +1,7 @@
-"""Pickles of plain data, and of nothing else. May import the standard library only.
+"""Unpickles plain data, and nothing else. May import the standard library only.
 
-The flight recorder's dumps are pickles of dictionaries, lists, tuples, strings and numbers (torch's C++ pickler writes
-protocol 2). Anything that names a class, a function or a persistent object is refused before it is looked up.
+The flight recorder's dumps are pickles of dictionaries, lists, tuples, strings and numbers (torch's C++ pickler
+writes protocol 2). Anything that names a class, a function or a persistent object is refused before it is looked up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class FlightFormatError(ValueError):
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> object:
-        """Refuse every global: plain data needs none."""
+        """Refuse every class or function: plain data needs none."""
         raise FlightFormatError(f"the pickle asks for {module[:80]}.{name[:80]}, and a dump needs only plain data")
 
     def persistent_load(self, pid: object, /) -> object:
@@ -28,10 +28,10 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 class _Whole(io.BytesIO):
-    """Bytes that the unpickler is shown all at once: else it asks for every few of them, which takes four times as long."""
+    """Bytes that the unpickler can peek at as a whole: otherwise it asks for a few at a time, which takes four times as long."""
 
     def peek(self, size: int = 0, /) -> bytes:
-        """All that is left."""
+        """Return all bytes that are left."""
         del size
         return self.getvalue() if self.tell() == 0 else b""
 
@@ -39,8 +39,8 @@ class _Whole(io.BytesIO):
 def load_pickle(data: bytes) -> object:
     """Unpickle builtin containers, strings, bytes, numbers, booleans and None.
 
-    Raises ``FlightFormatError`` for anything else: a pickle that names a global, one that is cut or malformed, one of
-    more than ``MAX_PICKLE_BYTES``.
+    Raises ``FlightFormatError`` for a pickle that names anything else, is cut or malformed, or exceeds
+    ``MAX_PICKLE_BYTES``.
     """
     if len(data) > MAX_PICKLE_BYTES:
         raise FlightFormatError(f"the pickle has {len(data)} bytes, more than {MAX_PICKLE_BYTES}")
@@ -49,9 +49,9 @@ def load_pickle(data: bytes) -> object:
     except FlightFormatError:
         raise
     except MemoryError:
-        raise FlightFormatError("to unpickle it takes more memory than its size justifies") from None
+        raise FlightFormatError("unpickling it takes more memory than its size justifies") from None
     except EOFError:
-        raise FlightFormatError("the pickle breaks off: it was not written or copied to its end") from None
+        raise FlightFormatError("the pickle is truncated: it was not written or copied completely") from None
     except (
         pickle.UnpicklingError,
         ArithmeticError,
@@ -63,8 +63,6 @@ def load_pickle(data: bytes) -> object:
         ValueError,
     ) as error:
         if "truncated" in str(error):
-            raise FlightFormatError("the pickle breaks off: it was not written or copied to its end") from None
-        raise FlightFormatError(
-            f"this is no pickle of plain data: {str(error)[:200] or type(error).__name__}"
-        ) from None
+            raise FlightFormatError("the pickle is truncated: it was not written or copied completely") from None
+        raise FlightFormatError(f"not a pickle of plain data: {str(error)[:200] or type(error).__name__}") from None
     return loaded

@@ -1,18 +1,19 @@
-"""The flight recorder of an NCCL rank without the probe: asked for through torch's own pipe, read from the file it writes.
+"""The flight recorder of an NCCL rank without the probe: requested through torch's own pipe, read from the file it writes.
 
 May import hangwatch.model, its own parts and the standard library. ``DumpPipe`` of ``ProcessGroupNCCL.hpp`` and
-``DebugInfoWriter`` of ``FlightRecorder.cpp``, torch 2.4 to 2.13: where TORCH_NCCL_DEBUG_INFO_PIPE_FILE is set, rank N
-makes the FIFO ``<it>N.pipe`` and looks into it each second; a byte in it makes a thread write the whole recorder, with
-call sites, to one file of fixed name, and training goes on. The thread needs the GIL for a moment. The store key that
-does the same ends the ranks, and is never touched.
+``DebugInfoWriter`` of ``FlightRecorder.cpp``, torch 2.4 to 2.13: if TORCH_NCCL_DEBUG_INFO_PIPE_FILE is set, rank N
+makes the FIFO ``<it>N.pipe`` and checks it each second. A byte in it makes a thread write the whole recorder, with
+call sites, to one file of fixed name, while training goes on. The thread needs the GIL for a moment. The store key
+that does the same ends the ranks, and is never touched.
 
-Paths are the rank's own, in its own file system (``/proc/PID/root``). Nothing is followed or opened there that is no
-FIFO or plain file of the rank's owner: the agent may be root, and the folder is often one that everybody writes to.
+Paths are those of the rank's own file system (``/proc/PID/root``). Only FIFOs and plain files of the rank's owner are
+opened there, and no links followed: the agent may be root, and everybody may write to the folder.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import stat
@@ -35,7 +36,7 @@ _POLL_S = 0.1
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Which writing of a file this is: another one differs in one of these."""
+    """Tells one writing of a file from another: at least one value differs."""
 
     inode: int
     size_bytes: int
@@ -43,13 +44,13 @@ class Version(msgspec.Struct, frozen=True):
 
 
 def pipe_path(variables: Mapping[str, str], rank: int) -> str | None:
-    """The FIFO of a rank; None where its environment names none."""
+    """Return the FIFO of a rank; None if its environment names none."""
     stem = variables.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE")
     return f"{stem}{rank}.pipe" if stem else None
 
 
 def dump_paths(variables: Mapping[str, str], rank: int) -> tuple[str, ...]:
-    """Where the rank may write: one name where the environment gives one, else each version's own default."""
+    """Return the files that the rank may write: the one of its environment, else the default of each torch version."""
     named = variables.get("TORCH_FR_DUMP_TEMP_FILE") or variables.get("TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
     if variables.get("TORCH_FR_DUMP_DYNAMIC_FILE_NAME", "").lower() in {"1", "true", "y", "yes"}:
         return (variables["TORCH_FR_DUMP_TEMP_FILE"],) if variables.get("TORCH_FR_DUMP_TEMP_FILE") else ()
@@ -67,12 +68,12 @@ def dump_paths(variables: Mapping[str, str], rank: int) -> tuple[str, ...]:
 async def fetch_by_pipe(
     process: RankProcess, world_size: int | None, timeout_s: float = TIMEOUT_S
 ) -> FlightRecord | Gap:
-    """What the recorder of a rank holds now, by its pipe; a Gap where it has none or writes nothing in time."""
+    """Return what a rank's recorder holds now, by its pipe; a Gap if it has no pipe or writes nothing in time."""
     rank = process.rank
     pipe = pipe_path(process.variables, rank)
     if pipe is None:
         hint = "start the job with `hangwatch run -- CMD`, or set TORCH_NCCL_DEBUG_INFO_PIPE_FILE and TORCH_FR_DUMP_TEMP_FILE"
-        return Gap(_SOURCE, "no probe and no pipe to ask for a dump by", rank, hint)
+        return Gap(_SOURCE, "there is no probe and no pipe to ask for a dump", rank, hint)
     paths = dump_paths(process.variables, rank)
     before = {path: find_version(process, path) for path in paths}
     try:
@@ -88,7 +89,7 @@ async def fetch_by_pipe(
             if now is None or now == before[path]:
                 continue
             try:
-                # Written in place and in one go: what was cut short is whole a moment later.
+                # It is written in place and at once: a file that is cut now is whole a moment later.
                 return parse_flight(
                     _plain(load_pickle(read_dump(process, path))),
                     at_ns=now.modified_ns,
@@ -97,24 +98,41 @@ async def fetch_by_pipe(
                 )
             except (FlightFormatError, OSError) as error:
                 failure = f"{path}: {error}"
-    hint = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 makes it look every second; a rank whose interpreter is held writes nothing"
-    return Gap(_SOURCE, f"asked through its pipe, and in {timeout_s:g} s {failure} ({_shown(paths)})", rank, hint)
+    hint = (
+        "set TORCH_NCCL_DUMP_ON_TIMEOUT=1 so that the rank checks every second; a rank whose interpreter "
+        "is blocked writes nothing"
+    )
+    return Gap(_SOURCE, f"asked through the pipe; within {timeout_s:g} s {failure} ({_shown(paths)})", rank, hint)
+
+
+def read_own_dump(process: RankProcess, since_ns: int, world_size: int | None) -> FlightRecord | None:
+    """Return the dump that NCCL's watchdog wrote of a living rank after ``since_ns``; None until there is a whole one."""
+    for path in dump_paths(process.variables, process.rank):
+        now = find_version(process, path)
+        if now is not None and now.modified_ns >= since_ns:
+            with contextlib.suppress(FlightFormatError, OSError):
+                dump = _plain(load_pickle(read_dump(process, path)))
+                return parse_flight(dump, at_ns=now.modified_ns, source="file", world_size=world_size)
+    return None
 
 
 def ring(process: RankProcess, pipe: str) -> None:
-    """Write one byte into the rank's FIFO, never waiting. Raises OSError where it is none, not its own, or it has no reader."""
+    """Write one byte into the rank's FIFO, never waiting.
+
+    Raises OSError if it is no FIFO, not the rank's own, or has no reader.
+    """
     descriptor = os.open(_inside(process, pipe), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISFIFO(found.st_mode) or not _owned(process, found.st_uid):
-            raise PermissionError(errno.EPERM, "this is no FIFO of the rank's own user")
+            raise PermissionError(errno.EPERM, "not a FIFO of the rank's own user")
         os.write(descriptor, b"1")
     finally:
         os.close(descriptor)
 
 
 def find_version(process: RankProcess, path: str) -> Version | None:
-    """Which version of a plain file of the rank's owner is there now."""
+    """Return the current version of a plain file of the rank's owner; None if there is none."""
     try:
         found = os.stat(_inside(process, path), follow_symlinks=False)  # noqa: PTH116 - a path of /proc
     except OSError:
@@ -125,12 +143,12 @@ def find_version(process: RankProcess, path: str) -> Version | None:
 
 
 def read_dump(process: RankProcess, path: str) -> bytes:
-    """The file's content. Raises OSError, ``FlightFormatError`` for one that is too long."""
+    """Return the file's content. Raises OSError, ``FlightFormatError`` if it is too long."""
     descriptor = os.open(_inside(process, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or not _owned(process, found.st_uid):
-            raise PermissionError(errno.EPERM, "this is no file of the rank's own user")
+            raise PermissionError(errno.EPERM, "not a file of the rank's own user")
         data = file.read(MAX_PICKLE_BYTES + 1)
     if len(data) > MAX_PICKLE_BYTES:
         raise FlightFormatError(f"the dump has more than {MAX_PICKLE_BYTES} bytes")
@@ -138,7 +156,7 @@ def read_dump(process: RankProcess, path: str) -> bytes:
 
 
 def _inside(process: RankProcess, path: str) -> str:
-    """A path as the rank means it. ``..`` is refused: below ``/proc/PID/root`` it would lead out of its file system."""
+    """Return where we find a path of the rank's file system. ``..`` is refused: below ``/proc/PID/root`` it would leave it."""
     if ".." in PurePosixPath(path).parts:
         raise FileNotFoundError(errno.ENOENT, "a path with .. is not followed")
     return f"/proc/{process.pid}/{'root' if path.startswith('/') else 'cwd/'}{path}"
@@ -150,7 +168,7 @@ def _owned(process: RankProcess, uid: int) -> bool:
 
 def _plain(loaded: object) -> Mapping[str, object]:
     if not isinstance(loaded, dict):
-        raise FlightFormatError("this is no flight-recorder dump")
+        raise FlightFormatError("not a flight-recorder dump")
     return loaded
 
 
@@ -158,7 +176,7 @@ def _reason(error: OSError) -> str:
     if error.errno == errno.ENXIO:
         return "nobody reads this pipe (the recorder is off, or the group is gone)"
     if error.errno == errno.ENOENT:
-        return "this pipe does not exist (the default group is not on NCCL, or was not created yet)"
+        return "this pipe does not exist (the default group does not use NCCL, or does not exist yet)"
     return error.strerror or str(error)
 
 

@@ -43,14 +43,14 @@ def parse_flight(
     world_size: int | None = None,
     columns: bool = False,
 ) -> FlightRecord:
-    """A dump in our terms. Raises ``FlightFormatError`` where it is no dump at all.
+    """Return a dump in our terms. Raises ``FlightFormatError`` if it is no dump at all.
 
-    ``beat_groups`` are the groups as the rank itself knows them, for dumps that tell membership wrong or not at all;
-    ``world_size`` gives the default group its members where nothing else does. Entries that cannot be used are left out
-    and counted in ``dropped``. A group the rank has never used has progress 0. ``columns``: keep the operations as columns.
+    ``beat_groups``: the groups as the rank itself knows them, for dumps with wrong or no members. ``world_size``:
+    gives the default group its members if nothing else does. ``columns``: keep the operations as columns. Unusable
+    entries are left out and counted in ``dropped``. A group the rank has never used has progress 0.
     """
     if not isinstance(dump, Mapping) or not dump.keys() & {"entries", "pg_status", "pg_config"}:
-        raise FlightFormatError("this is no flight-recorder dump (no entries, no pg_status)")
+        raise FlightFormatError("not a flight-recorder dump (no entries, no pg_status)")
     entries = dump.get("entries", ())
     if not isinstance(entries, (list, tuple)):
         raise FlightFormatError("the dump's entries are no list")
@@ -82,7 +82,7 @@ def parse_flight(
 
 
 def progress_of(beat: Beat) -> tuple[GroupProgress, ...]:
-    """How far the rank is in each of its groups, by its last beat. Unknown numbers are left out, not taken for 0."""
+    """Return how far the rank is in each of its groups, by its last beat. Unknown numbers are left out, not 0."""
     known = [
         (Group(one.name, one.ranks, one.description, one.outside), one) for one in beat.groups if one.enqueued >= 0
     ]
@@ -94,21 +94,24 @@ def progress_of(beat: Beat) -> tuple[GroupProgress, ...]:
 
 
 def has_unrecorded(beat: Beat) -> bool:
-    """Whether a group's operations may be in no recorder: its numbers are unknown, or this torch has none for Gloo."""
+    """True if operations of a group may be in no recorder.
+
+    That is so if the group's numbers are unknown, or this torch has no recorder for Gloo.
+    """
     version = re.match(r"(\d+)\.(\d+)", beat.torch)
     known = version is not None and (int(version.group(1)), int(version.group(2))) >= _GLOO_IS_RECORDED
     return not known or any(group.enqueued < 0 for group in beat.groups)
 
 
 async def fetch_flight(beat: Beat, *, rank: int, timeout_s: float = 2.5, call_sites: bool = True) -> FlightRecord | Gap:
-    """What the rank's recorder holds now, within ``timeout_s``; a Gap where it does not answer.
+    """Return what the rank's recorder holds now; a Gap if it does not answer within ``timeout_s``.
 
-    With ``call_sites`` the probe is asked too (pickle; needs the GIL for some 10 to 50 ms) and its answer
-    preferred where it comes in time; without, torch's worker server alone (JSON, without the GIL) as far as there is one.
-    A rank that uses NCCL and Gloo has a recorder for each; both are read, and merged by time.
+    With ``call_sites`` the probe is asked too (pickle; needs the GIL for some 10 to 50 ms), and its answer preferred
+    if it comes in time; without, only torch's worker server if there is one (JSON, without the GIL). A rank that uses
+    NCCL and Gloo has a recorder for each; both are read and merged by time.
     """
     if beat.control is None and beat.server is None:
-        return Gap(_SOURCE, "; ".join(beat.problems) or "the probe has no way to be asked", rank)
+        return Gap(_SOURCE, "; ".join(beat.problems) or "the probe offers no way to ask it", rank)
     backends = sorted({group.backend for group in beat.groups if group.pg_id is not None and group.backend}) or [""]
     answers = await asyncio.gather(
         *(fetch_dump(beat, timeout_s, backend=backend, call_sites=call_sites) for backend in backends)
@@ -133,7 +136,7 @@ async def fetch_flight(beat: Beat, *, rank: int, timeout_s: float = 2.5, call_si
 
 
 def merge_flights(records: Sequence[FlightRecord]) -> FlightRecord:
-    """The records of a rank's several recorders as one. Record ids are given anew, in order of creation."""
+    """Return the records of a rank's recorders as one, with new record ids in order of creation."""
     if len(records) == 1:
         return records[0]
     operations = sorted((o for record in records for o in record.operations), key=lambda o: (o.created_ns, o.record_id))
@@ -154,7 +157,7 @@ def merge_flights(records: Sequence[FlightRecord]) -> FlightRecord:
 def _parse_first(
     dumps: Sequence[RawDump], groups: Sequence[BeatGroup], world_size: int | None, failures: list[str]
 ) -> FlightRecord | None:
-    """The first dump that can be read; why others cannot is added to ``failures``."""
+    """Return the first readable dump, or None; why others are unreadable is added to ``failures``."""
     for dump in dumps:
         try:
             return parse_flight(
@@ -170,7 +173,7 @@ def _parse_first(
 
 
 def _parse_status(value: object) -> dict[int, tuple[int, int, int]] | None:
-    """Last enqueued, started and completed number by ``pg_id``; None where the dump has no status."""
+    """Return the last enqueued, started and completed number by ``pg_id``; None if the dump has no status."""
     if not isinstance(value, Mapping):
         return None
     status: dict[int, tuple[int, int, int]] = {}
@@ -190,12 +193,12 @@ def _map_progress(
     entries: Mapping[int, Group],
     beat_groups: Sequence[BeatGroup],
 ) -> list[GroupProgress]:
-    """Progress by group. Status of a group without a known name is left out: it could be compared with nothing."""
+    """Return progress by group, without groups of unknown name, which could be compared with nothing."""
     progress = [
         GroupProgress(group, max(0, status[pg_id][0]), status[pg_id][1], max(0, status[pg_id][2]))
         for pg_id, group in groups.match_status(status, entries).items()
     ]
-    # A group without an id of its own is known to be unused only where every status is known to be another group's.
+    # A group without an id is certainly unused only if every status belongs to another known group.
     seen = {one.group.key for one in progress}
     explained = len(progress) == len(status)
     unused = [
@@ -207,12 +210,12 @@ def _map_progress(
 
 
 def _mark(progress: GroupProgress, mixed: bool) -> GroupProgress:
-    """Say that a group's numbers are not those of its collectives alone."""
+    """Return the progress, marked if the group's numbers do not count collectives alone."""
     return msgspec.structs.replace(progress, mixed=True) if mixed else progress
 
 
 def _derive_progress(operations: Sequence[Operation]) -> list[GroupProgress]:
-    """Progress from the entries alone, for dumps without a status."""
+    """Return progress from the entries alone, for dumps without a status."""
     by_group: dict[Group, list[Operation]] = {}
     for operation in operations:
         if not operation.p2p:

@@ -25,10 +25,10 @@ from hangwatch.model.beats import Beat
 from hangwatch.sources.flight.pickles import MAX_PICKLE_BYTES, FlightFormatError, load_pickle
 
 _CHUNK_BYTES = 1 << 20
-#: By backend, the handlers to be asked, one after the other where there is none of the name.
+#: By backend, the handlers to try in turn until one exists.
 _HANDLERS = {"nccl": ("dump_nccl_trace_json", "dump_nccl_trace_pickle?includestacktraces=false")}
 _ANY_BACKEND = ("fr_trace_json",)
-#: With what a pickle begins (protocol 2 and up), and no JSON.
+#: The first byte of a pickle (protocol 2 and up), which never begins JSON.
 _PICKLE_MARK = b"\x80"
 _NO_HANDLER = re.compile(rb"HTTP/1\.\d 404\b")
 _AGAIN_S = 0.1
@@ -38,15 +38,18 @@ _PATH_LIMIT_BYTES = 107  # sun_path holds 108 with its closing NUL
 
 
 class RawDump(msgspec.Struct, frozen=True):
-    """A dump as it came: ``form`` is pickle (the probe's, with call sites) or json (torch's server's, without them; torch 2.4
-    has a pickle for it). ``at_ns``: the wall clock when it had arrived."""
+    """A dump as it arrived.
+
+    ``form``: pickle (the probe's, with call sites) or json (torch's server's, without them; torch 2.4 sends a pickle
+    instead). ``at_ns``: the wall clock at its arrival.
+    """
 
     form: str
     data: bytes
     at_ns: int
 
     def decode(self) -> dict[str, object]:
-        """The dump as plain data. Raises ``FlightFormatError``."""
+        """Return the dump as plain data. Raises ``FlightFormatError``."""
         if self.form == "json" and not self.data.startswith(_PICKLE_MARK):
             try:
                 return msgspec.json.decode(self.data, type=dict[str, object])
@@ -54,18 +57,18 @@ class RawDump(msgspec.Struct, frozen=True):
                 raise FlightFormatError(f"the worker server's answer cannot be read: {error}") from None
         loaded = load_pickle(self.data)
         if not isinstance(loaded, dict):
-            raise FlightFormatError("the answer is no dump")
+            raise FlightFormatError("the answer is not a dump")
         return loaded
 
 
 async def fetch_dump(
     beat: Beat, timeout_s: float, *, backend: str = "", call_sites: bool = True
 ) -> tuple[tuple[RawDump, ...], tuple[str, ...]]:
-    """Dumps that arrived in time, the better one first, and why others did not.
+    """Return the dumps that arrived in time, the better one first, and why others did not.
 
-    ``backend`` (gloo or nccl) says which of a rank's two recorders is asked; without it, the one in use. With
-    ``call_sites`` both ways are asked at once, and the wait ends as soon as the pickle is there; without, the pickle is
-    asked only where there is no worker server.
+    ``backend`` (gloo or nccl): which of a rank's two recorders is asked; without it, the one in use. With
+    ``call_sites`` both ways are asked at once, and the wait ends with the pickle; without, the pickle is asked for
+    only if there is no worker server.
     """
     ways: list[tuple[str, Coroutine[None, None, bytes]]] = []
     if beat.control is not None and (call_sites or beat.server is None):
@@ -92,9 +95,10 @@ async def fetch_dump(
 
 
 async def ask_for_beats(paths: Iterable[str], timeout_s: float) -> None:
-    """Have the probes behind these control sockets write a beat now; those that do not, in that time, write their next.
+    """Have the probes behind these control sockets write a beat now.
 
-    The probe beats after each request it has served, also after one that has no answer.
+    A probe that does not within ``timeout_s`` writes its next beat as usual. It beats after each request, also after
+    one that has no answer.
     """
     asked = [asyncio.create_task(_ask(path, b"beat\n")) for path in paths]
     if not asked:
@@ -106,15 +110,18 @@ async def ask_for_beats(paths: Iterable[str], timeout_s: float) -> None:
 
 
 async def ask_to_raise(path: str, text: str, timeout_s: float) -> str:
-    """Have the probe behind this control socket raise ``text`` in its rank once that runs Python again, at once where it does.
+    """Have the probe behind this control socket raise ``text`` in its rank as soon as that runs Python code.
 
-    Returns why it will not, empty where it will.
+    Returns why it will not; empty if it will.
     """
     return await _order(path, b"raise " + " ".join(text.split()).encode()[:RAISE_LIMIT_BYTES], timeout_s)
 
 
 async def ask_to_break(path: str, timeout_s: float) -> str:
-    """Have a probe that was asked to raise end its rank's waits. Returns why it will not, empty where it will."""
+    """Have a probe that was asked to raise end its rank's waits.
+
+    Returns why it will not; empty if it will.
+    """
     return await _order(path, b"break", timeout_s)
 
 
@@ -122,21 +129,24 @@ async def _order(path: str, line: bytes, timeout_s: float) -> str:
     try:
         answer = await asyncio.wait_for(_ask_until_answered(path, line + b"\n"), timeout_s)
     except asyncio.TimeoutError:
-        return "its probe does not answer (its interpreter is held, or it is stopped)"
+        return "the rank's probe does not answer (its interpreter is blocked, or the process is stopped)"
     except (OSError, FlightFormatError) as error:
-        return f"its probe cannot be asked: {error}"
-    return "" if answer == b"begun" else "it was started without HANGWATCH_RAISE=1"
+        return f"the rank's probe cannot be asked: {error}"
+    return "" if answer == b"begun" else "the rank was started without HANGWATCH_RAISE=1"
 
 
 async def _ask_until_answered(path: str, line: bytes) -> bytes:
-    """The answer; a probe that is late in reading a request, on a node that is busy, closes it without one."""
+    """Return the answer, asking again if there is none.
+
+    On a busy node a probe that reads a request too late closes the connection without an answer.
+    """
     while not (answer := await _ask(path, line)):
         await asyncio.sleep(_AGAIN_S)
     return answer
 
 
 async def _collect(form: str, answer: Coroutine[None, None, bytes]) -> RawDump | str:
-    """The answer, or why there is none."""
+    """Return the answer, or why there is none."""
     try:
         data = await answer
     except (OSError, FlightFormatError) as error:
@@ -146,18 +156,18 @@ async def _collect(form: str, answer: Coroutine[None, None, bytes]) -> RawDump |
 
 
 def _late(form: str, timeout_s: float) -> str:
-    """Why a way that has not answered in time says nothing."""
-    reason = "its interpreter may be held" if form == "pickle" else "it may be stopped"
+    """Return why there is no answer: it did not come in time."""
+    reason = "its interpreter may be blocked" if form == "pickle" else "it may be stopped"
     return f"{_speaker(form)} did not answer within {timeout_s:g} s ({reason})"
 
 
 def _speaker(form: str) -> str:
-    """Who answers in this form."""
+    """Return who answers in this form."""
     return "the probe" if form == "pickle" else "torch's worker server"
 
 
 async def _ask(path: str, request: bytes) -> bytes:
-    """Send a request to a unix socket and read to the end. Raises OSError, ``FlightFormatError`` for too long an answer."""
+    """Send a request to a unix socket and return the whole answer. Raises OSError, ``FlightFormatError`` if it is too long."""
     try:
         with _reachable(path) as short_path:
             reader, writer = await asyncio.open_unix_connection(short_path)
@@ -182,7 +192,7 @@ async def _ask(path: str, request: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _reachable(path: str) -> Iterator[str]:
-    """A name for a socket that fits an address: its path, or one through its open folder. Raises OSError."""
+    """Yield a path of the socket that is short enough for an address, if necessary through its open folder. Raises OSError."""
     if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES:
         yield path
         return
@@ -195,7 +205,7 @@ def _reachable(path: str) -> Iterator[str]:
 
 
 async def _ask_worker_server(path: str, handlers: Sequence[str]) -> bytes:
-    """The recorder by the first handler there is. Raises OSError, ``FlightFormatError`` for an answer that is not one."""
+    """Return the recorder by the first handler that exists. Raises OSError, ``FlightFormatError`` for any other answer."""
     for handler in handlers:
         request = (
             f"POST /handler/{handler} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -204,17 +214,17 @@ async def _ask_worker_server(path: str, handlers: Sequence[str]) -> bytes:
         if not _NO_HANDLER.match(answer):
             return parse_http_body(answer)
     raise FlightFormatError(
-        "it has no flight recorder to show (torch shows what it records of NCCL from 2.4 on, of Gloo from 2.10 on)"
+        "no flight recorder is available (torch offers it for NCCL from 2.4 on, for Gloo from 2.10 on)"
     )
 
 
 def parse_http_body(answer: bytes) -> bytes:
-    """The body of a whole HTTP/1.1 answer. Raises ``FlightFormatError`` for another status, or one that was cut."""
+    """Return the body of a whole HTTP/1.1 answer. Raises ``FlightFormatError`` for another status, or if it was cut."""
     head, separator, body = answer.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     status = lines[0].split()
     if not separator or len(status) < 2 or not status[0].startswith(b"HTTP/1."):
-        raise FlightFormatError("the answer is no HTTP")
+        raise FlightFormatError("the answer is not HTTP")
     if status[1] != b"200":
         raise FlightFormatError(f"the answer is HTTP {status[1].decode(errors='replace')[:20]}")
     headers = {
@@ -229,7 +239,7 @@ def parse_http_body(answer: bytes) -> bytes:
 
 
 def _join_chunks(body: bytes) -> bytes:
-    """A body in chunked transfer coding."""
+    """Return a body that came in chunked transfer coding."""
     joined: list[bytes] = []
     at = 0
     while True:

@@ -1,7 +1,7 @@
-"""What a process is blocked on: the file, pipe, socket or path behind the system call its main thread is in.
+"""What a process is blocked on: the file, pipe, socket or path of its main thread's system call.
 
-May import hangwatch.model and the standard library. Nothing here pauses the process: ``/proc`` alone is read, and its
-memory only for calls that take a path, and for the time at which a sleep ends.
+May import hangwatch.model and the standard library. Nothing here pauses the process: only ``/proc`` is read, and the
+process's memory for calls that take a path, and for the time at which a sleep ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TIME, _ABSOLUTE = struct.Struct("=qq"), 1
 _WAIT_UNTIL, _PRIVATE, _REALTIME = 9, 128, 256
 #: Which argument of a wait is its time-out.
 _TIMED = {"futex": 3, "poll": 2, "epoll_wait": 3, "epoll_pwait": 3}
-#: A sleep whose end is longer ago is one by another clock.
+#: If the end of a sleep is longer ago than this, it is by another clock.
 _CLOCKS_APART_S = 5.0
 _PATH_LIMIT_BYTES = 4096
 _POLLED_LIMIT = 4
@@ -43,16 +43,16 @@ _HOLDERS_LIMIT = 4
 
 
 def read_syscall(pid: int, thread: int | None = None) -> SystemCall | None:
-    """The system call that a thread is in, the main one unless another is named; None where it runs or may not be seen."""
+    """Return the system call that a thread is in (default: the main thread); None if it runs or may not be seen."""
     data = read_small(f"/proc/{pid}/task/{pid if thread is None else thread}/syscall", 512)
     return None if data is None else parse_syscall(data)
 
 
 def read_sleep_left(pid: int, call: SystemCall | None) -> float | None:
-    """For how many more seconds a thread sleeps; None where it does not, or did not name the time at which to wake it.
+    """Return for how many more seconds a thread sleeps; None if it does not sleep, or sleeps for a relative time.
 
-    ``clock_nanosleep(2)`` with TIMER_ABSTIME has the address of that time: seconds and nanoseconds of a clock that all processes
-    share, but for those in a time namespace of their own (time_namespaces(7)).
+    ``clock_nanosleep(2)`` with TIMER_ABSTIME gets the address of its end: seconds and nanoseconds of a clock that all
+    processes share, except those in a time namespace of their own (time_namespaces(7)).
     """
     if call is None or call.name != "clock_nanosleep" or len(call.arguments) < 3:
         return None
@@ -61,10 +61,11 @@ def read_sleep_left(pid: int, call: SystemCall | None) -> float | None:
 
 
 def read_wait_left(pid: int, call: SystemCall | None) -> float | None:
-    """The same of a sleep or a wait with a time-out: of a lock, an event, a queue, a future, a child's answer, a connection.
+    """Return for how many more seconds, at most, a thread sleeps or waits with a time-out; None if not known.
 
-    ``futex(2)`` with FUTEX_WAIT_BITSET has the address of the time at which it gives up; none where it does not. ``poll(2)`` and
-    ``epoll_wait(2)`` say how long they wait in all, in milliseconds, so that less may be left; negative for ever.
+    ``futex(2)`` with FUTEX_WAIT_BITSET (a lock, an event, a queue, a future) gets the address of the time at which it
+    gives up, or none. ``poll(2)`` and ``epoll_wait(2)`` get the length of the whole wait in milliseconds, so less may
+    be left; negative means for ever.
     """
     if call is None or call.name not in _TIMED or len(call.arguments) < 4:
         return read_sleep_left(pid, call)
@@ -78,7 +79,7 @@ def read_wait_left(pid: int, call: SystemCall | None) -> float | None:
 
 
 def _read_time_left(pid: int, clock: int, address: int) -> float | None:
-    """How far a time in a process's memory is ahead."""
+    """Return the seconds until a time that is stored in a process's memory; None if unreadable."""
     until = read_memory(pid, address, _TIME.size) or b""
     if len(until) < _TIME.size:
         return None
@@ -88,11 +89,12 @@ def _read_time_left(pid: int, clock: int, address: int) -> float | None:
 
 
 def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] = ()) -> str | None:
-    """What the call waits for: a path, ``pipe:[INODE]``, ``socket:[INODE]``, a terminal; None where it is no such call.
+    """Return what the call waits for: a path, ``pipe:[INODE]``, ``socket:[INODE]``, a terminal; None for other calls.
 
-    A pipe is followed by the processes among ``relatives`` that hold its other end (``pipe:[7] from 12 cat``), a TCP
-    socket by its remote end (``socket:[7] to 10.0.0.1:29500``), a locked file by who has the lock (``/x held by 12 cat``). Of a
-    process that sleeps it is a file it has open, on which another one has a lock to write: SQLite and HDF5 look again and again.
+    After a pipe come the processes of ``relatives`` that hold its other end (``pipe:[7] from 12 cat``), after a TCP
+    socket its remote end (``socket:[7] to 10.0.0.1:29500``), after a locked file the owner of the lock (``/x held by
+    12 cat``). A sleeping process waits for an open file on which another process has a write lock, if there is one:
+    SQLite and HDF5 sleep and look again.
     """
     if call is None:
         return None
@@ -102,7 +104,8 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
         return _describe_watched(pid, as_int(call.arguments[0]), relatives)
     if call.name in ON_DESCRIPTOR and call.arguments:
         on = _describe_descriptor(pid, as_int(call.arguments[0]), relatives)
-        return on + _describe_owner(pid) if on is not None and call.name in LOCKING else on
+        owner = find_lock_owner(pid) if on is not None and call.name in LOCKING else None
+        return held_by(on, owner) if on is not None and owner is not None else on
     if call.asleep:
         return _describe_locked_file(pid)
     if call.name in ON_POLL and len(call.arguments) > 1:
@@ -113,7 +116,7 @@ def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] 
 
 
 def descriptors_read(pid: int, call: SystemCall | None) -> tuple[int, ...]:
-    """The descriptors that the call reads from, or awaits something to read on; none of any other call."""
+    """Return the descriptors that the call reads from, or waits to read from; none for other calls."""
     if call is None or not call.arguments:
         return ()
     if call.name in READING:
@@ -124,19 +127,19 @@ def descriptors_read(pid: int, call: SystemCall | None) -> tuple[int, ...]:
 
 
 def descriptors_written(call: SystemCall | None) -> tuple[int, ...]:
-    """The descriptor that the call writes to; none of any other call."""
+    """Return the descriptor that the call writes to; none for other calls."""
     writes = call is not None and call.name in WRITING and bool(call.arguments)
     return (as_int(call.arguments[0]),) if call is not None and writes else ()
 
 
 def watched_descriptors(pid: int, descriptor: int) -> tuple[int, ...]:
-    """What an epoll descriptor of the process watches (``tfd`` lines of its fdinfo, proc_pid_fdinfo(5))."""
+    """Return the descriptors that an epoll descriptor watches (``tfd`` lines of its fdinfo, proc_pid_fdinfo(5))."""
     lines = (read_small(f"/proc/{pid}/fdinfo/{descriptor}", _WATCHED_LIMIT_BYTES) or b"").splitlines()
     return tuple(int(line[4:].split()[0]) for line in lines if line.startswith(b"tfd:"))
 
 
 def _path_argument(pid: int, call: SystemCall) -> str | None:
-    """The path a call was given, made absolute as the process sees it; None where its memory cannot be read."""
+    """Return the path argument of a call, absolute in the process's file system; None if its memory is unreadable."""
     index = ON_PATH[call.name]
     raw = read_memory(pid, call.arguments[index], _PATH_LIMIT_BYTES)
     if not raw:
@@ -150,13 +153,13 @@ def _path_argument(pid: int, call: SystemCall) -> str | None:
 
 
 def _polled_descriptors(pid: int, address: int, count: int) -> list[int]:
-    """The first descriptors of an array of ``struct pollfd`` (8 bytes each: int fd, short events, short revents)."""
+    """Return the first descriptors of an array of ``struct pollfd`` (8 bytes each: int fd, short events, short revents)."""
     raw = read_memory(pid, address, 8 * min(count, _POLLED_LIMIT)) if 0 < count <= 4096 else None
     return [int.from_bytes((raw or b"")[at : at + 4], "little", signed=True) for at in range(0, len(raw or b""), 8)]
 
 
 def _describe_watched(pid: int, descriptor: int, relatives: Iterable[int]) -> str | None:
-    """The first files and connections that an epoll descriptor watches; itself where there is nothing but local sockets.
+    """Return the first files and connections that an epoll descriptor watches; its own link if it watches only local sockets.
 
     An event loop watches a socket of its own, by which other threads wake it: that is no connection to anybody.
     """
@@ -170,7 +173,7 @@ def _describe_watched(pid: int, descriptor: int, relatives: Iterable[int]) -> st
 
 
 def _describe_descriptor(pid: int, descriptor: int, relatives: Iterable[int]) -> str | None:
-    """What a descriptor of the process points at, with the other end where that is cheap to know."""
+    """Return the target of a descriptor, with its other end if that is cheap to find."""
     target = read_link(f"/proc/{pid}/fd/{descriptor}")
     if target is None:
         return None
@@ -182,7 +185,7 @@ def _describe_descriptor(pid: int, descriptor: int, relatives: Iterable[int]) ->
 
 
 def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterable[int]) -> str:
-    """Which related processes hold the pipe's other end."""
+    """Return which related processes hold the pipe's other end."""
     writing = access_mode(pid, descriptor)
     if writing is None:
         return ""
@@ -200,19 +203,16 @@ def _describe_holders(pid: int, descriptor: int, target: str, relatives: Iterabl
     return f" {'to' if writing else 'from'} {', '.join(holders)}"
 
 
-def _describe_owner(pid: int) -> str:
-    """Who has the lock on a file that the process waits for."""
-    owner = find_lock_owner(pid)
-    if owner is None:
-        return ""
+def held_by(file: str, owner: int) -> str:
+    """Return a file and the process that has it, as ``ProcessSample.lock_owner`` reads it: ``/x held by 12 python``."""
     stat = read_stat(owner)
-    return f" held by {owner} {stat.name}" if stat is not None else f" held by {owner}"
+    return f"{file} held by {owner} {stat.name}" if stat is not None else f"{file} held by {owner}"
 
 
 def find_lock_owner(pid: int) -> int | None:
-    """The process of this node that has the lock on a file which a process waits for; None where that is not known.
+    """Return the process of this node that has the file lock which a process waits for; None if not known.
 
-    In proc_locks(5) those who wait follow under the number of the lock.
+    In proc_locks(5) the waiting processes follow under the number of the lock.
     """
     entries = _read_locks()
     number = next((e[0] for e in entries if len(e) > 5 and e[1] == "->" and e[5] == str(pid)), None)
@@ -221,20 +221,22 @@ def find_lock_owner(pid: int) -> int | None:
 
 
 def _read_locks() -> list[list[str]]:
-    """The fields of all locks on files (proc_locks(5)): ``1: POSIX ADVISORY WRITE 4242 fd:00:2531452 0 EOF``."""
+    """Return the fields of all file locks (proc_locks(5)): ``1: POSIX ADVISORY WRITE 4242 fd:00:2531452 0 EOF``."""
     return [line.split() for line in (read_whole("/proc/locks", _LOCKS_LIMIT_BYTES) or b"").decode().splitlines()]
 
 
 def _describe_locked_file(pid: int) -> str | None:
-    """A file that the process has open and another one has locked for itself (proc_locks(5)), and who that is.
+    """Return a file of the process that another process has locked exclusively (proc_locks(5)), and who that is; else None.
 
-    The file itself is never asked for anything: its file system may be the one that does not answer.
+    The file itself is never touched: its file system may be the one that hangs.
     """
-    locks: dict[tuple[str, str], str] = {}
+    locks: dict[tuple[str, str], int] = {}
     for fields in _read_locks():
-        if len(fields) > 5 and fields[1] != "->" and fields[3] == "WRITE" and fields[4] not in {"0", "-1", str(pid)}:
+        if len(fields) < 6 or fields[1] == "->" or fields[3] != "WRITE":
+            continue
+        if fields[4].isdigit() and fields[4] not in {"0", str(pid)}:
             device, _, inode = fields[5].rpartition(":")
-            locks[device, inode] = fields[4]
+            locks[device, inode] = int(fields[4])
     if not locks:
         return None
     devices = _devices_of_mounts(pid)
@@ -245,13 +247,12 @@ def _describe_locked_file(pid: int) -> str | None:
         device = devices.get(fdinfo.get(b"mnt_id", b"").strip().decode(), "")
         owner = locks.get((device, fdinfo.get(b"ino", b"").strip().decode()))
         if owner is not None and link.startswith("/"):
-            stat = read_stat(int(owner)) if owner.isdigit() else None
-            return f"{link} held by {owner} {stat.name}" if stat is not None else f"{link} held by {owner}"
+            return held_by(link, owner)
     return None
 
 
 def _devices_of_mounts(pid: int) -> dict[str, str]:
-    """The device of each mount by its number, as ``/proc/locks`` writes it (proc_pid_mountinfo(5): ``36 35 253:0 ..``)."""
+    """Return each mount's device number as ``/proc/locks`` writes it (proc_pid_mountinfo(5): ``36 35 253:0 ..``)."""
     found = {}
     for line in (read_whole(f"/proc/{pid}/mountinfo", _LOCKS_LIMIT_BYTES) or b"").decode(errors="replace").splitlines():
         mount, _, device = line.split(" ", 3)[:3]
@@ -261,7 +262,7 @@ def _devices_of_mounts(pid: int) -> dict[str, str]:
 
 
 def access_mode(pid: int, descriptor: int) -> bool | None:
-    """True for a descriptor open for writing, False for reading; None where that cannot be read."""
+    """True if a descriptor is open for writing, False if only for reading; None if unreadable."""
     for line in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b"").splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
@@ -269,7 +270,7 @@ def access_mode(pid: int, descriptor: int) -> bool | None:
 
 
 def _describe_peer(pid: int, inode: int) -> str:
-    """The remote end of a TCP socket, or the port it listens on."""
+    """Return the remote end of a TCP socket, or the port it listens on."""
     found: TcpSocket | None = next((entry for entry in read_tcp_sockets(pid) if entry.inode == inode), None)
     if found is None:
         return ""

@@ -1,7 +1,7 @@
-"""Reading ``/proc``: small files of one process, parsed by hand because they are read every second.
+"""Reads small files of ``/proc``, parsed by hand because they are read every second.
 
 May import the standard library only. Field numbers are those of proc_pid_stat(5), Linux 6.x; everything read here has
-been there since 2.6.
+existed since 2.6.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COMMAND_LIMIT_BYTES = 1 << 17
 
 
 class Stat(NamedTuple):
-    """The fields we use of ``/proc/PID/stat``. ``cpu_s`` is user + system of all threads, also of those that ended."""
+    """The fields we use of ``/proc/PID/stat``. ``cpu_s``: user and system time of all threads, including ended ones."""
 
     pid: int
     name: str
@@ -52,9 +52,9 @@ def parse_stat(data: bytes) -> Stat | None:
 
 
 def read_small(path: str, limit_bytes: int = 65536, flags: int = 0) -> bytes | None:
-    """The head of a small file; None where it cannot be read for whatever reason (gone, not ours).
+    """Return the head of a small file; None if it cannot be read for whatever reason (gone, not ours).
 
-    ``flags``: how to open it beside O_RDONLY, for files that others may have put there.
+    ``flags``: how to open it besides O_RDONLY, for files that others may have put there.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
@@ -69,7 +69,7 @@ def read_small(path: str, limit_bytes: int = 65536, flags: int = 0) -> bytes | N
 
 
 def read_whole(path: str, limit_bytes: int) -> bytes | None:
-    """All of a file of ``/proc`` (which answers a read with a page at most), up to a limit; None where unreadable."""
+    """Return a whole file of ``/proc`` (one read returns at most a page), up to a limit; None if unreadable."""
     try:
         with Path(path).open("rb") as file:
             return file.read(limit_bytes)
@@ -78,9 +78,9 @@ def read_whole(path: str, limit_bytes: int) -> bytes | None:
 
 
 def read_memory(pid: int, address: int, length: int) -> bytes | None:
-    """Bytes of the process's memory, which is not paused; None where they cannot be read.
+    """Return bytes of the process's memory, without pausing it; None if unreadable.
 
-    A read ends early where a byte 0 in the first page ends what is wanted, as it does a path.
+    The read ends early if a byte 0 in the first page ends what is wanted, as it does a path.
     """
     try:
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
@@ -95,40 +95,45 @@ def read_memory(pid: int, address: int, length: int) -> bytes | None:
 
 
 def inner_pid(pid: int) -> int:
-    """The pid that a process has in its own PID namespace (``NSpid``, Linux 4.1 on); ours of it where that cannot be read."""
+    """Return the pid that a process has in its own PID namespace (``NSpid``, Linux 4.1 on); ``pid`` if unreadable."""
     return parse_inner_pid(read_small(f"/proc/{pid}/status", 8192) or b"") or pid
 
 
 def inner_thread(pid: int, thread: int) -> int:
-    """The number of a thread in its own PID namespace; ours of it where that cannot be read."""
+    """Return the id that a thread has in its own PID namespace; ``thread`` if unreadable."""
     return parse_inner_pid(read_small(f"/proc/{pid}/task/{thread}/status", 8192) or b"") or thread
 
 
 def parse_inner_pid(data: bytes) -> int | None:
-    """The number that a process or thread has in its own PID namespace, by its ``status``; None where that does not tell."""
+    """Return the id of a process or thread in its own PID namespace, from its ``status``; None if it has no ``NSpid``."""
     numbers = [line.split()[-1] for line in data.splitlines() if line.startswith(b"NSpid:")]
     return int(numbers[0]) if numbers else None
 
 
 def parse_switches(data: bytes) -> int | None:
-    """Voluntary context switches of a thread by its ``status``, of a process's main thread by that of the process; or None.
+    """Return the voluntary context switches of a thread, from its ``status`` (a process's: of its main thread); or None.
 
-    The involuntary ones are left out: a thread that spins for its GPU is switched out all the time, and waits still.
+    Involuntary ones do not count: a thread that spins for its GPU is switched out all the time and still waits.
     """
     counts = [int(line.split()[1]) for line in data.splitlines() if line.startswith(b"voluntary_ctxt_switches:")]
     return counts[0] if counts else None
 
 
 def list_folder(folder: str) -> list[str]:
-    """Names in a folder of ``/proc``; none where the process is gone."""
+    """Return the names in a folder of ``/proc``; none if the process is gone."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names are wanted, and nothing is cheaper
     except OSError:
         return []
 
 
+def list_processes() -> list[int]:
+    """Return the pids of this node, in no order that one may rely on."""
+    return [int(name) for name in list_folder("/proc") if name.isdigit()]
+
+
 def read_link(path: str) -> str | None:
-    """Where a link of ``/proc`` points; None where it cannot be read."""
+    """Return the target of a link of ``/proc``; None if unreadable."""
     try:
         return str(Path(path).readlink())
     except OSError:
@@ -136,13 +141,13 @@ def read_link(path: str) -> str | None:
 
 
 def read_arguments(pid: int) -> list[str]:
-    """The command line of a process; of one that is gone a single empty word."""
+    """Return the command line of a process; a single empty word if the process is gone."""
     command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
     return [part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0")]
 
 
 def read_user(pid: int) -> int | None:
-    """The user of a process, by its number; None where it is gone."""
+    """Return the user id of a process; None if it is gone."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:
@@ -150,29 +155,29 @@ def read_user(pid: int) -> int | None:
 
 
 def shares_namespace(pid: int, kind: str) -> bool:
-    """Whether a process is in our own namespace of a kind (``net``, ``pid``, ``mnt``): a container has its own."""
+    """True if a process is in our own namespace of a kind (``net``, ``pid``, ``mnt``); a container has its own."""
     return read_link(f"/proc/{pid}/ns/{kind}") == read_link(f"/proc/self/ns/{kind}")
 
 
 def read_stat(pid: int) -> Stat | None:
-    """``/proc/PID/stat`` now; None when the process is gone."""
+    """Return ``/proc/PID/stat`` as of now; None if the process is gone."""
     data = read_small(f"/proc/{pid}/stat", 2048)
     return None if data is None else parse_stat(data)
 
 
 def is_zombie(stat: Stat) -> bool:
-    """Whether the process has ended and is not reaped. Its main thread alone may have ended, and others run."""
+    """True if the process has ended and is not reaped. False if only its main thread has ended and others run."""
     return stat.state in {"Z", "X"} and stat.threads <= 1
 
 
 def node_name() -> str:
-    """What this node is called: ``$HANGWATCH_NODE`` (a pod's host name is not the node's), else the host's name."""
+    """Return this node's name: ``$HANGWATCH_NODE`` (a pod's host name is not the node's), else the host's name."""
     return os.environ.get("HANGWATCH_NODE") or os.uname().nodename
 
 
 @lru_cache(maxsize=1)
 def node_key() -> str:
-    """What tells this node from others of its name: the boot of its machine and its PID namespace; empty where not known."""
+    """Return what tells this node from others of its name: its machine's boot and PID namespace; empty if not known."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123  # no path of the user's
             return f"{file.read(8)} {os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116  # the same
@@ -182,7 +187,10 @@ def node_key() -> str:
 
 @lru_cache(maxsize=1)
 def boot_time_s() -> float:
-    """When the machine started, seconds since the epoch, read once so that start times compare equal in one agent."""
+    """Return when the machine started, seconds since the epoch.
+
+    It is read once, so that all start times that one agent computes compare equal.
+    """
     for line in (read_whole("/proc/stat", 1 << 20) or b"").splitlines():
         if line.startswith(b"btime "):
             return float(line.split()[1])
@@ -190,29 +198,30 @@ def boot_time_s() -> float:
 
 
 def start_time_s(stat: Stat) -> float:
-    """When the process started, seconds since the epoch (psutil's ``create_time``)."""
+    """Return when the process started, seconds since the epoch (psutil's ``create_time``)."""
     return boot_time_s() + stat.start_ticks / CLOCK_TICKS
 
 
 def is_same_start(stat: Stat, start_time: float) -> bool:
-    """Whether the process is the one that started then, and not another with its pid."""
+    """True if the process started at ``start_time``; False for a later process with its pid."""
     return is_start(stat.start_ticks, start_time)
 
 
 def is_start(start_ticks: int, start_time: float) -> bool:
-    """Whether both are one moment: clock ticks since boot, and seconds since the epoch."""
+    """True if clock ticks since boot and seconds since the epoch mean the same moment."""
     return is_one_moment(boot_time_s() + start_ticks / CLOCK_TICKS, start_time)
 
 
 def is_one_moment(one_s: float, other_s: float) -> bool:
-    """Whether two start times, seconds since the epoch, are of one process that may have been read by two agents.
+    """True if two start times, seconds since the epoch, can be of one process, read by two agents.
 
-    Their ``btime`` may differ by a second but is whole: by the part behind, one that was given the pid so soon is another.
+    The agents' ``btime`` may differ by a whole second, so the fractions must agree: they tell the process from
+    another that got its pid soon after.
     """
     apart_s = abs(one_s - other_s)
     return apart_s <= START_TIME_TOLERANCE_S and abs(apart_s - round(apart_s)) < 0.5 / CLOCK_TICKS
 
 
 def view_of(process: int | str) -> str:
-    """What of the file system a process sees, as a name to compare: its mounts and its root."""
+    """Return which file system a process sees, as a name to compare: its mounts and its root."""
     return "|".join(read_link(f"/proc/{process}/{name}") or "" for name in ("ns/mnt", "root"))

@@ -14,10 +14,10 @@ _DELETED = " (deleted)"
 
 
 class Mapping(NamedTuple):
-    """A range of addresses, ``end`` not in it, and what is mapped there.
+    """A range of addresses, without ``end``, and what is mapped there.
 
-    ``file``: device and inode, which are the same in all processes. ``path`` is empty where no file is mapped, and a name in
-    brackets for what is the kernel's own (``[vdso]``).
+    ``file``: device and inode, the same in all processes. ``path``: empty if no file is mapped; a name in brackets
+    for the kernel's own (``[vdso]``).
     """
 
     start: int
@@ -31,7 +31,7 @@ class Mapping(NamedTuple):
 
 
 def parse_maps(data: bytes, path: bytes = b"") -> tuple[Mapping, ...]:
-    """The mappings, by address, of what has ``path`` in its own; lines that are something else are left out."""
+    """Return the mappings whose path contains ``path``, by address; lines of another form are left out."""
     found = []
     for line in data.splitlines():
         if path not in line:
@@ -47,5 +47,5 @@ def parse_maps(data: bytes, path: bytes = b"") -> tuple[Mapping, ...]:
 
 
 def read_maps(pid: int, path: bytes = b"") -> tuple[Mapping, ...]:
-    """The same of a process; nothing where it cannot be read."""
+    """Return the mappings of a process whose path contains ``path``; none if unreadable."""
     return parse_maps(read_whole(f"/proc/{pid}/maps", _LIMIT_BYTES) or b"", path)

@@ -1,8 +1,9 @@
 """Which threads of a process wait for a mutex of the C library, and which thread has it.
 
-May import hangwatch.model, ``sources.proc`` and the standard library. The process is not touched: a thread that sleeps on a futex
-shows its address in ``/proc``, and glibc writes into a mutex which thread has it (``sysdeps/nptl/bits/struct_mutex.h`` and its
-x86 form, read in 2.36; the layout is a part of its ABI). Python's own locks are none of these: they have no owner.
+May import hangwatch.model, ``sources.proc`` and the standard library. The process is not touched: ``/proc`` shows the
+address of the futex that a thread sleeps on, and glibc writes the owner into the mutex
+(``sysdeps/nptl/bits/struct_mutex.h`` and its x86 form, read in 2.36; the layout is a part of its ABI). Python's own
+locks are no such mutexes: they have no owner.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ _CONTENDED = 2
 _MUTEX = struct.Struct("<iIiIi")
 #: Kinds that a thread waits for in this way: normal, recursive, error-checking, adaptive, with or without bits of lock elision.
 _KINDS = 0x3 | 0x300
-#: A process with more threads is not asked: an owner among those that were not read would pass for one that has ended.
+#: A process with more threads is not searched: an owner among the unread ones would look as if it had ended.
 _MOST_THREADS = 1024
 _INTERPRETER = ("python", "libpython")
 
 
 def find_mutex_waits(pid: int) -> tuple[MutexWait, ...]:
-    """All waits now; none where they may not be seen, or the C library is another one. Costs about 15 us a thread."""
+    """Return all current waits; none if they are not visible, or for another C library.
+
+    Takes about 15 us per thread.
+    """
     threads = [int(name) for name in list_folder(f"/proc/{pid}/task")]
     if len(threads) > _MOST_THREADS:
         return ()
@@ -56,7 +60,7 @@ def find_mutex_waits(pid: int) -> tuple[MutexWait, ...]:
 
 
 def parse_owner(data: bytes) -> int | None:
-    """The thread that has the mutex which these bytes are; None where they are no mutex that somebody waits for."""
+    """Return the thread that owns the mutex in these bytes; None if they are no mutex that somebody waits for."""
     if len(data) < _MUTEX.size:
         return None
     lock, _, owner, users, kind = _MUTEX.unpack_from(data)
@@ -74,7 +78,7 @@ def _read_owner(pid: int, call: SystemCall | None) -> int | None:
 
 
 def _describe_call(pid: int, call: SystemCall | None) -> str:
-    """What the owner is in, as ``MutexWait.owner_in`` says it."""
+    """Return what the owner is in, for ``MutexWait.owner_in``."""
     if call is None:
         return ""
     return GIL if _awaits_interpreter(pid, call) else call.name
@@ -86,10 +90,10 @@ def _thread_name(pid: int, thread: int) -> str:
 
 
 def _awaits_interpreter(pid: int, call: SystemCall) -> bool:
-    """Whether a futex is one of the interpreter's own: its lock is among the variables of its library (``_PyRuntime``).
+    """True if a futex belongs to the interpreter itself: it is among its library's variables (``_PyRuntime``).
 
-    Seen so on CPython 3.8 to 3.13. Other locks are on the heap, or on a stack. Variables without a first value are in memory of
-    no file right behind the library's.
+    Seen so on CPython 3.8 to 3.13. Other locks are on the heap or on a stack. Uninitialised variables are in
+    anonymous memory right behind the library's.
     """
     if call.name != "futex" or not call.arguments:
         return False

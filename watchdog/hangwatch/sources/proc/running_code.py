@@ -1,10 +1,11 @@
-"""In which mapped files a thread runs: its instruction pointer, sampled by the kernel while it goes on.
+"""In which mapped files a thread runs: its instruction pointer, sampled by the kernel without stopping it.
 
-May import hangwatch.model, ``sources.proc`` and the standard library. ``perf_event_open(2)``: the software event ``task-clock``
-interrupts the core that runs the thread for about a microsecond a sample. Nothing is attached to the process, no signal is sent,
-and the thread is not stopped, as it is for a debugger or for ``py-spy --native``. Structures are those of ``linux/perf_event.h``,
-in the first size that it had (``PERF_ATTR_SIZE_VER0``), which every kernel takes. It needs CAP_PERFMON or
-``kernel.perf_event_paranoid`` of 2 or less, and a container whose filter of system calls lets it through.
+May import hangwatch.model, ``sources.proc`` and the standard library. ``perf_event_open(2)``: the software event
+``task-clock`` interrupts the core that runs the thread for about a microsecond per sample. Unlike with a debugger or
+``py-spy --native``, nothing is attached to the process, no signal is sent, and the thread is not stopped. Structures
+are those of ``linux/perf_event.h``, in their first size (``PERF_ATTR_SIZE_VER0``), which every kernel takes. It needs
+CAP_PERFMON or ``kernel.perf_event_paranoid`` of 2 or less, and a container whose filter of system calls lets it
+through.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from hangwatch.sources.proc.maps import Mapping, read_maps
 
 SOURCE = "running code"
 HINT = (
-    "give the agent CAP_PERFMON, or set kernel.perf_event_paranoid to 2: what spins for its device is known sooner then"
+    "give the agent CAP_PERFMON, or set kernel.perf_event_paranoid to 2, so that ranks that spin for "
+    "their GPU are recognized sooner"
 )
 
 #: One sample a millisecond of the thread's own CPU time.
@@ -46,7 +48,7 @@ _CLOSE_ON_EXEC = 1 << 3
 
 
 class CodeSamples:
-    """Samples of one thread, by its number here, from when it is made until it is closed. Raises OSError where it may not be."""
+    """Samples of one thread, by our number of it, until closed. Raises OSError if sampling is not permitted."""
 
     def __init__(self, thread: int) -> None:
         number = _CALL_NUMBERS.get(platform.machine())
@@ -72,20 +74,20 @@ class CodeSamples:
             raise
 
     def addresses(self) -> tuple[int, ...]:
-        """The addresses at which the thread was found, in order of time."""
+        """Return the sampled addresses in order of time."""
         (head,) = struct.unpack_from("=Q", self._ring, _DATA_HEAD)
-        # The ring is never drained: it stops filling where it is full, and what is in it is whole.
+        # The ring is never drained: once full, it stops, and its content stays whole.
         size = _DATA_PAGES * mmap.PAGESIZE
         return parse_records(self._ring[mmap.PAGESIZE : mmap.PAGESIZE + min(head, size)])
 
     def close(self) -> None:
-        """End the sampling."""
+        """Stop sampling."""
         self._ring.close()
         os.close(self._descriptor)
 
 
 def parse_records(data: bytes) -> tuple[int, ...]:
-    """The addresses in a buffer of ``perf_event_header`` records; what is no sample, or is cut off, is passed over."""
+    """Return the addresses in a buffer of ``perf_event_header`` records; other and cut records are skipped."""
     return tuple(_samples(data))
 
 
@@ -101,7 +103,7 @@ def _samples(data: bytes) -> Iterator[int]:
 
 
 def name_files(addresses: tuple[int, ...], maps: Sequence[Mapping]) -> tuple[str, ...]:
-    """The names of the files in which these addresses are, the most frequent first; an empty name for what is in none."""
+    """Return the names of the files that hold these addresses, the most frequent first; an empty name for no file."""
     code = sorted(one for one in maps if one.executable)
     starts = [one.start for one in code]
 
@@ -113,7 +115,7 @@ def name_files(addresses: tuple[int, ...], maps: Sequence[Mapping]) -> tuple[str
 
 
 class RunningCode:
-    """The main threads of several processes, sampled from ``watch`` until the block ends."""
+    """Samples the main threads of several processes from ``watch`` to the end of the block."""
 
     def __init__(self) -> None:
         self._watched: dict[int, CodeSamples] = {}
@@ -129,7 +131,7 @@ class RunningCode:
             samples.close()
 
     def watch(self, ranks: Iterable[RankIdentity]) -> None:
-        """Begin with the main threads of these."""
+        """Start sampling the main threads of ``ranks``."""
         for identity in ranks:
             if identity.pid in self._watched:
                 continue
@@ -137,12 +139,12 @@ class RunningCode:
                 self._watched[identity.pid] = CodeSamples(identity.pid)
             except OSError as error:
                 hint = "" if error.errno == errno.ESRCH else HINT
-                self._gaps.append(Gap(SOURCE, f"not to be sampled: {error.strerror or error}", identity.rank, hint))
+                self._gaps.append(Gap(SOURCE, f"cannot be sampled: {error.strerror or error}", identity.rank, hint))
 
     def read(self) -> tuple[dict[int, tuple[str, ...]], tuple[Gap, ...]]:
-        """By pid the names of the files in which its main thread was found, the most frequent first, and who may not be sampled.
+        """Return the files in which each main thread was found, by pid, most frequent first; and gaps.
 
-        A thread that did not run is in none.
+        A thread that did not run is in no file. A gap names processes that may not be sampled.
         """
         found = {pid: samples.addresses() for pid, samples in self._watched.items()}
         return {pid: name_files(at, read_maps(pid)) for pid, at in found.items() if at}, tuple(self._gaps)

@@ -1,7 +1,12 @@
 """What the kernel says of a rank's process, read from ``/proc`` without touching the process.
 
-May import hangwatch.model and the standard library. The shallow sample is four small reads (about 0.1 ms): it is taken
-of every rank every second. The deep one walks the descendants and resolves what the process is blocked on.
+May import hangwatch.model and the standard library. The shallow sample is four small reads (about 0.1 ms), taken of
+every rank every second. The deep one also walks the descendants and finds what the process is blocked on.
+
+Torch's watchdogs of NCCL ask the device for its progress ten times a second. There is one thread for each process
+group, known by its name (``pt_nccl_watchdg``; ``ncclCommWatchdog`` and ``Watchdog::run`` in ``ProcessGroupNCCL.cpp``,
+torch 2.4 to 2.13). Reading them takes about 10 us per thread of the process. Formats of frozen cgroups: cgroups(7) v1
+``freezer.state``; v2 ``cgroup.events`` (Documentation/admin-guide/cgroup-v2.rst, Linux 5.2 on).
 """
 
 from __future__ import annotations
@@ -10,31 +15,86 @@ import time
 from collections.abc import Iterator, Sequence
 
 from hangwatch.model.capture import RankIdentity
-from hangwatch.model.processes import ChildProcess, ExitStatus, ProcessSample
+from hangwatch.model.processes import ChildProcess, ExitStatus, ProcessSample, WatchdogSample
 from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall, read_wait_left
-from hangwatch.sources.proc.cgroups import is_frozen
 from hangwatch.sources.proc.files import (
     START_TIME_TOLERANCE_S,
     Stat,
+    inner_thread,
     is_same_start,
     is_zombie,
     list_folder,
+    parse_stat,
     parse_switches,
     read_small,
     read_stat,
     start_time_s,
 )
 from hangwatch.sources.proc.mutexes import find_mutex_waits
-from hangwatch.sources.proc.watchdogs import find_watchdogs
+
+_NAME = "pt_nccl_watchdg"
+#: A process with more threads is not searched.
+_MOST_THREADS = 1024
+#: States of a waiting thread, even if it waits only for its next check. A runnable thread without a core does not wait.
+_ASLEEP = frozenset("SD")
+
+
+def find_watchdogs(pid: int) -> tuple[WatchdogSample, ...]:
+    """Return the watchdog threads that are asleep now; none if the process has too many threads to search."""
+    threads = [int(name) for name in list_folder(f"/proc/{pid}/task")]
+    found = (_read(pid, thread) for thread in threads) if len(threads) <= _MOST_THREADS else ()
+    return tuple(one for one in found if one is not None)
+
+
+def _read(pid: int, thread: int) -> WatchdogSample | None:
+    folder = f"/proc/{pid}/task/{thread}"
+    stat = parse_stat(read_small(f"{folder}/stat", 2048) or b"")
+    if stat is None or stat.name != _NAME or stat.state not in _ASLEEP:
+        return None
+    switches = parse_switches(read_small(f"{folder}/status", 8192) or b"")
+    return WatchdogSample(inner_thread(pid, thread), switches) if switches is not None else None
+
+
+_V1_ROOTS = ("/sys/fs/cgroup/freezer",)
+_V2_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+
+
+def parse_cgroups(data: bytes) -> dict[str, str]:
+    """Parse ``/proc/PID/cgroup``: return the path by controller; v2's is under the empty name."""
+    paths: dict[str, str] = {}
+    for line in data.decode(errors="replace").splitlines():
+        parts = line.split(":", 2)
+        if len(parts) == 3:
+            paths.update(dict.fromkeys(parts[1].split(","), parts[2]))
+    return paths
+
+
+def is_frozen(pid: int) -> bool:
+    """True if the process is in a frozen cgroup; False also if that is not visible (another cgroup namespace)."""
+    paths = parse_cgroups(read_small(f"/proc/{pid}/cgroup") or b"")
+    for path, roots, file, mark in (
+        (paths.get("freezer"), _V1_ROOTS, "freezer.state", (b"FROZEN", b"FREEZING")),
+        (paths.get(""), _V2_ROOTS, "cgroup.events", (b"frozen 1",)),
+    ):
+        if path is None or path == "/" or "/.." in path:
+            continue
+        for root in roots:
+            data = read_small(f"{root}{path}/{file}", 512)
+            if data is not None and any(word in data for word in mark):
+                return True
+    return False
+
 
 GONE = "gone"
 _CHILDREN_LIMIT = 512
 
 
 def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSample:
-    """One process now. What may not be read is None; state ``gone`` when it ended or its pid is another's by now.
+    """Return one process as it is now.
 
-    ``deep`` adds the descendants, the system call and what it is blocked on (costs milliseconds, so not every second).
+    Unreadable values are None; the state is ``gone`` if the process has ended, or if its pid is another's by now.
+    ``deep`` adds the descendants, the system call and what it is blocked on (takes milliseconds, so not every
+    second).
     """
     pid, at_ns = identity.pid, time.time_ns()
     stat = read_stat(pid)
@@ -74,7 +134,7 @@ def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSamp
 
 
 def find_living(ranks: Sequence[RankIdentity]) -> list[RankIdentity]:
-    """Those of the ranks whose processes are there still."""
+    """Return the ranks whose processes still exist."""
     stats = ((one, read_stat(one.pid)) for one in ranks)
     return [
         one for one, stat in stats if stat is not None and not is_zombie(stat) and is_same_start(stat, one.start_time)
@@ -82,7 +142,10 @@ def find_living(ranks: Sequence[RankIdentity]) -> list[RankIdentity]:
 
 
 def is_supervised(identity: RankIdentity) -> bool:
-    """Whether torchrun's agent that started this rank lives: it began before the rank, whoever has its pid now else did not."""
+    """True if the torchrun agent that started this rank lives.
+
+    A process with its pid that began after the rank is another one.
+    """
     stat = read_stat(identity.supervisor) if identity.supervisor is not None else None
     if stat is None or is_zombie(stat):
         return False
@@ -90,7 +153,7 @@ def is_supervised(identity: RankIdentity) -> bool:
 
 
 def parse_wait_status(status: int, at_ns: int | None = None) -> ExitStatus:
-    """How a process ended, from a wait status as wait(2) and field 52 of ``/proc/PID/stat`` have it."""
+    """Return how a process ended, from a wait status as in wait(2) and field 52 of ``/proc/PID/stat``."""
     signal = status & 0x7F
     if signal:
         return ExitStatus(signal=signal, seen_at_ns=at_ns)
@@ -98,10 +161,10 @@ def parse_wait_status(status: int, at_ns: int | None = None) -> ExitStatus:
 
 
 def parse_io(data: bytes) -> int | None:
-    """Bytes moved, by ``/proc/PID/io``: through calls (``rchar``, ``wchar``) and to storage; None where one is missing.
+    """Return the bytes moved, from ``/proc/PID/io``: through calls (``rchar``, ``wchar``) and to storage; None if incomplete.
 
-    A call counts when it returns, and one write of a whole checkpoint returns after minutes; what it has brought to
-    storage meanwhile (``read_bytes``, ``write_bytes``) shows that it moves.
+    A call counts only when it returns, and one write of a whole checkpoint returns after minutes; meanwhile the bytes
+    of storage (``read_bytes``, ``write_bytes``) show that it moves.
     """
     fields = dict(line.split(b":", 1) for line in data.splitlines() if b":" in line)
     try:
@@ -111,13 +174,13 @@ def parse_io(data: bytes) -> int | None:
 
 
 def read_wait_channel(pid: int) -> str | None:
-    """The kernel function the main thread waits in; None when it runs or the kernel does not tell."""
+    """Return the kernel function the main thread waits in; None if it runs or the kernel does not tell."""
     channel = (read_small(f"/proc/{pid}/wchan", 256) or b"").decode(errors="replace").strip()
     return None if channel in {"", "0"} else channel
 
 
 def find_descendants(pid: int) -> tuple[int, ...]:
-    """Descendants of a process, parents before their children (needs CONFIG_PROC_CHILDREN, as all distributions have)."""
+    """Return the descendants of a process, parents first (needs CONFIG_PROC_CHILDREN, as all distributions have)."""
     found: list[int] = []
     waiting = [pid]
     while waiting and len(found) < _CHILDREN_LIMIT:
@@ -128,7 +191,7 @@ def find_descendants(pid: int) -> tuple[int, ...]:
 
 
 def _living_state(stat: Stat) -> str:
-    """The state of the process: that of its main thread, or where that ended alone, of the next thread."""
+    """Return the state of the main thread; if that alone has ended, of the next thread."""
     if stat.state == "Z" and stat.threads > 1:
         for thread in list_folder(f"/proc/{stat.pid}/task"):
             other = read_small(f"/proc/{stat.pid}/task/{thread}/stat", 2048)
@@ -139,7 +202,10 @@ def _living_state(stat: Stat) -> str:
 
 
 def _sample_children(pid: int) -> Iterator[ChildProcess]:
-    """All descendants, sampled. One with its parent's command line was forked: another program would have its own."""
+    """Yield samples of all descendants.
+
+    A child with its parent's command line was forked: another program would have its own.
+    """
     commands = {pid: read_small(f"/proc/{pid}/cmdline")}
     for child in find_descendants(pid):
         stat = read_stat(child)
@@ -163,7 +229,7 @@ def _sample_children(pid: int) -> Iterator[ChildProcess]:
 
 
 def _children_of(pid: int) -> Iterator[int]:
-    """Direct children of a process: those of each of its threads."""
+    """Yield the direct children of a process: those of each of its threads."""
     for thread in list_folder(f"/proc/{pid}/task"):
         for child in (read_small(f"/proc/{pid}/task/{thread}/children") or b"").split():
             yield int(child)

@@ -1,6 +1,6 @@
 """TCP sockets of a process, from ``/proc/PID/net/tcp`` and its descriptors. May import the standard library only.
 
-Needed where nothing else tells who speaks to whom: processes of one ``mp.spawn`` meet at one store.
+Needed where nothing else tells which processes talk to each other: processes of one ``mp.spawn`` meet at one store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TcpSocket(NamedTuple):
 
 
 def parse_tcp_table(data: bytes) -> tuple[TcpSocket, ...]:
-    """Parse ``/proc/net/tcp`` or ``tcp6`` (proc_pid_net(5)); lines that are something else are left out."""
+    """Parse ``/proc/net/tcp`` or ``tcp6`` (proc_pid_net(5)); lines of another form are left out."""
     found = []
     for line in data.decode(errors="replace").splitlines()[1:]:
         fields = line.split()
@@ -56,7 +56,7 @@ def parse_tcp_table(data: bytes) -> tuple[TcpSocket, ...]:
 
 
 def read_socket_inodes(pid: int) -> frozenset[int]:
-    """Inodes of all sockets the process holds; empty where its descriptors cannot be read."""
+    """Return the inodes of all sockets the process holds; empty if its descriptors are unreadable."""
     return frozenset(
         int(target[8:-1])
         for _, target in read_descriptors(pid)
@@ -65,13 +65,13 @@ def read_socket_inodes(pid: int) -> frozenset[int]:
 
 
 def listening_sockets(pid: int) -> list[TcpSocket]:
-    """The sockets of its own on which a process listens."""
+    """Return the process's own listening sockets."""
     held = read_socket_inodes(pid)
     return [one for one in read_tcp_sockets(pid) if one.listening and one.inode in held]
 
 
 def read_descriptors(pid: int, limit: int = 4096) -> Iterator[tuple[int, str]]:
-    """Descriptor numbers of a process and what they point at; nothing where it cannot be read."""
+    """Yield a process's descriptor numbers and their targets; nothing if unreadable."""
     folder = f"/proc/{pid}/fd"
     try:
         names = os.listdir(folder)  # noqa: PTH208 - names are wanted, and nothing is cheaper
@@ -84,7 +84,7 @@ def read_descriptors(pid: int, limit: int = 4096) -> Iterator[tuple[int, str]]:
 
 
 def read_tcp_sockets(pid: int) -> tuple[TcpSocket, ...]:
-    """All TCP sockets in the network namespace of the process (not only its own: compare inodes)."""
+    """Return all TCP sockets in the network namespace of the process (compare inodes to find its own)."""
     found: tuple[TcpSocket, ...] = ()
     for table in ("tcp", "tcp6"):
         found += parse_tcp_table(read_whole(f"/proc/{pid}/net/{table}", _TABLE_LIMIT_BYTES) or b"")
@@ -92,7 +92,7 @@ def read_tcp_sockets(pid: int) -> tuple[TcpSocket, ...]:
 
 
 def _address(field: str) -> str:
-    """An address of the table (words in host byte order) as people write it."""
+    """Return an address of the table (words in host byte order) as people write it."""
     words = [int(field[start : start + 8], 16) for start in range(0, len(field), 8)]
     packed = b"".join(struct.pack("=I", word) for word in words)
     if len(packed) == 16 and packed[:12] == b"\x00" * 10 + b"\xff\xff":

@@ -52,11 +52,11 @@ ON_DESCRIPTOR = frozenset(
         "splice", "copy_file_range", "tee", "vmsplice", "sendfile",
     }
 )  # fmt: skip
-#: Of these, the ones that wait until the other end has sent something.
+#: Those that wait until the other end has sent something.
 READING = frozenset({"read", "readv", "recvfrom", "recvmsg", "recvmmsg"})
-#: And the ones that wait until the other end has made room.
+#: Those that wait until the other end has made room.
 WRITING = frozenset({"write", "writev", "sendto", "sendmsg"})
-#: And the ones that wait for a lock on the file.
+#: Those that wait for a lock on the file.
 LOCKING = frozenset({"flock", "fcntl"})
 #: The first argument is a descriptor that watches others.
 ON_EPOLL = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})
@@ -79,7 +79,7 @@ class SystemCall(NamedTuple):
 
     @property
     def asleep(self) -> bool:
-        """Whether it only lets time pass; before Python 3.11 ``time.sleep`` selects from no descriptors."""
+        """True if the call only lets time pass; before Python 3.11 ``time.sleep`` is a select without descriptors."""
         on_nothing = self.name in {"select", "pselect6"} and self.arguments[:1] == (0,)
         return on_nothing or self.name in {"nanosleep", "clock_nanosleep"}
 
@@ -98,6 +98,6 @@ def parse_syscall(data: bytes, machine: str = platform.machine()) -> SystemCall 
 
 
 def as_int(argument: int) -> int:
-    """An argument as a C ``int``: a descriptor, a time in milliseconds."""
+    """Return an argument as a C ``int``: a descriptor, or a time in milliseconds."""
     low = argument & 0xFFFFFFFF
     return low - (1 << 32) if low >= 1 << 31 else low

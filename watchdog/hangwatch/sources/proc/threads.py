@@ -1,7 +1,7 @@
 """What the kernel says of a process's other threads, read from ``/proc/PID/task`` without touching the process.
 
-May import hangwatch.model and the other files here. A few small reads a thread (about 0.1 ms), and of Python threads alone:
-torch and its backends have dozens of their own.
+May import hangwatch.model and the other files here. A few small reads per thread (about 0.1 ms), and only for Python
+threads: torch and its backends have dozens of their own.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ from hangwatch.sources.proc.samples import parse_io
 from hangwatch.sources.proc.semaphores import on_shared_futex
 from hangwatch.sources.proc.syscalls import LOCKING, ON_EPOLL, ON_POLL, READING, WRITING, SystemCall
 
-#: A program with more Python threads than this has them for something else than collectives.
+#: A program with more Python threads than this does not use them for collectives.
 THREADS_LIMIT = 32
 
-#: Of a process with more threads than this the others are not asked.
+#: Further threads of a process are not read.
 _CALLS_LIMIT = 128
-#: What a thread is in that waits for another process. An event loop's wait is not among them: beside the main thread it is mostly
-#: a transport's, which watches the connections to all ranks.
+#: The calls of a thread that waits for another process. An event loop's wait is not among them: outside the main thread it
+#: is mostly a transport's, which watches the connections to all ranks.
 _BLOCKING = READING | WRITING | ON_POLL | LOCKING
-#: What a main thread is in that has left the work to others.
+#: The calls of a main thread that has left the work to other threads.
 _AWAITS_OTHERS = ON_POLL | ON_EPOLL | {"futex", "accept", "accept4", "select", "pselect6"}
 
 
 def read_calls(pid: int) -> dict[int, SystemCall | None]:
-    """The system call of the main thread, by its number; where that waits for another one, or for clients, also those of others
-    that read, write, poll or want to have what processes share, be it the lock on a file."""
+    """Return the system call of the main thread, by thread number; if it waits for others, those of other threads too.
+
+    It may wait for another thread or for clients. Of other threads only calls that read, write, poll, or wait for
+    something that processes share, such as a file lock.
+    """
     found: dict[int, SystemCall | None] = {pid: read_syscall(pid)}
     main = found[pid]
     if main is None or main.name not in _AWAITS_OTHERS:
@@ -42,9 +45,10 @@ def read_calls(pid: int) -> dict[int, SystemCall | None]:
 
 
 def sample_threads(pid: int, wanted: Collection[int], relatives: Iterable[int] = ()) -> tuple[ThreadSample, ...]:
-    """The threads now, those that are still there. ``wanted``: their numbers in the process's own PID namespace.
+    """Return samples of those wanted threads that still exist.
 
-    ``relatives``: processes that may hold the other end of a pipe.
+    ``wanted``: thread numbers in the process's own PID namespace. ``relatives``: processes that may hold the other
+    end of a pipe.
     """
     numbers = _numbers(pid, wanted) if wanted else {}
     relatives = tuple(relatives)
@@ -53,7 +57,10 @@ def sample_threads(pid: int, wanted: Collection[int], relatives: Iterable[int] =
 
 
 def _numbers(pid: int, wanted: Collection[int]) -> Mapping[int, int]:
-    """Our number of each of the threads. In a container they have others of their own (``NSpid``, Linux 4.1 on)."""
+    """Return our number of each wanted thread.
+
+    In a container threads have other numbers (``NSpid``, Linux 4.1 on).
+    """
     if parse_inner_pid(read_small(f"/proc/{pid}/status", 8192) or b"") in {None, pid}:
         return {thread: thread for thread in wanted}
     found = {}

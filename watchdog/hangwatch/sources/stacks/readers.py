@@ -42,7 +42,7 @@ async def run_reader(program: str, arguments: Sequence[str], timeout_s: float) -
             env={"PATH": os.environ.get("PATH", os.defpath), "RUST_BACKTRACE": "0"},
         )
     except OSError as error:
-        return 1, b"", f"{program} cannot be run: {error.strerror}", time.time_ns()
+        return 1, b"", f"{program} cannot run: {error.strerror}", time.time_ns()
     try:
         output, complaint = await asyncio.wait_for(process.communicate(), timeout_s)
     except asyncio.TimeoutError:
@@ -65,7 +65,7 @@ def explain_failure(pid: int, message: str, reader: str, source: str = "stacks")
     if any(said in lower for said in _GONE):
         return Gap(source, f"process {pid} is gone")
     if any(said in lower for said in _NO_PYTHON):
-        return Gap(source, f"process {pid} runs no Python that {reader} knows")
+        return Gap(source, f"process {pid} runs no Python that {reader} recognizes")
     # pystack puts a skull around its complaint.
     stripped = (line.strip("\U0001f480 ") for line in message.split("Stack backtrace", maxsplit=1)[0].splitlines())
     reasons = [

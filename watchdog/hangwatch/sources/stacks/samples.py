@@ -29,6 +29,8 @@ READER = "py-spy"
 _AT_ONCE = 4
 _FRAMES_LIMIT, _OUTERMOST = 400, 100
 _LOCALS_LIMIT = 64
+#: The check of a lock file, the call that polls it, and the caller of that, which names the file or its folder.
+_PATHS_DEPTH = 3
 _VALUE_LIMIT_CHARS = 200
 #: Integers of torch's own frames are peers, tags and counts; booleans of these libraries are switches, not data.
 _INTEGER_PACKAGES = ("/torch/", "/deepspeed/")
@@ -136,6 +138,29 @@ async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool, w
             if gap.hint or "gone" in gap.reason:
                 break
     return gap
+
+
+async def read_paths(pid: int, *, timeout_s: float = 3.0) -> tuple[str, ...]:
+    """Return the absolute paths that the deepest calls of a main thread have in their locals; none where it cannot be read.
+
+    They say which file it waits for. No capture keeps them.
+    """
+    program = find_program(READER)
+    arguments = ["dump", "--json", "--nonblocking", "--locals", "--pid", str(pid)]
+    result = await run_reader(program, arguments, timeout_s) if program is not None else None
+    return parse_paths(result[1], inner_pid(pid)) if result is not None and result[0] == 0 else ()
+
+
+def parse_paths(data: bytes, pid: int) -> tuple[str, ...]:
+    """The same from py-spy's output. A text that it has cut ends otherwise."""
+    try:
+        threads = msgspec.json.decode(data, type=list[_Thread])
+    except msgspec.MsgspecError:
+        return ()
+    main = _find_main([thread for thread in threads if thread.frames], pid)
+    frames = main.frames[:_PATHS_DEPTH] if main is not None else []
+    shown = (local.repr or "" for frame in frames for local in frame.locals or ())
+    return tuple(dict.fromkeys(text[1:-1] for text in shown if text.startswith('"/') and text.endswith('"')))
 
 
 def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:

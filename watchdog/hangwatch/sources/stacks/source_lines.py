@@ -12,20 +12,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
 from hangwatch.model.collectives import FlightRecord, Operation
-from hangwatch.model.stacks import Block, Frame, Position, StackSample, TaskStack, ThreadStack
-from hangwatch.sources.proc.files import read_arguments, read_link, shares_namespace
+from hangwatch.model.stacks import Block, Fact, Frame, Position, StackSample, TaskStack, ThreadStack
+from hangwatch.program.blocks import SourceTree
+from hangwatch.program.deadlines import Countdown, Deadline, left_s
+from hangwatch.program.positions import Holder
+from hangwatch.sources.proc.files import is_zombie, read_arguments, read_link, read_stat, shares_namespace
 from hangwatch.sources.redaction import redact_code
-from hangwatch.sources.stacks.blocks import SourceTree
-from hangwatch.sources.stacks.deadlines import Countdown, Deadline, find_deadlines, left_s
 from hangwatch.sources.stacks.locals import marked_numbers, may_tell, settle_values
-from hangwatch.sources.stacks.positions import Holder
 
 _FILE_LIMIT_BYTES = 4 << 20
 _TREE_LIMIT_BYTES = 512 << 10
@@ -41,10 +41,14 @@ _POOLS_WORKER, _POOLS_ITEM = "/concurrent/futures/thread.py", "work_item"
 _OF_COMMAND = "<string>"
 
 Place = tuple[str, int]
+#: Path, modification time and size of a file.
+Version = tuple[str, int, int]
+Key = tuple[Version, int]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of source, stripped, the blocks around it (none in torch itself), and what counts iterations in its function.
+    """A line of source, stripped, the blocks around it (none in torch itself), what else its function says of it, and what counts
+    iterations there.
 
     ``deciders``: the variables that the conditions of the function name. ``holders``: those that hold what its loops go through.
     ``deadlines``: when the loops around it end that go on until a time. ``function``: the qualified name of its function.
@@ -52,6 +56,7 @@ class Line(msgspec.Struct, frozen=True):
 
     text: str
     blocks: tuple[Block, ...] = ()
+    facts: tuple[Fact, ...] = ()
     counters: frozenset[str] = frozenset()
     deciders: frozenset[str] = frozenset()
     holders: tuple[Holder, ...] = ()
@@ -59,17 +64,27 @@ class Line(msgspec.Struct, frozen=True):
     function: str = ""
 
 
+class _File(msgspec.Struct):
+    """A file that a process names, the ``numbers`` of the lines that are wanted, and its text; None where it is not needed."""
+
+    pid: int
+    name: str
+    version: Version
+    numbers: set[int]
+    text: str | None
+
+
 class SourceLines:
     """Reads lines, remembering them by file and modification time. One for the whole agent."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, int, int, int], Line | None] = {}
-        self._reading: threading.Thread | None = None
+        self._lines: dict[Key, Line | None] = {}
+        self._hanging: threading.Thread | None = None
 
     async def attach(
         self, samples: Mapping[int, StackSample], *, timeout_s: float = 1.0, condition_values: bool = False
     ) -> dict[int, StackSample]:
-        """The samples (by pid) with source in their frames (of side threads the deepest), as far as files answer in time.
+        """The samples (by pid) with source in their frames (of side threads the deepest), of all files that answer.
 
         ``condition_values``: whether variables that a condition names keep theirs.
         """
@@ -77,7 +92,7 @@ class SourceLines:
         return {pid: _with_lines(sample, found.get(pid, {}), condition_values) for pid, sample in samples.items()}
 
     async def attach_to_record(self, pid: int, record: FlightRecord, *, timeout_s: float = 1.0) -> FlightRecord:
-        """The record with source in its call sites' frames, as far as files answer in time."""
+        """The record with source in its call sites' frames, of all files that answer."""
         places = {(f.file, f.line) for o in record.operations for f in o.frames or () if _is_worth_reading(f)}
         lines = (await self._find({pid: sorted(places)}, timeout_s)).get(pid, {})
         if not lines:
@@ -98,7 +113,7 @@ class SourceLines:
     async def attach_to_tasks(
         self, pid: int, tasks: Sequence[TaskStack], *, timeout_s: float = 1.0
     ) -> tuple[TaskStack, ...]:
-        """The tasks with source in their frames, as far as files answer in time."""
+        """The tasks with source in their frames, of all files that answer."""
         places = {(f.file, f.line) for task in tasks for f in task.frames if _is_worth_reading(f)}
         lines = (await self._find({pid: sorted(places)}, timeout_s)).get(pid, {}) if places else {}
         return tuple(
@@ -107,84 +122,119 @@ class SourceLines:
 
     def read(self, pid: int, places: Iterable[Place]) -> dict[Place, Line]:
         """Lines by (file, line); places that cannot be read are left out. May block as long as the files do."""
-        by_file: dict[str, list[int]] = {}
-        for file, line in places:
-            by_file.setdefault(file, []).append(line)
-        found: dict[Place, Line] = {}
-        for file, numbers in by_file.items():
-            found.update({(file, number): line for number, line in self._read_file(pid, file, numbers).items()})
-        return found
+        known = self._known()
+        return _parse(list(_load({pid: places}, known)), known).get(pid, {})
 
-    async def _find(self, wanted: Mapping[int, list[Place]], timeout_s: float) -> dict[int, dict[Place, Line]]:
-        """Lines by pid and place, as far as they arrive in time.
+    async def _find(self, wanted: Mapping[int, Sequence[Place]], timeout_s: float) -> dict[int, dict[Place, Line]]:
+        """Lines by pid and place, of all files before one that does not answer within ``timeout_s``.
 
         Files may lie on a file system that hangs (it may be why a rank does): they are read by a daemon thread that is
-        left behind then, and no other is started until it returns.
+        left behind then, and no other is started until it returns. To parse them has no limit: it ends, and takes seconds
+        on a loaded machine.
         """
-        if not any(wanted.values()) or (self._reading is not None and self._reading.is_alive()):
+        if not any(wanted.values()) or (self._hanging is not None and self._hanging.is_alive()):
             return {}
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
-        found: dict[int, dict[Place, Line]] = {}
+        known, files = self._known(), list[_File]()
 
-        def read() -> None:
-            for pid, places in wanted.items():
-                found[pid] = self.read(pid, places)
-            with contextlib.suppress(RuntimeError):  # the loop was closed while a file hung
-                loop.call_soon_threadsafe(done.set)
-
-        thread = self._reading = threading.Thread(target=read, name="hangwatch-source-lines", daemon=True)
-        thread.start()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(done.wait(), timeout_s)
-            self._reading = None
-        return dict(found)
-
-    def _read_file(self, pid: int, file: str, numbers: list[int]) -> dict[int, Line]:
-        """Some lines of one file."""
-        if file == _OF_COMMAND:
-            source = _command_source(pid)
-            return self._remember(("-c", hash(source), len(source)), file, numbers, lambda: source)
-        path = _path_of(pid, file)
-        if path is None:
-            return {}
-        try:
-            status = path.stat()
-            if status.st_size > _FILE_LIMIT_BYTES:
-                return {}
-            version = (str(path), status.st_mtime_ns, status.st_size)
-            return self._remember(version, file, numbers, lambda: path.read_bytes().decode(errors="replace"))
-        except OSError:
-            return {}
-
-    def _remember(
-        self, version: tuple[str, int, int], file: str, numbers: Sequence[int], read: Callable[[], str]
-    ) -> dict[int, Line]:
-        """Some lines of a version of a file, which is read if they are not known yet."""
-        keys = {number: (*version, number) for number in numbers}
-        if not all(key in self._lines for key in keys.values()):
-            if len(self._lines) > _CACHE_LIMIT:
-                self._lines.clear()
-            source = read()
-            lines = source.split("\n")
+        def load() -> None:
             try:
-                tree = SourceTree(source) if len(source) <= _TREE_LIMIT_BYTES and _has_blocks(file) else None
-                for number, key in keys.items():
-                    self._lines[key] = _make_line(lines[number - 1], number, tree) if 0 < number <= len(lines) else None
-            except RecursionError:  # a thousand branches of one `if` are as many levels of it
-                return {}
-        return {number: line for number, key in keys.items() if (line := self._lines.get(key))}
+                for file in _load(wanted, known):
+                    files.append(file)
+            finally:
+                with contextlib.suppress(RuntimeError):  # the loop was closed while a file hung
+                    loop.call_soon_threadsafe(done.set)
+
+        thread = threading.Thread(target=load, name="hangwatch-source-lines", daemon=True)
+        thread.start()
+        answered = -1
+        while not done.is_set() and answered < len(files):
+            answered = len(files)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(done.wait(), timeout_s)
+        if not done.is_set():
+            self._hanging = thread
+        return await asyncio.to_thread(_parse, list(files), known)
+
+    def _known(self) -> dict[Key, Line | None]:
+        """The lines that are remembered. Others may be reading from what was remembered before: that is left to them."""
+        if len(self._lines) > _CACHE_LIMIT:
+            self._lines = {}
+        return self._lines
+
+
+def _load(wanted: Mapping[int, Iterable[Place]], known: Mapping[Key, Line | None]) -> Iterator[_File]:
+    """The files of these places (by pid), one after the other; the text of one of several processes once."""
+    loaded: set[Version] = set()
+    for pid, places in wanted.items():
+        by_file: dict[str, set[int]] = {}
+        for name, number in places:
+            by_file.setdefault(name, set()).add(number)
+        for name, numbers in by_file.items():
+            if name == _OF_COMMAND:
+                source = _command_source(pid)
+                yield _File(pid, name, ("-c", hash(source), len(source)), numbers, source)
+                continue
+            path = _path_of(pid, name)
+            with contextlib.suppress(OSError):
+                status = path.stat() if path is not None else None
+                if path is None or status is None or status.st_size > _FILE_LIMIT_BYTES:
+                    continue
+                version = (str(path), status.st_mtime_ns, status.st_size)
+                there = version in loaded or all((version, number) in known for number in numbers)
+                text = None if there else path.read_bytes().decode(errors="replace")
+                if text is not None:
+                    loaded.add(version)
+                yield _File(pid, name, version, numbers, text)
+
+
+def _parse(files: Sequence[_File], known: dict[Key, Line | None]) -> dict[int, dict[Place, Line]]:
+    """The lines of files by pid and place, put into ``known``."""
+    wanted: dict[Version, set[int]] = {}
+    for file in files:
+        wanted.setdefault(file.version, set()).update(file.numbers)
+    for file in files:
+        if file.text is None:
+            continue
+        lines = file.text.split("\n")
+        tree = SourceTree(file.text) if len(file.text) <= _TREE_LIMIT_BYTES and _has_blocks(file.name) else None
+        for number in wanted[file.version]:
+            if (file.version, number) not in known:
+                there = 0 < number <= len(lines)
+                known[file.version, number] = _make_line(lines[number - 1], number, tree) if there else None
+    found: dict[int, dict[Place, Line]] = {}
+    for file in files:
+        lines_of = ((number, known.get((file.version, number))) for number in file.numbers)
+        found.setdefault(file.pid, {}).update({(file.name, n): line for n, line in lines_of if line is not None})
+    return found
+
+
+def shorten(text: str) -> str:
+    """Return the text of a line as it is kept: short, without secrets that somebody has written into it."""
+    return redact_code(text.strip())[:_LINE_LIMIT_CHARS]
+
+
+def annotate(tree: SourceTree, number: int) -> tuple[tuple[Block, ...], tuple[Fact, ...]]:
+    """Return the blocks and facts of a line as they are kept. Raises RecursionError of a thousand branches of one `if`."""
+    blocks = (msgspec.structs.replace(one, text=redact_code(one.text)) for one in tree.blocks_at(number))
+    facts = (Fact(one.kind, redact_code(one.text)) for one in tree.facts_at(number))
+    return tuple(blocks), tuple(facts)
 
 
 def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
-    """The line as it is kept: short, without secrets that somebody has written into it."""
-    short = redact_code(text.strip())[:_LINE_LIMIT_CHARS]
+    """The line as it is kept."""
+    short = shorten(text)
     if tree is None:
         return Line(short)
-    blocks = tree.blocks_at(number)
-    hidden = tuple(msgspec.structs.replace(one, text=redact_code(one.text)) for one in blocks)
-    names = (tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
-    return Line(short, hidden, *names, (*find_deadlines(blocks), *tree.countdowns_at(number)), tree.function_at(number))
+    try:
+        blocks, facts = annotate(tree, number)
+        names = (tree.counters_at(number), tree.deciders_at(number), tree.holders_at(number))
+        deadlines = tree.deadlines_at(number)
+        function = tree.function_at(number)
+    except RecursionError:
+        return Line(short)
+    return Line(short, blocks, facts, *names, deadlines, function)
 
 
 #: The lines read by this process, remembered for all who ask.
@@ -238,8 +288,9 @@ def _path_of(pid: int, file: str) -> Path | None:
         file = f"{folder}/{file}"
     same_root = read_link(f"/proc/{pid}/root") == read_link("/proc/self/root")
     same_mounts = shares_namespace(pid, "mnt")
-    # A process that is gone is looked up by our own view too: its dump may have been kept.
-    alike = (same_root and same_mounts) or not Path(f"/proc/{pid}").exists()
+    stat = read_stat(pid)
+    # A process that has ended shows its view no more, also while it is not reaped: it is looked up by our own.
+    alike = (same_root and same_mounts) or stat is None or is_zombie(stat)
     path = Path(file) if alike else Path(f"/proc/{pid}/root{file}")
     try:
         return path if path.is_file() else None
@@ -288,7 +339,7 @@ def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool
         return frame
     # The flight recorder, and py-spy before Python 3.11, have the bare name.
     function = line.function if line.function.rpartition(".")[2] == frame.function else frame.function
-    return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks, function=function)
+    return msgspec.structs.replace(frame, source=line.text, blocks=line.blocks, facts=line.facts, function=function)
 
 
 def _settle_positions(frame: Frame, described: Mapping[str, str], holders: Sequence[Holder]) -> tuple[Position, ...]:

@@ -11,45 +11,18 @@ from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe, signature
 from hangwatch.analysis.ranks.threads import find_thread, is_engines, program_part, threads_of
 from hangwatch.causes.evidence import at_frame, at_recorder
+from hangwatch.causes.match import Level, Match
 from hangwatch.causes.rules.rank.threads import working_threads
-from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import ThreadStack
 
-#: Each rank has called both, by two threads: it has skipped nothing, and no condition kept it from either.
-CROSSED = Signature("thread-order", "both-crossed", "certain", decides=True)
-#: One rank has called both, by two threads; the other's second is still to come.
-ONE_CROSSED = Signature(
-    "thread-order",
-    "one-crossed",
-    "strong",
-    beats=(
-        "rank-conditional-collective",
-        "skipped-collective",
-        "uneven-inputs",
-        "checkpoint-on-some-ranks",
-        "tuple-labels-gather",
-        "shape-mismatch",
-        "dtype-mismatch",
-        "thread-stall",
-    ),
-)
-#: One has a thread at work still where the other's has called its operation: it comes later.
-ON_THE_WAY = Signature(
-    "thread-order",
-    "another-thread-on-its-way",
-    "strong",
-    beats=("checkpoint-on-some-ranks", "rank-conditional-collective"),
-)
-#: Neither rank has come to the other's yet, which each of them has called before by another thread, or has such a thread for.
-USUAL = Signature("thread-order", "by-other-threads-before", "likely")
-#: So many numbers on, a thread that was passed has its operation: each thread of a few has one in flight.
+#: A thread that was overtaken has its operation within so many numbers: few threads have one each in flight.
 _NEAR = 8
 
 
 def thread_order(case: Case) -> Match | None:
-    """Where the ranks differ first, the operation of one side is on the other as well, right behind and by another thread."""
+    """Return a match if the operation of one side is on the other as well, right behind and by another thread."""
     diverged_at = case.blame.diverged_at
     if diverged_at is None or not diverged_at.mismatch:
         return None
@@ -63,13 +36,13 @@ def thread_order(case: Case) -> Match | None:
                 continue
             passed = _passed_by(case, one, ours, theirs)
             if passed is not None:
-                row = CROSSED if _passed_by(case, two, theirs, ours) is not None else ONE_CROSSED
-                return _match(case, row, (one, ours), (two, theirs), passed)
+                level: Level = "certain" if _passed_by(case, two, theirs, ours) is not None else "strong"
+                return _match(case, level, (one, ours), (two, theirs), passed)
     return _by_threads(case, sides, here)
 
 
 def _by_threads(case: Case, sides: Sequence[SequenceSide], here: Mapping[int, Operation]) -> Match | None:
-    """Two sides whose operations come from different threads on either rank, by all that it has called so far."""
+    """Return a match if the sides' operations come from different threads on either rank, by all that it has called so far."""
     for side, other in permutations(sides, 2):
         one, two = side.ranks[0], other.ranks[0]
         ours, theirs = here.get(one), here.get(two)
@@ -80,15 +53,15 @@ def _by_threads(case: Case, sides: Sequence[SequenceSide], here: Mapping[int, Op
             continue
         threads = _such_threads(case, (one, ours), (two, theirs))
         if threads or _called_by_another(case, two, theirs, ours) is not None:
-            # One that waits to be given something to do may be given nothing.
+            # A thread that waits to be given something to do may never be.
             at_work = {t.ident for t in working_threads(case.views[two])}
-            row = USUAL if at_work.isdisjoint(t.ident for t in threads) else ON_THE_WAY
-            return _match(case, row, (one, ours), (two, theirs), before)
+            level: Level = "likely" if at_work.isdisjoint(t.ident for t in threads) else "strong"
+            return _match(case, level, (one, ours), (two, theirs), before)
     return None
 
 
 def _called_by_another(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
-    """What a rank called last that is alike to ``theirs``, if another thread of it called it than calls ``ours``."""
+    """Return the last call of a rank that looks like ``theirs``, if another thread made it than calls ``ours``; else None."""
     if signature(ours) == signature(theirs):
         return None
     done = (o for o in reversed(case.history.of(rank)) if o.seq < ours.seq and o.group.key == ours.group.key)
@@ -98,7 +71,7 @@ def _called_by_another(case: Case, rank: int, ours: Operation, theirs: Operation
 
 
 def _such_threads(case: Case, caller: tuple[int, Operation], rank: tuple[int, Operation]) -> list[ThreadStack]:
-    """The side threads of a rank in the part of the program in which one of another rank has called its operation."""
+    """Return the side threads of ``rank`` in the part of the program in which ``caller``'s thread called its operation."""
     (one, ours), (two, theirs) = caller, rank
     called = _calling_thread(case, one, ours)
     if called is None or called.is_main or (part := program_part(called)) is None:
@@ -109,13 +82,13 @@ def _such_threads(case: Case, caller: tuple[int, Operation], rank: tuple[int, Op
 
 
 def _apart(case: Case, rank: int, one: Operation, other: Operation) -> bool:
-    """Whether two Python threads of a rank called these."""
+    """True if two Python threads of a rank called these."""
     callers = {_caller(case, rank, one), _caller(case, rank, other)}
     return len(callers) == 2 and 0 not in callers
 
 
 def _passed_by(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
-    """What a rank called soon after ``ours``, by another thread, and which is alike to ``theirs``."""
+    """Return what another thread of a rank called soon after ``ours`` and looks like ``theirs``; None if there is none."""
     if signature(ours) == signature(theirs):
         return None
     for seq in range(ours.seq + 1, ours.seq + 1 + _NEAR):
@@ -128,9 +101,10 @@ def _passed_by(case: Case, rank: int, ours: Operation, theirs: Operation) -> Ope
 
 
 def _caller(case: Case, rank: int, operation: Operation) -> int:
-    """The Python thread that called an operation, be it by a backward pass that it began; 0 where that is not known.
+    """Return the Python thread that called an operation, itself or by a backward pass that it began; 0 if not known.
 
-    The engine has threads of its own, which run while the one that began it waits: the main one, if no other is in backward.
+    The engine has threads of its own, which run while the one that began it waits: the main one, if no other is in
+    backward.
     """
     if not operation.thread or rank not in case.views:
         return 0
@@ -143,29 +117,30 @@ def _caller(case: Case, rank: int, operation: Operation) -> int:
 
 
 def _calling_thread(case: Case, rank: int, operation: Operation) -> ThreadStack | None:
-    """That thread as it is now; None where it is not known, or was not seen."""
+    """Return the thread that called an operation as it is now; None if it is not known, or was not seen."""
     caller = _caller(case, rank, operation)
     return find_thread(threads_of(case.views[rank].taken), caller) if caller else None
 
 
 def _match(
-    case: Case, row: Signature, one: tuple[int, Operation], two: tuple[int, Operation], passed: Operation
+    case: Case, level: Level, one: tuple[int, Operation], two: tuple[int, Operation], passed: Operation
 ) -> Match:
     (rank, ours), (other, theirs) = one, two
     said = (
-        f"Two threads of each rank use {ours.group.label}: on rank {rank} {_thread(case, rank, ours)} came first with "
-        f"{describe(ours)}, on rank {other} {_thread(case, other, theirs)} with {describe(theirs)}, and number {ours.seq} of "
-        f"one met that of the other."
+        f"Two threads of each rank use {ours.group.label}. On rank {rank} {_thread(case, rank, ours)} "
+        f"came first with {describe(ours)}, on rank {other} {_thread(case, other, theirs)} came first "
+        f"with {describe(theirs)}. The two met at sequence number {ours.seq}."
     )
     verb = "is" if passed.seq > ours.seq else "was"
     passed_says = (
-        f"number {passed.seq} of {passed.group.label} {verb} {describe(passed)}, by {_thread(case, rank, passed)}"
+        f"sequence number {passed.seq} of {passed.group.label} {verb} {describe(passed)}, called by "
+        f"{_thread(case, rank, passed)}"
     )
     evidence = (*at_recorder(case, (rank, other)), Evidence(rank, "flight recorder", passed_says))
     for where, operation in ((rank, ours), (rank, passed), (other, theirs)):
         found = _calling_thread(case, where, operation)
         evidence += at_frame(where, found.frames[0], found.name or "") if found is not None else ()
-    return Match(row, said, evidence)
+    return Match("thread-order", level, said, evidence)
 
 
 def _thread(case: Case, rank: int, operation: Operation) -> str:

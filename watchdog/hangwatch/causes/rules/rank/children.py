@@ -7,23 +7,11 @@ import re
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import bare, called_by_user, calls, is_interpreter
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import at_process, at_stack, standing
-from hangwatch.causes.signature import Match, Signature
+from hangwatch.causes.evidence import at_process, at_stack, stuck_culprits
+from hangwatch.causes.match import Match
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame
-
-#: Why the worker, or the child at the other end, does not deliver.
-_WHY_NOT = ("blocked-io", "child-stall", "dataloader-stall", "init-missing-rank")
-TAKES_LOCK = Signature("fork-deadlock", "takes-lock", "certain", beats=_WHY_NOT)
-#: The same.
-ON_FUTEX = Signature("fork-deadlock", "on-futex", "certain", beats=_WHY_NOT)
-#: No process is at the other end any more.
-ENDED = Signature("child-stall", "child-ended", "certain", beats=("blocked-io", "init-missing-rank"))
-#: What is read is a pipe or a pair of sockets, and why nothing comes out of it is known.
-AT_OTHER_END = Signature("child-stall", "child-at-other-end", "certain", beats=("blocked-io", "init-missing-rank"))
-STUCK = Signature("child-stall", "child-stuck", "strong")
-AWAITED = Signature("child-stall", "child-awaited", "likely")
 
 #: Locks and queues of these modules are shared between processes: another one may yet serve one that waits.
 _SHARED = re.compile(
@@ -48,16 +36,16 @@ POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
 
 
 def fork_deadlock(case: Case) -> Match | None:
-    """A child that was forked, and not started anew, sleeps on a futex, and no thread of its own is there to wake it."""
-    for rank, view in standing(case):
+    """Return a match if a forked child sleeps on a futex, and no thread of its own is there to wake it."""
+    for rank, view in stuck_culprits(case):
         for child in _children(view):
-            row = _forked_into_lock(view, child)
-            if row is None:
+            if not _forked_into_lock(view, child):
                 continue
             place = child.stack[0]
             said = (
-                f"Child {child.pid} of rank {rank} was forked and waits in {place}; the thread that held what it waits for "
-                f"exists in the parent only, so nothing in the child can ever release it."
+                f"Child {child.pid} of rank {rank} was forked and waits in {place}. The thread that "
+                "held the lock exists in the parent only, so nothing in the child can ever release "
+                "it."
             )
             evidence = (
                 *(Evidence(rank, "child process", f"{child.pid} is in {line}") for line in child.stack[:3]),
@@ -65,28 +53,26 @@ def fork_deadlock(case: Case) -> Match | None:
                 *at_stack(case, rank),
                 *at_process(case, rank),
             )
-            return Match(row, said, evidence)
+            return Match("fork-deadlock", "certain", said, evidence)
     return None
 
 
-def _forked_into_lock(view: RankView, child: ChildProcess) -> Signature | None:
-    """How a child waits for a lock that no thread can release; None where it does not look so."""
+def _forked_into_lock(view: RankView, child: ChildProcess) -> bool:
+    """True if a child waits for a lock that no thread can release."""
     if not (child.forked and child.stack and child.state == "S" and "futex" in (child.wait_channel or "")):
-        return None
+        return False
     if _moved(view, child) or _SHARED.search(child.stack[0]):
-        return None
-    if any(not wait.owner_name for wait in child.mutexes):
-        return TAKES_LOCK  # the mutex itself says that the thread which has it is not here
-    takes = bool(_TAKES_LOCK.search(child.stack[0]))
-    if child.threads == 1:
-        return TAKES_LOCK if takes else ON_FUTEX
+        return False
+    # The mutex itself may tell that the thread which holds it does not exist here.
+    if child.threads == 1 or any(not wait.owner_name for wait in child.mutexes):
+        return True
     # Threads it has started itself (a queue's feeder) hold no lock of the program while they are idle.
-    return TAKES_LOCK if takes and all(_RESTS.search(line) for line in child.side_threads) else None
+    return bool(_TAKES_LOCK.search(child.stack[0])) and all(_RESTS.search(line) for line in child.side_threads)
 
 
 def child_stall(case: Case) -> Match | None:
-    """The main thread is in a wait for a child process, and neither moves."""
-    for rank, view in standing(case):
+    """Return a match if the main thread is in a wait for a child process, and neither moves."""
+    for rank, view in stuck_culprits(case):
         frame = waits_for_child(view) or _at_pipe_of_child(view)
         if frame is None:
             continue
@@ -100,34 +86,37 @@ def child_stall(case: Case) -> Match | None:
         ended = next((c for c in children if c.state == "Z"), None)
         if ended is not None and _from_children(frame):
             said = (
-                f"Rank {rank}'s main thread waits in {bare(frame)} for what a child process is to send, and its child "
-                f"{ended.pid} has ended: its own traceback, earlier in the log, says why."
+                f"Rank {rank}'s main thread waits in {bare(frame)} for data from a child process, but "
+                f"its child {ended.pid} has ended. That child's traceback, earlier in the log, shows "
+                "why."
             )
-            return Match(ENDED, said, evidence)
+            return Match("child-stall", "certain", said, evidence)
         still = [c for c in children if not _moved(view, c)]
         if not children or not still:
             said = f"Rank {rank}'s main thread waits for a child process in {bare(frame)}."
-            return Match(AWAITED, said, evidence)
+            return Match("child-stall", "likely", said, evidence)
         last = view.capture.processes[-1]
         at_end = [
             c for c in still if c.pid in last.writers or c == last.child_at_pipe or _at_one_connection(frame, last, c)
         ]
         child = (at_end or still)[0]
         named = f"{child.name} (process {child.pid})"
-        said = f"Rank {rank}'s {view.who} waits for a child process in {bare(frame)}, and {named} does not move."
-        return Match(AT_OTHER_END if at_end else STUCK, said, evidence)
+        said = f"Rank {rank}'s {view.who} waits for a child process in {bare(frame)}, but {named} does not move."
+        return Match("child-stall", "certain" if at_end else "strong", said, evidence)
     return None
 
 
 def _at_one_connection(frame: Frame, last: ProcessSample, child: ChildProcess) -> bool:
-    """Whether a child waits at a connection of multiprocessing as the rank does, and no other process is known to have its other
-    end: a ``Pipe`` is a pair of sockets, and a forked child has both."""
+    """True if a child waits at a connection of multiprocessing as the rank does, and no other process may be at its other end.
+
+    A ``Pipe`` is a pair of sockets, and a forked child has both.
+    """
     connected = _CONNECTION in frame.file and (last.blocked_on or "").startswith("socket:")
     return connected and not (last.other_ends or last.elsewhere) and any(_CONNECTION in at for at in child.stack[:1])
 
 
 def waits_for_child(view: RankView) -> Frame | None:
-    """The frame in which the main thread waits for a child, if the stack or the kernel shows it."""
+    """Return the frame in which the main thread waits for a child, if the stack or the kernel shows it; else None."""
     frames = view.frames
     if not frames or _loads_data(view):
         return None
@@ -145,12 +134,12 @@ def waits_for_child(view: RankView) -> Frame | None:
 
 
 def _loads_data(view: RankView) -> bool:
-    """Whether the children that it waits for are its DataLoader's, a cause of its own. A data set may read from others."""
+    """True if the children that it waits for are its DataLoader's, a cause of its own. A data set may read from others."""
     return calls(called_by_user(view.frames), "torch/utils/data/dataloader.py") is not None
 
 
 def _at_pipe_of_child(view: RankView) -> Frame | None:
-    """The frame in which the main thread is at a pipe whose other end a child alone has, which does not move."""
+    """Return the frame in which the main thread is at a pipe whose only other end is a child that does not move; else None."""
     if view.sample is None or not view.frames or view.motion.state == "busy" or _loads_data(view):
         return None
     own = view.sample.child_at_pipe
@@ -158,18 +147,18 @@ def _at_pipe_of_child(view: RankView) -> Frame | None:
 
 
 def _from_children(frame: Frame) -> bool:
-    """Whether the wait is one for what other processes send."""
+    """True if the wait is one for what other processes send."""
     return any(part in frame.file for part in ("multiprocessing/connection.py", "multiprocessing/queues.py"))
 
 
 def _children(view: RankView) -> tuple[ChildProcess, ...]:
-    """The descendants of a rank but for multiprocessing's own helpers, which are idle all the time."""
+    """Return the descendants of a rank without multiprocessing's own helpers, which are idle all the time."""
     children = view.sample.children if view.sample is not None else ()
     return tuple(c for c in children if not any(_HELPERS.search(line) for line in c.stack))
 
 
 def _moved(view: RankView, child: ChildProcess) -> bool:
-    """Whether a child has used CPU time since the sample before; a new one has."""
+    """True if a child has used CPU time since the sample before, or is new."""
     before = view.capture.processes[-2].children if len(view.capture.processes) > 1 else ()
     cpu_s = next((c.cpu_s for c in before if c.pid == child.pid), None)
     return cpu_s is None or child.cpu_s - cpu_s > 0.02

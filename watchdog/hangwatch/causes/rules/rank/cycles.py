@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes.evidence import at_process, at_stack
-from hangwatch.causes.signature import Match, Signature
+from hangwatch.causes.match import Match
 
-#: What each of them is blocked in is no fault of its own: what it waits for works, and waits for it.
-ASK_EACH_OTHER = Signature(
-    "request-cycle",
-    "ask-each-other",
-    "certain",
-    beats=("blocked-io", "thread-stall", "child-stall", "lock-deadlock", "waits-for-request"),
-)
-
-#: Of how many processes evidence is shown.
+#: How many processes are shown as evidence.
 _SHOWN = 3
 
 
 def request_cycle(case: Case) -> Match | None:
-    """The culprits wait for each other in a circle, each for what another one has not answered."""
+    """Return a match if the culprits wait for each other in a circle, each for an answer of the next one."""
     blame = case.blame
     if blame.shape != "cycle" or len(blame.culprits) < 2:
         return None
@@ -32,6 +24,6 @@ def request_cycle(case: Case) -> Match | None:
     while len(chain) <= len(after) and (following := after.get(chain[-1])) is not None and following not in chain:
         chain.append(following)
     waits = ", which waits for ".join(f"rank {rank}" for rank in [*chain[1:], first])
-    said = f"Rank {first} waits for {waits}: none of them can go on."
+    said = f"Rank {first} waits for {waits}: none of them can continue."
     evidence = tuple(e for rank in chain[:_SHOWN] for e in (*at_stack(case, rank), *at_process(case, rank)))
-    return Match(ASK_EACH_OTHER, said, evidence)
+    return Match("request-cycle", "certain", said, evidence)

@@ -13,34 +13,19 @@ from hangwatch.analysis.places import bare, calls
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack
-from hangwatch.causes.signature import Match, Signature
+from hangwatch.causes.match import Level, Match
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
 
-RANK0_WORK = Signature("rank0-work", "others-at-a-barrier", "strong")
-#: What the work is, and what its children and threads are for.
-COMPILING = Signature(
-    "compile-skew", "in-the-compiler", "strong", beats=("rank0-work", "child-stall", "gil-held", "thread-stall")
-)
-#: What the work is.
-COMPILER_RUNS = Signature("compile-skew", "compiler-runs", "strong", beats=("rank0-work",))
-#: A thread that computes holds the lock.
-BUSY_FOR_LONG = Signature("busy-loop", "longer-than-ever", "likely", beats=("gil-held/holder-computes",))
-BUSY = Signature("busy-loop", "one-function", "possible")
-#: It was last before, where the others waited in no barrier.
-ALWAYS_LAST = Signature("straggler", "always-last", "strong", beats=("rank0-work",))
-#: Not long enough for a loop that never ends.
-MOVES = Signature("straggler", "moves", "possible", beats=("busy-loop",))
-
-#: From how long on computing in the same lines is no ordinary step, where nothing is known of the job's cadence.
+#: If the job's cadence is not known, computing in the same lines for so long is no ordinary step.
 LONG_S = 240.0
-#: From how many times the longest step on record, and how many seconds, on computing is beyond anything the job has done.
+#: Computing for so many times the longest step on record, and so many seconds, is beyond anything the job has done.
 UNPRECEDENTED = 8.0
 UNPRECEDENTED_FLOOR_S = 3.0
 _STEPS_ON_RECORD = 8
-#: At least this share of the samples has to begin where most do.
+#: At least this share of the stacks must have the same outermost function.
 _WHOLE_SHARE = 0.75
-#: So many operations before the pending one show a habit; in a large job fewer, as so many arrivals are read in all.
+#: How many operations before the pending one are read (at least, at most), and how many arrivals of ranks in all.
 _FEWEST_ARRIVALS, _MOST_ARRIVALS, _ARRIVALS_IN_ALL = 8, 32, 1 << 16
 _COMPILERS = frozenset(
     {"nvcc", "cicc", "ptxas", "cc1plus", "cc1", "g++", "gcc", "clang", "clang++", "ninja", "c++", "ld", "hipcc"}
@@ -57,7 +42,10 @@ _BARRIERS = frozenset({"barrier", "monitored_barrier", "store"})
 
 
 def _busy(case: Case) -> list[tuple[int, RankView]]:
-    """The culprits that move, outside of collectives. What one does after it has called what matches nothing is no cause."""
+    """Return the culprits that move, outside of collectives.
+
+    Not one that has called what matches nothing: what it does after that is no cause.
+    """
     diverged_at = case.blame.diverged_at
     sides = diverged_at.sides if diverged_at is not None and diverged_at.mismatch else ()
     called = {rank for side in sides if side.operation is not None for rank in side.ranks}
@@ -66,7 +54,7 @@ def _busy(case: Case) -> list[tuple[int, RankView]]:
 
 
 def compiling(case: Case) -> Match | None:
-    """Compiler frames on the main thread, or compiler processes among the children."""
+    """Return a match for compiler frames on the main thread, or compiler processes among the children."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
         if view is None or view.gone or view.motion.state == "stopped" or view.state == "waiting":
@@ -80,12 +68,12 @@ def compiling(case: Case) -> Match | None:
         evidence = at_stack(case, rank, frame)
         evidence += (Evidence(rank, "child process", f"runs {', '.join(sorted(children))}"),) if children else ()
         evidence += at_process(case, rank)
-        return Match(COMPILING if frame is not None else COMPILER_RUNS, f"Rank {rank} is compiling.", evidence)
+        return Match("compile-skew", "strong", f"Rank {rank} is compiling.", evidence)
     return None
 
 
 def rank0_work(case: Case) -> Match | None:
-    """All who wait are at a barrier, and one rank works."""
+    """Return a match if all who wait are at a barrier, and one rank works."""
     waiting = wait_at_barrier(case)
     if len(case.blame.culprits) != 1 or not waiting:
         return None
@@ -96,12 +84,12 @@ def rank0_work(case: Case) -> Match | None:
     if view.motion.state != "busy":
         return None  # a rank that is stuck does not work
     evidence = (*at_stack(case, rank), *at_process(case, rank), *at_stack(case, waiting[0].rank))
-    said = f"Rank {rank} is at work outside of any collective; the others wait at a barrier."
-    return Match(RANK0_WORK, said, evidence)
+    said = f"Rank {rank} is working outside of any collective while the others wait at a barrier."
+    return Match("rank0-work", "strong", said, evidence)
 
 
 def wait_at_barrier(case: Case) -> list[RankView]:
-    """All who wait, where they do so at a barrier; else none."""
+    """Return the waiting ranks if all of them are at a barrier; else none."""
     waiting = [case.views[r] for r in case.blame.waiting if r in case.views]
     return waiting if all(map(_at_barrier, waiting)) else []
 
@@ -113,9 +101,9 @@ def _at_barrier(view: RankView) -> bool:
 
 
 def _shared_place(view: RankView) -> Frame | None:
-    """The innermost call that is on the main thread in every sample."""
+    """Return the innermost call that is on the main thread in every sample; None if there is none."""
     paths = [tuple(reversed(s.main.frames)) for s in view.capture.stacks if s.main is not None and s.main.frames]
-    # A process that runs on while its stack is read shows a path now and then that has lost its outer end.
+    # A process that runs while its stack is read sometimes shows a path without its outer end.
     begins = Counter(function_of(p[0]) for p in paths)
     usual, times = begins.most_common(1)[0] if begins else (("", ""), 0)
     if times < 2 or times < _WHOLE_SHARE * len(paths):
@@ -131,7 +119,7 @@ def _shared_place(view: RankView) -> Frame | None:
 
 
 def busy_loop(case: Case) -> Match | None:
-    """One rank computes in one function for as long as we look, and has done so for long."""
+    """Return a match if one rank computes in one function for as long as we look, and has done so for long."""
     for rank, view in _busy(case):
         place = _shared_place(view)
         running = all(p.state == "R" for p in view.capture.processes[-2:])
@@ -141,17 +129,17 @@ def busy_loop(case: Case) -> Match | None:
         waited_s = (case.capture.at_ns - onset) / 1e9 if onset is not None else 0.0
         longest_s = _longest_step_s(view)
         unprecedented = longest_s is not None and waited_s >= max(UNPRECEDENTED * longest_s, UNPRECEDENTED_FLOOR_S)
-        row = BUSY_FOR_LONG if waited_s >= LONG_S or unprecedented else BUSY
-        said = f"Rank {rank} computes in {bare(place)} in every sample, for {waited_s:.0f} s now."
+        level: Level = "likely" if waited_s >= LONG_S or unprecedented else "possible"
+        said = f"Rank {rank} has been computing in {bare(place)} for {waited_s:.0f} s, in every sample."
         if unprecedented:
-            said = said[:-1] + f"; between two of its operations before lay {longest_s:.2g} s at most."
+            said += f" The longest gap between two of its operations was {longest_s:.2g} s."
         evidence = (Evidence(rank, "stack", f"in every sample: {where(place)}"), *at_process(case, rank))
-        return Match(row, said, evidence)
+        return Match("busy-loop", level, said, evidence)
     return None
 
 
 def _longest_step_s(view: RankView) -> float | None:
-    """The longest time between two operations on the rank's record, without the first ones (it warms up); None: too few."""
+    """Return the longest time between two recorded operations, without the first ones (warm-up); None if there are too few."""
     flight = view.capture.flight
     at_ns = [o.created_ns for o in flight.operations] if flight is not None else []
     steps = [(b - a) / 1e9 for a, b in pairwise(at_ns)][_STEPS_ON_RECORD // 2 :]
@@ -159,7 +147,7 @@ def _longest_step_s(view: RankView) -> float | None:
 
 
 def straggler(case: Case) -> Match | None:
-    """The rank came last to most of the operations before this one, or at least moves now."""
+    """Return a match if the rank came last to most of the operations before this one, or at least moves now."""
     busy = dict(_busy(case))
     arrivals = _arrivals(case)
     for rank in case.blame.culprits:
@@ -169,36 +157,39 @@ def straggler(case: Case) -> Match | None:
         late = [seconds for arrival in arrivals if (seconds := arrival.late_s(rank)) is not None]
         often = sum(d > 0 for d in late) / len(late) if late else 0.0
         usual_s = sorted(late)[len(late) // 2] if late else 0.0
-        # No rank is later to an operation than it has been since the one before: else its host's clock is another one.
+        # A rank cannot be late by more than the time since its operation before: else the clocks of the hosts differ.
         steps_s = [(b - a) / 1e9 for a, b in pairwise(sorted(a.at_ns[rank] for a in arrivals if rank in a.at_ns))]
         habit = len(late) >= 4 and often >= 0.8 and 0.05 < usual_s <= max(steps_s)
         if not habit and rank not in busy:
             continue
         evidence = (*at_process(case, rank), *at_stack(case, rank))
-        said = f"Rank {rank} is at work while the others wait."
+        said = f"Rank {rank} is working while the others wait."
         if habit:
-            said = f"Rank {rank} came last to {often:.0%} of the last {len(late)} operations, by {usual_s:.2f} s as a rule."
+            said = (
+                f"Rank {rank} arrived last at {often:.0%} of the last {len(late)} operations, usually by "
+                f"{usual_s:.2f} s."
+            )
             evidence = (Evidence(rank, "flight recorder", said), *evidence)
-        return Match(ALWAYS_LAST if habit else MOVES, said, evidence)
+        return Match("straggler", "strong" if habit else "possible", said, evidence)
     return None
 
 
 @dataclass(frozen=True)
 class _Arrival:
-    """When the ranks came to one operation (ns), and the last two of them."""
+    """When the ranks came to one operation (ns, by rank), and when the last two of them did."""
 
     at_ns: Mapping[int, int]
     last: int
     before_last: int
 
     def late_s(self, rank: int) -> float | None:
-        """By how much a rank came after all others; negative: it was not last. None: it was not there."""
+        """Return how long after all others a rank came; negative if it was not last, None if it did not come."""
         own = self.at_ns.get(rank)
         return None if own is None else (own - (self.before_last if own == self.last else self.last)) / 1e9
 
 
 def _arrivals(case: Case) -> tuple[_Arrival, ...]:
-    """The last operations before the pending one in its group, to which two ranks or more have come."""
+    """Return the last operations before the pending one in its group that two ranks or more have come to."""
     operation = case.operation
     if operation is None:
         return ()

@@ -6,47 +6,21 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import calls
 from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
 from hangwatch.analysis.ranks.mutexes import follow, steady_waits
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.prompts import find_debugger, find_input
-from hangwatch.causes.evidence import at_process, at_stack, looked_at, standing
+from hangwatch.causes.evidence import at_process, at_stack, at_tasks, present_culprits, stuck_culprits
+from hangwatch.causes.match import LEVELS, Level, Match
 from hangwatch.causes.rules.rank.mutexes import at_mutexes, explain
-from hangwatch.causes.signature import Match, Signature
+from hangwatch.causes.rules.rank.threads import awaited_connection
 from hangwatch.model.incident import Evidence
-from hangwatch.model.processes import SLEEPS, ProcessSample
+from hangwatch.model.processes import POLLS, SELECTS, SLEEPS, ProcessSample
 from hangwatch.model.stacks import ThreadStack
 
-#: A prompt reads from a terminal, and a post-mortem one is under an exception.
-DEBUGGER = Signature("debugger", "prompt", "certain", beats=("blocked-io", "rank-raised", "init-missing-rank"))
-#: Input is read as from any file; that a person is to type it says more.
-READING_INPUT = Signature("debugger", "reading-input", "certain", beats=("blocked-io", "init-missing-rank"))
-#: Input is read as from any file; that a person is to type it says more.
-READING_TERMINAL = Signature("debugger", "reading-terminal", "certain", beats=("blocked-io", "init-missing-rank"))
-ASKING_FOR_INPUT = Signature("debugger", "asking-for-input", "strong")
-#: What the main thread waits for is its workers, by whatever call; and why it is not in initialization.
-DATALOADER = Signature("dataloader-stall", "waits-for-workers", "certain", beats=("blocked-io", "init-missing-rank"))
-LOCK_FILE = Signature("blocked-io", "lock-file", "certain")
-LOCK_FILE_OF_A_BUSY_RANK = Signature("blocked-io", "lock-file-others-at-work", "likely")
-FILE_CALL = Signature("blocked-io", "file-call", "certain")
-UNINTERRUPTIBLE = Signature("blocked-io", "uninterruptible", "strong")
-FILE_CHANNEL = Signature("blocked-io", "file-channel", "strong")
-FILE_LOCK = Signature("blocked-io", "file-lock-polled", "strong")
-SOCKET_CALL = Signature("blocked-io", "socket", "strong")
-PIPE_OR_PROMPT = Signature("blocked-io", "pipe-without-source", "strong")
-SOCKET_CHANNEL = Signature("blocked-io", "socket-channel", "likely")
-SELECT = Signature("blocked-io", "select", "possible")
-#: A file is read without the lock by all but code that keeps it.
-GIL_HELD = Signature("gil-held", "beat-stale", "certain", beats=("blocked-io", "init-missing-rank"))
-#: In what it sleeps is of no matter: it keeps all others from running.
-GIL_HELD_ASLEEP = Signature("gil-held", "holder-asleep", "strong", beats=("blocked-io",))
-#: It does not move: it waits with the lock.
-GIL_HELD_ACTIVE = Signature("gil-held", "holder-active", "likely", beats=("busy-loop",))
-GIL_HELD_AT_TIMES = Signature("gil-held", "beat-stale-other-holders", "likely")
-GIL_HELD_COMPUTING = Signature("gil-held", "holder-computes", "likely")
-
-#: Wait channels of a file system, a pipe or a device; those of sockets and terminals are apart.
+#: Kernel wait channels of a file system, a pipe or a device; those of sockets are below.
 _FILE_CHANNELS = re.compile(
     r"pipe_read|pipe_write|pipe_wait|fifo|nfs|rpc_|fuse|request_wait|lustre|ceph|cifs|smb|gpfs|folio|io_schedule|wait_on_page|jbd2|xfs_|ext4_|flock|fcntl_setlk|posix_lock"
 )
@@ -62,44 +36,43 @@ _CALLS = FILE_CALLS | {
     "mkdir",
     "sendfile",
 }
-SELECTS = frozenset({"select", "pselect6"})
-POLLS = frozenset({"poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
 _SOCKET_CALLS = frozenset({"recvfrom", "recvmsg", "recv", "sendto", "sendmsg", "connect", "accept", "accept4"})
-#: A beat is written every half second; beyond this it is late, and not merely a loaded machine.
+#: A beat is written every half second; a load on the machine does not delay it for this long.
 STALE_BEAT_S = 2.0
 
 
 def is_outside(channel: str) -> bool:
-    """Whether a kernel wait channel is that of a file, a pipe or a connection."""
+    """True if a kernel wait channel is that of a file, a pipe or a connection."""
     return bool(_FILE_CHANNELS.search(channel) or _SOCKET_CHANNELS.search(channel))
 
 
 def debugger(case: Case) -> Match | None:
-    """Debugger frames above the user's code, or a line that asks for input and waits in a read."""
-    for rank, view in looked_at(case):
+    """Return a match for debugger frames above the user's code, or a line that asks for input and waits in a read."""
+    for rank, view in present_culprits(case):
         frame = find_debugger(view.frames)
         if frame is not None:
-            said = f"Rank {rank}'s {view.who} is in the debugger, called from the user's line."
-            return Match(DEBUGGER, said, (*at_stack(case, rank, frame), *at_process(case, rank)))
+            said = f"Rank {rank}'s {view.who} is in a debugger, called from the user's line."
+            return Match("debugger", "certain", said, (*at_stack(case, rank, frame), *at_process(case, rank)))
         asking = find_input(view.frames)
         last = view.sample
         if asking is not None and view.motion.state != "busy":
             reading = last is not None and last.syscall in {"read", "readv", "select", "pselect6", "poll", "ppoll"}
-            said = f"Rank {rank} asks for input and waits for the answer."
+            said = f"Rank {rank} asks for input and waits for an answer."
             return Match(
-                READING_INPUT if reading else ASKING_FOR_INPUT,
+                "debugger",
+                "certain" if reading else "strong",
                 said,
                 (*at_stack(case, rank, asking), *at_process(case, rank)),
             )
         if last is not None and last.syscall in {"read", "readv"} and is_terminal(last.blocked_on or ""):
-            said = f"Rank {rank} reads from its terminal and waits for a person to type."
-            return Match(READING_TERMINAL, said, (*at_process(case, rank), *at_stack(case, rank)))
+            said = f"Rank {rank} reads from its terminal and waits for somebody to type."
+            return Match("debugger", "certain", said, (*at_process(case, rank), *at_stack(case, rank)))
     return None
 
 
 def dataloader(case: Case) -> Match | None:
-    """The main thread is in the DataLoader's wait for its workers; a worker's stack says why."""
-    for rank, view in looked_at(case):
+    """Return a match if the main thread is in the DataLoader's wait for its workers; a worker's stack says why."""
+    for rank, view in present_culprits(case):
         frame = calls(view.frames, "torch/utils/data/dataloader.py", "_try_get_data", "_get_data", "_shutdown_workers")
         if frame is None:
             continue
@@ -111,15 +84,18 @@ def dataloader(case: Case) -> Match | None:
                 channel = f", kernel wait channel {child.wait_channel}" if child.wait_channel else ""
                 seen = f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}"
                 evidence += (Evidence(rank, "child process", seen),)
-        said = f"Rank {rank} waits for the next batch, and its workers do not deliver it."
-        return Match(DATALOADER, said, evidence)
+        said = f"Rank {rank} waits for the next batch, but its workers do not deliver one."
+        return Match("dataloader-stall", "certain", said, evidence)
     return None
 
 
 def blocked_io(case: Case) -> Match | None:
-    """The main thread sits in a system call on a file, a pipe or a connection: of several ranks, the surest."""
-    found = [h for rank, view in looked_at(case) if (h := _blocked_io_of(case, rank, view)) is not None]
-    return min(found, key=lambda match: match.signature.weight, default=None)
+    """Return a match if the main thread is in a system call on a file, a pipe or a connection: of several ranks the surest.
+
+    Or if the event loop that it waits for, in a thread beside it, waits for a connection.
+    """
+    found = [one for rank, view in present_culprits(case) if (one := _blocked_io_of(case, rank, view)) is not None]
+    return min(found, key=lambda match: LEVELS.index(match.level), default=None)
 
 
 def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
@@ -128,50 +104,65 @@ def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
     lock = find_lock_file(view.frames)
     if lock is not None:
         # Its holder may be another rank, which is at work.
-        held = LOCK_FILE if len(standing(case)) == len(case.blame.culprits) else LOCK_FILE_OF_A_BUSY_RANK
-        said = f"Rank {rank}'s {view.who} waits for a lock file, which another process holds or has left behind."
-        return Match(held, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
-    row = _io_row(view.capture.processes)
-    if row is None:
+        level_of_lock: Level = "certain" if len(stuck_culprits(case)) == len(case.blame.culprits) else "likely"
+        last = view.sample
+        holder = f" ({last.blocked_on})" if last is not None and last.lock_owner is not None else ""
+        said = (
+            f"Rank {rank}'s {view.who} waits for a lock file that another process holds{holder or ' or left behind'}."
+        )
+        return Match("blocked-io", level_of_lock, said, (*at_stack(case, rank, lock), *at_process(case, rank)))
+    if (awaited := awaited_connection(view)) is not None:
+        thread, connection = awaited
+        # Without the probe, it is not known whether a coroutine waits there.
+        awaits: Level = "strong" if view.capture.tasks else "likely"
+        said = (
+            f"Rank {rank}'s {view.who} waits for its thread {thread.label}, whose event loop waits for "
+            f"an answer on {connection}."
+        )
+        loop = Evidence(rank, "stack", f"thread {thread.label} is in {where(thread.frames[0])}")
+        evidence = (*at_tasks(case, rank), loop, *at_stack(case, rank), *at_process(case, rank))
+        return Match("blocked-io", awaits, said, evidence)
+    level = _io_level(view.capture.processes)
+    if level is None:
         return None
     last = view.capture.processes[-1]
     if (last.blocked_on or "").startswith("pipe:") and not any(f.source for f in view.frames):
         # An unnamed pipe may be the standard input, and without its line a prompt cannot be distinguished from a read.
-        row = row if row in {SOCKET_CHANNEL, SELECT} else PIPE_OR_PROMPT
+        level = "strong" if level == "certain" else level
     what = f" on {last.blocked_on}" if last.blocked_on else ""
     if _awaits_other_end(last):
-        what = f" for {_other_end(last)}, at the other end of its connection"
+        what = f" waiting for {_other_end(last)} at the other end of its connection"
     call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
     said = f"Rank {rank}'s {view.who} is blocked in {call}{what}."
-    return Match(row, said, (*at_process(case, rank), *at_stack(case, rank)))
+    return Match("blocked-io", level, said, (*at_process(case, rank), *at_stack(case, rank)))
 
 
-def _io_row(samples: Sequence[ProcessSample]) -> Signature | None:
-    """How a process sits in input or output, by its last two samples; None where it does not."""
+def _io_level(samples: Sequence[ProcessSample]) -> Level | None:
+    """Return how surely a process is blocked in input or output, by its last two samples; None if it is not."""
     last = samples[-1]
     channel = last.wait_channel or ""
     if last.state == "D" and all(s.state == "D" for s in samples[-2:]):
-        return UNINTERRUPTIBLE
+        return "strong"
     if last.state not in {"S", "D"} or len({s.wait_channel for s in samples[-2:]}) > 1:
         return None
     if all(s.syscall in SLEEPS and s.lock_owner is not None for s in samples[-2:]):
-        return FILE_LOCK  # it polls whether another process's lock on a file it has open is gone
+        return "strong"  # it polls whether another process's lock on a file it has open is gone
     on_socket = (last.blocked_on or "").startswith("socket:")
     if last.syscall in _SOCKET_CALLS or on_socket or _awaits_other_end(last):
-        return SOCKET_CALL
+        return "strong"
     if last.syscall in _CALLS:
-        return FILE_CALL
+        return "certain"
     if last.syscall in SELECTS:
-        return SELECT  # for which of its descriptors is not read
+        return "possible"  # it is not read which of its descriptors it waits for
     if last.syscall is None and _FILE_CHANNELS.search(channel):
-        return FILE_CHANNEL
+        return "strong"
     if last.syscall is None and _SOCKET_CHANNELS.search(channel):
-        return SOCKET_CHANNEL
+        return "likely"
     return None
 
 
 def _awaits_other_end(sample: ProcessSample) -> bool:
-    """Whether the main thread polls for a message, itself or through a library's thread that wakes it, of a known other end."""
+    """True if the main thread polls for a message of a known other end, itself or through a library's thread that wakes it."""
     return sample.syscall in POLLS and bool(sample.other_ends or sample.elsewhere)
 
 
@@ -181,8 +172,11 @@ def _other_end(sample: ProcessSample) -> str:
 
 
 def gil_held(case: Case) -> Match | None:
-    """One thread has the lock in every sample and does not move; the beat, which needs the lock, has stopped."""
-    for rank, view in looked_at(case):
+    """Return a match if one thread has the GIL in every sample and does not move, or the beat has stopped.
+
+    The probe's thread needs the GIL for each beat.
+    """
+    for rank, view in present_culprits(case):
         stacks = view.capture.stacks
         holders = [next((t for t in s.threads if t.owns_gil), None) for s in stacks]
         held = [h for h in holders if h is not None]
@@ -196,10 +190,10 @@ def gil_held(case: Case) -> Match | None:
             continue
         holder = held[-1]
         # Asleep in the kernel with the lock: no thread that merely computes looks like this.
-        alone = GIL_HELD_ACTIVE if holder.active else GIL_HELD_ASLEEP
-        row = (GIL_HELD if same else GIL_HELD_AT_TIMES) if stale else alone
+        without_beat: Level = "likely" if holder.active else "strong"
+        level: Level = ("certain" if same else "likely") if stale else without_beat
         if holder.active and view.motion.state == "busy" and all(p.state == "R" for p in view.capture.processes[-2:]):
-            row = GIL_HELD_COMPUTING  # it computes, in one call; that others starve follows from it
+            level = "likely"  # it computes in one call, and the other threads starve because of it
         evidence: tuple[Evidence, ...] = (
             Evidence(
                 rank,
@@ -210,15 +204,19 @@ def gil_held(case: Case) -> Match | None:
         evidence += at_stack(case, rank, holder.frames[0] if holder.frames else None)
         if stale:
             evidence += (
-                Evidence(rank, "beat", f"the probe's thread, which needs the lock, has been silent for {age:.1f} s"),
+                Evidence(
+                    rank,
+                    "heartbeat",
+                    f"the probe's thread, which needs the GIL, has sent no heartbeat for {age:.1f} s",
+                ),
             )
-        said = f"Rank {rank} is in native code that keeps the interpreter's lock; no other thread of it can run."
+        said = f"Rank {rank} is in native code that holds the GIL; no other Python thread of the process can run."
         chain = follow(steady_waits(view.capture), holder.os_thread_id)
         if chain is not None:
             said += f" Thread {holder.label} {explain(view, chain)}"
             evidence += at_mutexes(view, chain.waits)
         evidence += at_process(case, rank)
-        return Match(row, said, evidence)
+        return Match("gil-held", level, said, evidence)
     return None
 
 

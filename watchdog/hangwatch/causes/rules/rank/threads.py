@@ -8,26 +8,15 @@ from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import is_program, where
-from hangwatch.analysis.places import bare, calls, is_interpreter, package_of
+from hangwatch.analysis.places import bare, calls, find_event_loop, is_interpreter, package_of
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.waits import in_torch_distributed
-from hangwatch.causes.evidence import at_handling, at_process, at_stack, standing
+from hangwatch.causes.evidence import at_handling, at_process, at_stack, stuck_culprits
+from hangwatch.causes.match import Level, Match
 from hangwatch.causes.rules.rank.children import POOLS, waits_for_child
-from hangwatch.causes.signature import Match, Signature
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame, ThreadStack
-
-#: The lock says for what it waits.
-HELD_BY_THREAD = Signature("lock-deadlock", "held-by-a-thread", "strong", beats=("thread-stall",))
-#: Why the thread does not answer.
-WAITS_WITH_LOCK = Signature("lock-deadlock", "waits-for-a-waiter", "strong", beats=("thread-stall",))
-#: The same.
-TAKEN_TWICE = Signature("lock-deadlock", "taken-twice", "strong", beats=("thread-stall",))
-SEVERAL_TAKE = Signature("lock-deadlock", "several-take-locks", "strong")
-TAKES_A_LOCK = Signature("lock-deadlock", "takes-a-lock", "possible")
-WAITS_FOR_THREAD = Signature("thread-stall", "waits-for-thread", "strong")
-WAITS_FOR_IDLE_THREAD = Signature("thread-stall", "waits-for-idle-thread", "likely")
 
 _LOCKING = re.compile(
     r"(?:^|[\s=(])(?P<called>\w[\w.]*(?:\[[^\]]*\])?)\.acquire\("
@@ -37,7 +26,7 @@ _LOCKING = re.compile(
 _IMPORT, _IMPORT_LOCK = "<frozen importlib._bootstrap>", "a module's import"
 #: A handler of log lines has a lock, which is held while it writes one.
 _LOGGING, _HANDLER_LOCK = "logging/__init__.py", "the handler's lock"
-#: Where a thread waits for another one of its process, by file of the standard library.
+#: Functions that wait for another thread of the process, by file of the standard library.
 _HANDOVERS = {
     "threading.py": ("wait", "wait_for", "join", "_wait_for_tstate_lock", "acquire"),
     "queue.py": ("get", "put", "join"),
@@ -45,25 +34,25 @@ _HANDOVERS = {
     "concurrent/futures/thread.py": ("shutdown",),
 }
 _HANDED = re.compile(r"\.(?:get|result|join|wait)\(")
-#: Where a thread is idle that has nothing to do.
+#: Files in which a thread with nothing to do waits.
 _RESTS = ("threading.py", "queue.py", "selectors.py", "socketserver.py", "concurrent/futures/", "multiprocessing/")
 
 
 def lock_deadlock(case: Case) -> Match | None:
-    """The main thread is stuck taking a lock in the program's own code; other threads that are blocked there too."""
-    for rank, view in standing(case):
+    """Return a match if the main thread is stuck taking a lock in the program's is_own code.
+
+    Evidence: threads blocked there too.
+    """
+    for rank, view in stuck_culprits(case):
         main = _main(view)
         if main is None or not _on_futex(view):
             continue
         wanted = _lock_taken(main)
         if wanted is None:
-            crossed = _crossed(view, main)
-            if crossed is not None:
-                return _lock_and_wait(case, rank, *crossed)
             continue
         others = [t for t in _others(view) if not t.active]
         holder = next((t for t in others if _holds(t.frames, wanted)), None)
-        own = "[" not in wanted and _holds(main.frames[1:], wanted)  # of many locks it may be two
+        is_own = "[" not in wanted and _holds(main.frames[1:], wanted)  # of many locks, the two may be different ones
         resting = [t for t in others if is_program(t.frames[0]) and t.frames[0].source is None]
         taking = [t for t in others if _lock_taken(t) is not None]
         shown = [holder] if holder is not None else (taking or resting)
@@ -72,53 +61,28 @@ def lock_deadlock(case: Case) -> Match | None:
             Evidence(rank, "stack", f"thread {t.label} is blocked in {where(t.frames[0])}") for t in shown[:2]
         )
         if holder is not None:
-            inside = {_IMPORT_LOCK: "and inside such an import", _HANDLER_LOCK: "and in writing a line"}
+            inside = {_IMPORT_LOCK: "and inside such an import", _HANDLER_LOCK: "and while it writes a log line"}
             held = inside.get(wanted, "inside whose `with`")
             said = f"Rank {rank}'s {view.who} waits for {wanted}, {held} its thread {holder.label} is blocked."
-        elif own:
-            said = f"Rank {rank}'s {view.who} takes {wanted}, which it holds already further up, and waits for itself."
+        elif is_own:
+            said = f"Rank {rank}'s {view.who} takes {wanted}, which it already holds further up, and waits for itself."
         elif shown:
             said = (
-                f"Rank {rank}'s {view.who} waits for a lock, another thread of it is blocked too, and nothing of it "
-                f"moves."
+                f"Rank {rank}'s {view.who} waits for a lock, another of its threads is blocked too, and neither moves."
             )
         else:
-            said = f"Rank {rank}'s {view.who} takes {wanted}, and none of its threads is seen inside a `with` of it."
-        # Where the source of the others was not read, they may be blocked anywhere.
-        row = HELD_BY_THREAD if holder is not None else TAKEN_TWICE if own else SEVERAL_TAKE if taking else TAKES_A_LOCK
-        return Match(row, said, (*evidence, *at_handling(case, rank), *at_process(case, rank)))
+            said = f"Rank {rank}'s {view.who} takes {wanted}, but none of its threads is visibly inside a `with` of it."
+        # Without the source of the other threads, they may be blocked in anything.
+        level: Level = "strong" if holder is not None or is_own or taking else "possible"
+        return Match("lock-deadlock", level, said, (*evidence, *at_handling(case, rank), *at_process(case, rank)))
     return None
-
-
-def _crossed(view: RankView, main: ThreadStack) -> tuple[Frame, ThreadStack, str] | None:
-    """Where the main thread waits for another one, which waits for a lock that the main thread holds; which thread and lock."""
-    frame = waits_for_thread(view)
-    for thread in _others(view) if frame is not None else ():
-        wanted = _lock_taken(thread)
-        if frame is not None and wanted is not None and _holds(main.frames, wanted):
-            return frame, thread, wanted
-    return None
-
-
-def _lock_and_wait(case: Case, rank: int, frame: Frame, thread: ThreadStack, lock: str) -> Match:
-    said = (
-        f"Rank {rank}'s {case.views[rank].who} waits in {bare(frame)} for its thread {thread.label}, inside a "
-        f"`with` of {lock}, for which that thread waits."
-    )
-    evidence = (
-        *at_stack(case, rank, frame),
-        Evidence(rank, "stack", f"thread {thread.label} is blocked in {where(thread.frames[0])}"),
-        *at_handling(case, rank),
-        *at_process(case, rank),
-    )
-    return Match(WAITS_WITH_LOCK, said, evidence)
 
 
 def thread_stall(case: Case) -> Match | None:
-    """The main thread waits in a queue, an event, a future or a join for a thread that is gone, or blocked itself."""
-    for rank, view in standing(case):
+    """Return a match if the main thread waits in a queue, event, future or join for a thread that is gone or blocked itself."""
+    for rank, view in stuck_culprits(case):
         frame = waits_for_thread(view)
-        if frame is None:
+        if frame is None or awaited_connection(view) is not None:
             continue
         others = _others(view)
         if any(in_torch_distributed(f) for t in others for f in t.frames[:8]):
@@ -135,16 +99,17 @@ def thread_stall(case: Case) -> Match | None:
         if shown:
             at = _own(shown[0].frames) or shown[0].frames[0]
             said = (
-                f"Rank {rank}'s {view.who} waits in {bare(frame)} for another thread of its own; thread {shown[0].label} "
-                f"is stuck in {where(at)}."
+                f"Rank {rank}'s {view.who} waits in {bare(frame)} for another of its threads; thread "
+                f"{shown[0].label} is stuck in {where(at)}."
             )
         else:
             said = (
-                f"Rank {rank}'s {view.who} waits in {bare(frame)} for another thread of its own, and none is left that is at "
-                f"work: it has ended, by an exception perhaps, and nothing will wake the main thread."
+                f"Rank {rank}'s {view.who} waits in {bare(frame)} for another of its threads, but "
+                "none is at work. That thread has ended, perhaps through an exception, so nothing "
+                "will wake the main thread."
             )
-        row = WAITS_FOR_THREAD if working or not shown else WAITS_FOR_IDLE_THREAD
-        return Match(row, said, (*evidence, *at_handling(case, rank), *at_process(case, rank)))
+        level: Level = "strong" if working or not shown else "likely"
+        return Match("thread-stall", level, said, (*evidence, *at_handling(case, rank), *at_process(case, rank)))
     return None
 
 
@@ -153,7 +118,7 @@ def _main(view: RankView) -> ThreadStack | None:
 
 
 def _others(view: RankView) -> list[ThreadStack]:
-    """The other Python threads, without the probe's and such as only refresh a progress bar."""
+    """Return the other Python threads, without the probe's and those that only refresh a progress bar."""
     others = (t for t in view.side_threads if t.frames)
     return [t for t in others if calls(t.frames, "tqdm/_monitor.py") is None]
 
@@ -164,7 +129,10 @@ def _on_futex(view: RankView) -> bool:
 
 
 def _lock_taken(thread: ThreadStack) -> str | None:
-    """What lock the thread's deepest frame is taking, as it is written (a wait on a queue or a condition is none)."""
+    """Return the lock that the thread's deepest frame is taking, as it is written; None if it takes none.
+
+    A wait on a queue or a condition is none.
+    """
     frame = thread.frames[0] if thread.frames else None
     if frame is None or thread.active:
         return None
@@ -177,7 +145,7 @@ def _lock_taken(thread: ThreadStack) -> str | None:
 
 
 def _holds(frames: Sequence[Frame], lock: str) -> bool:
-    """Whether the frames are inside a ``with`` of a lock that is written like this one; ``self.x`` is ``other.x``.
+    """True if the frames are inside a ``with`` of a lock that is written like this one; ``self.x`` is ``other.x``.
 
     Of many locks in one place, ``self.x[i]``, any may be the one.
     """
@@ -196,19 +164,19 @@ def _holds(frames: Sequence[Frame], lock: str) -> bool:
 
 
 def _attribute(lock: str) -> str:
-    """The last name by which a lock is reached, without its place among others."""
+    """Return the last name by which a lock is reached, without its index."""
     return lock.partition("[")[0].rpartition(".")[2]
 
 
 def waits_for_thread(view: RankView) -> Frame | None:
-    """The frame in which the main thread waits for another thread of its process."""
+    """Return the frame in which the main thread waits for another thread of its process; None if it does not."""
     frames = view.frames
     if not frames or not _on_futex(view) or shutdown_frame(frames) is not None or waits_for_child(view) is not None:
         return None
     first_outside = next((i for i, f in enumerate(frames) if not is_interpreter(f)), len(frames))
     above, caller = frames[:first_outside], frames[first_outside : first_outside + 1]
     if calls(caller, "torch/utils/data/dataloader.py") is not None:
-        return None  # it waits for its workers; what a data set does in this process is the program's
+        return None  # it waits for its workers; a data set in this process is the program's own
     waits = [f for f in above if any(f.file.endswith(part) and bare(f) in names for part, names in _HANDOVERS.items())]
     if waits:
         return waits[-1]  # the outermost: `get` says more than the `wait` inside it
@@ -217,8 +185,26 @@ def waits_for_thread(view: RankView) -> Frame | None:
     return first if not above and is_program(first) and _HANDED.search(first.source or "") else None
 
 
+def awaited_connection(view: RankView) -> tuple[ThreadStack, str] | None:
+    """Return the thread that the main thread waits for, and its connection, if that thread runs an event loop; else None.
+
+    It is the one event loop beside the main thread that has watched the same connection in the last two samples:
+    asyncio in a thread of a library, which the program calls from outside (fsspec). A loop without a coroutine keeps
+    its connections open for later, and one that listens for clients serves others.
+    """
+    if waits_for_thread(view) is None or (view.capture.beat_age_s is not None and not view.capture.tasks):
+        return None
+    found: list[tuple[ThreadStack, str]] = []
+    for thread in _others(view):
+        own = [t for p in view.capture.processes[-2:] for t in p.threads if t.os_thread_id == thread.os_thread_id]
+        watched = {t.blocked_on or "" for t in own}
+        if find_event_loop(thread.frames) is not None and len(own) > 1 and len(watched) == 1:
+            found += [(thread, on) for on in watched if on.startswith("socket:") and " listening " not in on]
+    return found[0] if len(found) == 1 else None
+
+
 def polls(view: RankView) -> Frame | None:
-    """The frame in which the main thread polls, sleeping in between, for what another one may have done."""
+    """Return the frame in which the main thread polls, with sleeps in between, for what another may have done; else None."""
     frame = view.frames[0] if view.frames else None
     if frame is None or not is_program(frame) or "sleep(" not in (frame.source or ""):
         return None
@@ -226,15 +212,15 @@ def polls(view: RankView) -> Frame | None:
 
 
 def working_threads(view: RankView) -> list[ThreadStack]:
-    """The other threads of a rank that do not merely wait to be given something to do."""
+    """Return the other threads of a rank that do not merely wait to be given something to do."""
     return [t for t in _others(view) if not _rests(t)]
 
 
 def _own(frames: Sequence[Frame]) -> Frame | None:
-    """The program's own deepest frame of a thread."""
+    """Return the program's own deepest frame of a thread; None if there is none."""
     return next((f for f in frames if not is_interpreter(f) and package_of(f) is None), None)
 
 
 def _rests(thread: ThreadStack) -> bool:
-    """Whether the thread waits to be given something to do, as far as one can see."""
+    """True if the thread waits to be given something to do, as far as one can see."""
     return is_interpreter(thread.frames[0]) and any(part in thread.frames[0].file for part in _RESTS)

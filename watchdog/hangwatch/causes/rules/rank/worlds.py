@@ -6,22 +6,13 @@ from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.causes.evidence import at_process, at_stack
-from hangwatch.causes.signature import Match, Signature
+from hangwatch.causes.match import Match
 from hangwatch.model.incident import Evidence
 from hangwatch.model.numbers import world_of
 
-#: How it ended says why it is not there; that nothing ends the others with it is what has to be known.
-GONE = Signature(
-    "peer-world-lost", "gone", "certain", beats=("rank-died", "rank-raised", "early-exit", "init-missing-rank")
-)
-#: The same, of a process that has failed and whose interpreter is still there.
-FAILED = Signature(
-    "peer-world-lost", "failed", "certain", beats=("rank-raised", "early-exit", "thread-stall", "child-stall")
-)
-
 
 def peer_world_lost(case: Case) -> Match | None:
-    """A culprit is gone, or failed, and only processes of other worlds wait for it."""
+    """Return a match if a culprit is gone, or failed, and only processes of other worlds wait for it."""
     for rank in case.blame.culprits:
         view = case.views.get(rank)
         waiters = {w for e in case.graph.edges if rank in e.awaited for w in e.waiters}
@@ -33,8 +24,8 @@ def peer_world_lost(case: Case) -> Match | None:
             continue
         words = f" after {last}" if last is not None else ""
         state = "has ended" if view.gone else "has failed"
-        said = f"Rank {rank}'s process {state}{words}; nothing ends the processes of the other world with it."
+        said = f"Rank {rank}'s process {state}{words}. Nothing stops the processes of the other job with it."
         evidence = tuple(Evidence(rank, "exception", line.strip()) for line in view.capture.log_error[-2:])
         evidence += (Evidence(rank, "stack", where(ending)),) if ending is not None else at_process(case, rank)
-        return Match(GONE if view.gone else FAILED, said, (*evidence, *at_stack(case, min(waiters))))
+        return Match("peer-world-lost", "certain", said, (*evidence, *at_stack(case, min(waiters))))
     return None

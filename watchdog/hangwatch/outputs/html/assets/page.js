@@ -1,4 +1,5 @@
-// Updates the page with the parts that the agent sends. Without this script the page is complete but static.
+// Updates the page with the parts that the agent sends, shows local times, and copies. Without this script the page is
+// complete but static.
 "use strict";
 
 const connection = document.getElementById("connection");
@@ -27,14 +28,46 @@ function tick() {
     const since = Date.parse(element.dataset.since);
     if (!Number.isNaN(since)) element.textContent = elapsed((Date.now() - since) / 1000);
   }
+  for (const time of document.querySelectorAll("time:not([title])")) {
+    const at = new Date(time.dateTime);
+    time.title = Number.isNaN(at.getTime()) ? "" : at.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
+  }
 }
 
-// Announce a changed verdict to screen readers once, and show its kind in the tab title.
+// The clipboard of the browser is there under https and on this machine only; elsewhere a selection is copied.
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "unseen";
+  document.body.append(area);
+  area.select();
+  const copied = document.execCommand("copy");
+  area.remove();
+  if (!copied) throw new Error("the browser refuses to copy");
+}
+
+async function copyLinked(link) {
+  const answer = await fetch(link.href);
+  if (!answer.ok) throw new Error(answer.statusText);
+  await copy(await answer.text());
+  link.nextElementSibling.textContent = "Copied";
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-copy]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  copyLinked(link).catch(() => location.assign(link.href));
+});
+
+// Announce a changed verdict to screen readers once, and show its kind and job in the tab title.
 function announce() {
   const summary = document.querySelector(".banner .summary");
   const kind = document.querySelector(".banner .kind strong");
   if (!summary || !kind) return;
-  document.title = `${kind.textContent} - hangwatch`;
+  const job = document.querySelector("h1 bdi");
+  document.title = `${kind.textContent}: ${job ? job.textContent : "hangwatch"}`;
   if (lastSummary !== null && lastSummary !== summary.textContent) news.textContent = `${kind.textContent}: ${summary.textContent}`;
   lastSummary = summary.textContent;
 }

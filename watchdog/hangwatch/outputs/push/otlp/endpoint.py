@@ -1,8 +1,8 @@
-"""An OTLP endpoint: OpenTelemetry's own exporters, and what its answers mean.
+"""An OTLP endpoint: OpenTelemetry's own exporters, and the meaning of its answers.
 
-May import OpenTelemetry where an endpoint is given. Everything here blocks, ten seconds at most; an endpoint belongs to one
-thread. The SDK reads ``OTEL_EXPORTER_OTLP_HEADERS``, ``_CERTIFICATE``, ``_CLIENT_KEY``, ``_CLIENT_CERTIFICATE`` and
-``_COMPRESSION``; not its time limit, which it takes for seconds where the specification says milliseconds.
+May import OpenTelemetry once an endpoint is configured. All calls block, ten seconds at most; an endpoint belongs to
+one thread. The SDK reads ``OTEL_EXPORTER_OTLP_HEADERS``, ``_CERTIFICATE``, ``_CLIENT_KEY``, ``_CLIENT_CERTIFICATE``
+and ``_COMPRESSION``. Its time limit is not used: the SDK takes it for seconds, the specification says milliseconds.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from hangwatch.model.errors import PlainError
 from hangwatch.outputs.push.notifications import Notification
 from hangwatch.outputs.push.transports import ACCEPTED, TIMEOUT_S, Attempt, judge_status
 
-#: One process of the agent, for all it sends.
+#: Identifies this process of the agent in all it sends.
 _INSTANCE = str(uuid.uuid4())
 _INSTALL = "pip install 'opentelemetry-sdk>=1.45' 'opentelemetry-exporter-otlp-proto-http>=1.45'"
 
 
 class OtlpError(PlainError):
-    """No OpenTelemetry; the message is one line with the repair."""
+    """OpenTelemetry is not installed; the message is one line with the repair."""
 
 
 def check_installed() -> None:
-    """Raise ``OtlpError`` where the extra is missing."""
+    """Raise ``OtlpError`` if the extra ``otel`` is missing."""
     try:
         import opentelemetry.exporter.otlp.proto.http._log_exporter  # noqa: F401
     except ImportError:
-        raise OtlpError(f"--otlp needs OpenTelemetry: {_INSTALL}") from None
+        raise OtlpError(f"OpenTelemetry is not installed; run: {_INSTALL}") from None
 
 
 class OtlpEndpoint:
-    """One endpoint, ``http://HOST:4318``. ``node``: the host that the resource names.
+    """One endpoint, ``http://HOST:4318``.
 
-    A signal is not sent where ``OTEL_LOGS_EXPORTER`` (``_TRACES_``, ``_METRICS_``) is ``none``.
+    ``node``: the host name in the resource. A signal is not sent if ``OTEL_LOGS_EXPORTER`` (``_TRACES_``,
+    ``_METRICS_``) is ``none``.
     """
 
     def __init__(self, url: str, node: str) -> None:
@@ -51,7 +52,7 @@ class OtlpEndpoint:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
 
-        # Their messages may hold the whole address; what has failed is reported by us.
+        # Their messages may contain the whole address; we report failures ourselves.
         for name in ("opentelemetry", "requests", "urllib3"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self.resource = Resource.create(
@@ -78,7 +79,10 @@ class OtlpEndpoint:
         self._sent_event: tuple[object, ...] = ()
 
     def send_incident(self, notification: Notification, before: Notification | None) -> Attempt:
-        """The event, and the span of an incident that is over. An attempt that is repeated repeats no event."""
+        """Send the event, and the span of an ended incident; return what became of it.
+
+        A repeated attempt does not repeat an event that was accepted.
+        """
         from hangwatch.outputs.push.otlp.incidents import make_event, make_span
 
         if notification.key != self._sent_event:
@@ -89,13 +93,13 @@ class OtlpEndpoint:
         return self._send("traces", [make_span(notification, self.resource)]) if notification.over else ACCEPTED
 
     def send_metrics(self, families: Iterable[Metric]) -> Attempt:
-        """All metrics as they are now."""
+        """Send all metrics as they are now; return what became of it."""
         from hangwatch.outputs.push.otlp.metrics import make_metrics
 
         return self._send("metrics", make_metrics(families, self.resource, self._start_ns, time.time_ns()))
 
     def close(self) -> None:
-        """Cut short what the exporters wait for; from any thread."""
+        """End the exporters' waits; may be called from any thread."""
         for exporter in self._exporters.values():
             exporter.shutdown()
 
@@ -110,5 +114,5 @@ class OtlpEndpoint:
         return ACCEPTED if result.name == "SUCCESS" else Attempt("later", "is unreachable; retrying")
 
     def _note_status(self, response: Any, *_: object, **__: object) -> None:
-        """The exporters' results do not say why, and for them a redirection is a success."""
+        """Note the HTTP status: the exporters' results do not tell it, and count a redirection as success."""
         self._status = response.status_code

@@ -1,6 +1,6 @@
-"""The metrics, sent to OTLP endpoints time and again and at the end. May import the metrics and asyncio.
+"""Sends the metrics to OTLP endpoints, regularly and at the end. May import the metrics and asyncio.
 
-Nothing is queued: what could not be sent is replaced by the next values.
+Nothing is queued: values that could not be sent are replaced by the next ones.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ _INTERVAL_MS = 60_000
 
 
 class MetricsFeed:
-    """Sends ``families`` to endpoints, each known by a name that may be logged. All methods are called in one event loop."""
+    """Sends ``families`` to endpoints, each with a name that may be logged.
+
+    All methods must be called in one event loop.
+    """
 
     def __init__(self, endpoints: Sequence[tuple[str, OtlpEndpoint]], families: Callable[[], Iterable[Metric]]) -> None:
         self._streams = [_Stream(name, endpoint, families) for name, endpoint in endpoints]
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start sending; returns at once."""
         for stream in self._streams:
             stream.start()
 
     async def close(self, grace_s: float) -> None:
-        """Send the last values, for ``grace_s`` at most."""
+        """Send the last values, within ``grace_s`` seconds."""
         await asyncio.gather(*(stream.close(grace_s) for stream in self._streams))
 
 

@@ -1,8 +1,8 @@
 """An incident as an event of the log and as a span. Pure; may import OpenTelemetry's SDK.
 
-Names are those of OpenTelemetry's semantic conventions (1.44: ``code.*``, ``error.type``, ``host.name``, ..); what they
-have no name for begins with ``hangwatch.``. Both carry one trace id and one span id, made of the incident's id: what another
-agent sends of the same incident, after a restart or a failover, belongs together with it.
+Names are those of OpenTelemetry's semantic conventions (1.44: ``code.*``, ``error.type``, ``host.name``, ..); our own
+begin with ``hangwatch.``. Trace id and span id are made of the incident's id, so that what another agent sends of the
+incident, after a restart or a failover, belongs to the same trace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 from opentelemetry.trace.status import Status, StatusCode
 
 from hangwatch import __version__
-from hangwatch.outputs.push.notifications import Notification, message_of, name_ranks, parse_time, runbook_of
+from hangwatch.outputs.push.notifications import Notification, message_of, name_ranks, parse_time
 from hangwatch.outputs.sanitize import clean
 
 EVENT = "hangwatch.incident"
@@ -30,7 +30,7 @@ _SEVERITIES = {"critical": SeverityNumber.ERROR, "warning": SeverityNumber.WARN}
 def make_event(
     notification: Notification, before: Notification | None, resource: Resource, now_ns: int
 ) -> ReadableLogRecord:
-    """The event of an incident that begins, changes (``before`` is what was sent last) or ends."""
+    """Return the event of an incident that begins, changes or ends. ``before``: what was sent last."""
     incident = notification.incident
     message = message_of(notification, before)
     if notification.over and incident.ended_at is not None:
@@ -52,7 +52,10 @@ def make_event(
 
 
 def make_span(notification: Notification, resource: Resource) -> ReadableSpan:
-    """The span of an incident that is over, from onset to end. Made here and by no tracer, whose sampler could drop it."""
+    """Return the span of an ended incident, from onset to end.
+
+    It is made without a tracer, whose sampler could drop it.
+    """
     incident, verdict = notification.incident, notification.incident.verdict
     confirmed = incident.confirmed_at or incident.detected_at
     return ReadableSpan(
@@ -69,18 +72,30 @@ def make_span(notification: Notification, resource: Resource) -> ReadableSpan:
 
 
 def _attributes(notification: Notification) -> dict[str, str | bool | int]:
-    """What both carry; what is not known is left out."""
-    incident, verdict = notification.incident, notification.incident.verdict
+    """Return the attributes of event and span; unknown ones are left out."""
+    incident, verdict, briefing = notification.incident, notification.incident.verdict, notification.briefing
+    job = incident.job
     found: dict[str, str | bool | int | None] = {
         "hangwatch.incident.id": incident.id,
         "hangwatch.incident.status": "resolved" if notification.over else "firing",
-        "hangwatch.job.id": incident.job.id,
+        "hangwatch.job.id": job.id,
+        "hangwatch.job.name": briefing.name,
+        "hangwatch.job.script": briefing.script or None,
+        "hangwatch.job.slurm_job": job.slurm_job or None,
+        "user.name": job.user or None,
+        "k8s.namespace.name": job.namespace or None,
+        "k8s.pod.name": job.pod or None,
         "hangwatch.proven": verdict.proven,
         "hangwatch.severity": verdict.severity,
         "hangwatch.culprit_ranks": name_ranks(verdict, verdict.culprit_ranks),
         "hangwatch.waiting_ranks": name_ranks(verdict, verdict.waiting_ranks),
         "hangwatch.cause.id": notification.cause_id,
-        "hangwatch.runbook": runbook_of(notification),
+        "hangwatch.cause.title": briefing.title or None,
+        "hangwatch.remedy": briefing.remedy or None,
+        "hangwatch.culprit_line": briefing.culprit_line or None,
+        "hangwatch.others_line": briefing.others_line or None,
+        "hangwatch.page_url": briefing.page_url or None,
+        "hangwatch.runbook_url": briefing.runbook_url or None,
         "hangwatch.bundle": notification.bundle,
         "hangwatch.step": incident.history.now.step if incident.history is not None else None,
         "error.type": verdict.kind,
@@ -105,5 +120,5 @@ def _context(notification: Notification) -> SpanContext:
 
 
 def _to_ns(text: str) -> int:
-    """A document's time, which is to the millisecond."""
+    """Return a document's time, which has milliseconds, in ns."""
     return round(parse_time(text).timestamp() * 1000) * 1_000_000

@@ -1,7 +1,8 @@
 """The families of ``outputs.metrics`` as OpenTelemetry's metrics. Pure; may import its SDK and prometheus_client.
 
-By "Prometheus and OpenMetrics Compatibility" of OpenTelemetry's specification (1.50): names and labels stay, counters become sums
-since the agent's start. The SDK has no summary; one without quantiles says what a histogram without buckets does: number and sum.
+By "Prometheus and OpenMetrics Compatibility" of OpenTelemetry's specification (1.50): names and labels stay, counters
+become sums since the agent's start. The SDK has no summary: ours, which have no quantiles, become histograms without
+buckets: count and sum.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SINCE_START = AggregationTemporality.CUMULATIVE
 
 
 def make_metrics(families: Iterable[Metric], resource: Resource, start_ns: int, now_ns: int) -> MetricsData:
-    """All families that have samples. ``start_ns``: when the agent began to count."""
+    """Return all families that have samples. ``start_ns``: when the agent began to count."""
     metrics = [one for family in families for one in _convert(family, start_ns, now_ns)]
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(SCOPE, metrics, "")], "")])
 
@@ -48,7 +49,7 @@ def _convert(family: Metric, start_ns: int, now_ns: int) -> Iterator[Sent]:
 
 
 def _counted(family: Metric, start_ns: int, now_ns: int) -> Sent:
-    """A summary of ours, which has no labels."""
+    """Return one of our summaries, which have no labels, as a histogram."""
     value = {sample.name.removeprefix(f"{family.name}_"): sample.value for sample in family.samples}
     count = int(value["count"])
     point = HistogramDataPoint({}, start_ns, now_ns, count, value["sum"], [count], [], None, None)

@@ -1,0 +1,91 @@
+"""Arrivals of jobs that only exist as numbers: seeded, with noise, of several shapes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hangwatch.slow.arrival import Call
+
+STEP_NS = 100_000_000
+#: How long a step's work takes instead: by step and rank, in steps. Unless a test says otherwise: the usual time.
+Work = Callable[[int, int], float]
+
+
+@dataclass
+class SimulatedJob:
+    """A job whose ranks take steps. ``work``: by step and rank, 1.0 is usual. ``noise``: sigma of each piece of work.
+
+    ``shape``: ``ddp`` (four buckets, asynchronous), ``sync`` (one blocking all-reduce), ``tp`` (pairs within data parallel),
+    ``fsdp`` (gathers, then reduces, blocking). ``before``: what a rank does alone before a step, joined by all in a barrier.
+    """
+
+    size: int
+    shape: str = "ddp"
+    work: Work = lambda _step, _rank: 1.0
+    before: Work | None = None
+    noise: float = 0.03
+    seed: int = 0
+    steps: int = 60
+    streams: dict[int, list[Call]] = field(default_factory=dict)
+
+    def run(self) -> dict[int, list[Call]]:
+        """Return the calls of all ranks."""
+        self._random = random.Random(f"{self.seed} {self.size} {self.shape}")
+        self._at = [0.0] * self.size
+        self._seq: dict[str, int] = {}
+        self.streams = {rank: [] for rank in range(self.size)}
+        everybody = [tuple(range(self.size))]
+        for step in range(self.steps):
+            if self.before is not None and any(self.before(step, rank) for rank in range(self.size)):
+                self._at = [at + self.before(step, rank) * STEP_NS for rank, at in enumerate(self._at)]
+                self._join("barrier", everybody)
+            getattr(self, f"_{self.shape}")(step, everybody)
+        return self.streams
+
+    def _ddp(self, step: int, everybody: list[tuple[int, ...]]) -> None:
+        self._compute(step, 0.5)
+        gone = []
+        for bucket in range(4):
+            self._compute(step, 0.1)
+            gone.append(self._join(f"bucket {bucket}", everybody, waits=False))
+        self._at = [max(at, *gone) for at in self._at]
+        self._compute(step, 0.1)
+
+    def _sync(self, step: int, everybody: list[tuple[int, ...]]) -> None:
+        self._compute(step, 1.0)
+        self._join("all_reduce", everybody)
+
+    def _fsdp(self, step: int, everybody: list[tuple[int, ...]]) -> None:
+        for op in ("all_gather",) * 4 + ("reduce_scatter",) * 4:
+            self._compute(step, 1 / 8)
+            self._join(op, everybody)
+
+    def _tp(self, step: int, _everybody: list[tuple[int, ...]]) -> None:
+        for _ in range(4):
+            self._compute(step, 0.25)
+            self._join("tp", [(rank, rank + 1) for rank in range(0, self.size, 2)])
+        self._join("dp", [tuple(range(place, self.size, 2)) for place in (0, 1)])
+
+    def _compute(self, step: int, part: float) -> None:
+        for rank in range(self.size):
+            noise = self._random.lognormvariate(0, self.noise)
+            self._at[rank] += STEP_NS * part * self.work(step, rank) * noise
+
+    def _join(self, name: str, groups: list[tuple[int, ...]], *, waits: bool = True) -> float:
+        """Have all ranks join, each in its group. Return when the last of them has joined."""
+        number = self._seq[name] = self._seq.get(name, 0) + 1
+        for members in groups:
+            gone = max(self._at[rank] for rank in members) + 100_000
+            for rank in members:
+                at = round(self._at[rank] + self._random.expovariate(1 / 20_000))
+                self.streams[rank].append(Call((name, members), number, members, name, at))
+            for rank in members if waits else ():
+                self._at[rank] = gone
+        return max(self._at)
+
+
+def slow(rank: int, share: float, onset: int = 0) -> Work:
+    """Work of which one rank does ``share`` more, from a step on."""
+    return lambda step, one: 1.0 + share if one == rank and step >= onset else 1.0

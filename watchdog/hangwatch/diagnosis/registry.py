@@ -1,0 +1,169 @@
+"""All rules, in no order that matters. ``causes.precedence`` alone puts in order what they say of a case."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+from hangwatch.analysis.case import Case
+from hangwatch.causes.alternatives import alternatives
+from hangwatch.causes.match import Match, Rule
+from hangwatch.causes.near import come_near
+from hangwatch.causes.precedence import order, with_alternatives
+from hangwatch.causes.rules.diverged import (
+    checkpoint,
+    evaluation,
+    groups,
+    operations,
+    paths,
+    sharded,
+    thread_order,
+)
+from hangwatch.causes.rules.job import nodes, unknown
+from hangwatch.causes.rules.rank import (
+    children,
+    cycles,
+    failing,
+    lost,
+    meeting,
+    mutexes,
+    requests,
+    straggling,
+    stuck,
+    tasks,
+    threads,
+    worlds,
+)
+from hangwatch.hardware import causes as hardware
+from hangwatch.serving import causes as serving
+from hangwatch.training.analysis.case import TrainingCase
+from hangwatch.training.causes import nonfinite, unlabelled
+
+#: Rules about one rank that is there: what it does or waits for by itself.
+_OF_ONE_RANK: tuple[Rule, ...] = (
+    children.child_stall,
+    children.fork_deadlock,
+    mutexes.mutex_deadlock,
+    straggling.busy_loop,
+    straggling.compiling,
+    straggling.rank0_work,
+    straggling.straggler,
+    stuck.blocked_io,
+    stuck.dataloader,
+    stuck.debugger,
+    stuck.gil_held,
+    tasks.task_stall,
+    threads.lock_deadlock,
+    threads.thread_stall,
+)
+
+RULES: tuple[Rule, ...] = (
+    *_OF_ONE_RANK,
+    checkpoint.checkpoint,
+    evaluation.tuple_labels,
+    failing.failed_and_ending,
+    failing.failed_and_handling,
+    failing.failed_in_thread,
+    groups.creation,
+    groups.inversion,
+    groups.left_out,
+    groups.point_to_point,
+    hardware.fabric,
+    hardware.own_communicator,
+    hardware.failed_device,
+    hardware.hanging_device,
+    lost.died,
+    lost.early_exit,
+    lost.init_missing,
+    lost.left_over,
+    lost.raised,
+    lost.stopped,
+    meeting.store_unreachable,
+    nodes.node_lost,
+    operations.branches,
+    operations.items,
+    operations.message,
+    operations.mismatch,
+    operations.tensors,
+    paths.ranks_diverged,
+    requests.waits_for_request,
+    cycles.request_cycle,
+    serving.engine_stalled,
+    serving.waits_for_slot,
+    sharded.generate_length,
+    sharded.sharded_forward,
+    thread_order.thread_order,
+    unknown.unknown,
+    worlds.peer_world_lost,
+)
+
+#: Why a training that runs learns nothing.
+TRAINING_RULES: tuple[Callable[[TrainingCase], Match | None], ...] = (
+    nonfinite.data_mix,
+    nonfinite.loss_nan,
+    nonfinite.lr_frozen,
+    nonfinite.never_finite,
+    nonfinite.overlap_comm,
+    nonfinite.poisoned,
+    unlabelled.masked_labels,
+)
+
+log = logging.getLogger("hangwatch")
+
+_C = TypeVar("_C", Case, TrainingCase)
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+#: Rules that raised, by name. None ever should: the agent counts them, and the tests allow none.
+failed: Counter[str] = Counter()
+
+
+def explain(case: Case) -> tuple[Match, ...]:
+    """Return all that fits the case, the surest first. There is always one: ``unknown`` says what was seen."""
+    found = weigh(case, find_matches(case))
+    return found if case.blame.shape == "outside" else _with_near(case, found)
+
+
+def find_matches(case: Case) -> list[Match]:
+    """Return what the rules say of the case, in no order. No rule can know why a process that is not seen does not come."""
+    return _apply((unknown.unknown,) if case.blame.shape == "outside" else RULES, case)
+
+
+def weigh(case: Case, found: Sequence[Match]) -> tuple[Match, ...]:
+    """Return the matches in order, with what the first of them may be mistaken for."""
+    ordered = order(found)
+    more = _guarded(alternatives, case, ordered[0]) if case.blame.shape != "outside" else None
+    return with_alternatives(ordered, more or ())
+
+
+def _with_near(case: Case, found: tuple[Match, ...]) -> tuple[Match, ...]:
+    """Return the matches; if nothing fits, ``unknown`` also names the causes that came near, and what each lacks."""
+    first = found[0]
+    if first.cause != "unknown":
+        return found
+    causes = {match.cause for match in found}
+    near = _guarded(come_near, case, causes, lambda other: _apply(_OF_ONE_RANK, other)) or ()
+    return (replace(first, evidence=(*first.evidence, *near)), *found[1:])
+
+
+def explain_training(case: TrainingCase) -> tuple[Match, ...]:
+    """Return all that fits a training that learns nothing, the surest first; none only if every rule failed."""
+    return order(_apply(TRAINING_RULES, case))
+
+
+def _apply(rules: Sequence[Callable[[_C], Match | None]], case: _C) -> list[Match]:
+    """Return what the rules say."""
+    return [match for rule in rules if (match := _guarded(rule, case)) is not None]
+
+
+def _guarded(rule: Callable[_P, _T | None], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
+    """Return what a rule says. One that raises is left out and counted: no user may be left without the verdict."""
+    try:
+        return rule(*args, **kwargs)
+    except Exception:  # whatever a rule does, the user gets a verdict
+        failed[rule.__name__] += 1
+        log.exception("the rule %s failed and is left out", rule.__name__)
+        return None

@@ -1,0 +1,121 @@
+"""What the header of a block says: ``Block.text`` by its parts, for whoever diagnoses. Pure.
+
+A header is read here and nowhere else, once for all captures that have it. It is kept as text alone, so that captures of any age
+are read by today's code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from keyword import iskeyword
+
+from hangwatch.model.stacks import Block
+
+_PARTS = re.compile(r"(\w*) ?(.*?):?(?: (return|continue|break|raise))?", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+#: Conditions that differ by rank, in the field's usual words.
+_BY_RANK = re.compile(
+    r"(?<![A-Za-z_])(?:(?!lora_|low_)\w*_)?rank(?:_?id|_?zero|_?0)?\b|get_rank|is_(?:\w+_)?(?:main|master|chief|primary|leader)"
+    r"|main_process|\bmaster\b|process_(?:zero|index|id)|(?:rank|global|world)_?zero|\bRANK\b|LOCAL_RANK|coord_on_|is_first_|is_last_stage"
+    r"|(?<![\w.])(?:r|rk|gpu|proc(?:ess)?_id|pid|node_id)\s*[!=]=\s*-?\d",
+)
+#: What is so on every rank of a job: a file is run and not imported, the groups are there.
+_ALIKE = re.compile(r".*__name__.*|(?:torch\.)?(?:dist|distributed)\.is_(?:initialized|available)\(\)")
+#: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
+_CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
+_OF_MODEL = re.compile(
+    r"param|grad|named_|module|layer|block|bucket|head|tensor|group|state_dict|weight|buffers|callback|hook|handler|plugin",
+    re.IGNORECASE,
+)
+#: What a number is taken modulo of, where it is an attribute.
+_EVERY = re.compile(r"% (\w+(?:\.\w+)+)(?![\w(])")
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header: the ``word`` that it begins with (empty of a decorator's), what is ``said`` behind it, and by which word a guard
+    ``leaves`` (empty of all others)."""
+
+    word: str
+    said: str
+    leaves: str
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """All names in it, attributes and words of texts among them."""
+        return frozenset(name for name in _NAME.findall(self.said) if not iskeyword(name))
+
+    @cached_property
+    def binds(self) -> tuple[str, ...]:
+        """The variables to which a ``for`` gives a value in each iteration."""
+        return tuple(_NAME.findall(self.said.partition(" in ")[0])) if self.word == "for" else ()
+
+    @cached_property
+    def over(self) -> str:
+        """What a ``for`` goes through; empty of all others."""
+        return self.said.partition(" in ")[2] if self.word == "for" else ""
+
+    @cached_property
+    def tree(self) -> ast.expr | None:
+        """The condition, or what a loop goes through; None of another block, and of a header that was cut."""
+        return parse(self.over or self.said) if self.word in {"if", "elif", "while", "for"} else None
+
+    @cached_property
+    def varies_by(self) -> frozenset[str]:
+        """The names on whose values a condition depends: no constants, and no settings (``step % self.config.every``)."""
+        said = self.said
+        for setting in _EVERY.findall(said):
+            said = said.replace(setting, "")
+        return frozenset(name for name in _NAME.findall(said) if not name.isupper())
+
+    @cached_property
+    def by_rank(self) -> bool:
+        """True if it speaks of the rank."""
+        return names_rank(self.said)
+
+    @cached_property
+    def by_clock(self) -> bool:
+        """True if it compares something with a clock."""
+        return _CLOCK.search(self.said) is not None
+
+    @cached_property
+    def alike(self) -> bool:
+        """True if it is the same on every rank."""
+        return _ALIKE.fullmatch(self.said) is not None
+
+    @cached_property
+    def of_model(self) -> bool:
+        """True if a loop is over parameters, callbacks and the like, and not over batches.
+
+        What is dealt out by rank, ``for block in blocks(rank)``, is data whatever it is called.
+        """
+        over = self.over or self.said
+        return _OF_MODEL.search(over) is not None and not names_rank(over)
+
+
+def header_of(block: Block) -> Header:
+    """Return what the header of a block says."""
+    return read_header(block.text)
+
+
+@lru_cache(maxsize=4096)  # the same few are asked for again and again
+def read_header(text: str) -> Header:
+    """Return what a header says."""
+    parts = _PARTS.fullmatch(text)
+    return Header(*parts.groups(default="")) if parts is not None else Header("", text, "")
+
+
+def names_rank(text: str) -> bool:
+    """True if a piece of code speaks of the rank."""
+    return _BY_RANK.search(text) is not None
+
+
+def parse(text: str) -> ast.expr | None:
+    """Return an expression; None if this is none."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -1,5 +1,0 @@
-"""What training says of itself: in the beats of its ranks, in its output, and in the files it writes anyway.
-
-``lines/formats.py`` is the registry of every line that is understood; ``locate.py`` finds what a job writes, and
-``follow.py`` reads on where it stopped. May import hangwatch.model, msgspec and the standard library.
-"""
