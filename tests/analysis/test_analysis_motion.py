@@ -211,6 +211,21 @@ def test_a_sleep_in_torch_is_none_between_items() -> None:
         assert read_motion(msgspec.structs.replace(capture, processes=waking)).state == state
 
 
+@pytest.mark.parametrize(
+    ("caller", "state"),
+    [
+        (Frame("BaseProxy._callmethod", "/usr/lib/python3.11/multiprocessing/managers.py", 822), "stuck"),
+        (Frame("read_all", "/srv/train/feed.py", 30), "busy"),
+    ],
+)
+def test_the_answers_of_a_manager_are_no_data(caller: Frame, state: str) -> None:
+    """A queue of a manager is polled by calls that say "empty" each time, while its workers make nothing."""
+    receives = Frame("Connection._recv", "/usr/lib/python3.11/multiprocessing/connection.py", 395)
+    capture = rank(0, (), (receives, caller), channel="unix_stream_read_generic")
+    waking = tuple(msgspec.structs.replace(p, switches=20 * i) for i, p in enumerate(capture.processes))
+    assert read_motion(msgspec.structs.replace(capture, processes=waking)).state == state
+
+
 def _looping(text: str, iterations: Iterations, numbers: tuple[int, int]) -> RankCapture:
     """A rank that sleeps in a loop, seen in two iterations."""
     captured = rank(0, (), ())

@@ -87,7 +87,7 @@ def _is_of_another_world(case: Case) -> bool:
 
     Its work does not show in its Python stack, so that it does not move tells little. A rank may wait for it in the
     group of both, or for the answer to a request, in a read from a socket. A worker with nothing to do, which may be in
-    such a read too, waits for no answer.
+    such a read too, waits for no answer. A rank's own children, such as a manager of multiprocessing, are no other world.
     """
     blame = case.blame
     worlds = {world_of(r) for r in blame.waiting or blame.culprits}
@@ -100,7 +100,9 @@ def _is_of_another_world(case: Case) -> bool:
 def _reads_socket(view: RankView) -> bool:
     if view.wait is not None or not view.capture.processes:
         return False
-    return (view.capture.processes[-1].blocked_on or "").startswith("socket:[")
+    last = view.capture.processes[-1]
+    own = bool(last.other_ends) and {child.pid for child in last.children}.issuperset(last.other_ends)
+    return (last.blocked_on or "").startswith("socket:[") and not own
 
 
 def _awaits_lock_beside(wait: _Wait) -> bool:

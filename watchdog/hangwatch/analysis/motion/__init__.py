@@ -12,7 +12,8 @@ asks. What a rank did before its wait began does not count. A rank that has ende
 5. The loops around it get on (``loops``): a loop that only its count or its data ends is at another iteration or item; an event
    loop wakes whose tasks all end with their data; or the rank has woken and sleeps again where only the next item, the next
    attempt or a time of its own can follow.
-6. It is fed: it wakes 5 times a second in a wait for data, or once in the read of a pipe, unless it asks in a loop.
+6. It is fed: it wakes 5 times a second in a wait for data, but not for a manager's answers, or once in the read of a pipe,
+   unless it asks in a loop.
 7. A child is at another item or is fed, unless the rank waits for other ranks by its stack.
 
 A rank that does not move may have named the time at which it will: ``sleeping.wakes_in_s``. Since when it has not moved:

@@ -36,7 +36,10 @@ POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
 
 
 def fork_deadlock(case: Case) -> Match | None:
-    """Return a match if a forked child sleeps on a futex, and no thread of its own is there to wake it."""
+    """Return a match if a forked child sleeps on a futex, and no thread of its own is there to wake it.
+
+    It waits for a lock that another thread of the parent had, or for a thread of a pool, such as OpenMP's.
+    """
     for rank, view in stuck_culprits(case):
         for child in _children(view):
             if not _forked_into_lock(view, child):
@@ -44,8 +47,7 @@ def fork_deadlock(case: Case) -> Match | None:
             place = child.stack[0]
             said = (
                 f"Child {child.pid} of rank {rank} was forked and waits in {place}. The thread that "
-                "held the lock exists in the parent only, so nothing in the child can ever release "
-                "it."
+                "it waits for exists in the parent only, so nothing can ever wake it."
             )
             evidence = (
                 *(Evidence(rank, "child process", f"{child.pid} is in {line}") for line in child.stack[:3]),
