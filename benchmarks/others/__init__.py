@@ -1,0 +1,1 @@
+"""Distributed tests of other projects, run under hangwatch: healthy jobs that nobody here wrote."""

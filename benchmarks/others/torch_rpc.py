@@ -1,0 +1,23 @@
+"""The tests of RPC that ship in torch, on TensorPipe (as pytorch's test/distributed/rpc/test_tensorpipe_agent.py)."""
+
+from torch.testing._internal.common_distributed import MultiProcessTestCase
+from torch.testing._internal.distributed.rpc import dist_autograd_test, dist_optimizer_test, rpc_test
+from torch.testing._internal.distributed.rpc.tensorpipe_rpc_agent_test_fixture import TensorPipeRpcAgentTestFixture
+
+
+class _Spawned(TensorPipeRpcAgentTestFixture, MultiProcessTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self._spawn_processes()
+
+
+class TestRpc(rpc_test.RpcTest, _Spawned):
+    """Calls, remote references, shutdown."""
+
+
+class TestAutograd(dist_autograd_test.DistAutogradTest, _Spawned):
+    """Gradients through calls."""
+
+
+class TestOptimizer(dist_optimizer_test.DistOptimizerTest, _Spawned):
+    """Optimizers of remote parameters."""
