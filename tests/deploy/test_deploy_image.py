@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +38,8 @@ def containers(real: None, long: None) -> Iterator[Containers]:
     """A storage with the image, built from the Dockerfile as it is."""
     with own_storage() as found:
         make_base(found, BASE)
-        options = fetch_packages(found.folder, "hatchling", f"{REPOSITORY}[gpu]")
+        (extras,) = re.findall(r'"/src(\[.*\])"', DOCKERFILE.read_text())
+        options = fetch_packages(found.folder, "hatchling", f"{REPOSITORY}{extras}")
         found.build(DOCKERFILE, IMAGE, REPOSITORY, *options)
         yield found
 
@@ -59,8 +61,10 @@ def test_the_image_is_small_and_not_root(containers: Containers) -> None:
     ]
     owner = containers.run("--rm", "--entrypoint=stat", IMAGE, "--format=%U:%G %a", "/var/lib/hangwatch/state")
     assert owner.strip() == "hangwatch:hangwatch 700"
+    assert image["Config"]["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
     said = containers.run("--rm", IMAGE, "doctor", "--json")
     assert "not installed here; only the torch of the ranks matters" in said
+    containers.run("--rm", "--entrypoint=python", IMAGE, "-c", "import apprise, opentelemetry.sdk, pynvml, redis")
 
 
 @pytest.fixture

@@ -20,18 +20,18 @@ SERVER = "https://kubernetes.default.svc"
 _LIMIT_S = 10.0
 
 
-def cordon(node: str, server: str = SERVER, account: Path = ACCOUNT) -> None:
+def cordon(node: str) -> None:
     """Mark a node as unschedulable. Raises ``OSError``."""
     request = urllib.request.Request(  # noqa: S310  # the API server
-        f"{server}/api/v1/nodes/{urllib.parse.quote(node, safe='')}",
+        f"{SERVER}/api/v1/nodes/{urllib.parse.quote(node, safe='')}",
         data=json.dumps({"spec": {"unschedulable": True}}).encode(),
         headers={
-            "Authorization": f"Bearer {(account / 'token').read_text().strip()}",
+            "Authorization": f"Bearer {(ACCOUNT / 'token').read_text().strip()}",
             "Content-Type": "application/strategic-merge-patch+json",
         },
         method="PATCH",
     )
-    trusted = ssl.create_default_context(cafile=account / "ca.crt") if server.startswith("https") else None
+    trusted = ssl.create_default_context(cafile=ACCOUNT / "ca.crt") if SERVER.startswith("https") else None
     with urllib.request.urlopen(request, timeout=_LIMIT_S, context=trusted):  # noqa: S310  # the same
         pass
 
@@ -44,7 +44,7 @@ def main() -> int:
             cordon(node)
         except OSError as error:
             failed = 1
-            print(f"cannot cordon {node}: {error}", file=sys.stderr)
+            sys.stderr.write(f"cannot cordon {node}: {error}\n")
     return failed
 
 

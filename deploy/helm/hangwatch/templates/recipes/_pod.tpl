@@ -34,8 +34,8 @@ spec:
       volumeMounts:
         - {{ toJson $mount }}
     {{- if $.Values.sidecar.agent }}
-    # A sidecar: it starts before the job and does not keep the pod from completing. No readiness probe: the job is ready
-    # without it.
+    # A sidecar: it starts before the job and does not keep the pod from completing. No probes: the job is ready without it,
+    # and operators count its restarts as the job's.
     - name: hangwatch
       {{- include "hangwatch.image" $ | nindent 6 }}
       restartPolicy: Always
@@ -61,11 +61,6 @@ spec:
           add: {{ toJson $.Values.sidecar.capabilities }}
         seccompProfile:
           type: RuntimeDefault
-      livenessProbe:
-        httpGet: { path: /healthz, port: hangwatch }
-        initialDelaySeconds: 30
-        periodSeconds: 30
-        timeoutSeconds: 5
       resources: {{- toYaml $.Values.sidecar.resources | nindent 8 }}
       volumeMounts:
         - {{ toJson $mount }}
