@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import runpy
@@ -28,6 +29,7 @@ from hangwatch.cli.settings import SECRET_VARIABLES
 from hangwatch.config.settings import Settings
 from hangwatch.config.toml import parse_config
 from hangwatch.exchange.opening import parse_exchange
+from shown import SHOWN, Shown
 from support import JobRunner, wait_for
 
 ROOT = CHART.parents[2]
@@ -155,7 +157,7 @@ def test_every_value_is_in_the_schema_and_every_setting_of_hangwatch() -> None:
 def test_the_agent_reads_its_settings() -> None:
     """Whole numbers stay whole, and defaults are what values.yaml says."""
     settings = settings_of({})
-    assert (settings.listen, settings.state_dir) == ("0.0.0.0:9753", "/var/lib/hangwatch")  # a pod's own
+    assert settings.listen == "0.0.0.0:9753"
     assert (settings.exchange, settings.on_hang.action, settings.log.format) == ("local", "report", "json")
     settings = settings_of(EVERYTHING)
     assert settings.on_hang.command == "python3 /etc/hangwatch/cordon.py"
@@ -184,10 +186,11 @@ def test_the_agent_sees_the_node_and_writes_only_its_state() -> None:
     assert not spec["automountServiceAccountToken"]
     assert agent["securityContext"]["readOnlyRootFilesystem"]
     assert agent["securityContext"]["capabilities"]["drop"] == ["ALL"]
-    assert names([agent]) == {"HANGWATCH_NODE": "spec.nodeName"}
+    folder = "/var/lib/hangwatch"
+    assert names([agent]) == {"HANGWATCH_NODE": "spec.nodeName", "HANGWATCH_STATE_DIR": folder}
     assert [source["secretRef"]["optional"] for source in agent["envFrom"]] == [True]
     assert {volume["name"] for volume in spec["volumes"]} == {mount["name"] for mount in agent["volumeMounts"]}
-    assert settings_of({}).state_dir in {mount["mountPath"] for mount in agent["volumeMounts"]}
+    assert folder in {mount["mountPath"] for mount in agent["volumeMounts"] if not mount.get("readOnly")}
     # /livez speaks of the jobs: it would restart the agent while one hangs.
     assert agent["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert agent["readinessProbe"]["httpGet"]["path"] == "/readyz"
@@ -207,6 +210,16 @@ def test_only_an_agent_that_ends_jobs_may_kill(settings: dict[str, Any], kills: 
     """CAP_KILL comes with the settings that need it."""
     (agent,) = node_agent({"settings": settings})["spec"]["containers"]
     assert ("KILL" in agent["securityContext"]["capabilities"]["add"]) is kills
+
+
+@pytest.mark.parametrize("shown", [one for one in SHOWN if one.tool == "helm"], ids=str)
+def test_commands_of_helm_on_the_pages_render(shown: Shown) -> None:
+    """The chart takes the values that they set, and makes something of them."""
+    command, name, chart, *options = shown.words[1:]
+    assert command in {"install", "upgrade", "template"}
+    assert (ROOT / chart).resolve() == CHART
+    given = ",".join(value for option, value in itertools.pairwise(options) if option == "--set")
+    assert render(helm_python.parse_set_string(given), name)
 
 
 @pytest.mark.parametrize("kind", ["hostPath", "emptyDir", "persistentVolumeClaim"])

@@ -30,8 +30,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 
 {{/* Settings as TOML. Helm reads every number as a fraction, and hangwatch refuses 10.0 for a count. */}}
 {{- define "hangwatch.settings" -}}
-{{- $own := dict "listen" "0.0.0.0:9753" "state_dir" "/var/lib/hangwatch" -}}
-{{- regexReplaceAll `(?m)( = -?[0-9]+)\.0$` (merge $own .Values.settings | toToml) "${1}" }}
+{{- regexReplaceAll `(?m)( = -?[0-9]+)\.0$` (merge (dict "listen" "0.0.0.0:9753") .Values.settings | toToml) "${1}" }}
 {{- end }}
 
 {{/* "true" if the settings end jobs. */}}

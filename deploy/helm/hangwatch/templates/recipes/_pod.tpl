@@ -39,10 +39,12 @@ spec:
     - name: hangwatch
       {{- include "hangwatch.image" $ | nindent 6 }}
       restartPolicy: Always
-      args: {{ concat (list "agent" "--listen" "0.0.0.0:9753" "--state-dir" "/hangwatch/state") $.Values.sidecar.args | toJson }}
+      args: {{ concat (list "agent" "--listen" "0.0.0.0:9753") $.Values.sidecar.args | toJson }}
       env:
         - name: HANGWATCH_NODE
           valueFrom: { fieldRef: { fieldPath: spec.nodeName } }
+        - name: HANGWATCH_STATE_DIR
+          value: /hangwatch/state
         {{- if $.Values.sidecar.claim }}
         - name: POD_NAME
           valueFrom: { fieldRef: { fieldPath: metadata.name } }
