@@ -69,14 +69,20 @@ def test_the_image_is_small_and_not_root(containers: Containers) -> None:
 
 @pytest.fixture
 def training(containers: Containers) -> str:
-    """A container in which two ranks hang. It has torch and no hangwatch, only what ``copy-probe`` has put into a volume."""
+    """A container in which two ranks hang. It has torch and no hangwatch, only what ``copy-probe`` has put into a volume.
+
+    It has the labels and the namespace of a pod, and no token of an account.
+    """
     containers.podman("volume", "create", "probe")
     containers.run("--rm", "--user=0", "--entrypoint=copy-probe", "--volume=probe:/probe", IMAGE, "/probe")
-    name = "training"
+    name, podinfo = "training", containers.folder / "podinfo"
+    podinfo.mkdir()
+    (podinfo / "labels").write_text('jobset.sigs.k8s.io/jobset-name="llama"\n')
     containers.run(
         "--detach", f"--name={name}", "--user=1000:1000", "--volume=probe:/probe",
         f"--volume={site_packages()}:/opt/venv/lib/site-packages:ro", f"--volume={DEMOS}:/train:ro",
         "--env=PYTHONPATH=/probe/probe/site:/opt/venv/lib/site-packages", "--env=HANGWATCH_RUN_DIR=/probe/run",
+        f"--volume={podinfo}:/etc/podinfo:ro", "--env=KUBERNETES_SERVICE_HOST=10.0.0.1", "--env=POD_NAMESPACE=team",
         "--env=HOME=/tmp", "--env=USER=ada",
         BASE, "python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "/train/rank_conditional.py",
     )  # fmt: skip
@@ -105,6 +111,8 @@ def test_a_hang_in_another_containers_ranks_is_found(containers: Containers, tra
     sides = (verdict.divergence.culprit, verdict.divergence.others)
     assert {side.file for side in sides if side is not None} == {"/train/rank_conditional.py"}
     assert {side.source for side in sides if side is not None} == {"dist.all_reduce(mean)", "dist.barrier()"}
+    # The labels of the pod name the job, as the downward API would write them.
+    assert incident.job.name == "team/llama"
     assert all(incident.captured[source] for source in ("stacks", "flight_recorder"))
     check = inspect(containers, "image", IMAGE)["Healthcheck"]["Test"]
     assert check[0] == "CMD"

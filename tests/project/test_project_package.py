@@ -57,6 +57,14 @@ def test_the_source_archive_makes_the_same_wheel(wheel: Path, tmp_path: Path) ->
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"hangwatch"}
 
 
+def test_the_source_archive_has_all_that_is_deployed(sdist: Path) -> None:
+    """Also what the chart has by links. hatchling would follow a link to a folder, and leave out the folder itself."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "deploy").rglob("*") if path.is_file()}
+    assert ours - names == set()
+
+
 def test_the_version_stands_in_one_place(sdist: Path, wheel: Path) -> None:
     """Archives have the package's own, and so have the chart with its image, the action, and the changelog."""
     version = hangwatch.__version__
