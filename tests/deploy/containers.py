@@ -33,7 +33,7 @@ COPY python /usr/local
 RUN ldconfig && python3 -m ensurepip && ln -s pip3 /usr/local/bin/pip
 """
 #: podman as root asks for more than whoever has no CAP_SYS_RESOURCE may have, and for systemd's timers.
-_MODEST = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096", "--no-healthcheck", "--network=none")
+_MODEST = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096", "--no-healthcheck")
 
 
 def find_missing() -> str:
@@ -63,9 +63,9 @@ class Containers:
         fixed = ("--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=none")
         return _call("podman", *self._storage, *fixed, *words)
 
-    def run(self, *words: str) -> str:
+    def run(self, *words: str, network: str = "none") -> str:
         """``podman run``."""
-        return self.podman("run", *_MODEST, *words)
+        return self.podman("run", *_MODEST, f"--network={network}", *words)
 
 
 @contextmanager

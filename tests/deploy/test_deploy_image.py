@@ -1,4 +1,4 @@
-"""The agent's image: the Dockerfile's own steps are run, the image is started, and finds a hang in another container's ranks.
+"""The agent's image: the Dockerfile's own steps are run, the image is started, and finds a hang in the pods of the chart.
 
 The public base image could not be had: ``containers.py`` says what stands in for it.
 """
@@ -14,14 +14,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from chart import Object, pods, render
 from containers import REPOSITORY, Containers, fetch_packages, find_missing, make_base, own_storage, site_packages
 
 from hangwatch.model.incident import Incident
-from support import LONG_S, wait_for
+from support import LONG_S, JobRunner, wait_for
+
+sys.path.append(str(REPOSITORY / "tests" / "exchange"))
+from servers import RedisServer
 
 DOCKERFILE = REPOSITORY / "deploy" / "docker" / "Dockerfile"
 BASE, IMAGE = "docker.io/library/python:3.12-slim", "hangwatch"
 MISSING = find_missing()
+SITE_PACKAGES = "/opt/venv/lib/site-packages"
 DEMOS = REPOSITORY / "watchdog" / "hangwatch" / "demos"
 
 pytestmark = [
@@ -67,53 +72,95 @@ def test_the_image_is_small_and_not_root(containers: Containers) -> None:
     containers.run("--rm", "--entrypoint=python", IMAGE, "-c", "import apprise, opentelemetry.sdk, pynvml, redis")
 
 
-@pytest.fixture
-def training(containers: Containers) -> str:
-    """A container in which two ranks hang. It has torch and no hangwatch, only what ``copy-probe`` has put into a volume.
+def start_pod(containers: Containers, pod: Object, index: int, address: str) -> str:
+    """Start a pod's containers as a kubelet would, and return the agent's.
 
-    It has the labels and the namespace of a pod, and no token of an account.
+    Pods share a network here, so agents have other ports, and the name of the first pod leads to itself.
     """
-    containers.podman("volume", "create", "probe")
-    containers.run("--rm", "--user=0", "--entrypoint=copy-probe", "--volume=probe:/probe", IMAGE, "/probe")
-    name, podinfo = "training", containers.folder / "podinfo"
+    probe, agent = pod["spec"]["initContainers"]
+    (job,) = pod["spec"]["containers"]
+    volume, network = f"--volume=hangwatch-{index}:/hangwatch", "none" if index == 0 else "container:job-0"
+    containers.podman("volume", "create", f"hangwatch-{index}")
+    containers.run(
+        "--rm",
+        "--user=0",
+        "--cap-drop=ALL",
+        f"--entrypoint={probe['command'][0]}",
+        volume,
+        IMAGE,
+        *probe["command"][1:],
+    )
+    podinfo = containers.folder / f"podinfo-{index}"
     podinfo.mkdir()
     (podinfo / "labels").write_text('jobset.sigs.k8s.io/jobset-name="llama"\n')
+    said = {
+        **{entry["name"]: entry["value"] for entry in job["env"] if "value" in entry},
+        "POD_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOME": "/tmp", "USER": "ada",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }  # fmt: skip
+    replaced = {"$(JOB_COMPLETION_INDEX)": str(index), "train.py": "/train/rank_conditional.py"}
+    assert job["command"][0] == "torchrun"
     containers.run(
-        "--detach", f"--name={name}", "--user=1000:1000", "--volume=probe:/probe",
-        f"--volume={site_packages()}:/opt/venv/lib/site-packages:ro", f"--volume={DEMOS}:/train:ro",
-        "--env=PYTHONPATH=/probe/probe/site:/opt/venv/lib/site-packages", "--env=HANGWATCH_RUN_DIR=/probe/run",
-        f"--volume={podinfo}:/etc/podinfo:ro", "--env=KUBERNETES_SERVICE_HOST=10.0.0.1", "--env=POD_NAMESPACE=team",
-        "--env=HOME=/tmp", "--env=USER=ada",
-        BASE, "python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "/train/rank_conditional.py",
+        "--detach", f"--name=job-{index}", "--user=1000:1000", volume, f"--volume={podinfo}:/etc/podinfo:ro",
+        f"--volume={site_packages()}:{SITE_PACKAGES}:ro", f"--volume={DEMOS}:/train:ro",
+        *(("--add-host=train-node-0-0.train:127.0.0.1",) if index == 0 else ()),
+        *(f"--env={name}={value}" for name, value in said.items()),
+        BASE, "python", "-m", "torch.distributed.run", *(replaced.get(word, word) for word in job["command"][1:]),
+        network=network,
     )  # fmt: skip
-    return name
-
-
-def test_a_hang_in_another_containers_ranks_is_found(containers: Containers, training: str) -> None:
-    """They share the PID namespace and nothing else: beats, recorder and source are read through ``/proc/PID/root``."""
+    capabilities = agent["securityContext"]["capabilities"]
+    assert capabilities["drop"] == ["ALL"]
     containers.run(
-        "--detach", "--name=agent", f"--pid=container:{training}", "--cap-add=SYS_PTRACE", "--user=1000:1000",
-        "--env=HANGWATCH_STATE_DIR=/tmp/state", IMAGE,
+        "--detach", f"--name=agent-{index}", f"--pid=container:job-{index}", volume, "--user=0", "--cap-drop=ALL",
+        *(f"--cap-add={name}" for name in capabilities["add"]),
+        *(f"--env={entry['name']}={entry['value']}" for entry in agent["env"] if "value" in entry),
+        f"--env=HANGWATCH_NODE=node-{index}", f"--env=HANGWATCH_EXCHANGE={address}",
+        IMAGE, *agent["args"], "--listen", f"127.0.0.1:{9753 + index}",
+        network="container:job-0",
     )  # fmt: skip
+    return f"agent-{index}"
 
-    def read_incident() -> Incident | None:
-        running = inspect(containers, "container", "agent")["State"]["Running"]
-        assert running, containers.podman("logs", "agent")
-        text = containers.podman("exec", "agent", "sh", "-c", "cat /tmp/state/incidents/*/incident.json || true")
-        return msgspec.json.decode(text, type=Incident) if text else None
 
-    incident = wait_for(read_incident, LONG_S, "the agent to find the hang", poll_s=0.5)
-    verdict = incident.verdict
-    assert (verdict.kind, verdict.proven) == ("deadlock", True)
-    assert verdict.cause is not None
-    assert verdict.cause.id == "ranks-diverged"
-    assert verdict.divergence is not None
-    sides = (verdict.divergence.culprit, verdict.divergence.others)
-    assert {side.file for side in sides if side is not None} == {"/train/rank_conditional.py"}
-    assert {side.source for side in sides if side is not None} == {"dist.all_reduce(mean)", "dist.barrier()"}
-    # The labels of the pod name the job, as the downward API would write them.
-    assert incident.job.name == "team/llama"
-    assert all(incident.captured[source] for source in ("stacks", "flight_recorder"))
+@pytest.fixture
+def agents(containers: Containers, jobs: JobRunner, free_port: int) -> Iterator[tuple[str, ...]]:
+    """The agents of a JobSet of the chart: two pods with a rank each, which hang. Only the container of the job has torch."""
+    values = {"recipe": "jobset", "job": {"nodes": 2, "gpus": 1}, "sidecar": {"pythonPath": SITE_PACKAGES}}
+    (pod,) = pods(render(values, "train"))
+    address = f"redis://127.0.0.1:{free_port}"
+    first = start_pod(containers, pod, 0, address)
+    network = f"/proc/{inspect(containers, 'container', 'job-0')['State']['Pid']}/ns/net"
+    server = RedisServer(jobs, free_port, prefix=("nsenter", f"--net={network}"))
+    server.start()
+    yield first, start_pod(containers, pod, 1, address)
+    server.kill()
+
+
+def test_the_pods_of_a_job_have_one_verdict(containers: Containers, agents: tuple[str, ...]) -> None:
+    """Each agent sees its own pod, with the rights that the chart gives it; they meet at a Redis, without torch.
+
+    Heartbeats, recorder and source are read through ``/proc/PID/root``, and the labels of the pods name the job.
+    """
+
+    def read_incidents() -> list[Incident] | None:
+        for agent in agents:
+            running = inspect(containers, "container", agent)["State"]["Running"]
+            assert running, containers.podman("logs", agent)
+        show = ("sh", "-c", "cat /hangwatch/state/incidents/*/incident.json || true")
+        texts = [containers.podman("exec", agent, *show) for agent in agents]
+        return [msgspec.json.decode(text, type=Incident) for text in texts] if all(texts) else None
+
+    incidents = wait_for(read_incidents, LONG_S, "both agents to know of the hang", poll_s=0.5)
+    assert len({incident.id for incident in incidents}) == 1
+    assert {incident.job.name for incident in incidents} == {"team/llama"}
+    for verdict in (incident.verdict for incident in incidents):
+        assert (verdict.kind, verdict.proven) == ("deadlock", True)
+        assert verdict.cause is not None
+        assert verdict.cause.id == "ranks-diverged"
+        assert verdict.divergence is not None
+        sides = (verdict.divergence.culprit, verdict.divergence.others)
+        assert {side.file for side in sides if side is not None} == {"/train/rank_conditional.py"}
+        assert {side.source for side in sides if side is not None} == {"dist.all_reduce(mean)", "dist.barrier()"}
+    assert all(incident.captured[source] for incident in incidents for source in ("stacks", "flight_recorder"))
     check = inspect(containers, "image", IMAGE)["Healthcheck"]["Test"]
     assert check[0] == "CMD"
-    containers.podman("exec", "agent", *check[1:])
+    containers.podman("exec", agents[0], *check[1:])
