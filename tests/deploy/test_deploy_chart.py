@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import re
-import runpy
 import shutil
 import subprocess
 import threading
@@ -454,11 +454,13 @@ def test_nodes_worth_leaving_out_are_cordoned(
             """Print nothing."""
 
     (tmp_path / "token").write_text("the-token\n")
-    script = runpy.run_path(str(CHART / "files" / "cordon.py"))
+    monkeypatch.syspath_prepend(CHART / "files")
+    cordon = importlib.import_module("cordon")
+    monkeypatch.setattr(cordon, "ACCOUNT", tmp_path)
     monkeypatch.setenv("HANGWATCH_EXCLUDE_NODES", nodes)
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        script["main"].__globals__ |= {"SERVER": f"http://127.0.0.1:{server.server_port}", "ACCOUNT": tmp_path}
-        assert script["main"]() == status
+        monkeypatch.setattr(cordon, "SERVER", f"http://127.0.0.1:{server.server_port}")
+        assert cordon.main() == status
         server.shutdown()
     assert done == marked
