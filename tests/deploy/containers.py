@@ -6,12 +6,12 @@ Python that runs the tests, which has to be one built from source, as the public
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,8 +113,11 @@ def fetch_packages(folder: Path, *wanted: str) -> tuple[str, ...]:
 
 
 def site_packages() -> Path:
-    """Where the packages of the environment that runs the tests are."""
-    return Path(sysconfig.get_path("purelib"))
+    """Where the PyTorch that runs the tests is, with the packages beside it."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parents[1]
 
 
 def _call(*command: str) -> str:

@@ -90,9 +90,11 @@ def start_pod(containers: Containers, pod: Object, index: int, address: str) -> 
         IMAGE,
         *probe["command"][1:],
     )
-    podinfo = containers.folder / f"podinfo-{index}"
-    podinfo.mkdir()
-    (podinfo / "labels").write_text('jobset.sigs.k8s.io/jobset-name="llama"\n')
+    files = containers.folder / f"files-{index}"
+    files.mkdir()
+    (files / "labels").write_text('jobset.sigs.k8s.io/jobset-name="llama"\n')
+    (files / "hosts").write_text("127.0.0.1 localhost train-node-0-0.train\n")
+    (files / "resolv.conf").write_text("nameserver 127.0.0.1\n")  # refuses at once
     said = {
         **{entry["name"]: entry["value"] for entry in job["env"] if "value" in entry},
         "POD_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOME": "/tmp", "USER": "ada",
@@ -101,9 +103,10 @@ def start_pod(containers: Containers, pod: Object, index: int, address: str) -> 
     replaced = {"$(JOB_COMPLETION_INDEX)": str(index), "train.py": "/train/rank_conditional.py"}
     assert job["command"][0] == "torchrun"
     containers.run(
-        "--detach", f"--name=job-{index}", "--user=1000:1000", volume, f"--volume={podinfo}:/etc/podinfo:ro",
+        "--detach", f"--name=job-{index}", "--user=1000:1000", volume,
+        f"--volume={files}/labels:/etc/podinfo/labels:ro", f"--volume={files}/hosts:/etc/hosts:ro",
+        f"--volume={files}/resolv.conf:/etc/resolv.conf:ro",
         f"--volume={site_packages()}:{SITE_PACKAGES}:ro", f"--volume={DEMOS}:/train:ro",
-        *(("--add-host=train-node-0-0.train:127.0.0.1",) if index == 0 else ()),
         *(f"--env={name}={value}" for name, value in said.items()),
         BASE, "python", "-m", "torch.distributed.run", *(replaced.get(word, word) for word in job["command"][1:]),
         network=network,
