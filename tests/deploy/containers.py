@@ -6,12 +6,12 @@ Python that runs the tests, which has to be one built from source, as the public
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ COPY python /usr/local
 RUN ldconfig && python3 -m ensurepip && ln -s pip3 /usr/local/bin/pip
 """
 #: podman as root asks for more than whoever has no CAP_SYS_RESOURCE may have, and for systemd's timers.
-_MODEST = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096", "--no-healthcheck", "--network=none")
+_MODEST = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096", "--no-healthcheck")
 
 
 def find_missing() -> str:
@@ -63,9 +63,9 @@ class Containers:
         fixed = ("--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=none")
         return _call("podman", *self._storage, *fixed, *words)
 
-    def run(self, *words: str) -> str:
+    def run(self, *words: str, network: str = "none") -> str:
         """``podman run``."""
-        return self.podman("run", *_MODEST, *words)
+        return self.podman("run", *_MODEST, f"--network={network}", *words)
 
 
 @contextmanager
@@ -113,8 +113,11 @@ def fetch_packages(folder: Path, *wanted: str) -> tuple[str, ...]:
 
 
 def site_packages() -> Path:
-    """Where the packages of the environment that runs the tests are."""
-    return Path(sysconfig.get_path("purelib"))
+    """Where the PyTorch that runs the tests is, with the packages beside it."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parents[1]
 
 
 def _call(*command: str) -> str:

@@ -57,13 +57,21 @@ def test_the_source_archive_makes_the_same_wheel(wheel: Path, tmp_path: Path) ->
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"hangwatch"}
 
 
+def test_the_source_archive_has_all_that_is_deployed(sdist: Path) -> None:
+    """Also what the chart has by links. hatchling would follow a link to a folder, and leave out the folder itself."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "deploy").rglob("*") if path.is_file()}
+    assert ours - names == set()
+
+
 def test_the_version_stands_in_one_place(sdist: Path, wheel: Path) -> None:
-    """Archives have the package's own, and so have the images that manifests name, the action, and the changelog."""
+    """Archives have the package's own, and so have the chart with its image, the action, and the changelog."""
     version = hangwatch.__version__
     assert wheel.name.startswith(f"hangwatch-{version}-")
     assert sdist.name == f"hangwatch-{version}.tar.gz"
-    for file in (ROOT / "deploy" / "kubernetes").glob("*/kustomization.yaml"):
-        assert set(re.findall(r'newTag: "(.*)"', file.read_text())) == {version}
+    chart = (ROOT / "deploy" / "helm" / "hangwatch" / "Chart.yaml").read_text()
+    assert re.findall(r"^(?:version|appVersion): (.*)$", chart, re.MULTILINE) == [version, version]
     for file in (ROOT / "deploy" / "github" / "workflow.yml", ROOT / "docs" / "operations.md"):
         assert set(re.findall(r"deploy/github@v(\S+)", file.read_text())) == {version}
     assert re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] in {

@@ -24,6 +24,12 @@ def test_the_surest_label_names_the_job() -> None:
     assert name_job({"app": "train"}, "team-a") is None
 
 
+def test_the_replicas_of_a_leader_worker_set_are_jobs_of_their_own() -> None:
+    """Each has ranks 0 to N; what names the group names the job."""
+    labels = {"leaderworkerset.sigs.k8s.io/name": "llama", "leaderworkerset.sigs.k8s.io/group-index": "1"}
+    assert name_job(labels, "team-a") == "team-a/llama-1"
+
+
 @pytest.mark.parametrize(
     ("environ", "name"),
     [

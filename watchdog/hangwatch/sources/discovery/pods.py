@@ -25,6 +25,8 @@ _LABELS = (
     "batch.kubernetes.io/job-name",
     "job-name",
 )
+#: The replicas of a LeaderWorkerSet are jobs of their own (lws 0.10.0, api/leaderworkerset/v1).
+_PARTS = {"leaderworkerset.sigs.k8s.io/name": "leaderworkerset.sigs.k8s.io/group-index"}
 
 
 def parse_labels(text: str) -> dict[str, str]:
@@ -43,13 +45,19 @@ def parse_labels(text: str) -> dict[str, str]:
 
 def name_job(labels: Mapping[str, str], namespace: str) -> str | None:
     """Return a job's name in its cluster, ``NAMESPACE/NAME``; None if no label names one."""
-    name = next((labels[label] for label in _LABELS if labels.get(label)), None)
-    return name and (f"{namespace}/{name}" if namespace else name)
+    label = next((label for label in _LABELS if labels.get(label)), None)
+    if label is None:
+        return None
+    name = "-".join(filter(None, (labels[label], labels.get(_PARTS.get(label, "")))))
+    return f"{namespace}/{name}" if namespace else name
 
 
-def pod_variables(pid: int) -> dict[str, str]:
-    """Return what a process's pod says of its job and namespace, in the form of environment variables."""
+def pod_variables(pid: int, namespace: str = "") -> dict[str, str]:
+    """Return what a process's pod says of its job and namespace, in the form of environment variables.
+
+    ``namespace``: what the process's own environment says, for a pod without the token of an account.
+    """
     labels, said = (read_whole(f"/proc/{pid}/root/{place}", _LIMIT_BYTES) or b"" for place in (_PLACE, _NAMESPACE))
-    namespace = said.decode(errors="replace").strip()
+    namespace = said.decode(errors="replace").strip() or namespace
     name = name_job(parse_labels(labels.decode(errors="replace")), namespace)
     return ({POD_NAMESPACE: namespace} if namespace else {}) | ({POD_JOB: name} if name else {})

@@ -17,7 +17,13 @@ from typing import NamedTuple
 
 from hangwatch.sources.discovery.launchers import is_python_program, name_launcher
 from hangwatch.sources.discovery.pods import pod_variables
-from hangwatch.sources.discovery.rank_environment import RUN_DIR_VARIABLE, RankClaim, claim_rank, parse_environ
+from hangwatch.sources.discovery.rank_environment import (
+    POD_NAMESPACE,
+    RUN_DIR_VARIABLE,
+    RankClaim,
+    claim_rank,
+    parse_environ,
+)
 from hangwatch.sources.discovery.titles import IDLE_WORKER, Title, find_title, is_overwritten, parse_title
 from hangwatch.sources.proc.files import (
     CLOCK_TICKS,
@@ -131,7 +137,7 @@ class KnownProcess:
             return
         self.environ = parse_environ(environ)
         if "KUBERNETES_SERVICE_HOST" in self.environ:
-            self.environ |= pod_variables(self.pid)
+            self.environ |= pod_variables(self.pid, self.environ.get(POD_NAMESPACE, ""))
         self.claim = claim_rank(self.environ, host=node_name())
         self.probed = self._find_probe(self.environ.get(RUN_DIR_VARIABLE, ""))
 
