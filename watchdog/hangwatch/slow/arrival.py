@@ -142,7 +142,7 @@ class Timeline:
         for rank, calls in self.calls.items():
             kinds = tuple(names.setdefault(call.name, len(names)) for call in calls)
             if kinds not in periods:
-                periods[kinds] = _period(kinds)
+                periods[kinds] = find_period(kinds)
             period = self.period[rank] = periods[kinds]
             self.positions[rank] = [
                 known.setdefault(kinds[max(0, at - period) : at + 1], len(known)) for at in range(len(kinds))
@@ -347,27 +347,47 @@ def _followers(timeline: Timeline, rank: int, places: Sequence[int]) -> tuple[in
     others = tuple(member for member in members if member != rank)
     if chosen[0][0].left_ns is not None:
         return others
-    then = {
-        (member, call.shared): after.at_ns for member in members for call, after in pairwise(timeline.calls[member])
-    }
-
-    def vary(member: int, half: int) -> float:
-        """How much the others' next arrivals vary, seen from the arrivals of a member."""
-        varied: list[float] = []
-        for calls in chosen:
-            seen = []
-            for call in calls[half::2]:
-                nexts = [then[key] for other in members if other != member and (key := (other, call.shared)) in then]
-                if nexts:
-                    seen.append(median(nexts) - timeline.arrivals[call.shared][member])
-            middle = median(seen)
-            varied += [abs(one - middle) for one in seen]
-        # Ranks that take turns differ in some steps, which a median does not show; the worst tenth is the machine's.
-        return mean(sorted(varied)[: 1 + len(varied) * 9 // 10])
-
+    varied = (_vary(timeline, members, [calls[half::2] for calls in chosen]) for half in (0, 1))
     # Twice, so that it is no chance: each half of the operations has noise of its own.
-    followed = all(vary(rank, half) <= _FOLLOWING * min(vary(other, half) for other in others) for half in (0, 1))
+    followed = all(one[rank] <= _FOLLOWING * min(one[other] for other in others) for one in varied)
     return others if followed else ()
+
+
+def _vary(timeline: Timeline, members: Sequence[int], chosen: Sequence[Sequence[Call]]) -> dict[int, float]:
+    """Return for each member how much the others' next arrivals vary, seen from its own.
+
+    ``chosen``: some operations, by their position in the step.
+    """
+    nexts: dict[Hashable, list[tuple[int, int]]] = {call.shared: [] for calls in chosen for call in calls}
+    for member in members:
+        for call, after in pairwise(timeline.calls[member]):
+            if call.shared in nexts:
+                nexts[call.shared].append((after.at_ns, member))
+    varied: dict[int, list[float]] = {member: [] for member in members}
+    for calls in chosen:
+        seen: dict[int, list[float]] = {member: [] for member in members}
+        for call in calls:
+            in_order = sorted(nexts[call.shared])
+            times = [at_ns for at_ns, _ in in_order]
+            place = {member: at for at, (_, member) in enumerate(in_order)}
+            for member, at_ns in timeline.arrivals[call.shared].items():
+                after_ns = _median_without(times, place.get(member))
+                if after_ns is not None:
+                    seen[member].append(after_ns - at_ns)
+        for member, ones in seen.items():
+            middle = median(ones) if ones else 0.0
+            varied[member] += [abs(one - middle) for one in ones]
+    # Ranks that take turns differ in some steps, which a median does not show; the worst tenth is the machine's.
+    return {m: mean(sorted(ones)[: 1 + len(ones) * 9 // 10]) if ones else 0.0 for m, ones in varied.items()}
+
+
+def _median_without(ordered: Sequence[int], without: int | None) -> float | None:
+    """Return the median of ascending values without the one at a place; None if nothing is left."""
+    left = len(ordered) - (without is not None)
+    if left < 1:
+        return None
+    low, high = ((at if without is None or at < without else at + 1) for at in ((left - 1) // 2, left // 2))
+    return (ordered[low] + ordered[high]) / 2
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -376,9 +396,13 @@ def _deviation(values: Sequence[float]) -> float:
     return median(abs(value - middle) for value in values)
 
 
-def _period(kinds: Sequence[int]) -> int:
+def find_period(kinds: Sequence[Hashable]) -> int:
     """Return after how many calls a step repeats, as far as the record has steps enough to tell; else 1."""
     longest = len(kinds) // (_PART_STEPS * _MIN_PARTS)
-    alike = {period: sum(map(eq, kinds[period:], kinds)) / (len(kinds) - period) for period in range(1, longest + 1)}
+    alike: dict[int, float] = {}
+    for period in range(1, longest + 1):
+        alike[period] = sum(map(eq, kinds[period:], kinds)) / (len(kinds) - period)
+        if alike[period] >= _AS_GOOD:
+            return period
     best = max(alike.values(), default=0.0)
     return next((period for period, share in alike.items() if share >= _AS_GOOD * best), 1)
