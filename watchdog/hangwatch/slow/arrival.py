@@ -27,7 +27,7 @@ import msgspec
 #: A rank is named for this share of a step at least: the machine's own noise makes one rank that late for a while.
 MIN_SHARE = 0.03
 #: With two peers nobody can say which of them is unusual.
-_MIN_PEERS = 3
+MIN_PEERS = 3
 #: The median of five steps ignores two, such as a checkpoint and an evaluation.
 _PART_STEPS = 5
 _MIN_PARTS, _MAX_PARTS = 3, 8
@@ -79,7 +79,8 @@ class LateRank(msgspec.Struct, frozen=True):
 
     ``rank``: None if no single rank did. ``lost``: the share of the time that would be saved if this rank (if None: each rank)
     took as long as its peers in the median. ``late_ns``: how much longer it takes in a step. ``waiting``: who waits for it, in
-    the operation to which it comes latest.
+    the operation to which it comes latest. ``since_ns``: when the first of the steps began; ``usual``: the peer whose steps take
+    as long as those of most.
     """
 
     rank: int | None
@@ -88,6 +89,8 @@ class LateRank(msgspec.Struct, frozen=True):
     waiting: tuple[int, ...]
     steps: int
     of_steps: int
+    since_ns: int = 0
+    usual: int | None = None
 
     @property
     def faster(self) -> float:
@@ -257,7 +260,7 @@ def find_peers(timeline: Timeline) -> Iterator[Peers]:
     placed: set[int] = set()
     for members in sorted(groups | wide, key=lambda one: (-len(one), one)):
         alone = len({pipelines.get(rank, rank) for rank in members}) == len(members)
-        if len(members) < _MIN_PEERS or not alone or placed & set(members):
+        if len(members) < MIN_PEERS or not alone or placed & set(members):
             continue
         if (places := _align(timeline, members)) is not None:
             placed |= set(members)
@@ -313,7 +316,8 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
         return nobody
     since_ns = timeline.calls[rank][peers.places[rank][start - 1]].at_ns
     lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
-    return LateRank(rank, lost, round(middle), waiting, steps - first, steps)
+    usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
+    return LateRank(rank, lost, round(middle), waiting, steps - first, steps, since_ns, usual)
 
 
 def _stands_out(excess: Mapping[int, Sequence[float]], step_ns: float, first: int, stop: int) -> int | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hangwatch.model.collectives import OperationColumns, Operations
 from hangwatch.slow.arrival import Call, LateRank, find_late, find_period
@@ -49,22 +50,32 @@ class Window:
         return calls[-_STEPS * find_period([call.name for call in calls]) - 1 :]
 
 
+class Process(NamedTuple):
+    """A rank's process."""
+
+    rank: int
+    pid: int
+    start_time: float
+
+
 @dataclass
 class Follower:
     """One job. ``found``: who is late, since two looks have agreed; None while nobody is."""
 
     found: LateRank | None = None
-    _windows: dict[tuple[int, int, float], Window] = field(default_factory=dict)
+    _windows: dict[Process, Window] = field(default_factory=dict)
     _last: int | None = None
     _alike: int = 0
     _against: int = 0
 
-    def add(self, records: Mapping[tuple[int, int, float], Operations]) -> None:
-        """Take in the records of all ranks. Keys: rank, pid, start time; another process begins anew."""
-        most = MOST_CALLS // max(8, len(records)) // 4
-        self._windows = {key: self._windows.get(key) or Window(key[0], most) for key in records}
-        for key, operations in records.items():
-            self._windows[key].add(operations)
+    def keep(self, processes: Collection[Process]) -> None:
+        """Follow these processes, and no others: one that was started anew begins anew."""
+        most = MOST_CALLS // max(8, len(processes)) // 4
+        self._windows = {one: self._windows.get(one) or Window(one.rank, most) for one in processes}
+
+    def add(self, process: Process, operations: Operations) -> None:
+        """Take in the record of a process."""
+        self._windows[process].add(operations)
 
     def look(self) -> None:
         """Judge what is known, if enough of it is new."""
