@@ -103,19 +103,27 @@ class SlownessWatch:
         """Read all records once, and return who is late, if that is so by now and was not reported."""
         processes = [Process(one.rank, one.pid, one.start_time) for one in ranks]
         self._follower.keep(processes)
-        for process in processes:  # one after the other: a record is a megabyte
-            beat = beats[process.pid]
-            dumps, late = await fetch_dump(beat, _ANSWER_S, backend="gloo", call_sites=False)
-            entries = await asyncio.to_thread(self._add, process, dumps[0], beat) if dumps else 0
-            if not entries:
-                log.debug("the record of rank %d was not read: %s", process.rank, "; ".join(late))
-                return None
-            self._due_s = max(self._due_s, now_s + entries * _PERIOD_OF_ENTRY_S)
+        with self.local.health.reading("flight recorder") as reading:
+            for process in processes:  # one after the other: a record is a megabyte
+                entries = await self._read(process, beats[process.pid])
+                reading.tried += 1
+                reading.failed += not entries
+                self._due_s = max(self._due_s, now_s + entries * _PERIOD_OF_ENTRY_S)
+        if reading.failed:
+            return None
         await asyncio.to_thread(self._follower.look)
         found = self._follower.found
         if found is None or found.rank == self._reported:
             return None
         return Slowness(describe(found), found.since_ns, await self._profile(found, ranks))
+
+    async def _read(self, process: Process, beat: Beat) -> int:
+        """Read the record of a rank, and return how many entries it has; 0 if it does not answer."""
+        dumps, late = await fetch_dump(beat, _ANSWER_S, backend="gloo", call_sites=False)
+        if not dumps:
+            log.debug("the record of rank %d was not read: %s", process.rank, "; ".join(late))
+            return 0
+        return await asyncio.to_thread(self._add, process, dumps[0], beat)
 
     def _add(self, process: Process, dump: RawDump, beat: Beat) -> int:
         """Take in a record, and return how many entries it has."""

@@ -97,7 +97,8 @@ class JobWatch:
     ``local`` captures this node, ``scope`` what this agent diagnoses: this node, or all nodes of ``fleet``. ``incidents`` reports
     hangs, ``silent_failures`` what training says of itself, ``slowness`` who makes the others late, ``failures`` why the job has
     failed. ``history`` has the job's earlier hangs. ``engines`` are those whose ranks these are; a job without ranks is an engine
-    alone. ``captures`` counts those that were diagnosed here. ``second_look`` says when a hang may be acted on, and ``plan`` what is to be done about it then.
+    alone. ``captures`` counts those that were diagnosed here. ``second_look`` says when a hang may be acted on, and ``plan`` what
+    is to be done about it then.
     """
 
     ranks: LocalRanks
