@@ -2,10 +2,13 @@
 
 Usage: PYTHONPATH=tests/slow python -m benchmarks.late_rank JOBS [FIRST_SEED]
 
-JOBS: how many of each row. A seed decides everything: the shape (DDP, blocking all-reduce, FSDP, tensor within data parallel), 4, 8
-or 16 ranks, the noise of each piece of work (2, 5 or 10 %), and whether 2 % of all steps of a rank take twice as long. One rank
-becomes slower in step 80 of 200; the records, of 2,000 operations, are read every 20 steps. No rule was tuned on these seeds.
+JOBS: how many of each row. A seed decides everything: the shape (DDP, blocking all-reduce, FSDP, tensor within data
+parallel), 4, 8 or 16 ranks, the noise of each piece of work (2, 5 or 10 %), and whether 2 % of all steps of a rank take twice
+as long. One rank becomes slower in step 80 of 200; the records, of 2,000 operations, are read every 20 steps. No rule was
+tuned on these seeds.
 """
+# Chance, not secrets.
+# ruff: noqa: S311
 
 from __future__ import annotations
 
@@ -53,9 +56,12 @@ def follow(seed: int, share: float, healthy: str) -> tuple[str, int | None]:
     job = SimulatedJob(size, shape, load, before=alone, noise=chance.choice((0.02, 0.05, 0.1)), seed=seed, steps=STEPS)
     job.run()
     operations = {
-        rank: [Operation(at, Group(str(c.group), c.members), c.seq, c.name, False, c.at_ns, backend="gloo") for at, c in enumerate(calls)]
+        rank: [
+            Operation(at, Group(str(call.group), call.members), call.seq, call.name, False, call.at_ns, backend="gloo")
+            for at, call in enumerate(calls)
+        ]
         for rank, calls in job.streams.items()
-    }  # fmt: skip
+    }
     follower, named = Follower(), set()
     after = None
     for step in range(EVERY, STEPS + 1, EVERY):
