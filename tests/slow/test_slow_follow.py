@@ -82,3 +82,6 @@ def test_the_window_keeps_the_newest() -> None:
     assert [call.seq for call in window.calls] == list(range(11, 61))
     window.add((msgspec.structs.replace(whole[0][0], record_id=60, backend="nccl"),))
     assert not window.telling
+    window.add(tuple(whole[0][:3]))
+    assert window.telling
+    assert [call.seq for call in window.calls] == [1, 2, 3]

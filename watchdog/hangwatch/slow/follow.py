@@ -28,21 +28,24 @@ class Window:
         self.calls: deque[Call] = deque(maxlen=most)
         self.new = 0
         self.telling = True
-        self._last = -1
+        self.last = -1
 
     def add(self, operations: Operations) -> None:
         """Take in what a record has that is new. If some is lost between two readings, what was before says no more."""
         records = _records(operations)
-        if not len(records) or records[-1] <= self._last:
+        if not len(records) or records[-1] == self.last:
             return
-        if records[0] > self._last + 1:
+        if records[-1] < self.last:  # the recorder was reset
+            self.last = -1
+            self.calls.clear()
+        if records[0] > self.last + 1:
             self.calls.clear()
             self.new = 0
-        calls = make_calls(self.rank, operations, bisect_right(records, self._last))
+        calls = make_calls(self.rank, operations, bisect_right(records, self.last))
         self.telling = calls is not None
         self.calls.extend(calls or ())
         self.new += len(calls or ())
-        self._last = records[-1]
+        self.last = records[-1]
 
     def newest(self) -> list[Call]:
         """Return the calls of the newest steps."""
@@ -72,6 +75,10 @@ class Follower:
         """Follow these processes, and no others: one that was started anew begins anew."""
         most = MOST_CALLS // max(8, len(processes)) // 4
         self._windows = {one: self._windows.get(one) or Window(one.rank, most) for one in processes}
+
+    def last(self, process: Process) -> int:
+        """Return the number of the last operation that is known of a process, -1 if there is none."""
+        return self._windows[process].last
 
     def add(self, process: Process, operations: Operations) -> None:
         """Take in the record of a process."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,7 +27,7 @@ from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import Follower, Process
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import FlightFormatError, parse_flight
-from hangwatch.sources.flight.transport import RawDump, fetch_dump
+from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
 from hangwatch.sources.proc.delays import DelayMeter
 from hangwatch.sources.stacks import source_lines
 from hangwatch.sources.stacks.profile import profile_stacks
@@ -37,6 +38,8 @@ log = logging.getLogger("hangwatch")
 _PERIOD_S = 10.0
 #: An entry costs its rank 17 us, in a thread of torch's without the GIL (benchmarks); this is 0.1 % of the rank's time.
 _PERIOD_OF_ENTRY_S = 0.017
+#: A look costs the agent 0.4 % of a core at most.
+_PERIOD_OF_CPU = 250.0
 _ANSWER_S = 2.5
 #: A profile has to show several steps.
 _PROFILED_STEPS, _SHORTEST_S, _LONGEST_S = 10, 10.0, 60.0
@@ -52,6 +55,7 @@ class SlownessWatch:
     _follower: Follower = field(default_factory=Follower)
     _task: asyncio.Task[Slowness | None] | None = None
     _due_s: float = 0.0
+    _cpu_s: float = 0.0
     _reported: int | None = None
 
     async def update(self, beats: Mapping[int, Beat], now_s: float, now_ns: int, *, calm: bool) -> None:
@@ -103,6 +107,7 @@ class SlownessWatch:
         """Read all records once, and return who is late, if that is so by now and was not reported."""
         processes = [Process(one.rank, one.pid, one.start_time) for one in ranks]
         self._follower.keep(processes)
+        self._cpu_s = 0.0
         with self.local.health.reading("flight recorder") as reading:
             for process in processes:  # one after the other: a record is a megabyte
                 entries = await self._read(process, beats[process.pid])
@@ -111,7 +116,8 @@ class SlownessWatch:
                 self._due_s = max(self._due_s, now_s + entries * _PERIOD_OF_ENTRY_S)
         if reading.failed:
             return None
-        await asyncio.to_thread(self._follower.look)
+        await asyncio.to_thread(self._judge)
+        self._due_s = max(self._due_s, now_s + self._cpu_s * _PERIOD_OF_CPU)
         found = self._follower.found
         if found is None or found.rank == self._reported:
             return None
@@ -126,16 +132,28 @@ class SlownessWatch:
         return await asyncio.to_thread(self._add, process, dumps[0], beat)
 
     def _add(self, process: Process, dump: RawDump, beat: Beat) -> int:
-        """Take in a record, and return how many entries it has."""
+        """Take in what is new in a record, and return how many entries it has."""
+        began_s = time.thread_time()
         try:
+            new, entries = decode_newest(dump.data, self._follower.last(process))
             record = parse_flight(
-                dump.decode(), at_ns=dump.at_ns, source=dump.form, beat_groups=beat.groups,
-                world_size=beat.world_size, columns=True,
-            )  # fmt: skip
+                new,
+                at_ns=dump.at_ns,
+                source=dump.form,
+                beat_groups=beat.groups,
+                world_size=beat.world_size,
+                columns=True,
+            )
         except FlightFormatError:
             return 0
         self._follower.add(process, record.operations)
-        return len(record.operations)
+        self._cpu_s += time.thread_time() - began_s
+        return entries
+
+    def _judge(self) -> None:
+        began_s = time.thread_time()
+        self._follower.look()
+        self._cpu_s += time.thread_time() - began_s
 
     async def _profile(self, found: LateRank, ranks: Sequence[RankIdentity]) -> tuple[Profile, ...]:
         """Watch the late rank and a usual one for some steps; empty if that cannot be, or if a step takes too long."""
