@@ -22,7 +22,7 @@ from statistics import median
 from arrivals import SimulatedJob
 
 from hangwatch.model.collectives import Group, Operation
-from hangwatch.slow.follow import Follower, Process
+from hangwatch.slow.follow import Following, Process
 
 STEPS, ONSET, EVERY, RING = 200, 80, 20, 2000
 SHARES = (0.03, 0.05, 0.1, 0.2, 0.5)
@@ -62,17 +62,17 @@ def follow(seed: int, share: float, healthy: str) -> tuple[str, int | None]:
         ]
         for rank, calls in job.streams.items()
     }
-    follower, named = Follower(), set()
+    following, named = Following(), set()
     after = None
     for step in range(EVERY, STEPS + 1, EVERY):
-        follower.keep([Process(rank, rank, 0.0) for rank in operations])
+        following.keep([Process(rank, rank, 0.0) for rank in operations])
         for rank, whole in operations.items():
             now = len(whole) * step // STEPS
-            follower.add(Process(rank, rank, 0.0), tuple(whole[max(0, now - RING) : now]))
-        follower.look()
-        if follower.found is not None:
-            named.add(follower.found.rank)
-            if share and follower.found.rank == culprit and after is None:
+            following.add(Process(rank, rank, 0.0), tuple(whole[max(0, now - RING) : now]))
+        following.look()
+        if following.found is not None:
+            named.add(following.found.rank)
+            if share and following.found.rank == culprit and after is None:
                 after = step - ONSET
     wrong = named - ({culprit} if share else set())
     return ("wrong" if wrong else "right" if after is not None else "nobody"), after

@@ -6,7 +6,7 @@ import msgspec
 from arrivals import SimulatedJob, Work, slow
 
 from hangwatch.model.collectives import Group, Operation
-from hangwatch.slow.follow import Follower, Process, Window
+from hangwatch.slow.follow import Following, Process, Window
 
 WORLD = Group("0", (0, 1, 2, 3))
 
@@ -25,15 +25,15 @@ def records(work: Work, steps: int, seed: int = 0) -> dict[int, list[Operation]]
 
 def follow(work: Work, *, steps: int, every: int, ring: int = 2000) -> list[int | None]:
     """Who is found after each look at a job whose records are read every so many steps."""
-    follower, found = Follower(), []
+    following, found = Following(), []
     processes = {rank: Process(rank, 100 + rank, 1.0) for rank in WORLD.ranks}
     whole = records(work, steps)
     for now in range(every, steps + 1, every):
-        follower.keep(list(processes.values()))
+        following.keep(list(processes.values()))
         for rank, process in processes.items():
-            follower.add(process, tuple(whole[rank][max(0, now - ring) : now]))
-        follower.look()
-        found.append(follower.found.rank if follower.found is not None else None)
+            following.add(process, tuple(whole[rank][max(0, now - ring) : now]))
+        following.look()
+        found.append(following.found.rank if following.found is not None else None)
     return found
 
 
@@ -54,25 +54,25 @@ def test_a_short_ring() -> None:
 
 def test_a_look_at_nothing_new_does_not_count() -> None:
     """Two looks at one record agree in any case."""
-    follower, whole = Follower(), records(slow(1, 0.3), 60)
+    following, whole = Following(), records(slow(1, 0.3), 60)
     for _ in range(3):
-        follower.keep([Process(rank, 1, 1.0) for rank in whole])
+        following.keep([Process(rank, 1, 1.0) for rank in whole])
         for rank, operations in whole.items():
-            follower.add(Process(rank, 1, 1.0), tuple(operations))
-        follower.look()
-    assert follower.found is None
+            following.add(Process(rank, 1, 1.0), tuple(operations))
+        following.look()
+    assert following.found is None
 
 
 def test_other_processes_begin_anew() -> None:
     """A rank that was restarted has a record of its own."""
-    follower, whole = Follower(), records(slow(1, 0.3), 60)
+    following, whole = Following(), records(slow(1, 0.3), 60)
     for pid in (1, 2):
-        follower.keep([Process(rank, pid, 1.0) for rank in whole])
+        following.keep([Process(rank, pid, 1.0) for rank in whole])
         for rank, operations in whole.items():
-            follower.add(Process(rank, pid, 1.0), tuple(operations))
-        follower.look()
-    assert follower.found is not None
-    assert len(follower._windows) == 4
+            following.add(Process(rank, pid, 1.0), tuple(operations))
+        following.look()
+    assert following.found is not None
+    assert len(following._windows) == 4
 
 
 def test_the_window_keeps_the_newest() -> None:

@@ -62,7 +62,7 @@ class Process(NamedTuple):
 
 
 @dataclass
-class Follower:
+class Following:
     """One job. ``found``: who is late, since two looks have agreed; None while nobody is."""
 
     found: LateRank | None = None

@@ -24,7 +24,7 @@ from hangwatch.model.capture import RankIdentity
 from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
 from hangwatch.model.stacks import TaskStack
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
-from hangwatch.slow.follow import Follower, Process
+from hangwatch.slow.follow import Following, Process
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import FlightFormatError, parse_flight
 from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
@@ -52,7 +52,7 @@ class SlownessWatch:
 
     local: LocalScope
     incidents: IncidentLifecycle
-    _follower: Follower = field(default_factory=Follower)
+    _following: Following = field(default_factory=Following)
     _task: asyncio.Task[Slowness | None] | None = None
     _due_s: float = 0.0
     _cpu_s: float = 0.0
@@ -85,7 +85,7 @@ class SlownessWatch:
         if late is not None and late.rank is not None:
             self._reported = late.rank
             nanoseconds = round(late.late_s * 1e9)
-            self._follower.found = LateRank(
+            self._following.found = LateRank(
                 late.rank, late.lost, nanoseconds, late.waiting, late.steps, late.of_steps, record.onset_ns
             )
 
@@ -106,7 +106,7 @@ class SlownessWatch:
     async def _look(self, ranks: Sequence[RankIdentity], beats: Mapping[int, Beat], now_s: float) -> Slowness | None:
         """Read all records once, and return who is late, if that is so by now and was not reported."""
         processes = [Process(one.rank, one.pid, one.start_time) for one in ranks]
-        self._follower.keep(processes)
+        self._following.keep(processes)
         self._cpu_s = 0.0
         with self.local.health.reading("flight recorder") as reading:
             for process in processes:  # one after the other: a record is a megabyte
@@ -118,7 +118,7 @@ class SlownessWatch:
             return None
         await asyncio.to_thread(self._judge)
         self._due_s = max(self._due_s, now_s + self._cpu_s * _PERIOD_OF_CPU)
-        found = self._follower.found
+        found = self._following.found
         if found is None or found.rank == self._reported:
             return None
         return Slowness(describe(found), found.since_ns, await self._profile(found, ranks))
@@ -135,7 +135,7 @@ class SlownessWatch:
         """Take in what is new in a record, and return how many entries it has."""
         began_s = time.thread_time()
         try:
-            new, entries = decode_newest(dump.data, self._follower.last(process))
+            new, entries = decode_newest(dump.data, self._following.last(process))
             record = parse_flight(
                 new,
                 at_ns=dump.at_ns,
@@ -146,13 +146,13 @@ class SlownessWatch:
             )
         except FlightFormatError:
             return 0
-        self._follower.add(process, record.operations)
+        self._following.add(process, record.operations)
         self._cpu_s += time.thread_time() - began_s
         return entries
 
     def _judge(self) -> None:
         began_s = time.thread_time()
-        self._follower.look()
+        self._following.look()
         self._cpu_s += time.thread_time() - began_s
 
     async def _profile(self, found: LateRank, ranks: Sequence[RankIdentity]) -> tuple[Profile, ...]:
@@ -168,7 +168,7 @@ class SlownessWatch:
 
     async def _tell(self, slowness: Slowness | None, now_ns: int) -> None:
         """Report what a look has found; or that what was reported holds no more."""
-        found = self._follower.found
+        found = self._following.found
         if self._reported is not None and (found is None or found.rank != self._reported):
             self._reported = None
             await self.incidents.close(now_ns)
