@@ -19,9 +19,12 @@ _TIME_LIMIT_S = 240.0
 
 
 def _looks(port: int) -> float:
-    """How many records the agent has read."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        lines = answer.read().decode().splitlines()
+    """How many records the agent has read; none as long as it does not listen."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return 0.0
     return sum(float(line.removeprefix(LOOKS)) for line in lines if line.startswith(LOOKS))
 
 

@@ -37,7 +37,8 @@ RECORDED = {
 def test_a_recorded_profile() -> None:
     """The main thread's stacks, deepest first, with their shares; by its name if its number is another namespace's."""
     for pid in (11, 99):
-        samples, stacks = parse_profile(json.dumps(RECORDED).encode(), pid)
+        data = b"py-spy> Sampling process\n\n" + json.dumps(RECORDED).encode() + b"\npy-spy> Wrote speedscope file\n"
+        samples, stacks = parse_profile(data, pid)
         assert samples == 4
         assert [(s.share, [(f.function, f.line) for f in s.frames]) for s in stacks] == [
             (0.75, [("rest", 6), ("<module>", 10)]),

@@ -3,7 +3,7 @@
 May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Format: speedscope's file format
 (``sampled`` profiles, https://www.speedscope.app/file-format-schema.json), as ``py-spy record --format speedscope`` of 0.4.3
 writes it: a profile for each thread, ``Thread PID "NAME"``; the frames of a sample go from the outermost to the deepest, and
-the first one stands for the thread. A second of looks costs a process of some milliseconds; a single dump costs one of 60 ms.
+the first one stands for the thread. On its standard output the file is one line among others. A second of looks costs a process of some milliseconds; a single dump costs one of 60 ms.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ def parse_profile(data: bytes, pid: int) -> tuple[int, tuple[ProfiledStack, ...]
 
     ``pid`` is the process's own, in its PID namespace. Frames that a sample names and the file lacks are left out.
     """
+    line = next((line for line in data.splitlines() if line.startswith(b"{")), b"")
     try:
-        found = msgspec.json.decode(data, type=_Profiles)
+        found = msgspec.json.decode(line, type=_Profiles)
     except msgspec.MsgspecError as error:
         raise StackFormatError(f"py-spy's profile cannot be read: {error}") from None
     by_name = {thread.name: thread.samples for thread in found.profiles}
