@@ -20,21 +20,22 @@ _PROGRAM = """
 import os, sys, time, torch, torch.distributed as dist
 from hangwatch.probe.server import start_server
 torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0?rank=0&world_size=1", rank=0, world_size=1)
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 x = torch.ones(16)
 for _ in range(2000):
     dist.all_reduce(x)
 start_server(torch._C._distributed_c10d, torch, sys.argv[1])
 print("ready", flush=True)
 for line in sys.stdin:
-    longest, count, until, before = 0.0, 0, time.monotonic() + float(line), time.process_time()
+    longest, total, count, until, before = 0.0, 0.0, 0, time.monotonic() + float(line), time.process_time()
     while time.monotonic() < until:
         began = time.monotonic()
         dist.all_reduce(x)
-        longest = max(longest, time.monotonic() - began)
+        took = time.monotonic() - began
+        longest, total = max(longest, took), total + took
         time.sleep(0.001)
         count += 1
-    print(time.process_time() - before, longest, count, flush=True)
+    print(time.process_time() - before, longest, total / count, flush=True)
 """
 
 
@@ -63,17 +64,18 @@ def main(readings: int) -> None:
                 ask_server(path, "fr_trace_json", 10.0)
                 done += 1
                 time.sleep(max(0.0, 0.29 - answer_s))
-            cpu_s, longest_s, count = map(float, rank.stdout.readline().split())
-            found.append((cpu_s, longest_s, count, done))
+            cpu_s, longest_s, mean_s = map(float, rank.stdout.readline().split())
+            found.append((cpu_s, longest_s, mean_s, done))
         rank.stdin.close()
         rank.wait()
-    (alone, without_s, _, _), (both, with_s, _, done) = found
+    (alone, without_s, usual_s, _), (both, with_s, mean_s, done) = found
     print(
         json.dumps(
             {
                 "bytes": size,
                 "answer_ms": round(1000 * answer_s, 1),
                 "cpu_ms_of_a_reading": round(1000 * (both - alone) / done, 1),
+                "operation_us": {"without": round(1e6 * usual_s, 1), "with": round(1e6 * mean_s, 1)},
                 "longest_operation_ms": {"without": round(1000 * without_s, 2), "with": round(1000 * with_s, 2)},
             },
             indent=2,

@@ -160,13 +160,13 @@ async def test_no_look_at_ranks_that_cannot_tell(job: Simulated) -> None:
 
 @pytest.mark.asyncio
 async def test_long_records_are_read_seldom(job: Simulated) -> None:
-    """A record of 2,000 operations each 34 s."""
+    """A record of 2,000 operations each 40 s."""
     job.steps(2000)
     await job.look()
     assert job.asked == list(RANKS)
-    for later_s in (33.0, 34.5):
+    for later_s in (39.0, 40.5):
         await job.watch.update(job.beats, job.now_s + later_s, 0, calm=True)
-        assert (job.watch._task is not None) == (later_s > 34.0)
+        assert (job.watch._task is not None) == (later_s > 40.0)
     job.watch.stop()
 
 

@@ -36,8 +36,8 @@ log = logging.getLogger("hangwatch")
 
 #: However short the records are, a look this often is enough.
 _PERIOD_S = 10.0
-#: An entry costs its rank 17 us, in a thread of torch's without the GIL (benchmarks); this is 0.1 % of the rank's time.
-_PERIOD_OF_ENTRY_S = 0.017
+#: An entry costs its rank 20 us, in a thread of torch's without the GIL (benchmarks); this is 0.1 % of the rank's time.
+_PERIOD_OF_ENTRY_S = 0.02
 #: A look costs the agent 0.4 % of a core at most.
 _PERIOD_OF_CPU = 250.0
 _ANSWER_S = 2.5
