@@ -251,9 +251,10 @@ def find_peers(timeline: Timeline) -> Iterator[Peers]:
     """Yield the classes of peers, the largest first; each rank is in one at most."""
     groups: set[tuple[int, ...]] = set()
     linked: set[tuple[int, ...]] = set()
-    for calls in timeline.calls.values():
-        for call in calls:
-            (linked if call.p2p else groups).add(call.members)
+    # Members are compared once a group and rank: of thousands that takes as long as the rest.
+    distinct = {(id(call.members), call.p2p): call for calls in timeline.calls.values() for call in calls}
+    for call in distinct.values():
+        (linked if call.p2p else groups).add(call.members)
     pipelines = _components(linked)
     # Without pipelines all ranks that are linked by groups may be peers, also if no group has all of them.
     wide = set() if linked else {tuple(sorted(one)) for one in set(_components(groups).values())}
