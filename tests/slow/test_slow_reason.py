@@ -55,6 +55,13 @@ def slowness(late: Profile, usual: Profile, lost: float = 0.25) -> Slowness:
             "compute",
             20,
         ),
+        # Both wait for cores as much as they have to run.
+        (
+            profile(1, {READ: 0.6, STEP: 0.4}, running=0.9, queued=0.45),
+            profile(0, {STEP: 1.0}, running=0.3, queued=0.15),
+            "compute",
+            20,
+        ),
         # All lines take longer, because it gets no core; the line tells nothing then, nor that it runs.
         (
             profile(1, {STEP: 1.0}, running=0.9, queued=0.3),

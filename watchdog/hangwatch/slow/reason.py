@@ -84,7 +84,7 @@ def _kind_of(late: Profile, usual: Profile, at: Frame | None, least: float) -> S
     locked = sum(s.share for s in stacks if _awaits_thread(s.frames))
     signs: tuple[tuple[SlowReason, float], ...] = (
         ("throttled", _more(late.throttled, usual.throttled)),
-        ("no_core", _more(late.queued, usual.queued)),
+        ("no_core", _queued_more(late, usual)),
         ("input", max(loading if _is_most(loading, stacks) else 0.0, _more(late.reading, usual.reading))),
         ("sleep", _more(late.sleeping, usual.sleeping)),
         ("lock", locked if _is_most(locked, stacks) else 0.0),
@@ -95,6 +95,13 @@ def _kind_of(late: Profile, usual: Profile, at: Frame | None, least: float) -> S
 
 def _more(late: float | None, usual: float | None) -> float:
     return late - usual if late is not None and usual is not None else 0.0
+
+
+def _queued_more(late: Profile, usual: Profile) -> float:
+    """Return how much more of its time a rank waits for a core than the usual one would that has as much to run."""
+    if late.queued is None or usual.queued is None or late.running is None or not usual.running:
+        return _more(late.queued, usual.queued)
+    return late.queued - usual.queued * late.running / usual.running
 
 
 def _is_most(share: float, stacks: list[ProfiledStack]) -> bool:
