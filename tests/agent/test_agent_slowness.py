@@ -50,6 +50,7 @@ class Simulated:
         self.arrivals: list[dict[int, int]] = []
         self.now_s = 100.0
         monkeypatch.setattr(slowness, "fetch_dump", self._fetch)
+        monkeypatch.setattr(slowness, "_PERIOD_OF_CPU", 0.0)  # how busy the machine is does not matter here
         monkeypatch.setattr(slowness, "profile_rank", self._profile)
         monkeypatch.setattr(LocalScope, "capture_once", self._capture)
 
