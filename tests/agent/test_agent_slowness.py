@@ -28,10 +28,12 @@ STEP_NS = 100_000_000
 LINE = Frame("load", "/srv/train/data.py", 12)
 
 
-def beat(rank: int, backend: str = "gloo", server: str | None = "/run/server") -> Beat:
+def beat(
+    rank: int, backend: str = "gloo", server: str | None = "/run/server", torch: str = "2.13.0", enqueued: int = 5
+) -> Beat:
     """A rank that uses one group of all ranks."""
-    group = BeatGroup("0", tuple(RANKS), 0, "default_pg", backend=backend)
-    return Beat(100 + rank, 5, 1, 1, 0, rank=rank, groups=(group,), server=server, world_size=4)
+    group = BeatGroup("0", tuple(RANKS), 0, "default_pg", backend=backend, enqueued=enqueued)
+    return Beat(100 + rank, 5, 1, 1, 0, rank=rank, groups=(group,), server=server, world_size=4, torch=torch)
 
 
 class Simulated:
@@ -145,10 +147,10 @@ async def test_no_look_while_a_hang_is_suspected(job: Simulated) -> None:
 
 @pytest.mark.asyncio
 async def test_no_look_at_ranks_that_cannot_tell(job: Simulated) -> None:
-    """On NCCL, without torch's server, and if not all ranks are here."""
+    """On NCCL, without torch's server or a recorder for Gloo, and if not all ranks are here."""
     job.steps(40)
     whole = dict(job.beats)
-    for other in (beat(3, backend="nccl"), beat(3, server=None)):
+    for other in (beat(3, backend="nccl"), beat(3, server=None), beat(3, torch="2.9.1"), beat(3, enqueued=-1)):
         job.beats = {**whole, 103: other}
         await job.look()
     job.beats = {pid: one for pid, one in whole.items() if pid != 103}

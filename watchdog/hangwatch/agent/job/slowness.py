@@ -26,7 +26,7 @@ from hangwatch.model.stacks import TaskStack
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import Following, Process
 from hangwatch.slow.words import describe
-from hangwatch.sources.flight.recorder import FlightFormatError, parse_flight
+from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_flight
 from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
 from hangwatch.sources.proc.delays import DelayMeter
 from hangwatch.sources.stacks import source_lines
@@ -41,6 +41,7 @@ _PERIOD_OF_ENTRY_S = 0.02
 #: A look costs the agent 0.4 % of a core at most.
 _PERIOD_OF_CPU = 250.0
 _ANSWER_S = 2.5
+_AFTER_FAILURE_S = 60.0
 #: A profile has to show several steps.
 _PROFILED_STEPS, _SHORTEST_S, _LONGEST_S = 10, 10.0, 60.0
 _LOOK_S = 0.1
@@ -92,14 +93,18 @@ class SlownessWatch:
     def _tells(self, ranks: Sequence[RankIdentity], beats: Mapping[int, Beat]) -> bool:
         """True if all ranks of the job are here, and have records that tell when they joined their operations.
 
-        Those of NCCL do not, and torch's server is the one way to read a record without the GIL.
+        Those of NCCL do not, nor those of a torch without a recorder for Gloo. torch's server is the one way to read a record
+        without the GIL.
         """
         known = self.local.ranks
         if len(ranks) < MIN_PEERS or len(ranks) != known.job.world_size or known.lost_since_s or known.spans_nodes:
             return False
         found = [beats.get(one.pid) for one in ranks]
         return all(
-            beat is not None and beat.server is not None and {group.backend for group in beat.groups} == {"gloo"}
+            beat is not None
+            and beat.server is not None
+            and {group.backend for group in beat.groups} == {"gloo"}
+            and not has_unrecorded(beat)
             for beat in found
         )
 
@@ -115,6 +120,7 @@ class SlownessWatch:
                 reading.failed += not entries
                 self._due_s = max(self._due_s, now_s + entries * _PERIOD_OF_ENTRY_S)
         if reading.failed:
+            self._due_s = max(self._due_s, now_s + _AFTER_FAILURE_S)
             return None
         await asyncio.to_thread(self._judge)
         self._due_s = max(self._due_s, now_s + self._cpu_s * _PERIOD_OF_CPU)
