@@ -70,7 +70,7 @@ def test_pushed_alerts_are_named_and_routed_like_those_of_the_rules() -> None:
     """Whichever way an incident takes to Alertmanager, the same routes and inhibitions apply to it."""
     groups = yaml.safe_load(RULES.read_text())["groups"]
     rules = [r for group in groups for r in group["rules"] if r.get("labels", {}).get("scope") == "job"]
-    assert len(rules) == 6
+    assert len(rules) == 7
     for rule in rules:
         (kind,) = re.findall(r'kind="(\w+)"', rule["expr"])
         pushed = Notification(changed(hang_incident(), kind=kind), None, "gpu-17")

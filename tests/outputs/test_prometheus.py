@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 from prometheus_client.parser import text_string_to_metric_families
 
 from hangwatch.model.capture import Job
+from hangwatch.model.incident import Lateness
 from hangwatch.model.live import LiveRank
 from hangwatch.model.numbers import guest_number
 from hangwatch.model.progress import LiveProgress
@@ -63,6 +64,7 @@ def example_view() -> MetricsView:
             JobMetrics(
                 Job("deepspeed-02", command="python -c run()", namespace="team-a", pod="bert-0"),
                 (LiveRank(0, "gpu-17", 5200, "running", 0.1),),
+                lateness=Lateness(0, 0.2, 0.31, 0.25, (1, 2), 40, 60, "Rank 0 is late.", "input"),
             ),
         ),
         incidents_total={"deadlock": 1},
@@ -95,6 +97,8 @@ def test_a_scrape_shows_the_view() -> None:
     found = samples(Metrics(example_view()))
     job = "torchrun-7c1f"
     expected = {
+        series("late_rank_seconds", job_id="deepspeed-02", rank="0"): 0.31,
+        series("late_rank_lost_ratio", job_id="deepspeed-02", rank="0"): 0.2,
         series("collective_enqueued", job_id=job, rank="0", group="default_pg"): 12,
         series("collective_completed", job_id=job, rank="1", group="default_pg"): 11,
         series("collective_in_flight_seconds", job_id=job, rank="0", group="default_pg"): 2.5,

@@ -36,7 +36,6 @@ OTHER_TEXT = {
     "Answer": ("question", _OURS),
     "Notification": ("bundle node", _OURS),
     "SecondLook": ("until unless action called_off", _OURS),
-    "Lateness": ("says", _OURS),
     "Message": ("title body severity", _OF_A_CAPTURE),
     "SharedRecord": ("node", _OF_A_JOB),
     "Beat": (

@@ -86,7 +86,8 @@ def find_hang(incidents: Sequence[Incident], truth: Truth) -> Incident | None:
 def _judge_control(entry: Entry, run: Run) -> Judgement:
     control = entry.scenario.control
     assert control is not None
-    allowed = {"healthy", "straggler"} if control.warning else {"healthy"}
+    # Whether a rank is slow is no part of a control's truth.
+    allowed = {"healthy", "slow", "straggler"} if control.warning else {"healthy", "slow"}
     reported = next((i for i in run.incidents if i.verdict.kind not in allowed), None)
     wrong = []
     if reported is not None:

@@ -16,7 +16,7 @@ from hangwatch.model.collectives import FlightRecord, Group, GroupProgress
 from hangwatch.sources.flight.entries import parse_peer, split_name
 from hangwatch.sources.flight.groups import parse_ranks
 from hangwatch.sources.flight.recorder import FlightFormatError, load_pickle, merge_flights, parse_flight, progress_of
-from hangwatch.sources.flight.transport import parse_http_body
+from hangwatch.sources.flight.transport import decode_newest, parse_http_body
 
 NVRX = Path(__file__).resolve().parents[3] / "shared" / "data" / "nvrx-fr"
 
@@ -362,6 +362,31 @@ def test_answers_of_the_worker_server(answer: bytes, body: bytes | None) -> None
         return
     with pytest.raises(FlightFormatError):
         parse_http_body(answer)
+
+
+@pytest.mark.parametrize(
+    ("last", "ids"), [(-1, [5, 6, 7]), (4, [5, 6, 7]), (6, [7]), (7, []), (2, [5, 6, 7]), (9, [5, 6, 7])]
+)
+def test_only_what_is_new_is_decoded(last: int, ids: list[int]) -> None:
+    """After the last known operation; all of them once torch has begun to count anew."""
+    data = msgspec.json.encode({"version": "2.10", "entries": [{"record_id": at, "state": "x"} for at in (5, 6, 7)]})
+    dump, count = decode_newest(data, last)
+    assert count == 3
+    assert dump == {"version": "2.10", "entries": [{"record_id": at, "state": "x"} for at in ids]}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b'{"entries": 1}', b'{"entries": [{}]}', b'{"entries": [{"record_id": "x"}]}']
+)
+def test_new_entries_of_damaged_answers(data: bytes) -> None:
+    """One typed error."""
+    with pytest.raises(FlightFormatError):
+        decode_newest(data, -1)
+
+
+def test_new_entries_of_nothing() -> None:
+    """A record without entries."""
+    assert decode_newest(b"{}", -1) == ({"entries": []}, 0)
 
 
 @pytest.mark.skipif(

@@ -54,7 +54,7 @@ def _job(state: JobState, beats: Mapping[int, Beat], at_ns: int) -> LiveJob:
     job = msgspec.structs.replace(
         watched_job(state, beats, at_ns), stall_after_s=state.patience_s, stall_learnt=not state.patience_set
     )
-    record = state.hang or state.silent_failure
+    record = state.hang or state.silent_failure or state.slow
     if record is None:
         return job
     return msgspec.structs.replace(job, incident=record.incident, capture=record.diagnosis.case.capture)

@@ -18,7 +18,7 @@ def job_metrics(state: JobState, beats: Mapping[int, Beat], now_ns: int, links: 
 
     Incidents of other nodes are in the metrics there.
     """
-    records = (state.hang, state.silent_failure)
+    records = (state.hang, state.silent_failure, state.slow)
     return JobMetrics(
         job=state.job,
         ranks=watched_job(state, beats, now_ns).ranks,
@@ -26,6 +26,7 @@ def job_metrics(state: JobState, beats: Mapping[int, Beat], now_ns: int, links: 
         patience_s=state.patience_s,
         training=state.training,
         engines=state.engines,
+        lateness=state.slow.incident.lateness if state.slow is not None else None,
     )
 
 

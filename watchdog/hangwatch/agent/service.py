@@ -261,7 +261,8 @@ class Service:
             return f"hangwatch has {action.done}"
         if not ranks_of(incident, self.known_ranks(incident.job.id)):
             return "its ranks have ended"
-        return "the loss is normal again" if incident.verdict.kind == "silent_failure" else "the hang resolved"
+        ends = {"silent_failure": "the loss is normal again", "slow": "the rank is no longer late"}
+        return ends.get(incident.verdict.kind, "the hang resolved")
 
     def _note_job(self, job: Job) -> None:
         fields = {"job": job.id, "world_size": job.world_size, "launcher": job.launcher, "command": job.command}

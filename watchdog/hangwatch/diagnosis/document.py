@@ -8,6 +8,7 @@ import msgspec
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.ranks.views import RankView
+from hangwatch.diagnosis.slow import describe_lateness
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import FlightRecord
@@ -101,6 +102,7 @@ def make_incident(
         ranks=tuple(_entry(view, _own_role(capture)) for view in case.views.values()),
         captured=captured(capture),
         missing=missing(capture),
+        lateness=describe_lateness(capture.slowness) if capture.slowness is not None else None,
     )
 
 

@@ -19,6 +19,7 @@ SEVERITY: Mapping[str, Severity] = {
     "stall": "critical",
     "rank_lost": "critical",
     "straggler": "warning",
+    "slow": "warning",
     "failed": "warning",
     "silent_failure": "warning",
     "healthy": "info",

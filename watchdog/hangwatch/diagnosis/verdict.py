@@ -22,6 +22,7 @@ from hangwatch.diagnosis.failure import judge_failure
 from hangwatch.diagnosis.judged import SEVERITY, Judged, judge, window_of
 from hangwatch.diagnosis.registry import explain
 from hangwatch.diagnosis.sides import name_side
+from hangwatch.diagnosis.slow import diagnose_slowness
 from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
@@ -71,12 +72,21 @@ def diagnose(
 
 
 def _diagnose_ranks(capture: Capture, patience: Patience | None, min_wait_s: float, before: Case | None) -> Diagnosis:
-    silent = diagnose_training(capture.training, capture.job.world_size)
-    if silent is None:
+    found = _found_in_steps(capture)
+    if found is None:
         return _explained(judge(capture, patience=patience, min_wait_s=min_wait_s, before=before))
-    # The capture was made for the silent training, with ranks in the middle of their steps: judge no hang by it.
+    # The ranks were captured in the middle of their steps: judge no hang by it.
     case = build_case(capture, min_wait_s=min_wait_s, motion_window_s=window_of(patience), before=before)
-    return Diagnosis(silent.verdict, case, None, silent.onset_ns)
+    return Diagnosis(found[0], case, None, found[1])
+
+
+def _found_in_steps(capture: Capture) -> tuple[Verdict, int] | None:
+    """Return the verdict on a job that goes on, and its onset (wall clock, ns): it learns nothing, or a rank is late."""
+    silent = diagnose_training(capture.training, capture.job.world_size)
+    if silent is not None:
+        return silent.verdict, silent.onset_ns
+    late = capture.slowness
+    return (diagnose_slowness(late), late.onset_ns) if late is not None else None
 
 
 def _explained(judged: Judged) -> Diagnosis:

@@ -8,6 +8,7 @@ from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, GroupProgre
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.serving import EngineState
+from hangwatch.model.slowness import Slowness
 from hangwatch.model.stacks import StackSample, TaskStack
 from hangwatch.model.telemetry import TrainingSeries
 
@@ -173,6 +174,7 @@ class Capture(msgspec.Struct, frozen=True):
       ``ranks`` too.
     - ``failed``: the job has ended, and this is what its ranks left. A rank that failed in a collective is shown
       there: its stack, and that operation in flight.
+    - ``slowness``: only if the capture was taken because a rank makes the others late.
     """
 
     job: Job
@@ -184,3 +186,4 @@ class Capture(msgspec.Struct, frozen=True):
     silent: tuple[SilentNode, ...] = ()
     engine: EngineState | None = None
     failed: bool = False
+    slowness: Slowness | None = None

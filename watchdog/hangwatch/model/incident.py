@@ -13,7 +13,7 @@ from hangwatch.model.text import describe_job, title_job
 
 SCHEMA = "hangwatch.incident/3"
 
-Kind = Literal["deadlock", "stall", "rank_lost", "straggler", "failed", "silent_failure", "healthy"]
+Kind = Literal["deadlock", "stall", "rank_lost", "straggler", "slow", "failed", "silent_failure", "healthy"]
 Severity = Literal["critical", "warning", "info"]
 
 #: Kinds that ``--on-hang stop`` acts on and that ``diagnose`` and ``dump`` call a hang.
@@ -242,13 +242,18 @@ class SecondLook(msgspec.Struct, frozen=True, omit_defaults=True):
     passed: bool = False
 
 
+#: Why a rank takes longer: it waits for a file, a pipe, a connection or its DataLoader; sleeps; waits for a lock or a thread of
+#: its own; is throttled by its cgroup; waits for a free core; has more to compute.
+SlowReason = Literal["input", "sleep", "lock", "throttled", "no_core", "compute", "unknown"]
+
+
 class Lateness(msgspec.Struct, frozen=True):
     """Who made the others wait while the job went on.
 
     ``rank``: None if no single rank did. ``lost``: the share of the time that this cost. ``late_s``: how much longer than its
     peers the rank took in a step. ``faster``: how much more the job would do without that, 0.25 for a quarter. ``waiting``: who
     waited. ``steps``: the newest ``steps`` of ``of_steps`` steps on record. ``says``: the same in words; empty if too little
-    time is lost to speak of.
+    time is lost to speak of. ``reason``: why, if the rank was watched.
     """
 
     rank: int | None
@@ -259,6 +264,7 @@ class Lateness(msgspec.Struct, frozen=True):
     steps: int
     of_steps: int
     says: str
+    reason: SlowReason = "unknown"
 
 
 class Incident(msgspec.Struct, frozen=True):

@@ -105,6 +105,7 @@ def brief(incident: Incident, links: Links, *, code: bool = True) -> Briefing:
     cause, runbook_url = verdict.cause, links.find_cause(_name_cause(verdict.cause))
     program = job.script or (job.command if code else "")
     tied = bool(sides) and set(verdict.waiting_ranks) <= set(verdict.culprit_ranks)
+    named_alone = len(sides) == 1 and sides[0].name == "culprit"
     shown = [f"{side.name.capitalize()}: {line}" for side, line in zip(sides, lines, strict=True) if line]
     return Briefing(
         name=excerpt(job.title, _LINE_CHARS),
@@ -113,8 +114,8 @@ def brief(incident: Incident, links: Links, *, code: bool = True) -> Briefing:
         summary=clean(verdict.summary),
         culprit=culprit,
         sides=tuple(shown) or ((f"Culprit: {culprit}",) if culprit else ()),
-        culprit_line="; ".join(filter(None, lines)) if tied else lines[0] if len(lines) == 2 else "",
-        others_line="" if tied else lines[-1] if lines else "",
+        culprit_line="; ".join(filter(None, lines)) if tied else lines[0] if len(lines) == 2 or named_alone else "",
+        others_line="" if tied or named_alone else lines[-1] if lines else "",
         title=clean(cause.title) if cause is not None else "",
         why=clean(cause.explanation) if cause is not None else "",
         steps=tuple(clean(step) for step in cause.remedy) if cause is not None else (),

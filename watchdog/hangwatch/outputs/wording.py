@@ -13,6 +13,7 @@ _KIND_NAMES = {
     "stall": "Stall",
     "rank_lost": "Rank lost",
     "straggler": "Straggler",
+    "slow": "Slow",
     "failed": "Failed",
     "silent_failure": "Silent failure",
     "healthy": "Healthy",
@@ -54,6 +55,10 @@ def show_divergence(divergence: Divergence, verdict: Verdict) -> ShownDivergence
         return ShownDivergence(
             "Where the ranks wait", (ShownSide("waiting", tuple(ranks), line, divergence.others_op),)
         )
+    if verdict.kind == "slow":
+        line = divergence.culprit
+        side = ShownSide("culprit", verdict.culprit_ranks, line, None)
+        return ShownDivergence("Where it spends more of its time than the others", (side,))
     where = f" in {divergence.group}" if divergence.group is not None else ""
     number = f", first at sequence number {divergence.seq}" if divergence.seq is not None else ""
     others = tuple(sorted(set(verdict.waiting_ranks) - set(verdict.culprit_ranks)))

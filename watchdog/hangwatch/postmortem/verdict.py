@@ -25,7 +25,8 @@ def diagnose_artifacts(artifacts: Artifacts) -> Incident:
         confirmed_ns=capture.at_ns,
         id=before.id if before is not None else None,
     )
-    if incident.verdict.kind not in HANG_KINDS and (found := find_late(make_streams(capture.ranks))) is not None:
+    known = incident.lateness is not None or incident.verdict.kind in HANG_KINDS
+    if not known and (found := find_late(make_streams(capture.ranks))) is not None:
         incident = msgspec.structs.replace(incident, lateness=describe(found))
     if before is None:
         return incident

@@ -27,7 +27,7 @@ import msgspec
 #: A rank is named for this share of a step at least: the machine's own noise makes one rank that late for a while.
 MIN_SHARE = 0.03
 #: With two peers nobody can say which of them is unusual.
-_MIN_PEERS = 3
+MIN_PEERS = 3
 #: The median of five steps ignores two, such as a checkpoint and an evaluation.
 _PART_STEPS = 5
 _MIN_PARTS, _MAX_PARTS = 3, 8
@@ -79,7 +79,8 @@ class LateRank(msgspec.Struct, frozen=True):
 
     ``rank``: None if no single rank did. ``lost``: the share of the time that would be saved if this rank (if None: each rank)
     took as long as its peers in the median. ``late_ns``: how much longer it takes in a step. ``waiting``: who waits for it, in
-    the operation to which it comes latest.
+    the operation to which it comes latest. ``since_ns``: when the first of the steps began; ``usual``: the peer whose steps take
+    as long as those of most.
     """
 
     rank: int | None
@@ -88,6 +89,8 @@ class LateRank(msgspec.Struct, frozen=True):
     waiting: tuple[int, ...]
     steps: int
     of_steps: int
+    since_ns: int = 0
+    usual: int | None = None
 
     @property
     def faster(self) -> float:
@@ -142,7 +145,7 @@ class Timeline:
         for rank, calls in self.calls.items():
             kinds = tuple(names.setdefault(call.name, len(names)) for call in calls)
             if kinds not in periods:
-                periods[kinds] = _period(kinds)
+                periods[kinds] = find_period(kinds)
             period = self.period[rank] = periods[kinds]
             self.positions[rank] = [
                 known.setdefault(kinds[max(0, at - period) : at + 1], len(known)) for at in range(len(kinds))
@@ -248,16 +251,17 @@ def find_peers(timeline: Timeline) -> Iterator[Peers]:
     """Yield the classes of peers, the largest first; each rank is in one at most."""
     groups: set[tuple[int, ...]] = set()
     linked: set[tuple[int, ...]] = set()
-    for calls in timeline.calls.values():
-        for call in calls:
-            (linked if call.p2p else groups).add(call.members)
+    # Members are compared once a group and rank: of thousands that takes as long as the rest.
+    distinct = {(id(call.members), call.p2p): call for calls in timeline.calls.values() for call in calls}
+    for call in distinct.values():
+        (linked if call.p2p else groups).add(call.members)
     pipelines = _components(linked)
     # Without pipelines all ranks that are linked by groups may be peers, also if no group has all of them.
     wide = set() if linked else {tuple(sorted(one)) for one in set(_components(groups).values())}
     placed: set[int] = set()
     for members in sorted(groups | wide, key=lambda one: (-len(one), one)):
         alone = len({pipelines.get(rank, rank) for rank in members}) == len(members)
-        if len(members) < _MIN_PEERS or not alone or placed & set(members):
+        if len(members) < MIN_PEERS or not alone or placed & set(members):
             continue
         if (places := _align(timeline, members)) is not None:
             placed |= set(members)
@@ -313,7 +317,8 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
         return nobody
     since_ns = timeline.calls[rank][peers.places[rank][start - 1]].at_ns
     lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
-    return LateRank(rank, lost, round(middle), waiting, steps - first, steps)
+    usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
+    return LateRank(rank, lost, round(middle), waiting, steps - first, steps, since_ns, usual)
 
 
 def _stands_out(excess: Mapping[int, Sequence[float]], step_ns: float, first: int, stop: int) -> int | None:
@@ -347,27 +352,47 @@ def _followers(timeline: Timeline, rank: int, places: Sequence[int]) -> tuple[in
     others = tuple(member for member in members if member != rank)
     if chosen[0][0].left_ns is not None:
         return others
-    then = {
-        (member, call.shared): after.at_ns for member in members for call, after in pairwise(timeline.calls[member])
-    }
-
-    def vary(member: int, half: int) -> float:
-        """How much the others' next arrivals vary, seen from the arrivals of a member."""
-        varied: list[float] = []
-        for calls in chosen:
-            seen = []
-            for call in calls[half::2]:
-                nexts = [then[key] for other in members if other != member and (key := (other, call.shared)) in then]
-                if nexts:
-                    seen.append(median(nexts) - timeline.arrivals[call.shared][member])
-            middle = median(seen)
-            varied += [abs(one - middle) for one in seen]
-        # Ranks that take turns differ in some steps, which a median does not show; the worst tenth is the machine's.
-        return mean(sorted(varied)[: 1 + len(varied) * 9 // 10])
-
+    varied = (_vary(timeline, members, [calls[half::2] for calls in chosen]) for half in (0, 1))
     # Twice, so that it is no chance: each half of the operations has noise of its own.
-    followed = all(vary(rank, half) <= _FOLLOWING * min(vary(other, half) for other in others) for half in (0, 1))
+    followed = all(one[rank] <= _FOLLOWING * min(one[other] for other in others) for one in varied)
     return others if followed else ()
+
+
+def _vary(timeline: Timeline, members: Sequence[int], chosen: Sequence[Sequence[Call]]) -> dict[int, float]:
+    """Return for each member how much the others' next arrivals vary, seen from its own.
+
+    ``chosen``: some operations, by their position in the step.
+    """
+    nexts: dict[Hashable, list[tuple[int, int]]] = {call.shared: [] for calls in chosen for call in calls}
+    for member in members:
+        for call, after in pairwise(timeline.calls[member]):
+            if call.shared in nexts:
+                nexts[call.shared].append((after.at_ns, member))
+    varied: dict[int, list[float]] = {member: [] for member in members}
+    for calls in chosen:
+        seen: dict[int, list[float]] = {member: [] for member in members}
+        for call in calls:
+            in_order = sorted(nexts[call.shared])
+            times = [at_ns for at_ns, _ in in_order]
+            place = {member: at for at, (_, member) in enumerate(in_order)}
+            for member, at_ns in timeline.arrivals[call.shared].items():
+                after_ns = _median_without(times, place.get(member))
+                if after_ns is not None:
+                    seen[member].append(after_ns - at_ns)
+        for member, ones in seen.items():
+            middle = median(ones) if ones else 0.0
+            varied[member] += [abs(one - middle) for one in ones]
+    # Ranks that take turns differ in some steps, which a median does not show; the worst tenth is the machine's.
+    return {m: mean(sorted(ones)[: 1 + len(ones) * 9 // 10]) if ones else 0.0 for m, ones in varied.items()}
+
+
+def _median_without(ordered: Sequence[int], without: int | None) -> float | None:
+    """Return the median of ascending values without the one at a place; None if nothing is left."""
+    left = len(ordered) - (without is not None)
+    if left < 1:
+        return None
+    low, high = ((at if without is None or at < without else at + 1) for at in ((left - 1) // 2, left // 2))
+    return (ordered[low] + ordered[high]) / 2
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -376,9 +401,13 @@ def _deviation(values: Sequence[float]) -> float:
     return median(abs(value - middle) for value in values)
 
 
-def _period(kinds: Sequence[int]) -> int:
+def find_period(kinds: Sequence[Hashable]) -> int:
     """Return after how many calls a step repeats, as far as the record has steps enough to tell; else 1."""
     longest = len(kinds) // (_PART_STEPS * _MIN_PARTS)
-    alike = {period: sum(map(eq, kinds[period:], kinds)) / (len(kinds) - period) for period in range(1, longest + 1)}
+    alike: dict[int, float] = {}
+    for period in range(1, longest + 1):
+        alike[period] = sum(map(eq, kinds[period:], kinds)) / (len(kinds) - period)
+        if alike[period] >= _AS_GOOD:
+            return period
     best = max(alike.values(), default=0.0)
     return next((period for period, share in alike.items() if share >= _AS_GOOD * best), 1)

@@ -15,7 +15,7 @@ from hangwatch.agent.capturing.local_ranks import is_same_process
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankIdentity
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import Incident, Kind
 from hangwatch.outputs.archive import Archive
 from hangwatch.outputs.bundle.bundle import BundleError, read_bundle
 from hangwatch.sources.proc.files import is_same_start, node_name, read_stat
@@ -31,9 +31,9 @@ class LeftOpen:
     here: tuple[RankIdentity, ...]
 
     @property
-    def silent(self) -> bool:
-        """Whether it is of a training that learns nothing, and not of a hang."""
-        return self.incident.verdict.kind == "silent_failure"
+    def kind(self) -> Kind:
+        """What was found: a hang, a training that learns nothing, a late rank."""
+        return self.incident.verdict.kind
 
     def is_of(self, ranks: Iterable[RankIdentity]) -> bool:
         """Whether these processes are its ranks: all that both know are the same, and there is one at least."""

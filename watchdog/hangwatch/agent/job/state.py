@@ -13,7 +13,8 @@ from hangwatch.model.telemetry import TrainingSeries
 
 @dataclass(frozen=True)
 class JobState:
-    """``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``: open incidents.
+    """``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``, ``slow``: open
+    incidents.
 
     ``patience_set``: the user has set the patience; otherwise the job's waits have taught it.
     """
@@ -26,4 +27,5 @@ class JobState:
     training: TrainingSeries | None = None
     hang: IncidentRecord | None = None
     silent_failure: IncidentRecord | None = None
+    slow: IncidentRecord | None = None
     engines: tuple[EngineState, ...] = ()

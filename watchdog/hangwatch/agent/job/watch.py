@@ -44,6 +44,7 @@ from hangwatch.agent.job.other_nodes import Elsewhere, Fleet, NoOtherNodes, Othe
 from hangwatch.agent.job.patience import JobPatience
 from hangwatch.agent.job.second_look import Look, SecondLooking, describe_stand, look_at
 from hangwatch.agent.job.silent_failure import SilentFailureWatch
+from hangwatch.agent.job.slowness import SlownessWatch
 from hangwatch.agent.job.state import JobState
 from hangwatch.agent.job.suspicion import Hold, Suspector
 from hangwatch.config.settings import Settings
@@ -94,9 +95,10 @@ class JobWatch:
     """One job under watch: its ``ranks``, what is suspected of them, and when they are captured.
 
     ``local`` captures this node, ``scope`` what this agent diagnoses: this node, or all nodes of ``fleet``. ``incidents`` reports
-    hangs, ``silent_failures`` what training says of itself, ``failures`` why the job has failed. ``history`` has the job's
-    earlier hangs. ``engines`` are those whose ranks these are; a job without ranks is an engine alone. ``captures`` counts those
-    that were diagnosed here. ``second_look`` says when a hang may be acted on, and ``plan`` what is to be done about it then.
+    hangs, ``silent_failures`` what training says of itself, ``slowness`` who makes the others late, ``failures`` why the job has
+    failed. ``history`` has the job's earlier hangs. ``engines`` are those whose ranks these are; a job without ranks is an engine
+    alone. ``captures`` counts those that were diagnosed here. ``second_look`` says when a hang may be acted on, and ``plan`` what
+    is to be done about it then.
     """
 
     ranks: LocalRanks
@@ -104,6 +106,7 @@ class JobWatch:
     patience: JobPatience
     incidents: IncidentLifecycle
     silent_failures: SilentFailureWatch
+    slowness: SlownessWatch
     failures: FailureWatch
     training: TrainingTelemetry = field(default_factory=TrainingTelemetry)
     fleet: OtherNodes = field(default_factory=NoOtherNodes)
@@ -134,9 +137,9 @@ class JobWatch:
 
     @property
     def records(self) -> tuple[IncidentRecord, ...]:
-        """The last incident of each sort, over or not: a hang, a training that learns nothing, a failure."""
-        records = (self.incidents.record, self.silent_failures.incidents.record, self.failures.incidents.record)
-        return tuple(record for record in records if record is not None)
+        """The last incident of each sort, over or not: a hang, a training that learns nothing, a late rank, a failure."""
+        sorts = (self.incidents, self.silent_failures.incidents, self.slowness.incidents, self.failures.incidents)
+        return tuple(one.record for one in sorts if one.record is not None)
 
     @property
     def state(self) -> JobState:
@@ -150,6 +153,7 @@ class JobWatch:
             training=self.training.series,
             hang=self.incidents.open_record,
             silent_failure=self.silent_failures.incidents.open_record,
+            slow=self.slowness.incidents.open_record,
             engines=tuple(state for _, state in self._engine_states(self.clock.monotonic())),
         )
 
@@ -182,8 +186,10 @@ class JobWatch:
 
     def resume(self, left: LeftOpen, now_s: float) -> None:
         """Go on with an incident of this very job that an agent before this one has reported. Call it before ``update_ranks``."""
-        if left.silent:
+        if left.kind == "silent_failure":
             self.silent_failures.resume(left.as_record())
+        elif left.kind == "slow":
+            self.slowness.resume(left.as_record())
         else:
             self.incidents.resume(left.as_record())
             self.history.note(left.incident, None)
@@ -226,7 +232,11 @@ class JobWatch:
             await self._judge_end(*replaced)
         await self._judge_training(beats, now_ns)
         self.failures.look_for_dumps(beats)
-        return await self.look_for_hang(beats, now_s)
+        soonest_s = await self.look_for_hang(beats, now_s)
+        alone = not (self.fleet.leads or self.fleet.follows)
+        calm = alone and self.suspector.current is None and self.incidents.open_record is None
+        await self.slowness.update(beats, now_s, now_ns, calm=calm)
+        return soonest_s
 
     async def look_for_hang(self, beats: Mapping[int, Beat], now_s: float) -> float | None:
         """The part of a tick that suspects, captures and reports hangs; returns what the tick does."""
@@ -374,12 +384,14 @@ class JobWatch:
 
     async def end(self, at_ns: int) -> None:
         """The job is over, and so are its incidents. What it has left is judged before: it may have ended between two ticks."""
+        self.slowness.stop()
         await self.training.finish()
         await self._judge_training(self.local.read_beats(), at_ns)
         await self._judge_end(self.ranks.job, tuple(self.ranks.own.values()))
         await self.leave_fleet()
         await self.incidents.close(at_ns)
         await self.silent_failures.incidents.close(at_ns)
+        await self.slowness.incidents.close(at_ns)
 
     async def _judge_end(self, job: Job, ranks: Sequence[RankIdentity]) -> None:
         """The ranks have ended. A hang that was reported explains that; and one node of the job reports for all."""
@@ -390,6 +402,7 @@ class JobWatch:
 
     async def pause(self) -> None:
         """The agent ends and the job goes on: its incidents stay open."""
+        self.slowness.stop()
         await self.fleet.pause()
 
     async def _recover(self, at_ns: int) -> None:
@@ -441,6 +454,7 @@ def watch_job(
         patience=patience,
         incidents=IncidentLifecycle(state_dir, announce, on_peer_incident, tell_stand, local, patience.trim),
         silent_failures=SilentFailureWatch(local, IncidentLifecycle(state_dir, announce)),
+        slowness=SlownessWatch(local, IncidentLifecycle(state_dir, announce)),
         failures=FailureWatch(local, IncidentLifecycle(state_dir, announce), ends),
         training=TrainingTelemetry(settings.logs),
         history=history if history is not None else HangHistory(),

@@ -42,7 +42,7 @@ def _with_incident(job: LiveJob, incident: Incident | None) -> LiveJob:
     states = {(entry.rank, entry.pid): entry.state for entry in incident.ranks}
     if not any((rank.rank, rank.pid) in states for rank in job.ranks):
         return job
-    hangs = incident.verdict.kind != "silent_failure"
+    hangs = incident.verdict.kind not in {"silent_failure", "slow"}
     ranks = tuple(
         msgspec.structs.replace(rank, state=states.get((rank.rank, rank.pid), rank.state))
         if hangs and rank.state not in {"lost", "stopped"}

@@ -37,6 +37,7 @@ from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.serving import EngineState
+from hangwatch.model.slowness import Slowness
 from hangwatch.model.stacks import Fact, Frame
 from hangwatch.model.telemetry import TrainingSeries, to_plain
 from hangwatch.model.transforms.names import names_of
@@ -74,6 +75,7 @@ class _CaptureFile(msgspec.Struct, frozen=True):
     silent: tuple[SilentNode, ...] = ()
     groups: tuple[PackedGroup, ...] = ()
     engine: EngineState | None = None
+    slowness: Slowness | None = None
 
 
 class _TrainingFile(msgspec.Struct, frozen=True):
@@ -144,6 +146,7 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
             capture.silent,
             packer.groups,
             capture.engine,
+            capture.slowness,
         )
         yield "capture.json", [encode(header)]
         if capture.training is not None:
@@ -215,6 +218,7 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
             training,
             header.silent,
             header.engine,
+            slowness=header.slowness,
         )
     if incident is None:
         reason = "; ".join(gap.reason for gap in gaps)

@@ -104,7 +104,8 @@ def _operation(collective: Collective) -> Markup:
 def _divergence(divergence: Divergence, verdict: Verdict) -> Markup:
     shown = show_divergence(divergence, verdict)
     if len(shown.sides) == 1:
-        return section(shown.title, _side(shown.sides[0], "others"))
+        css = "culprit" if shown.sides[0].name == "culprit" else "others"
+        return section(shown.title, _side(shown.sides[0], css))
     sides = join(_side(one, css) for one, css in zip(shown.sides, ("culprit", "others"), strict=True))
     css = "sides via-differs" if divergence.same_line else "sides"
     return section(text(shown.title), Markup('<div class="{}">{}</div>').format(css, sides))

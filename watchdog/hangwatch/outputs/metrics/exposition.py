@@ -24,6 +24,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from hangwatch.model.incident import Lateness
 from hangwatch.model.serving import EngineState
 from hangwatch.model.telemetry import LoggedStep, TrainingSeries
 from hangwatch.outputs.metrics.families import TEXT_LIMIT_BYTES, counter, gauge, label, summary
@@ -112,7 +113,7 @@ def engine_families(engines: Iterable[tuple[str, EngineState]]) -> Iterator[Metr
     yield from (info, up, running, waiting, demand, age, patience)
 
 
-_KINDS = ("deadlock", "stall", "rank_lost", "straggler", "failed", "silent_failure")
+_KINDS = ("deadlock", "stall", "rank_lost", "straggler", "slow", "failed", "silent_failure")
 #: The texts of an incident's briefing, each a label.
 _TEXTS = (
     "name", "script", "job_text", "summary", "culprit", "culprit_line", "others_line", "title", "remedy",
@@ -238,6 +239,16 @@ def _last(steps: Sequence[LoggedStep], name: str) -> float | None:
     return next((value for step in reversed(steps) if (value := getattr(step, name)) is not None), None)
 
 
+def lateness_families(late: Iterable[tuple[str, Lateness]]) -> Iterator[Metric]:
+    """Yield the families of late ranks, by (job label, lateness): a job has one at most."""
+    late_s = gauge("late_rank_seconds", "How much longer than its peers a late rank takes in a step.", _WHERE)
+    lost = gauge("late_rank_lost_ratio", "Share of the time that the job loses because of a late rank.", _WHERE)
+    for job, one in late:
+        late_s.add_metric([job, str(one.rank)], one.late_s)
+        lost.add_metric([job, str(one.rank)], one.lost)
+    yield from (late_s, lost)
+
+
 class Metrics:
     """Holds the latest view and renders it. Another thread than the updating one may read it."""
 
@@ -281,5 +292,8 @@ class _ViewCollector(Collector):
         engines = [(label(job.job.id), engine) for job in view.jobs for engine in job.engines]
         if engines:
             yield from engine_families(engines)
+        late = [(label(job.job.id), job.lateness) for job in view.jobs if job.lateness is not None]
+        if late:
+            yield from lateness_families(late)
         yield from incident_families(view)
         yield from agent_families(view)

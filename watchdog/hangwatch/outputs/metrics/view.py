@@ -6,6 +6,7 @@ import msgspec
 
 from hangwatch import __version__
 from hangwatch.model.capture import Job
+from hangwatch.model.incident import Lateness
 from hangwatch.model.live import LiveRank
 from hangwatch.model.serving import EngineState
 from hangwatch.model.telemetry import TrainingSeries
@@ -34,7 +35,7 @@ class JobMetrics(msgspec.Struct, frozen=True):
 
     ``job.id`` is unique within a view; ``incidents`` has at most one per kind. ``patience_s``: how long an unproven
     hang must last before it is reported. ``training``: the values it logs; None if they are not read. ``engines``:
-    its serving engines.
+    its serving engines. ``lateness``: who makes the others late, while that is an open incident.
     """
 
     job: Job
@@ -43,6 +44,7 @@ class JobMetrics(msgspec.Struct, frozen=True):
     patience_s: float | None = None
     training: TrainingSeries | None = None
     engines: tuple[EngineState, ...] = ()
+    lateness: Lateness | None = None
 
 
 class SourceMetrics(msgspec.Struct, frozen=True):

@@ -41,6 +41,7 @@ _ALERT_NAMES = {
     "stall": "HangwatchStall",
     "rank_lost": "HangwatchRankLost",
     "straggler": "HangwatchStraggler",
+    "slow": "HangwatchSlow",
     "failed": "HangwatchJobFailed",
     "silent_failure": "HangwatchSilentFailure",
 }

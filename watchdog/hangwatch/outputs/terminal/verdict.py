@@ -48,7 +48,7 @@ def describe_verdict(verdict: Verdict) -> Span:
     """Return the kind of a verdict and whether it is proven, ``DEADLOCK, proven``."""
     words = name_kind(verdict.kind).upper()
     # A verdict other than a hang is seen, not inferred: there is nothing to prove.
-    if verdict.kind not in {"healthy", "failed", "silent_failure"}:
+    if verdict.kind not in {"healthy", "slow", "failed", "silent_failure"}:
         words += ", proven" if verdict.proven else ", not proven"
     return Span(words, _KIND_STYLE[verdict.severity])
 
@@ -95,8 +95,9 @@ class _VerdictText:
         yield from self.paragraph(self.verdict.summary, style="bold")
         for line in describe_history(self.incident.history):
             yield from self.paragraph(line)
-        if self.incident.lateness is not None and self.incident.lateness.says:
-            yield from self.paragraph(self.incident.lateness.says)
+        lateness = self.incident.lateness
+        if lateness is not None and lateness.says and lateness.says != self.verdict.summary:
+            yield from self.paragraph(lateness.says)
 
     def decisive_gaps(self) -> Sequence[str]:
         """Return the gaps that may explain why no cause was found.

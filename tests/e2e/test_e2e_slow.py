@@ -1,0 +1,60 @@
+"""A real job that goes on while one rank's DataLoader becomes slow: reported with the line, and over when it is fast again."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+import pytest
+from watched_runs import find_bundles, read_incident, torchrun
+
+from hangwatch.model.incident import Incident
+from support import JOBS, JobRunner, find_free_port, wait_for
+
+pytestmark = pytest.mark.usefixtures("long")
+
+PROGRAM = JOBS / "late_input.py"
+LOOKS = 'hangwatch_source_reads_total{source="flight_recorder"} '
+_TIME_LIMIT_S = 240.0
+
+
+def _looks(port: int) -> float:
+    """How many records the agent has read; none as long as it does not listen."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return 0.0
+    return sum(float(line.removeprefix(LOOKS)) for line in lines if line.startswith(LOOKS))
+
+
+@pytest.mark.waits
+def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> None:
+    """Ranks that take turns are no incident; then rank 2's loader is slow, and then it is not."""
+    state, port = tmp_path / "state", find_free_port()
+    job = jobs.hangwatch(
+        "run", "--state-dir", state, "--listen", f"127.0.0.1:{port}", "--",
+        *torchrun(PROGRAM, str(tmp_path), nproc=4), env={"TORCH_FR_BUFFER_SIZE": "500", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+    def incidents() -> list[Incident]:
+        assert job.process.poll() is None, job.stderr()
+        return [read_incident(path) for path in find_bundles(state)]
+
+    wait_for(lambda: _looks(port) >= 16 and incidents() == [], _TIME_LIMIT_S, "four looks")
+    (tmp_path / "stall").touch()
+    (found,) = wait_for(incidents, _TIME_LIMIT_S, "an incident")
+    assert (found.verdict.kind, found.verdict.culprit_ranks, found.verdict.waiting_ranks) == ("slow", (2,), (0, 1, 3))
+    assert found.lateness is not None
+    assert found.lateness.reason == "input"
+    assert found.lateness.lost > 0.3
+    assert found.verdict.divergence is not None
+    line = found.verdict.divergence.culprit
+    assert line is not None
+    assert (line.file, line.source) == (str(PROGRAM), "for step, batch in enumerate(loader):")
+    (tmp_path / "stall").unlink()
+    wait_for(lambda: incidents()[0].ended_at is not None, _TIME_LIMIT_S, "its end")
+    (tmp_path / "stop").touch()
+    assert job.wait(_TIME_LIMIT_S) == 0, job.stderr()
+    assert [one.verdict.kind for one in map(read_incident, find_bundles(state))] == ["slow"]
+    assert "the rank is no longer late" in job.stderr()

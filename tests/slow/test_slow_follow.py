@@ -1,0 +1,87 @@
+"""A job that is followed: what is kept of its records, and that two looks have to agree."""
+
+from __future__ import annotations
+
+import msgspec
+from arrivals import SimulatedJob, Work, slow
+
+from hangwatch.model.collectives import Group, Operation
+from hangwatch.slow.follow import Following, Process, Window
+
+WORLD = Group("0", (0, 1, 2, 3))
+
+
+def records(work: Work, steps: int, seed: int = 0) -> dict[int, list[Operation]]:
+    """The operations of four ranks that reduce once a step."""
+    job = SimulatedJob(4, "sync", work, seed=seed, steps=steps)
+    return {
+        rank: [
+            Operation(at, WORLD, call.seq, "all_reduce", False, call.at_ns, backend="gloo")
+            for at, call in enumerate(calls)
+        ]
+        for rank, calls in job.run().items()
+    }
+
+
+def follow(work: Work, *, steps: int, every: int, ring: int = 2000) -> list[int | None]:
+    """Who is found after each look at a job whose records are read every so many steps."""
+    following, found = Following(), []
+    processes = {rank: Process(rank, 100 + rank, 1.0) for rank in WORLD.ranks}
+    whole = records(work, steps)
+    for now in range(every, steps + 1, every):
+        following.keep(list(processes.values()))
+        for rank, process in processes.items():
+            following.add(process, tuple(whole[rank][max(0, now - ring) : now]))
+        following.look()
+        found.append(following.found.rank if following.found is not None else None)
+    return found
+
+
+def test_found_after_two_looks_and_over_after_two() -> None:
+    """A rank is late in steps 100 to 250 of 400, and looked at every 20 steps."""
+    work: Work = lambda step, rank: 1.3 if rank == 2 and 100 <= step < 250 else 1.0  # noqa: E731
+    found = follow(work, steps=400, every=20)
+    assert found[:6] == [None] * 6
+    assert found[7:13] == [2] * 6
+    assert found[15:] == [None] * 5
+
+
+def test_a_short_ring() -> None:
+    """Its parts are put together, if they overlap; with gaps between them there are never steps enough."""
+    assert follow(slow(1, 0.3), steps=120, every=10, ring=12)[-1] == 1
+    assert follow(slow(1, 0.3), steps=120, every=14, ring=12)[-1] is None
+
+
+def test_a_look_at_nothing_new_does_not_count() -> None:
+    """Two looks at one record agree in any case."""
+    following, whole = Following(), records(slow(1, 0.3), 60)
+    for _ in range(3):
+        following.keep([Process(rank, 1, 1.0) for rank in whole])
+        for rank, operations in whole.items():
+            following.add(Process(rank, 1, 1.0), tuple(operations))
+        following.look()
+    assert following.found is None
+
+
+def test_other_processes_begin_anew() -> None:
+    """A rank that was restarted has a record of its own."""
+    following, whole = Following(), records(slow(1, 0.3), 60)
+    for pid in (1, 2):
+        following.keep([Process(rank, pid, 1.0) for rank in whole])
+        for rank, operations in whole.items():
+            following.add(Process(rank, pid, 1.0), tuple(operations))
+        following.look()
+    assert following.found is not None
+    assert len(following._windows) == 4
+
+
+def test_the_window_keeps_the_newest() -> None:
+    """So many at most; a record of another backend tells nothing."""
+    window, whole = Window(0, 50), records(slow(1, 0.3), 60)
+    window.add(tuple(whole[0]))
+    assert [call.seq for call in window.calls] == list(range(11, 61))
+    window.add((msgspec.structs.replace(whole[0][0], record_id=60, backend="nccl"),))
+    assert not window.telling
+    window.add(tuple(whole[0][:3]))
+    assert window.telling
+    assert [call.seq for call in window.calls] == [1, 2, 3]

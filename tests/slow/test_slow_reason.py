@@ -1,0 +1,109 @@
+"""Why a rank is late, by two profiles: the line and the kind of reason, or neither."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.diagnosis.slow import describe_lateness, diagnose_slowness
+from hangwatch.model.incident import Lateness, SlowReason
+from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
+from hangwatch.model.stacks import Frame
+from hangwatch.slow.reason import find_reason
+
+FILE = "/srv/train/train.py"
+MAIN = Frame("main", FILE, 90)
+READ = (Frame("read", FILE, 20), Frame("train", FILE, 50), MAIN)
+STEP = (Frame("train", FILE, 60), MAIN)
+LOADER = (
+    Frame("_next_data", "/opt/lib/python3.11/site-packages/torch/utils/data/dataloader.py", 5),
+    Frame("train", FILE, 50),
+    MAIN,
+)
+LOCKED = (Frame("wait", "/usr/lib/python3.11/threading.py", 320), Frame("train", FILE, 50), MAIN)
+
+
+def profile(rank: int, shares: dict[tuple[Frame, ...], float], samples: int = 200, **seen: float) -> Profile:
+    """A profile of these stacks."""
+    return Profile(rank, samples, tuple(ProfiledStack(f, s) for f, s in shares.items()), **seen)
+
+
+def slowness(late: Profile, usual: Profile, lost: float = 0.25) -> Slowness:
+    """Rank 1 loses a quarter of each step."""
+    return Slowness(Lateness(1, lost, 0.1, 0.33, (0, 2, 3), 40, 60, "Rank 1 is late."), 5, (late, usual))
+
+
+@pytest.mark.parametrize(
+    ("late", "usual", "kind", "line"),
+    [
+        (
+            profile(1, {READ: 0.3, STEP: 0.7}, reading=0.3),
+            profile(0, {READ: 0.02, STEP: 0.98}, reading=0.0),
+            "input",
+            20,
+        ),
+        (profile(1, {LOADER: 0.3, STEP: 0.7}), profile(0, {LOADER: 0.02, STEP: 0.98}), "input", 50),
+        (profile(1, {LOCKED: 0.3, STEP: 0.7}), profile(0, {LOCKED: 0.02, STEP: 0.98}), "lock", 50),
+        (
+            profile(1, {READ: 0.3, STEP: 0.7}, sleeping=0.3),
+            profile(0, {READ: 0.02, STEP: 0.98}, sleeping=0.0),
+            "sleep",
+            20,
+        ),
+        (
+            profile(1, {READ: 0.3, STEP: 0.7}, running=0.9),
+            profile(0, {READ: 0.02, STEP: 0.98}, running=0.6),
+            "compute",
+            20,
+        ),
+        # Both wait for cores as much as they have to run.
+        (
+            profile(1, {READ: 0.6, STEP: 0.4}, running=0.9, queued=0.45),
+            profile(0, {STEP: 1.0}, running=0.3, queued=0.15),
+            "compute",
+            20,
+        ),
+        # All lines take longer, because it gets no core; the line tells nothing then, nor that it runs.
+        (
+            profile(1, {STEP: 1.0}, running=0.9, queued=0.3),
+            profile(0, {STEP: 1.0}, running=0.6, queued=0.0),
+            "no_core",
+            None,
+        ),
+        (
+            profile(1, {STEP: 1.0}, running=0.9, throttled=0.3),
+            profile(0, {STEP: 1.0}, running=0.6, throttled=0.0),
+            "throttled",
+            None,
+        ),
+        # Within the backward both ranks show one line.
+        (profile(1, {STEP: 1.0}), profile(0, {STEP: 1.0}), "unknown", None),
+        # Two lines share the excess, which one has called; and a few samples differ by chance.
+        (profile(1, {READ: 0.1, LOADER: 0.1, STEP: 0.8}), profile(0, {STEP: 1.0}), "unknown", 50),
+        (profile(1, {READ: 0.3, STEP: 0.7}, 10), profile(0, {READ: 0.1, STEP: 0.9}, 10), "unknown", None),
+    ],
+)
+def test_reasons(late: Profile, usual: Profile, kind: SlowReason, line: int | None) -> None:
+    """The deepest line that has the excess, and what it does there."""
+    found = find_reason(slowness(late, usual))
+    assert (found.kind, found.frame.line if found.frame else None) == (kind, line)
+
+
+def test_the_verdict() -> None:
+    """A warning that names the rank, its line and the reason; without profiles it names the rank alone."""
+    known = slowness(profile(1, {READ: 0.3, STEP: 0.7}, reading=0.3), profile(0, {READ: 0.02, STEP: 0.98}, reading=0.0))
+    verdict = diagnose_slowness(known)
+    assert (verdict.kind, verdict.severity, verdict.proven) == ("slow", "warning", False)
+    assert (verdict.culprit_ranks, verdict.waiting_ranks) == ((1,), (0, 2, 3))
+    assert verdict.summary == "Rank 1 is late."
+    assert verdict.divergence is not None
+    assert verdict.divergence.culprit is not None
+    assert (verdict.divergence.culprit.line, verdict.divergence.culprit.ranks) == (20, (1,))
+    assert verdict.cause is not None
+    assert verdict.cause.explanation == (
+        "It spends 28% more of its time at train/train.py:20 than rank 0, which is as fast as most. There it waits for input: a"
+        " DataLoader, a file, a pipe or a connection."
+    )
+    assert describe_lateness(known).reason == "input"
+    alone = Slowness(known.lateness, 5)
+    assert diagnose_slowness(alone).divergence is None
+    assert describe_lateness(alone).reason == "unknown"

@@ -1,0 +1,111 @@
+"""Where a main thread spends its time: py-spy's profile and the kernel's words, as recorded and of a real process."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from hangwatch.agent.job.slowness import profile_rank
+from hangwatch.model.capture import Gap
+from hangwatch.sources.proc.delays import DelayMeter, parse_queued_ns, parse_throttled_ns
+from hangwatch.sources.stacks.profile import parse_profile, profile_stacks
+from hangwatch.sources.stacks.samples import StackFormatError
+from support import JobRunner
+
+#: As py-spy 0.4.3 writes it.
+RECORDED = {
+    "shared": {
+        "frames": [
+            {"name": "<lambda>", "file": "/srv/p.py", "line": 7, "col": None},
+            {"name": "thread (12): side", "file": "", "line": 0, "col": None},
+            {"name": "rest", "file": "/srv/p.py", "line": 6, "col": None},
+            {"name": "<module>", "file": "/srv/p.py", "line": 10, "col": None},
+            {"name": "thread (11): MainThread", "file": "", "line": 0, "col": None},
+            {"name": "work", "file": "/srv/p.py", "line": 4, "col": None},
+        ]
+    },
+    "profiles": [
+        {"type": "sampled", "name": 'Thread 11 "MainThread"', "unit": "seconds",
+         "samples": [[4, 3, 2], [4, 3, 5], [4, 3, 2], [4, 3, 2]], "weights": [0.05] * 4},
+        {"type": "sampled", "name": 'Thread 12 "side"', "samples": [[1, 0]], "weights": [0.05]},
+    ],
+}  # fmt: skip
+
+
+def test_a_recorded_profile() -> None:
+    """The main thread's stacks, deepest first, with their shares; by its name if its number is another namespace's."""
+    for pid in (11, 99):
+        data = b"py-spy> Sampling process\n\n" + json.dumps(RECORDED).encode() + b"\npy-spy> Wrote speedscope file\n"
+        samples, stacks = parse_profile(data, pid)
+        assert samples == 4
+        assert [(s.share, [(f.function, f.line) for f in s.frames]) for s in stacks] == [
+            (0.75, [("rest", 6), ("<module>", 10)]),
+            (0.25, [("work", 4), ("<module>", 10)]),
+        ]
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"shared": {}}', json.dumps(RECORDED).encode()[:-9]])
+def test_damaged_profiles(data: bytes) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(StackFormatError):
+        parse_profile(data, 11)
+
+
+def test_frames_that_are_missing() -> None:
+    """They are left out."""
+    assert parse_profile(b'{"shared": {"frames": []}, "profiles": []}', 11) == (0, ())
+    data = b'{"shared": {"frames": []}, "profiles": [{"name": "Thread 11 \\"MainThread\\"", "samples": [[0, 7, -1]]}]}'
+    samples, (stack,) = parse_profile(data, 11)
+    assert (samples, stack.frames) == (1, ())
+
+
+def test_what_the_kernel_counts() -> None:
+    """``schedstat``, and ``cpu.stat`` of both versions of cgroups."""
+    assert parse_queued_ns(b"4022 717 9\n") == 717
+    assert parse_queued_ns(b"0 x") is None
+    assert parse_throttled_ns(b"usage_usec 9\nnr_throttled 2\nthrottled_usec 31\n") == 31_000
+    assert parse_throttled_ns(b"nr_periods 0\nthrottled_time 31\n") == 31
+    assert parse_throttled_ns(b"usage_usec 9\n") is None
+
+
+#: It computes for a third of the time, sleeps for a third and reads for the rest.
+PROGRAM = """
+import os, threading, time
+read, write = os.pipe()
+def serve():
+    while True:
+        time.sleep(0.1)
+        os.write(write, b"1")
+def work(until):
+    while time.monotonic() < until:
+        pass
+threading.Thread(target=serve, daemon=True).start()
+print("ready", flush=True)
+while True:
+    work(time.monotonic() + 0.1)
+    time.sleep(0.1)
+    while os.read(read, 1) and time.monotonic() % 0.3 < 0.2:
+        pass
+"""
+
+
+@pytest.mark.asyncio
+async def test_a_real_process(jobs: JobRunner) -> None:
+    """It does all of it; nothing of its own side thread counts. A process that is gone is a gap."""
+    job = jobs.start([sys.executable, "-c", PROGRAM])
+    job.wait_for_output("ready")
+    seen = await profile_rank(3, job.pid, 3.0)
+    assert seen is not None
+    assert seen.rank == 3
+    assert seen.samples > 10
+    assert {frame.function for stack in seen.stacks for frame in stack.frames} == {"work", "<module>"}
+    for share in (seen.reading, seen.sleeping, seen.running):
+        assert share is not None
+        assert share > 0
+    job.end()
+    assert isinstance(await profile_stacks(job.pid, 1.0), Gap)
+    meter = DelayMeter(job.pid)
+    meter.look()
+    assert meter.read() == (0.0, 0.0, 0.0, None, None)

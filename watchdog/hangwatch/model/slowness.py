@@ -1,0 +1,44 @@
+"""A job that goes on while one rank makes the others late: who, and where its time goes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hangwatch.model.incident import Lateness
+from hangwatch.model.stacks import Frame
+
+
+class ProfiledStack(msgspec.Struct, frozen=True):
+    """A stack of the main thread, deepest first, and the share of the time that it was seen, 0 to 1."""
+
+    frames: tuple[Frame, ...]
+    share: float
+
+
+class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the main thread of a rank was, in ``samples`` looks at its stack.
+
+    Shares of the time, None if not known: ``reading`` (in a system call that reads a file, a pipe or a connection),
+    ``sleeping`` (in one that only lets time pass), ``running`` (in none), ``queued`` (it waited for a free core),
+    ``throttled`` (its cgroup had used up its CPU time).
+    """
+
+    rank: int
+    samples: int
+    stacks: tuple[ProfiledStack, ...]
+    reading: float | None = None
+    sleeping: float | None = None
+    running: float | None = None
+    queued: float | None = None
+    throttled: float | None = None
+
+
+class Slowness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``lateness`` names a rank. ``onset_ns`` (wall clock): when the first of its late steps began.
+
+    ``profiles``: of this rank, and of one that is as fast as most; empty if not seen.
+    """
+
+    lateness: Lateness
+    onset_ns: int
+    profiles: tuple[Profile, ...] = ()

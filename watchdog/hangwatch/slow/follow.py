@@ -1,0 +1,113 @@
+"""Follows a job while it goes on: keeps what is new of its records, and finds who is late once two looks agree. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hangwatch.model.collectives import OperationColumns, Operations
+from hangwatch.slow.arrival import Call, LateRank, find_late, find_period
+from hangwatch.slow.flight import MOST_CALLS, make_calls
+
+#: What the newest steps show is what holds now. Of half of them a rank has to be late; with fewer, noise names some.
+_STEPS = 60
+#: A look counts if this part of the steps is new: one of the parts into which ``arrival`` divides them.
+_NEW = 1 / 8
+#: So many looks one after the other have to agree that a rank is late, or that it no longer is.
+_LOOKS = 2
+
+
+class Window:
+    """The newest calls of one process, without a gap."""
+
+    def __init__(self, rank: int, most: int) -> None:
+        self.rank = rank
+        self.calls: deque[Call] = deque(maxlen=most)
+        self.new = 0
+        self.telling = True
+        self.last = -1
+
+    def add(self, operations: Operations) -> None:
+        """Take in what a record has that is new. If some is lost between two readings, what was before says no more."""
+        records = _records(operations)
+        if not len(records) or records[-1] == self.last:
+            return
+        if records[-1] < self.last:  # the recorder was reset
+            self.last = -1
+            self.calls.clear()
+        if records[0] > self.last + 1:
+            self.calls.clear()
+            self.new = 0
+        calls = make_calls(self.rank, operations, bisect_right(records, self.last))
+        self.telling = calls is not None
+        self.calls.extend(calls or ())
+        self.new += len(calls or ())
+        self.last = records[-1]
+
+    def newest(self) -> list[Call]:
+        """Return the calls of the newest steps."""
+        calls = list(self.calls)
+        return calls[-_STEPS * find_period([call.name for call in calls]) - 1 :]
+
+
+class Process(NamedTuple):
+    """A rank's process."""
+
+    rank: int
+    pid: int
+    start_time: float
+
+
+@dataclass
+class Following:
+    """One job. ``found``: who is late, since two looks have agreed; None while nobody is."""
+
+    found: LateRank | None = None
+    _windows: dict[Process, Window] = field(default_factory=dict)
+    _last: int | None = None
+    _alike: int = 0
+    _against: int = 0
+
+    def keep(self, processes: Collection[Process]) -> None:
+        """Follow these processes, and no others: one that was started anew begins anew."""
+        most = MOST_CALLS // max(8, len(processes)) // 4
+        self._windows = {one: self._windows.get(one) or Window(one.rank, most) for one in processes}
+
+    def last(self, process: Process) -> int:
+        """Return the number of the last operation that is known of a process, -1 if there is none."""
+        return self._windows[process].last
+
+    def add(self, process: Process, operations: Operations) -> None:
+        """Take in the record of a process."""
+        self._windows[process].add(operations)
+
+    def look(self) -> None:
+        """Judge what is known, if enough of it is new."""
+        windows = self._windows.values()
+        streams = {window.rank: window.newest() for window in windows}
+        if any(window.new < _NEW * len(streams[window.rank]) or not window.calls for window in windows):
+            return
+        for window in windows:
+            window.new = 0
+        self._take(find_late(streams) if all(window.telling for window in windows) else None)
+
+    def _take(self, look: LateRank | None) -> None:
+        rank = look.rank if look is not None else None
+        self._alike = self._alike + 1 if rank == self._last else 1
+        self._last = rank
+        known = self.found.rank if self.found is not None else None
+        self._against = self._against + 1 if rank != known else 0
+        if rank is not None and (rank == known or self._alike >= _LOOKS):
+            self.found, self._against = look, 0
+        elif self._against >= _LOOKS:
+            self.found = None
+
+
+def _records(operations: Operations) -> memoryview | list[int]:
+    """Return the numbers of the operations in their record."""
+    if isinstance(operations, OperationColumns):
+        return memoryview(operations.records).cast("q")
+    return [operation.record_id for operation in operations]

@@ -1,0 +1,117 @@
+"""Why a rank takes longer than a usual one, and at which line: what one profile shows more of than the other. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from hangwatch.analysis.places import calls, is_interpreter, user_frames
+from hangwatch.model.incident import SlowReason
+from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
+from hangwatch.model.stacks import Frame
+
+#: A line, or a reason, has to explain this part of what the rank takes longer.
+_MOST = 0.5
+#: ... and be this many standard errors from what two alike ranks show.
+_ERRORS = 3.0
+#: Of lines that call each other, the deepest that still has this part of the excess.
+_DEEPEST = 0.8
+_DATALOADER = "/torch/utils/data/"
+_LOCKS = ("/threading.py", "/queue.py", "/concurrent/futures/")
+
+_Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """``frame``: the user's line that takes ``share`` more of the rank's time than of a usual one's; None if no line does."""
+
+    kind: SlowReason
+    frame: Frame | None = None
+    share: float = 0.0
+
+
+def find_reason(slowness: Slowness) -> Reason:
+    """Return why the rank takes longer, as far as both profiles tell."""
+    if len(slowness.profiles) < 2:
+        return Reason("unknown")
+    late, usual = slowness.profiles[:2]
+    lost = slowness.lateness.lost
+    found = _find_line(late, usual, _MOST * lost)
+    if found is None:
+        return Reason(_kind_of(late, usual, None, _MOST * lost))
+    frame, share = found
+    return Reason(_kind_of(late, usual, frame, _MOST * share), frame, share)
+
+
+def _find_line(late: Profile, usual: Profile, least: float) -> tuple[Frame, float] | None:
+    """Return the user's line that takes more of the late rank's time, and how much more; None if no single line does."""
+    here, there = _shares(late), _shares(usual)
+    excess = {place: share - there.get(place, (0.0, 0))[0] for place, (share, _) in here.items()}
+    most = max(excess.values(), default=0.0)
+    samples = min(late.samples, usual.samples)
+    chosen = max(
+        (place for place, more in excess.items() if more >= _DEEPEST * most),
+        key=lambda place: here[place][1],
+        default=None,
+    )
+    if chosen is None or samples == 0:
+        return None
+    p, q = here[chosen][0], there.get(chosen, (0.0, 0))[0]
+    error = ((p * (1 - p) + q * (1 - q)) / samples) ** 0.5
+    if excess[chosen] < max(least, _ERRORS * error) or excess[chosen] <= 0:
+        return None
+    frames = (frame for stack in late.stacks for frame in user_frames(stack.frames))
+    return next(frame for frame in frames if (frame.file, frame.line) == chosen), excess[chosen]
+
+
+def _shares(profile: Profile) -> dict[_Place, tuple[float, int]]:
+    """Return the share of the time within each line of the user's, and how deep it is at most."""
+    shares: dict[_Place, float] = defaultdict(float)
+    depths: dict[_Place, int] = defaultdict(int)
+    for stack in profile.stacks:
+        own = user_frames(stack.frames)
+        for depth, place in enumerate(dict.fromkeys((frame.file, frame.line) for frame in reversed(own))):
+            shares[place] += stack.share
+            depths[place] = max(depths[place], depth)
+    return {place: (share, depths[place]) for place, share in shares.items()}
+
+
+def _kind_of(late: Profile, usual: Profile, at: Frame | None, least: float) -> SlowReason:
+    """Return the kind of reason for which there is an honest sign. ``at``: the line of the excess."""
+    stacks = [s for s in late.stacks if at is not None and any(_is_same(f, at) for f in s.frames)]
+    loading = sum(s.share for s in stacks if calls(s.frames, _DATALOADER) is not None)
+    locked = sum(s.share for s in stacks if _awaits_thread(s.frames))
+    signs: tuple[tuple[SlowReason, float], ...] = (
+        ("throttled", _more(late.throttled, usual.throttled)),
+        ("no_core", _queued_more(late, usual)),
+        ("input", max(loading if _is_most(loading, stacks) else 0.0, _more(late.reading, usual.reading))),
+        ("sleep", _more(late.sleeping, usual.sleeping)),
+        ("lock", locked if _is_most(locked, stacks) else 0.0),
+        ("compute", _more(late.running, usual.running)),
+    )
+    return next((kind for kind, more in signs if more > 0 and more >= least), "unknown")
+
+
+def _more(late: float | None, usual: float | None) -> float:
+    return late - usual if late is not None and usual is not None else 0.0
+
+
+def _queued_more(late: Profile, usual: Profile) -> float:
+    """Return how much more of its time a rank waits for a core than the usual one would that has as much to run."""
+    if late.queued is None or usual.queued is None or late.running is None or not usual.running:
+        return _more(late.queued, usual.queued)
+    return late.queued - usual.queued * late.running / usual.running
+
+
+def _is_most(share: float, stacks: list[ProfiledStack]) -> bool:
+    return share > _MOST * sum(stack.share for stack in stacks)
+
+
+def _is_same(one: Frame, other: Frame) -> bool:
+    return (one.file, one.line) == (other.file, other.line)
+
+
+def _awaits_thread(frames: tuple[Frame, ...]) -> bool:
+    """True if the deepest frames, down to the user's, are those of a lock, a queue or a future."""
+    return bool(frames) and is_interpreter(frames[0]) and any(part in frames[0].file for part in _LOCKS)

@@ -1,0 +1,108 @@
+"""What a process's main thread does for the kernel, and for how long it may not run though it could.
+
+May import the standard library and this room. ``/proc/PID/schedstat``: ns on a core, ns waiting for one, time slices
+(Documentation/scheduler/sched-stats.rst). ``cpu.stat`` of a cgroup: ``throttled_usec`` in v2 (cgroup-v2.rst), ``throttled_time``
+in ns in v1 (sched-bwc.rst).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import NamedTuple
+
+from hangwatch.sources.proc.blocking import read_syscall
+from hangwatch.sources.proc.files import read_small, read_stat
+from hangwatch.sources.proc.samples import parse_cgroups
+
+_READS = frozenset(
+    {
+        "read", "readv", "pread64", "preadv", "recvfrom", "recvmsg", "recvmmsg", "open", "openat", "stat", "newfstatat",
+        "statx", "getdents64", "select", "pselect6", "poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2",
+    }
+)  # fmt: skip
+_CPU_ROOTS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct")
+_UNIFIED = "/sys/fs/cgroup"
+
+
+class Delays(NamedTuple):
+    """Shares of the time, 0 to 1, that a main thread was reading, sleeping, running, waiting for a core, throttled.
+
+    None if not known.
+    """
+
+    reading: float | None
+    sleeping: float | None
+    running: float | None
+    queued: float | None
+    throttled: float | None
+
+
+class DelayMeter:
+    """Looks at one process again and again, from ``look`` to ``look``; ``read`` says what has been seen."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._seen: Counter[str] = Counter()
+        self._began_s = time.monotonic()
+        self._queued_ns, self._throttled_ns = read_queued_ns(pid), read_throttled_ns(pid)
+
+    def look(self) -> None:
+        """See what the main thread is in now."""
+        call = read_syscall(self.pid)
+        if call is not None:
+            on = "sleeping" if call.asleep else "reading" if call.name in _READS else "other"
+        else:
+            stat = read_stat(self.pid)
+            on = "running" if stat is not None and stat.state == "R" else "other"
+        self._seen[on] += 1
+
+    def read(self) -> Delays:
+        """Return what has been seen since it began."""
+        took_ns = (time.monotonic() - self._began_s) * 1e9
+        looks = self._seen.total()
+
+        def share(before: int | None, now: int | None) -> float | None:
+            return (now - before) / took_ns if before is not None and now is not None and took_ns > 0 else None
+
+        reading, sleeping, running = (
+            self._seen[on] / looks if looks else None for on in ("reading", "sleeping", "running")
+        )
+        return Delays(
+            reading,
+            sleeping,
+            running,
+            share(self._queued_ns, read_queued_ns(self.pid)),
+            share(self._throttled_ns, read_throttled_ns(self.pid)),
+        )
+
+
+def read_queued_ns(pid: int) -> int | None:
+    """Return for how long the main thread has waited for a core, in ns; None if the kernel does not count it."""
+    return parse_queued_ns(read_small(f"/proc/{pid}/task/{pid}/schedstat", 256) or b"")
+
+
+def parse_queued_ns(data: bytes) -> int | None:
+    """Parse ``/proc/PID/schedstat``."""
+    fields = data.split()
+    return int(fields[1]) if len(fields) >= 3 and fields[1].isdigit() else None
+
+
+def read_throttled_ns(pid: int) -> int | None:
+    """Return for how long the cgroup of a process has been throttled, in ns; None if that is not visible here."""
+    paths = parse_cgroups(read_small(f"/proc/{pid}/cgroup") or b"")
+    for path, roots in ((paths.get(""), (_UNIFIED,)), (paths.get("cpu"), _CPU_ROOTS)):
+        for root in roots if path is not None and "/.." not in path else ():
+            found = parse_throttled_ns(read_small(f"{root}{path}/cpu.stat", 4096) or b"")
+            if found is not None:
+                return found
+    return None
+
+
+def parse_throttled_ns(data: bytes) -> int | None:
+    """Parse a cgroup's ``cpu.stat``, of v1 or v2; None if it counts no throttling."""
+    for line in data.splitlines():
+        name, _, value = line.partition(b" ")
+        if name in {b"throttled_usec", b"throttled_time"} and value.strip().isdigit():
+            return int(value) * (1000 if name == b"throttled_usec" else 1)
+    return None
