@@ -80,7 +80,7 @@ HANGS = (
     ),
 )
 #: What others of these show as well.
-REPEATED = frozenset({"lightning_metrics.py", "lightning_reduces.py"})
+REPEATED = frozenset({"lightning_metrics.py", "lightning_reduces.py", "lightning_stops.py"})
 
 
 def stopped(jobs: JobRunner, folder: Path, program: str, *arguments: str) -> Incident:
