@@ -127,6 +127,8 @@ def test_what_cannot_be_proven_takes_patience(busy: bool, kind: str) -> None:
     assert verdict.kind == kind
     assert verdict.culprit_ranks == (3,)
     assert not verdict.proven
+    later = " It counts as a hang once the wait has lasted 300 s."
+    assert verdict.summary.endswith(later) is (kind == "straggler")
 
 
 def _renamed(capture: Capture, names: Sequence[int]) -> Capture:

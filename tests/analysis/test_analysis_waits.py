@@ -25,3 +25,16 @@ def test_what_deepspeed_calls_by_its_wrapper_is_not_a_wait() -> None:
     """The wrapper is around nearly all that DeepSpeed does."""
     assert read_wait((NVTX, ENGINE)) is None
     assert read_wait((NVTX, Frame("AllGatherHandle.__init__", HANDLES, 710), ENGINE)) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["TrainContext._sync_checkpoint_dir_name_across_ranks", "broadcast_from_rank_zero", "barrier"]
+)
+def test_a_report_of_ray_train_waits_for_all_workers(name: str) -> None:
+    """An actor counts them: the wait is Ray's ``get``. Who of them has not come is a matter of the other stacks."""
+    get = Frame("get", f"{PACKAGES}/ray/_private/worker.py", 2981, "values, debugger = worker.get_objects(refs)")
+    inside = Frame(name, f"{PACKAGES}/ray/train/v2/_internal/execution/context.py", 254, "return ray.get(")
+    wait = read_wait((get, inside, Frame("train", "/srv/train/train.py", 16)))
+    assert wait is not None
+    assert (wait.kind, wait.frame, wait.default_group, wait.exact) == ("collective", inside, True, False)
+    assert read_wait((get, Frame("train", "/srv/train/train.py", 16))) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,77 @@ from watched_runs import find_bundles, read_incident, torchrun
 
 from hangwatch.model.errors import EXIT_STOPPED
 from hangwatch.model.incident import HANG_KINDS, Incident
-from support import JOBS, JobRunner
+from support import JOBS, JobRunner, wait_for
 
 pytestmark = pytest.mark.usefixtures("long")
 _LIMIT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A program, what it is started with, and what is true of it.
+
+    ``lines``: a piece of the culprits' line and of the others'. ``says``: pieces of the explanation.
+    """
+
+    program: str
+    lines: tuple[str, str]
+    says: tuple[str, ...]
+    how: str
+    culprits: tuple[int, ...]
+
+
+#: All are proven; which rank went its own way, and at which line of the program.
+HANGS = (
+    Hang(
+        "trainer_stops.py",
+        ("trainer.train()", "trainer.train()"),
+        ("Rank 1 has left the loop", "of transformers", "`if self.control.should_training_stop: break`"),
+        "loop",
+        (1,),
+    ),
+    Hang(
+        "trainer_watches.py",
+        ("all_reduce(gradients)", "trainer.train()"),
+        ("`if model.last_loss > 50:`",),
+        "condition",
+        (0,),
+    ),
+    Hang(
+        "dispatching.py",
+        ("accelerator.gather(", "in enumerate(loader):"),
+        ("Rank 1 has left the loop", "`if worst > 6.0: break`"),
+        "loop",
+        (1,),
+    ),
+    Hang("lightning_logs.py", ("trainer.fit(", "trainer.fit("), ("logged with `sync_dist=True`",), "condition", (0, 1)),
+    Hang(
+        "lightning_metrics.py",
+        ("self.accuracy.compute()", "trainer.fit("),
+        ("self.global_rank == 0",),
+        "condition",
+        (0,),
+    ),
+    Hang(
+        "lightning_reduces.py",
+        ("trainer.strategy.reduce(", "trainer.fit("),
+        ('`if outputs["loss"] > 50:`',),
+        "condition",
+        (0,),
+    ),
+    Hang(
+        "lightning_stops.py",
+        ("trainer.test(", "trainer.fit("),
+        ("Rank 1 has left the loop", "of lightning"),
+        "loop",
+        (1,),
+    ),
+    Hang(
+        "pipelined.py", ("schedule.step(target=batch)", "dist.barrier()"), ("Rank 0 has left the loop",), "loop", (0, 1)
+    ),
+)
+#: What others of these show as well.
+REPEATED = frozenset({"lightning_metrics.py", "lightning_reduces.py", "lightning_stops.py"})
 
 
 def stopped(jobs: JobRunner, folder: Path, program: str, *arguments: str) -> Incident:
@@ -39,3 +107,35 @@ def test_workers_of_a_data_set_that_go_on(jobs: JobRunner, tmp_path: Path) -> No
     )
     assert job.wait(_LIMIT_S) == 0, job.stderr()
     assert not any(read_incident(one).verdict.kind in HANG_KINDS for one in find_bundles(tmp_path / "state"))
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [pytest.param(h, id=h.program, marks=[pytest.mark.soak] if h.program in REPEATED else []) for h in HANGS],
+)
+def test_ranks_that_part_in_the_loop_of_a_library(hang: Hang, jobs: JobRunner, tmp_path: Path) -> None:
+    """The user's own lines where they first differ are shown, and no condition of the library's is taken for the reason."""
+    found = stopped(jobs, tmp_path, f"loops/{hang.program}").verdict
+    assert (found.kind, found.proven, found.culprit_ranks) == ("deadlock", True, hang.culprits)
+    assert found.cause is not None
+    assert (found.cause.id, found.cause.how) == ("ranks-diverged", hang.how)
+    assert all(piece in found.cause.explanation for piece in hang.says), found.cause.explanation
+    assert found.divergence is not None
+    shown = [line.source or "" for line in (found.divergence.culprit, found.divergence.others) if line is not None]
+    assert [piece in line for piece, line in zip(hang.lines, shown, strict=True)] == [True, True], shown
+
+
+def test_a_regular_expression_that_never_ends(jobs: JobRunner, tmp_path: Path) -> None:
+    """The rank computes, so that it is a warning: which call it is, that it keeps the GIL, and when it counts as a hang.
+
+    The patience leaves time for the rank to come to that call, however late, and to send no heartbeat.
+    """
+    program = torchrun(JOBS / "loops" / "matching.py")
+    job = jobs.hangwatch("run", "--stall-after", "10", "--state-dir", tmp_path, "--", *program)
+    (bundle,) = wait_for(lambda: find_bundles(tmp_path), _LIMIT_S, "the incident")
+    found = read_incident(bundle).verdict
+    job.end()
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("straggler", (1,), (0,))
+    assert found.cause is not None
+    assert '_RULER.match(row["text"])' in found.cause.explanation
+    assert found.summary.endswith("It counts as a hang once the wait has lasted 300 s.")

@@ -14,7 +14,7 @@ from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident
 
 from corpus.catalogue import unpack
 from hangwatch.outputs.bundle.bundle import read_bundle
-from support import Job, JobRunner, find_free_port, wait_for
+from support import JOBS, Job, JobRunner, find_free_port, wait_for
 
 pytestmark = [
     pytest.mark.usefixtures("long"),
@@ -126,3 +126,19 @@ def test_the_task_that_a_rank_awaits_is_named(jobs: JobRunner, tmp_path: Path, r
     assert found.cause.id == "blocked-io"
     first = next(rank for rank in capture.ranks if rank.rank == 0)
     assert [one for one in first.processes[-1].tasks if one.startswith("mark (RUNNING")]
+
+
+@pytest.mark.soak
+def test_a_worker_of_ray_train_that_reports_alone(jobs: JobRunner, tmp_path: Path, ray_folder: str) -> None:
+    """An actor of Ray Train counts who has come to a report; the other worker waits for this one in a backward pass."""
+    job = watch(jobs, tmp_path / "state", ray_folder, JOBS / "loops" / "reporting.py")
+    assert job.wait(300.0) == 75, job.stderr()
+    *_, bundle = find_bundles(tmp_path / "state")
+    found = read_incident(bundle).verdict
+    assert (found.kind, found.proven, found.culprit_ranks, found.waiting_ranks) == ("stall", False, (0,), (1,))
+    assert found.cause is not None
+    assert found.cause.id == "ranks-diverged"
+    assert "get_world_rank() == 0" in found.cause.explanation
+    assert found.divergence is not None
+    assert found.divergence.culprit is not None
+    assert (found.divergence.culprit.source or "").startswith("report(")

@@ -282,3 +282,24 @@ class Baselines:
     tree = SourceTree(source)
     texts = [block.text for line in (7, 11) for block in tree.blocks_at(line)]
     assert texts == ["lru_cache(maxsize=8)(self._compute): return", "@cache: return"]
+
+
+def test_a_loop_says_how_it_may_be_left() -> None:
+    """By the innermost condition around a ``break`` of its own, in whatever stands around that."""
+    tree = SourceTree(
+        "def main():\n"
+        "    for batch in loader:\n"
+        "        loss = step(batch)\n"
+        "        for part in parts:\n"
+        "            if part:\n"
+        "                break\n"
+        "        with timer():\n"
+        "            if loss < best:\n"
+        "                if control.stop:\n"
+        "                    break\n"
+        "            elif loss != loss:\n"
+        "                break\n"
+    )
+    (loop,) = tree.blocks_at(3)
+    assert loop.exits == ("if control.stop: break", "elif loss != loss: break")
+    assert tree.blocks_at(5)[-1].exits == ("if part: break",)

@@ -21,6 +21,8 @@ GENERAL = (
 #: Of two other causes at one level the first goes before the second, for the reason beside it. All others go by their names.
 PRECEDENCE: tuple[tuple[str, str, str], ...] = (
     ("group-creation-mismatch", "checkpoint-on-some-ranks", "saving creates a group, which every rank has to do"),
+    ("gil-held", "rank0-work", "one call that keeps all other threads from running says more than that the rank works"),
+    ("gil-held", "straggler", "one call that keeps all other threads from running says why the rank is late"),
     ("peer-world-lost", "early-exit", "processes of another job wait for the rank, whatever ended it"),
     ("rank-raised", "early-exit", "the exit status says that the rank failed"),
     ("sharded-forward-divergence", "group-order-inversion", "other modules of the model use other groups"),

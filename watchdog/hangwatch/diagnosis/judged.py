@@ -10,7 +10,7 @@ from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.ranks.device import assume_device_waits
 from hangwatch.analysis.ranks.joining import ExcludedThreads
 from hangwatch.analysis.stuck import goes_on_beside
-from hangwatch.diagnosis.kind import judge_kind
+from hangwatch.diagnosis.kind import Judgement, judge_kind
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Kind, Severity
 
@@ -33,13 +33,16 @@ class Judged:
     """A case and its kind.
 
     ``waited_s``: how long the oldest pending operation has been pending; if all have joined it, since the last one did.
-    ``lasted_s``: how long it had to last to be called so.
     """
 
     case: Case
-    kind: Kind
+    judgement: Judgement
     waited_s: float | None
-    lasted_s: float
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the case."""
+        return self.judgement.kind
 
 
 def judge(
@@ -79,8 +82,7 @@ def _judge(case: Case, patience: Patience | None) -> Judged:
         joined = case.history.at(case.operation.group.key, case.operation.seq).values()
         since = max([since, *(operation.created_ns for operation in joined)])
     waited_s = (case.capture.at_ns - since) / 1e9 if since is not None else None
-    kind, lasted_s = judge_kind(case, patience, waited_s)
-    return Judged(case, kind, waited_s, lasted_s)
+    return Judged(case, judge_kind(case, patience, waited_s), waited_s)
 
 
 def _exclude_more(case: Case, patience: Patience | None) -> ExcludedThreads | None:

@@ -167,15 +167,27 @@ _ROWS: tuple[_Row, ...] = (
 )
 
 
-def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) -> tuple[Kind, float]:
-    """Return the kind of a case, and for how many seconds the wait had to last to be called so.
+@dataclass(frozen=True)
+class Judgement:
+    """The kind of a case. ``lasted_s``: for how many seconds the wait had to last to be called so.
+
+    ``hang_s``: after how many it is called a stall at the latest, if the kind is a warning; None if never, or not known.
+    """
+
+    kind: Kind
+    lasted_s: float = 0.0
+    hang_s: float | None = None
+
+
+def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) -> Judgement:
+    """Return the kind of a case.
 
     ``patience``: None if a person asks about a job that hangs. ``waited_s``: how long the oldest wait has lasted.
     """
     wait = _Wait(case, patience, waited_s)
     asked, in_time = next((asked, in_time) for fits, asked, in_time in _ROWS if fits(wait))
     if patience is None:
-        return asked, 0.0
+        return Judgement(asked)
     limits: Mapping[_Limit, float] = {
         "at_once": 0.0,
         "stall": patience.stall_s,
@@ -186,7 +198,9 @@ def judge_kind(case: Case, patience: Patience | None, waited_s: float | None) ->
     reached = [
         (kind, limits[limit]) for limit, kind in in_time.items() if limit == "at_once" or wait.has_lasted(limits[limit])
     ]
-    return reached[-1] if reached else ("healthy", 0.0)
+    kind, lasted_s = reached[-1] if reached else ("healthy", 0.0)
+    hang_s = next((limits[limit] for limit, later in in_time.items() if later == "stall"), None)
+    return Judgement(kind, lasted_s, hang_s if kind == "straggler" else None)
 
 
 def _is_transfer_stuck(case: Case) -> bool:

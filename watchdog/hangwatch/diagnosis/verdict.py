@@ -9,7 +9,7 @@ import msgspec
 from hangwatch.analysis.case import Case, build_case
 from hangwatch.analysis.divergence.call_sites import Difference, first_difference
 from hangwatch.analysis.divergence.find import annotated
-from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.divergence.frames import call_path
 from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
@@ -92,8 +92,11 @@ def _found_in_steps(capture: Capture) -> tuple[Verdict, int] | None:
 def _explained(judged: Judged) -> Diagnosis:
     case, kind = judged.case, judged.kind
     verdict = _healthy(case) if kind == "healthy" else _verdict(case, kind, explain(case))
+    if judged.judgement.hang_s is not None:
+        later = f"It counts as a hang once the wait has lasted {judged.judgement.hang_s:.0f} s."
+        verdict = msgspec.structs.replace(verdict, summary=f"{verdict.summary} {later}")
     verdict = _named(verdict, names_of(case.capture))
-    return Diagnosis(verdict, case, judged.waited_s, case.onset_ns, judged.lasted_s)
+    return Diagnosis(verdict, case, judged.waited_s, case.onset_ns, judged.judgement.lasted_s)
 
 
 def _with_engine(ranks: Diagnosis, capture: Capture, engine: EngineState, patience: Patience | None) -> Diagnosis:
@@ -215,7 +218,7 @@ def _silent_divergence(case: Case, difference: Difference, one: int, other: int)
     """Return the divergence of ranks whose operations look alike and went through as a pair: only their lines differ."""
     here = case.history.at(difference.key, difference.seq)
     sides = {
-        r: tuple(sorted(x for x, o in here.items() if call_site(o.frames or ()) == call_site(here[r].frames or ())))
+        r: tuple(sorted(x for x, o in here.items() if call_path(o.frames or ()) == call_path(here[r].frames or ())))
         for r in (one, other)
     }
     culprit, others = source_lines(annotated(case, difference.ours), annotated(case, difference.theirs))

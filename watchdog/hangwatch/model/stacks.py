@@ -37,7 +37,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     ``program.headers`` says what is in it.
     ``iterations``: how those of a loop are counted, where they are. ``exhausts``: a loop that nothing but the end of its data
     ends (of a ``while``: those in the container that it empties), and in which each iteration calls something besides a sleep:
-    whoever is in the next one has got on.
+    whoever is in the next one has got on. ``exits``: the conditions under which a ``break`` leaves a loop, as they are written.
     """
 
     kind: str
@@ -46,6 +46,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Named as bundles have it.
     iterations: Iterations | None = msgspec.field(default=None, name="turns")
     exhausts: bool = False
+    exits: tuple[str, ...] = ()
 
 
 class Fact(msgspec.Struct, frozen=True):

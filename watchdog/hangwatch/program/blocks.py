@@ -17,7 +17,7 @@ from hangwatch.model.stacks import Block, Fact, Iterations
 from hangwatch.program.conditions import find_deciders
 from hangwatch.program.coroutines import run_to_their_end
 from hangwatch.program.deadlines import Countdown, Deadline, find_deadlines
-from hangwatch.program.iterations import find_counters, has_no_end, spans
+from hangwatch.program.iterations import exits_of, find_counters, has_no_end, spans
 from hangwatch.program.positions import Holder, ends_with_its_data, find_holders
 from hangwatch.program.saving import made_to_save, meets_all, saved_beside, saved_by, saved_later
 
@@ -142,10 +142,16 @@ class SourceTree:
             for kind, header, text, suite in self._suites(statement):
                 if _within(suite, line):
                     exhausts = kind in {"for", "while"} and ends_with_its_data(statement)
-                    block = Block(kind, header, _one_line(text), exhausts=exhausts)
+                    exits = self._exits(statement) if kind in {"for", "while"} else ()
+                    block = Block(kind, header, _one_line(text), exhausts=exhausts, exits=exits)
                     return [*found, block, *self._descend(suite, line)]
             return [*found, *self._comprehensions(statement, line)]
         return []
+
+    def _exits(self, loop: ast.stmt) -> tuple[str, ...]:
+        """The conditions under which a loop is left by a ``break``."""
+        ways = exits_of(loop) if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else ()
+        return tuple(dict.fromkeys(_one_line(f"{self._word(one)} {self._text(one.test)}: break") for one in ways))
 
     def _suite(self, body: Sequence[ast.stmt], line: int) -> Sequence[ast.stmt]:
         """The innermost suite that a line is in, of this one and those in it; empty in the header of a function or class."""

@@ -205,6 +205,20 @@ def ends_early(loop: _Loop, counter: str = "") -> bool:
     return ends(loop.body, True)
 
 
+def exits_of(loop: _Loop) -> Iterator[ast.If]:
+    """The innermost conditions in a loop's body under which a ``break`` leaves it."""
+
+    def find(body: Sequence[ast.stmt], under: ast.If | None) -> Iterator[ast.If]:
+        for one in body:
+            if isinstance(one, ast.Break) and under is not None:
+                yield under
+            elif not isinstance(one, (*_SCOPES, *_LOOPS)):
+                for suite in _suites(one):
+                    yield from find(suite, one if isinstance(one, ast.If) and suite is one.body else under)
+
+    return find(loop.body, None)
+
+
 def _names(test: ast.expr, name: str) -> bool:
     return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(test))
 

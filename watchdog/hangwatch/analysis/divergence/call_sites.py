@@ -6,12 +6,13 @@ meets an all_reduce of one float of training, and both go through.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
-from hangwatch.analysis.divergence.frames import call_site
-from hangwatch.analysis.divergence.relate import Fork
+from hangwatch.analysis.divergence.frames import call_path, call_site
+from hangwatch.analysis.divergence.relate import Fork, Side
 from hangwatch.analysis.operations.alignment import GroupKey
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.situation import Situation
@@ -25,6 +26,7 @@ _REACH = 512
 _HABIT = 5
 
 CallSite = tuple[str, int]
+CallPath = tuple[CallSite, ...]
 
 
 def _at(case: Situation, rank: int, seq: int) -> Operation | None:
@@ -32,14 +34,9 @@ def _at(case: Situation, rank: int, seq: int) -> Operation | None:
     return case.history.at(diverged_at.group.key, seq).get(rank) if diverged_at is not None else None
 
 
-def _same_places(case: Situation, one: int, other: int, left: CallSite, right: CallSite) -> bool:
-    """True if one of two ranks has been where the other is now: else they have roles, and lines of their own."""
-    visited = {r: {_call_site(o) for o in case.history.of(r)} for r in (one, other)}
-    return left in visited[other] or right in visited[one]
-
-
-def _lines(operation: Operation) -> list[tuple[str, int]]:
-    return [(f.file, f.line) for f in operation.frames or ()]
+def _path(operation: Operation | None) -> CallPath:
+    """Return where in the program an operation was called; empty if that is not known."""
+    return call_path(operation.frames or ()) if operation is not None else ()
 
 
 def _call_site(operation: Operation | None) -> CallSite | None:
@@ -66,49 +63,56 @@ class Difference:
 def first_difference(case: Situation, one: int, other: int) -> Difference | None:
     """Return the call paths where two ranks first called the same number from two places; None if they did not.
 
-    They are those of the first in the run of such operations up to the divergence. If no operations differ by name or
-    size, the groups that the two wait in now are searched, up to the last number that both have. None if the run starts
-    at the divergence itself, or if its first pair of places is an ordinary one that met before, such as the two calls
-    of a broadcast under ``if rank == 0: .. else: ..``.
+    They are those since which the two are out of step, up to the divergence. If no operations differ by name or size, the
+    groups that the two wait in now are searched, up to the last number that both have completed. None if they are out of
+    step only since the divergence itself, or if such a pair of places is an ordinary one that met before, as the two calls
+    of a broadcast under ``if rank == 0: .. else: ..`` do.
     """
     diverged_at = case.blame.diverged_at
     if diverged_at is not None and diverged_at.mismatch:
-        return _first_of_run(case, diverged_at.group.key, diverged_at.seq - 1, one, other)
+        return _out_of_step_since(case, diverged_at.group.key, diverged_at.seq - 1, one, other)
     fronts = [o for r in (one, other) if r in case.views and (o := case.views[r].frontier) is not None]
     for key in dict.fromkeys(o.group.key for o in fronts if not o.p2p):
         ends = [case.history.enqueued(r, key) for r in (one, other)]
         known = [end for end in ends if end is not None]
-        found = _first_of_run(case, key, min(known), one, other) if len(known) == len(ends) else None
+        found = _out_of_step_since(case, key, min(known), one, other) if len(known) == len(ends) else None
         if found is not None:
             return found
     return None
 
 
-def _first_of_run(case: Situation, key: GroupKey, seq: int, one: int, other: int) -> Difference | None:
-    """Return the first pair of call paths in the run of differing ones that ends at ``seq``; None if there is no such run."""
+def _out_of_step_since(case: Situation, key: GroupKey, seq: int, one: int, other: int) -> Difference | None:
+    """Return the first pair of call paths since which two ranks are out of step up to ``seq``; None if they are in step.
+
+    They are in step where both call from one place and have come to each place equally often. A loop with one operation
+    looks the same an iteration apart: only the count tells.
+    """
+    visited = {r: {_path(o) for o in case.history.of(r)} for r in (one, other)}
+    ahead: Counter[CallPath] = Counter()
     found: Difference | None = None
-    pair: tuple[CallSite, CallSite] | None = None
-    lowest = max(0, seq - _REACH)
+    apart: set[tuple[CallPath, CallPath]] = set()
+    ordinary: set[tuple[CallPath, CallPath]] = set()
     met = False
-    while seq > lowest:
-        here = case.history.at(key, seq)
+    for now in range(max(1, seq - _REACH + 1), seq + 1):
+        here = case.history.at(key, now)
         ours, theirs = here.get(one), here.get(other)
-        left, right = _call_site(ours), _call_site(theirs)
-        if ours is None or theirs is None or left is None or right is None:
-            break
-        if _lines(ours) == _lines(theirs):
-            met = True
-            break
-        if left != right:
-            found, pair = Difference(key, seq, ours.frames or (), theirs.frames or ()), (left, right)
-        seq -= 1
-    if found is None or pair is None or not (met or _same_places(case, one, other, *pair)):
-        return None
-    for earlier in range(max(1, found.seq - _REACH), found.seq):
-        here = case.history.at(key, earlier)
-        if (_call_site(here.get(one)), _call_site(here.get(other))) == pair:
-            return None
-    return found
+        if any(o is not None and not o.completed for o in (ours, theirs)):
+            break  # what they are in now is no difference that went by
+        left, right = _path(ours), _path(theirs)
+        if ours is None or theirs is None or not left or not right:
+            found, met = None, False
+            ahead.clear()
+            apart.clear()
+        elif left != right:
+            shared = left in visited[other] or right in visited[one]  # else they have roles, and lines of their own
+            ahead.update({left: shared, right: -shared})
+            apart.add((left, right))
+            if found is None and (shared or (met and left[0] != right[0])):
+                found = Difference(key, now, ours.frames or (), theirs.frames or ())
+        elif not any(ahead.values()):
+            found, met = None, True
+            ordinary |= apart
+    return None if found is None or (call_path(found.ours), call_path(found.theirs)) in ordinary else found
 
 
 def calls_usual_operation(case: Situation, rank: int, other: int) -> bool:
@@ -118,15 +122,30 @@ def calls_usual_operation(case: Situation, rank: int, other: int) -> bool:
     return now is not None and not now.frames and any(_place(o) == _place(now) for o in case.history.of(other))
 
 
-def is_new_place(case: Situation, rank: int, place: CallSite | None) -> bool:
-    """True if no rank has completed a collective called from ``place``, where ``rank`` is now, by the recorded call sites."""
-    if place is None or sum(o.frames is not None for o in case.history.of(rank)) <= 2:
+def is_new_place(
+    case: Situation, rank: int, frames: Sequence[Frame], before: Difference | None = None, depth: int | None = None
+) -> bool:
+    """True if no rank has completed a collective on the call path ``frames``, on which ``rank`` is now, by the records.
+
+    ``before``: only up to this difference, at which the rank was on that path. ``depth``: so many of its places count.
+    """
+    path = call_path(frames)[:depth]
+    if not path or sum(o.frames is not None for o in case.history.of(rank)) <= 2:
         return False
     front = case.views[rank].frontier if case.ran_ahead(rank) else None
     if front is not None and not front.frames:
         return False  # the host has gone on from where it called this
     # Lazily: most records of a large job are never read.
-    return all(_call_site(o) != place for r in case.views for o in case.history.of(r) if o.frames and o.completed)
+    return all(
+        _path(o)[:depth] != path for r in case.views for o in _until(case, r, before) if o.frames and o.completed
+    )
+
+
+def _until(case: Situation, rank: int, difference: Difference | None) -> Iterator[Operation]:
+    """Yield what a rank has called before a difference; all of it without one."""
+    operations = case.history.of(rank)
+    own = case.history.at(difference.key, difference.seq).get(rank) if difference is not None else None
+    return takewhile(lambda o: own is None or o.record_id < own.record_id, operations)
 
 
 def departing(case: Situation, fork: Fork) -> int | None:
@@ -141,15 +160,16 @@ def departing(case: Situation, fork: Fork) -> int | None:
     under, outside = fork.sides
     if fork.ranked:
         return under.rank
-    here, there = call_site(under.path), call_site(outside.path)
     if fork.block is not None and fork.block.kind == "guard":
-        return outside.rank if _have_both_called(case, fork, here) else None
-    usual = calls_usual_operation(case, outside.rank, under.rank) or _have_both_called(case, fork, there)
-    return under.rank if usual and is_new_place(case, under.rank, here) else None
+        return outside.rank if _have_both_called(case, fork, under) else None
+    usual = calls_usual_operation(case, outside.rank, under.rank) or _have_both_called(case, fork, outside)
+    difference = first_difference(case, under.rank, outside.rank)
+    return under.rank if usual and is_new_place(case, under.rank, under.path, difference) else None
 
 
-def _have_both_called(case: Situation, fork: Fork, place: CallSite | None) -> bool:
-    """True if both sides of a fork have completed an operation that they called at a place."""
+def _have_both_called(case: Situation, fork: Fork, at: Side) -> bool:
+    """True if both sides of a fork have completed an operation that they called where one of them is."""
+    place = call_site(at.path)
     done = ((o for o in case.history.of(side.rank) if o.completed) for side in fork.sides)
     return place is not None and all(any(_call_site(o) == place for o in operations) for operations in done)
 

@@ -52,7 +52,7 @@ def fork_of(case: Situation, one: int, other: int) -> Fork | None:
     ours, theirs = side_path(case, one), side_path(case, other)
     earlier = first_difference(case, one, other)
     if earlier is not None:
-        ours, theirs = annotated(case, earlier.ours), annotated(case, earlier.theirs)
+        ours, theirs = _earlier(case, one, earlier.ours), _earlier(case, other, earlier.theirs)
     if not ours or not theirs:
         return None
     my_tail, their_tail = _part(ours, theirs)
@@ -61,8 +61,22 @@ def fork_of(case: Situation, one: int, other: int) -> Fork | None:
         my_tail, their_tail = ours[: len(my_tail) + 1], theirs[: len(their_tail) + 1]
     mine = _decisive(case, one, ours, other, my_tail, their_tail)
     them = _decisive(case, other, theirs, one, their_tail, my_tail)
+    mine, them = _in_loop(case, one, mine, them), _in_loop(case, other, them, mine)
     sides = (Side(one, (*mine, *ours[len(mine) :]), mine), Side(other, (*them, *theirs[len(them) :]), them))
     return relate(*sides, tie=not case.blame.waiting)
+
+
+def _in_loop(case: Situation, rank: int, tail: tuple[Frame, ...], others: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Return the tail in a loop whose header its last line is, if the rank has called an operation in it before.
+
+    It takes the next item there, and the other side is not in the loop. ``others``: the other side's tail.
+    """
+    at, there = tail[-1] if tail else None, others[-1] if others else None
+    if at is None or there is None or any(b.line == at.line for b in there.blocks):
+        return tail
+    inner = (f for o in case.history.of(rank) for f in o.frames or () if function_of(f) == function_of(at))
+    loop = next((b for f in inner for b in f.blocks if b.kind in LOOPS and b.line == at.line), None)
+    return (*tail[:-1], msgspec.structs.replace(at, blocks=(*at.blocks, loop))) if loop is not None else tail
 
 
 def _one_is_an_argument(shared: Sequence[Frame], mine: Sequence[Frame], theirs: Sequence[Frame]) -> bool:
@@ -107,7 +121,12 @@ def side_path(case: Situation, rank: int) -> tuple[Frame, ...]:
     now = case.views[rank].frames if rank in case.views else ()
     if recorded and call_site(now) == call_site(recorded):
         return now
-    return _with_callers(annotated(case, recorded), now)
+    return _earlier(case, rank, recorded)
+
+
+def _earlier(case: Situation, rank: int, path: Sequence[Frame]) -> tuple[Frame, ...]:
+    """Return a rank's path of before, in the iterations in which the rank is now as far as it still is in the same calls."""
+    return _with_callers(annotated(case, path), case.views[rank].frames if rank in case.views else ())
 
 
 def _with_callers(recorded: tuple[Frame, ...], now: Sequence[Frame]) -> tuple[Frame, ...]:

@@ -59,6 +59,11 @@ def frame_in(path: Sequence[Frame], frame: Frame) -> Frame | None:
     return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
 
 
+def call_path(frames: Sequence[Frame]) -> tuple[tuple[str, int], ...]:
+    """Return the file and line of each frame in the program, the deepest first: what one call site cannot tell in a helper."""
+    return tuple((f.file, f.line) for f in frames if is_program(f))
+
+
 def call_site(frames: Sequence[Frame]) -> tuple[str, int] | None:
     """Return the file and line in the program that issued an operation: the deepest outside the carrying libraries."""
     return next(((f.file, f.line) for f in frames if is_program(f)), None)

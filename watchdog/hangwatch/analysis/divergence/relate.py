@@ -146,6 +146,7 @@ def relate(mine: Side, theirs: Side, *, tie: bool = False) -> Fork:
         or (loop if loop is not None and loop.sure else None)
         or _relate_ranked(mine, theirs, _tail_conditions(mine), _tail_conditions(theirs), sure=False)
         or loop
+        or (_relate_own(mine, theirs) if package_of(a) is not None else None)
         or _relate_branches(mine, theirs, own, other)
         or (_relate_guards(mine, theirs, a, b, tie=tie) if one_function else None)
         or (_relate_tails(mine, theirs) if one_function else None)
@@ -295,10 +296,8 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
         return Fork(mine, theirs, "loop", their_loop, theirs.rank, sure=ahead)
     if my_loop is not None and (not ahead or (again and their_loop is None)):
         return Fork(mine, theirs, "loop", my_loop, mine.rank, sure=not ahead)
-    mine_under, they_are_under = _own_conditions(mine), _own_conditions(theirs)
-    if bool(mine_under) != bool(they_are_under):
-        block, only = (mine_under[-1], mine) if mine_under else (they_are_under[-1], theirs)
-        return Fork(mine, theirs, "branch", block, only.rank)
+    if (own_condition := _relate_own(mine, theirs)) is not None:
+        return own_condition
     # The side at the earlier line is blocked in what the other did not do, unless it has come back in the next iteration.
     rounds = rounds_between(mine.at, theirs.at)
     blocked, behind = (other, theirs) if rounds > 0 or (ahead and not rounds) else (own, mine)
@@ -307,6 +306,15 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
         conditions = (b for b in conditions if not depends_only_on_loop_variable(b, behind.path))
     condition = next(conditions, None) or _guard_come_past(behind)
     return Fork(mine, theirs, "branch", condition, behind.rank) if condition is not None else None
+
+
+def _relate_own(mine: Side, theirs: Side) -> Fork | None:
+    """Return the fork by a condition of the user's functions below it, as in a callback, on one side only; else None."""
+    mine_under, they_are_under = _own_conditions(mine), _own_conditions(theirs)
+    if bool(mine_under) == bool(they_are_under):
+        return None
+    block, only = (mine_under[-1], mine) if mine_under else (they_are_under[-1], theirs)
+    return Fork(mine, theirs, "branch", block, only.rank)
 
 
 def rounds_between(one: Frame, other: Frame) -> int:

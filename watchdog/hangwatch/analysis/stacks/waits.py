@@ -100,6 +100,9 @@ _DISPATCH = ("torch/_ops.py", "torch/_library/", "torch/_higher_order_ops/")
 _DEEPSPEED, _NVTX = ("deepspeed/runtime/zero/", "deepspeed/runtime/comm/", "deepspeed/comm/"), "deepspeed/utils/nvtx.py"
 #: Where Lightning (2.6) calls the ``monitored_barrier`` of a Gloo group of all ranks, which is C++ and has no frame of its own.
 _LIGHTNING = "fabric/utilities/distributed.py"
+#: Where workers of Ray Train (2.60, V2) wait for all others, by an actor: ``report``, ``barrier``, ``broadcast_from_rank_zero``.
+_RAY_TRAIN = "ray/train/v2/_internal/execution/"
+_RAY_BARRIERS = frozenset({"_sync_checkpoint_dir_name_across_ranks", "barrier", "broadcast_from_rank_zero"})
 _WRAPPERS = {"wrapper", "_exception_logger", "_time_logger", "func_wrapper", "inner", "_fn", "decorate_context"}
 
 
@@ -333,6 +336,10 @@ def read_wait(frames: Sequence[Frame]) -> Wait | None:
     if first.file.endswith(_LIGHTNING) and line == "self.barrier()":
         # It is among all ranks, though not in the default group.
         return Wait("collective", "monitored_barrier", first, default_group=True)
+    workers = next((f for f in top if _RAY_TRAIN in f.file and bare(f) in _RAY_BARRIERS), None)
+    if workers is not None:
+        # Its workers are the ranks of the default group, unless the program has made another one.
+        return Wait("collective", "barrier of Ray Train", workers, default_group=True, exact=False)
     if _STORE.search(line):
         return Wait("store", "store", first)
     work = any("Work" in described for described in (first.locals or {}).values())

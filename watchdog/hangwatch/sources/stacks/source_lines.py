@@ -217,7 +217,10 @@ def shorten(text: str) -> str:
 
 def annotate(tree: SourceTree, number: int) -> tuple[tuple[Block, ...], tuple[Fact, ...]]:
     """Return the blocks and facts of a line as they are kept. Raises RecursionError of a thousand branches of one `if`."""
-    blocks = (msgspec.structs.replace(one, text=redact_code(one.text)) for one in tree.blocks_at(number))
+    blocks = (
+        msgspec.structs.replace(one, text=redact_code(one.text), exits=tuple(map(redact_code, one.exits)))
+        for one in tree.blocks_at(number)
+    )
     facts = (Fact(one.kind, redact_code(one.text)) for one in tree.facts_at(number))
     return tuple(blocks), tuple(facts)
 

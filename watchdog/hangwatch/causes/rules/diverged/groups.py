@@ -51,7 +51,7 @@ def inversion(case: Case) -> Match | None:
         level = "strong" if _both_used(case, one, other, fronts) else "likely"
     elif fork.relation == "branch" and fork.only in case.blame.waiting and fork.sure:
         level = "possible"  # the culprits have gone past a branch that the others are in, whatever the order
-    elif any(is_new_place(case, r, _place(case, r, fronts[r])) for r in (one, other)):
+    elif any(is_new_place(case, r, _path(case, r, fronts[r]), depth=1) for r in (one, other)):
         level = "possible"  # no collective was called from this place before, so there was no order
     elif _has_passed(case, fork):
         level = "possible"  # the culprit has passed what the others wait in, without calling it
@@ -134,7 +134,11 @@ def _has_left_out(case: Case, one: int, other: int, fronts: Mapping[int, Operati
 
 def _place(case: Case, rank: int, front: Operation) -> tuple[str, int] | None:
     """Return from where a rank called what it waits in; its stack does not tell if the host has gone on from there."""
-    return call_site(front.frames or ()) if case.ran_ahead(rank) else call_site(case.views[rank].frames)
+    return call_site(_path(case, rank, front))
+
+
+def _path(case: Case, rank: int, front: Operation) -> Sequence[Frame]:
+    return (front.frames or ()) if case.ran_ahead(rank) else case.views[rank].frames
 
 
 def _both_used(case: Case, one: int, other: int, fronts: dict[int, Operation]) -> bool:

@@ -12,11 +12,13 @@ from itertools import pairwise
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import departing, early_visit
 from hangwatch.analysis.divergence.frames import is_program
+from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork, Side, catches, depends_only_on_loop_variable, own_blocks
-from hangwatch.analysis.places import bare
+from hangwatch.analysis.places import bare, package_of
 from hangwatch.causes.evidence import at_fork, branch_of, named, tell_values
 from hangwatch.causes.match import Match
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
+from hangwatch.causes.terms import say_term
 from hangwatch.model.incident import How
 from hangwatch.model.stacks import Block, Frame
 from hangwatch.program.expressions import is_called_in_part
@@ -45,7 +47,9 @@ def ranks_diverged(case: Case) -> Match | None:
             parting = _by_a_loop(case, fork, block)
         case _:
             parting = _in_straight_code(case, fork)
-    says = parting.says + tell_values(case, fork)
+    says = (
+        parting.says + tell_values(case, fork) + "".join(say_term(s.rank, s.path) for s in (fork.culprit, fork.other))
+    )
     evidence = at_fork(case, fork)
     return Match("ranks-diverged", "likely", says, evidence, parting.left, parting.how) if evidence else None
 
@@ -88,20 +92,33 @@ def _by_a_guard(fork: Fork, block: Block) -> _Parting:
 def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
     inside, past = fork.sides
     loop = case.loop
-    says = f"Rank {past.rank} has left the loop `{block.text}`; rank {inside.rank} is still in it."
+    package = next((package_of(f) for f in inside.path if block in f.blocks), None)
+    named_loop = f"the loop `{block.text}`" + (f" of {package}" if package is not None else "")
+    says = f"Rank {past.rank} has left {named_loop}; rank {inside.rank} is still in it."
     if loop is None:
         return _Parting("loop", says, None)
-    count, way = loop.iteration_count, loop.left_out
-    how: How = "loop"
-    if count is not None and count.fewer > 0:
-        says += f" It had {count.fewer} fewer iteration{'s' * (count.fewer > 1)} (counted by `{count.counter}`)."
-    elif way is not None:
-        how, says = "guard", f"{says} It may have skipped an iteration by `{way.text}`."
-    elif count is not None:
-        how, says = "guard", f"{says} It had as many iterations (counted by `{count.counter}`), so it skipped a part."
+    if loop.visited is False and package is not None:
+        says = f"Rank {inside.rank} is in {named_loop}, in which rank {past.rank} has called nothing."
+        return _Parting("condition", says, None)
+    how, more = _why_left(loop)
+    if how == "loop" and block.exits:
+        more += f" It can be left by {' or '.join(f'`{one}`' for one in block.exits)}."
     # A rank that was in the loop with the others and is past it has left. If the other is rounds ahead, that one came back.
     left = past.rank if fork.sure and loop.visited and not (loop.ahead or loop.fixed) else None
-    return _Parting(how, says, left)
+    return _Parting(how, says + more, left)
+
+
+def _why_left(loop: Loop) -> tuple[How, str]:
+    """Return how a rank came to leave a loop before another, as far as its iterations are counted."""
+    count, way = loop.iteration_count, loop.left_out
+    if count is not None and count.fewer > 0:
+        fewer = f"{count.fewer} fewer iteration{'s' * (count.fewer > 1)}"
+        return "loop", f" It had {fewer} (counted by `{count.counter}`)."
+    if way is not None:
+        return "guard", f" It may have skipped an iteration by `{way.text}`."
+    if count is not None:
+        return "guard", f" It had as many iterations (counted by `{count.counter}`), so it skipped a part."
+    return "loop", ""
 
 
 def _in_straight_code(case: Case, fork: Fork) -> _Parting:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.places import calls
+from hangwatch.analysis.places import calls, user_frame
 from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
 from hangwatch.analysis.ranks.mutexes import follow, steady_waits
 from hangwatch.analysis.ranks.views import RankView
@@ -192,8 +192,9 @@ def gil_held(case: Case) -> Match | None:
         # Asleep in the kernel with the lock: no thread that merely computes looks like this.
         without_beat: Level = "likely" if holder.active else "strong"
         level: Level = ("certain" if same else "likely") if stale else without_beat
-        if holder.active and view.motion.state == "busy" and all(p.state == "R" for p in view.capture.processes[-2:]):
-            level = "likely"  # it computes in one call, and the other threads starve because of it
+        computes = view.motion.state == "busy" and all(p.state == "R" for p in view.capture.processes[-2:])
+        if holder.active and computes:
+            level = "strong" if same and stale else "likely"  # it may be many calls, which let others run too rarely
         evidence: tuple[Evidence, ...] = (
             Evidence(
                 rank,
@@ -210,7 +211,12 @@ def gil_held(case: Case) -> Match | None:
                     f"the probe's thread, which needs the GIL, has sent no heartbeat for {age:.1f} s",
                 ),
             )
-        said = f"Rank {rank} is in native code that holds the GIL; no other Python thread of the process can run."
+        own = user_frame(holder.frames)
+        called = f", called by `{own.source}`" if own is not None and own.source else ""
+        said = (
+            f"Rank {rank} {'computes' if computes else 'is'} in native code that holds the GIL{called}; "
+            "no other Python thread of the process can run."
+        )
         chain = follow(steady_waits(view.capture), holder.os_thread_id)
         if chain is not None:
             said += f" Thread {holder.label} {explain(view, chain)}"
