@@ -18,14 +18,18 @@ LOOKS = 'hangwatch_source_reads_total{source="flight_recorder"} '
 _TIME_LIMIT_S = 240.0
 
 
-def _looks(port: int) -> float:
-    """How many records the agent has read; none as long as it does not listen."""
+def _metrics(port: int) -> list[str]:
+    """The lines that the agent serves; none as long as it does not listen."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
+            return answer.read().decode().splitlines()
     except OSError:
-        return 0.0
-    return sum(float(line.removeprefix(LOOKS)) for line in lines if line.startswith(LOOKS))
+        return []
+
+
+def _looks(port: int) -> float:
+    """How many records the agent has read."""
+    return sum(float(line.removeprefix(LOOKS)) for line in _metrics(port) if line.startswith(LOOKS))
 
 
 @pytest.mark.waits
@@ -52,6 +56,12 @@ def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> Non
     line = found.verdict.divergence.culprit
     assert line is not None
     assert (line.file, line.source) == (str(PROGRAM), "for step, batch in enumerate(loader):")
+    served = [line for line in _metrics(port) if line.startswith("hangwatch_late_rank_")]
+    assert {line.partition("{")[0] for line in served} == {
+        "hangwatch_late_rank_seconds",
+        "hangwatch_late_rank_lost_ratio",
+    }
+    assert all('rank="2"' in line for line in served)
     (tmp_path / "stall").unlink()
     wait_for(lambda: incidents()[0].ended_at is not None, _TIME_LIMIT_S, "its end")
     (tmp_path / "stop").touch()

@@ -147,10 +147,10 @@ def test_the_bar_is_met_on_the_corpus(entries: Sequence[Entry], judge: Callable[
 
 @pytest.mark.usefixtures("long")
 def test_the_held_out_families_are_not_worse_than_they_were(judge: Callable[[Entry], Judgement]) -> None:
-    """By more than a point. Which of them are wrong is not said."""
+    """By more than a point, in whole hangs. Which of them are wrong is not said."""
     figures = summarize(HELD_OUT, [judge(entry) for entry in HELD_OUT], [], {}).figures
-    found = {name: getattr(figures, name) for name in HELD_OUT_BEFORE}
-    assert all(found[name] >= share - 0.01 for name, share in HELD_OUT_BEFORE.items()), found
+    lost = {name: round((share - getattr(figures, name)) * len(HELD_OUT)) for name, share in HELD_OUT_BEFORE.items()}
+    assert max(lost.values()) <= round(len(HELD_OUT) / 100), lost
     assert figures.wrong_proofs == 0
 
 

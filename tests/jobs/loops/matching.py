@@ -16,6 +16,7 @@ def clean(row: dict[str, str]) -> dict[str, bool]:
     return {"is_ruler": _RULER.match(row["text"]) is not None}
 
 
+dist.barrier()
 rows = datasets.Dataset.from_dict({"text": texts}).map(clean)
 dist.barrier()
 dist.destroy_process_group()
