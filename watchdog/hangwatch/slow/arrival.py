@@ -31,6 +31,8 @@ MIN_PEERS = 3
 #: The median of five steps ignores two, such as a checkpoint and an evaluation.
 _PART_STEPS = 5
 _MIN_PARTS, _MAX_PARTS = 3, 8
+#: In this share of the parts since it became late.
+_MOST_PARTS = 0.75
 #: The second may have half the excess of the first; if it has more, several ranks are late.
 _SECOND = 0.5
 #: The standard error of a median is 1.25 sigma / sqrt(n); sigma is 1.48 median deviations (normal noise).
@@ -98,9 +100,12 @@ class LateRank(msgspec.Struct, frozen=True):
         return 1 / (1 - self.lost) - 1
 
 
-def find_late(streams: Streams) -> LateRank | None:
-    """Return who made the job late; None if there is too little to compare."""
-    timeline = Timeline(streams)
+def find_late(streams: Streams, *, one_clock: bool = False) -> LateRank | None:
+    """Return who made the job late; None if there is too little to compare.
+
+    ``one_clock``: all times are known to be by one clock.
+    """
+    timeline = Timeline(streams, one_clock=one_clock)
     classes = list(find_peers(timeline))
     judged = [one for peers in classes if (one := _judge(timeline, peers)) is not None]
     if not judged:
@@ -116,7 +121,8 @@ def find_late(streams: Streams) -> LateRank | None:
 class Timeline:
     """The operations whose members all have a record of them, and the ranks' own times between."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, *, one_clock: bool = False) -> None:
+        self.one_clock = one_clock
         seen = Counter(call.shared for calls in streams.values() for call in calls)
         whole = {
             rank: [call for call in calls if len(call.members) > 1 and seen[call.shared] == len(call.members)]
@@ -301,7 +307,9 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     # In order of time, so that a rank may become late, but ranks that take turns are none.
     late = [_stands_out(excess, step_ns, first, stop) for first, stop in pairwise(bounds)]
     rank, nobody = late[-1], LateRank(None, 0.0, 0, (), steps, steps)
-    since = max((part + 1 for part, one in enumerate(late) if one != rank), default=0)
+    # Noise may hide it in a part, but shows nobody else.
+    named = [part for part, one in enumerate(late) if one == rank]
+    since = next((part for part in named if late[part:].count(rank) >= _MOST_PARTS * (parts - part)), parts)
     if rank is None or set(late) - {None, rank} or parts - since < max(_MIN_PARTS - 1, parts / 2):
         return nobody
     first = bounds[since]
@@ -352,6 +360,8 @@ def _followers(timeline: Timeline, rank: int, places: Sequence[int]) -> tuple[in
     others = tuple(member for member in members if member != rank)
     if chosen[0][0].left_ns is not None:
         return others
+    if timeline.one_clock:  # where another one came last, the others follow that one
+        chosen = [[call for call in calls if call.at_ns == timeline.left(call)] for calls in chosen]
     varied = (_vary(timeline, members, [calls[half::2] for calls in chosen]) for half in (0, 1))
     # Twice, so that it is no chance: each half of the operations has noise of its own.
     followed = all(one[rank] <= _FOLLOWING * min(one[other] for other in others) for one in varied)

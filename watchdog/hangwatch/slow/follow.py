@@ -92,7 +92,7 @@ class Following:
             return
         for window in windows:
             window.new = 0
-        self._take(find_late(streams) if all(window.telling for window in windows) else None)
+        self._take(find_late(streams, one_clock=True) if all(window.telling for window in windows) else None)
 
     def _take(self, look: LateRank | None) -> None:
         rank = look.rank if look is not None else None
