@@ -64,7 +64,8 @@ def test_the_owner_of_a_mutex_is_known(jobs: JobRunner, how: str, there: bool, o
     wait = wait_for(of_main)
     assert (wait.owner, bool(wait.owner_name), bool(wait.name)) == (owner, there, True)
     if how == "crossed":
-        assert {(w.thread, w.owner) for w in find_mutex_waits(pid)} == {(pid, owner), (owner, pid)}
+        both = {(pid, owner), (owner, pid)}
+        wait_for(lambda: {(w.thread, w.owner) for w in find_mutex_waits(pid)} == both)
 
 
 def test_a_process_without_such_waits_has_none(jobs: JobRunner) -> None:
