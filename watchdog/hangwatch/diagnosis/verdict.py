@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from hangwatch.analysis.case import Case, build_case
-from hangwatch.analysis.divergence.call_sites import Difference, first_difference
+from hangwatch.analysis.divergence.call_sites import first_difference
 from hangwatch.analysis.divergence.find import annotated
 from hangwatch.analysis.divergence.frames import call_path
+from hangwatch.analysis.divergence.relate import Difference
 from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience

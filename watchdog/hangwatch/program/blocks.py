@@ -149,7 +149,7 @@ class SourceTree:
         return []
 
     def _exits(self, loop: ast.stmt) -> tuple[str, ...]:
-        """The conditions under which a loop is left by a ``break``."""
+        """Return the conditions under which a loop is left by a ``break``."""
         ways = exits_of(loop) if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else ()
         return tuple(dict.fromkeys(_one_line(f"{self._word(one)} {self._text(one.test)}: break") for one in ways))
 

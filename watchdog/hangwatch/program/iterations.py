@@ -206,7 +206,7 @@ def ends_early(loop: _Loop, counter: str = "") -> bool:
 
 
 def exits_of(loop: _Loop) -> Iterator[ast.If]:
-    """The innermost conditions in a loop's body under which a ``break`` leaves it."""
+    """Yield the innermost conditions in a loop's body under which a ``break`` leaves it."""
 
     def find(body: Sequence[ast.stmt], under: ast.If | None) -> Iterator[ast.If]:
         for one in body:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from hangwatch.analysis.divergence.frames import call_path, call_site
-from hangwatch.analysis.divergence.relate import Fork, Side
+from hangwatch.analysis.divergence.relate import Difference, Fork, Side
 from hangwatch.analysis.operations.alignment import GroupKey
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.situation import Situation
@@ -48,16 +48,6 @@ def _place(operation: Operation | None) -> CallSite | None:
     if operation is not None and not operation.frames:
         return describe(operation), 0
     return _call_site(operation)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The call paths of two ranks at a sequence number that each used at another place in the program."""
-
-    key: GroupKey
-    seq: int
-    ours: tuple[Frame, ...]
-    theirs: tuple[Frame, ...]
 
 
 def first_difference(case: Situation, one: int, other: int) -> Difference | None:
@@ -163,8 +153,7 @@ def departing(case: Situation, fork: Fork) -> int | None:
     if fork.block is not None and fork.block.kind == "guard":
         return outside.rank if _have_both_called(case, fork, under) else None
     usual = calls_usual_operation(case, outside.rank, under.rank) or _have_both_called(case, fork, outside)
-    difference = first_difference(case, under.rank, outside.rank)
-    return under.rank if usual and is_new_place(case, under.rank, under.path, difference) else None
+    return under.rank if usual and is_new_place(case, under.rank, under.path, fork.difference) else None
 
 
 def _have_both_called(case: Situation, fork: Fork, at: Side) -> bool:

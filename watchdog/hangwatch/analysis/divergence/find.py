@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
@@ -63,7 +63,7 @@ def fork_of(case: Situation, one: int, other: int) -> Fork | None:
     them = _decisive(case, other, theirs, one, their_tail, my_tail)
     mine, them = _in_loop(case, one, mine, them), _in_loop(case, other, them, mine)
     sides = (Side(one, (*mine, *ours[len(mine) :]), mine), Side(other, (*them, *theirs[len(them) :]), them))
-    return relate(*sides, tie=not case.blame.waiting)
+    return replace(relate(*sides, tie=not case.blame.waiting), difference=earlier)
 
 
 def _in_loop(case: Situation, rank: int, tail: tuple[Frame, ...], others: tuple[Frame, ...]) -> tuple[Frame, ...]:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from hangwatch.analysis.divergence.frames import is_program, same_function
 from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward, item_of, iterations_ahead
+from hangwatch.analysis.operations.alignment import GroupKey
 from hangwatch.analysis.places import bare, package_of
 from hangwatch.model.stacks import Block, Frame
 from hangwatch.program.expressions import arguments_of_calls
@@ -42,13 +43,24 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """The call paths of two ranks at a sequence number that each used at another place in the program."""
+
+    key: GroupKey
+    seq: int
+    ours: tuple[Frame, ...]
+    theirs: tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
 class Fork:
     """Two sides and how they relate: the ``culprit``'s and an ``other``; on a tie either may be called the culprit's.
 
     ``branch``: only the rank ``only`` is under the condition ``block``. ``loop``: only it is in that loop, the other is
     past it (or not in it yet). ``skip``: only it is past the ``if ..: continue`` (or raise) ``block`` in a loop both
     are in. ``order``: two lines of one straight piece of code. ``same``: one and the same line. ``ranked``: the
-    condition speaks of the rank. ``sure``: the fork itself shows it, and not a function further down.
+    condition speaks of the rank. ``sure``: the fork itself shows it, and not a function further down. ``difference``:
+    where the two first called from two places, if that was before where they are now.
     """
 
     culprit: Side
@@ -58,6 +70,7 @@ class Fork:
     only: int | None = None
     ranked: bool = False
     sure: bool = False
+    difference: Difference | None = None
 
     @property
     def sides(self) -> tuple[Side, Side]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.call_sites import first_difference, is_new_place
+from hangwatch.analysis.divergence.call_sites import is_new_place
 from hangwatch.analysis.divergence.find import fork_of
 from hangwatch.analysis.divergence.frames import call_site
 from hangwatch.analysis.divergence.relate import Fork
@@ -44,7 +44,7 @@ def inversion(case: Case) -> Match | None:
     level: Level
     if len(places) == 1 and None not in places and not branched:
         level = "strong"  # the same line of code, in another group on each rank
-    elif fork is None or first_difference(case, one, other) is not None:
+    elif fork is None or fork.difference is not None:
         level = "possible"  # they were out of step in one of the groups before
     elif fork.opposite:
         # The two orders are the two branches of one `if`, if the other group is one that both sides use.
