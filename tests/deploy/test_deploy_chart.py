@@ -445,10 +445,10 @@ def test_nodes_worth_leaving_out_are_cordoned(
             assert self.headers["Content-Type"] == "application/strategic-merge-patch+json"
             assert self.headers["Authorization"] == "Bearer the-token"
             node = self.path.removeprefix("/api/v1/nodes/")
-            self.send_response(404 if node == "gone" else 200)
-            self.end_headers()
             if node != "gone":
                 done.append(node)
+            self.send_response(404 if node == "gone" else 200)
+            self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Print nothing."""

@@ -31,10 +31,10 @@ def run_ci(tmp_path: Path, tests: str = PASSED) -> subprocess.CompletedProcess[s
 def test_ci_ends_with_one_closing_line_of_all_runs(tmp_path: Path) -> None:
     """Whatever is printed after the tests, the last line visible says how many of all runs have passed."""
     checked = "echo '=== 12 passed, 1 xfailed in 3.25s ==='; echo '== 7 passed, 3 deselected, 1 warning in 61.50s (0:01:01) =='"
-    jobs = "echo '== 2 passed, 1 skipped, 8 deselected, 2 warnings in 0.25s =='"
+    jobs = "echo '== 2 passed, 1 skipped, 8 deselected, 2 warnings, 1 rerun in 0.25s =='"
     done = run_ci(tmp_path, f"{checked}; {jobs}; echo goodbye")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "==== 21 passed, 1 skipped, 1 xfailed, 3 warnings in 65.00s ===="
+    assert done.stdout.splitlines()[-1] == "==== 21 passed, 1 skipped, 1 xfailed, 1 rerun, 3 warnings in 65.00s ===="
 
 
 def test_ci_fails_as_make_does(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class GroupTable:
         self._postponed = False
         self._dumps: list[bytes] = []
         self._rows: list[_Row] = []
-        self._since = time.monotonic()
+        #: When something has last moved in a group, or this process began (monotonic seconds).
+        self.moved_at = self._begun_at = time.monotonic()
         #: For how long nothing has moved in any group, or there has been no group.
         self.unmoved_s = 0.0
         self.rank: int | None = None
@@ -113,7 +114,8 @@ class GroupTable:
             left = [row for group in self._leaving for row in self._render_leaving(group, statuses, now)]
             self._rows += left
             self.initialized = self._c10d._world.default_pg is not None or bool(left)
-        self.unmoved_s = now - max((since for _, since in self._rows), default=self._since)
+        self.moved_at = max((since for _, since in self._rows), default=self._begun_at)
+        self.unmoved_s = now - self.moved_at
         # The usual case in a long step: nothing has moved, and only the time since then changes.
         return ["%s%.3f}" % (row, now - since) for row, since in self._rows]
 

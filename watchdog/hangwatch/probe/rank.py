@@ -59,8 +59,9 @@ class Probe:
         self._control = Control(self._answer)
         self._listening: str | None = None
         self._raising: Any = None
-        #: The exception that the main thread handled when it was first seen stuck.
-        self._handled_first: list[str] | None = None
+        #: The exception that the main thread handled when it was first seen stuck, and since when nothing has moved.
+        self._handled_first: list[str] = []
+        self._stuck_since: float | None = None
         if os.environ.get("HANGWATCH_RAISE") == "1":
             from .raising import Raising
 
@@ -229,15 +230,15 @@ class Probe:
     def _read_handled(self) -> tuple[list[str], list[str]]:
         """Return what the main thread is handling, and what other threads are, if nothing moves."""
         if self._table.unmoved_s < _STUCK_S:
-            self._handled_first = None
+            self._stuck_since, self._handled_first = None, []
             return [], []
         try:
             handled, by_threads = failures.read_all_handled()
         except Exception as error:
             self._note("handled", "could not read the exception that is being handled: %r" % (error,))
             return [], []
-        if self._handled_first is None:
-            self._handled_first = handled
+        if self._stuck_since != self._table.moved_at:
+            self._stuck_since, self._handled_first = self._table.moved_at, handled
         return handled, by_threads
 
     def _read_tasks(self) -> tuple[list[dict[str, Any]], list[str]]:
@@ -273,7 +274,7 @@ class Probe:
             if self._raising is None:
                 return b"refused"
             if words[0] == "raise":
-                self._raising.arm(" ".join(words[1:]), self._handled_first or [])
+                self._raising.arm(" ".join(words[1:]), self._handled_first)
             else:
                 self._raising.break_waits()
             return b"begun"
