@@ -1,7 +1,7 @@
 """The blocks of code around a line: what has to hold for it to run. Pure; may import hangwatch.model and the standard library.
 
-``if rank == 0:`` around a collective explains more than the collective. Read with ``ast``; a file in a newer Python's
-syntax than ours has no blocks.
+``if rank == 0:`` around a collective explains more than the collective. Files are read with ``ast``; one in the syntax of a newer
+Python has no blocks.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _LEAVES = (*_GOES_ON, ast.Raise)
 #: ``ast.TryStar`` (``except*``) came with Python 3.11 and has the same fields.
 _TRIES: tuple[type[ast.Try], ...] = (ast.Try, *((vars(ast)["TryStar"],) if "TryStar" in vars(ast) else ()))
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-#: What is called to be gone through, and itself calls nothing of the program's.
+#: Iterables that call nothing of the program.
 _PLAIN = frozenset({"range", "enumerate", "zip", "len", "sorted", "reversed", "items", "keys", "values"})
-#: What goes through all that it is given.
+#: Calls that go through all of their argument.
 _EXHAUST = frozenset({"sum", "list", "tuple", "set", "dict", "max", "min", "sorted", "frozenset"})
-#: What is given all that a comprehension has made, and waits for no rank itself.
+#: Calls that take all items of a comprehension, and wait for no rank.
 _COLLECT = frozenset(
     {"stack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "mean", "extend", "append", "update"}
 )
-#: Decorators that return a result that is there already: those of functools, and what others are called.
+#: Decorators that return a kept result: those of functools, and usual names of others.
 _CACHES = frozenset({"lru_cache", "cache", "cached_property", "cached", "memoize"})
-#: A file without it calls none of them.
+#: A file without a match calls none of them.
 _MAY_WRAP = re.compile(rf"\b(?:{'|'.join(sorted(_CACHES))})\b.*\(")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
 
 
 class SourceTree:
-    """A parsed file, asked for several lines. ``blocks_at`` of a file that is no Python is always empty."""
+    """A parsed file. For a file that is no Python, everything is empty."""
 
     def __init__(self, source: str) -> None:
         self._lines = [line.encode(errors="replace") for line in re.split(r"\r\n|\r|\n", source)]
@@ -52,20 +52,20 @@ class SourceTree:
             self._tree: ast.Module | None = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
-        # To look through a tree takes half as long as to parse it, and few files have any.
+        # A walk takes half as long as parsing, and few files have any.
         self._wraps = _cached_functions(self._tree) if _MAY_WRAP.search(source) is not None else {}
         self._counted: dict[int, dict[int, Iterations]] = {}
         self._named: dict[int, frozenset[str]] = {}
 
     def blocks_at(self, line: int) -> tuple[Block, ...]:
-        """The blocks around a line within its function, outermost first, and the guards that come before it."""
+        """Return the blocks around a line within its function, outermost first, with the guards before it."""
         if self._tree is None:
             return ()
         counters = self._counters(line)
         return tuple(_with_counter(b, counters) for b in self._descend(self._tree.body, line))
 
     def facts_at(self, line: int) -> tuple[Fact, ...]:
-        """What else the text around a line says of it."""
+        """Return what else the text around a line says: that it belongs to saving, or to an event loop that ends."""
         if self._tree is None:
             return ()
         text, function = self._line(line), self._function(line)
@@ -80,19 +80,19 @@ class SourceTree:
         return tuple(Fact(kind, _one_line(self._text(call))) for kind, call in calls.items() if call is not None)
 
     def holders_at(self, line: int) -> tuple[Holder, ...]:
-        """The variables that tell how far the loops around a line are in their data."""
+        """Return the variables that tell how far the loops around a line are in their data."""
         return find_holders(self._body(line), line)
 
     def deadlines_at(self, line: int) -> tuple[Deadline | Countdown, ...]:
-        """When the loops around a line end that go on until a time."""
+        """Return when the loops around a line end, for those that end at a certain time."""
         return find_deadlines(self._body(line), line)
 
     def counters_at(self, line: int) -> frozenset[str]:
-        """The variables that count iterations of loops in the function around a line; none outside of any."""
+        """Return the variables that count iterations of loops in the function around a line; none outside of a function."""
         return frozenset(counted.counter for counted in self._counters(line).values())
 
     def deciders_at(self, line: int) -> frozenset[str]:
-        """The variables that the conditions in the function around a line name; none outside of any."""
+        """Return the variables in the conditions of the function around a line; none outside of a function."""
         function = self._function(line)
         if function is None:
             return frozenset()
@@ -101,26 +101,26 @@ class SourceTree:
         return self._named[function.lineno]
 
     def function_at(self, line: int) -> str:
-        """The name of the function around a line, qualified as Python does it: ``Trainer.fit``; empty outside of any."""
+        """Return the qualified name of the function around a line (``Trainer.fit``); empty outside of a function."""
         scopes = tuple(_scopes_at(self._tree, line)) if self._tree is not None else ()
         names = (f"{one.name}.<locals>" if isinstance(one, _FUNCTIONS) else one.name for one in scopes)
         inside = any(isinstance(one, _FUNCTIONS) for one in scopes)
         return ".".join(names).removesuffix(".<locals>") if inside else ""
 
     def _function(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The innermost function in whose body a line is; None outside of any."""
+        """Return the innermost function whose body has the line; None if there is none."""
         scopes = _scopes_at(self._tree, line) if self._tree is not None else ()
         return next((one for one in reversed(tuple(scopes)) if isinstance(one, _FUNCTIONS)), None)
 
     def _body(self, line: int) -> Sequence[ast.stmt]:
-        """Its statements; outside of any those of the file."""
+        """Return the statements of that function; outside of a function those of the file."""
         function = self._function(line)
         if function is not None:
             return function.body
         return self._tree.body if self._tree is not None else ()
 
     def _counters(self, line: int) -> Mapping[int, Iterations]:
-        """They by the line of the loop."""
+        """Return the counters of the function around a line, by the line of the loop."""
         function = self._function(line)
         if function is None:
             return {}
@@ -129,7 +129,7 @@ class SourceTree:
         return self._counted[function.lineno]
 
     def _descend(self, body: Sequence[ast.stmt], line: int) -> list[Block]:
-        """Blocks from this suite down to the line; entering a function forgets what is around it."""
+        """Return the blocks from this suite down to the line; those around an inner function are left out."""
         found: list[Block] = []
         for statement in body:
             if not spans(statement, line):
@@ -154,7 +154,7 @@ class SourceTree:
         return tuple(dict.fromkeys(_one_line(f"{self._word(one)} {self._text(one.test)}: break") for one in ways))
 
     def _suite(self, body: Sequence[ast.stmt], line: int) -> Sequence[ast.stmt]:
-        """The innermost suite that a line is in, of this one and those in it; empty in the header of a function or class."""
+        """Return the innermost suite with the line, of this one and those in it; empty in the header of a function or class."""
         around = next((one for one in body if spans(one, line)), None)
         if around is None or isinstance(around, _SCOPES):
             return ()
@@ -162,10 +162,10 @@ class SourceTree:
         return self._suite(inner, line) if inner is not None else body
 
     def _comprehensions(self, statement: ast.stmt, line: int) -> Iterator[Block]:
-        """The loops of comprehensions around a line, as ``for``; where a call in it can be nowhere else than in the loop."""
+        """Yield the comprehensions around a line as ``for``, if a call in the line can only be in the comprehension."""
         suites = [suite for _, _, _, suite in self._suites(statement)]
         inner = {id(node) for suite in suites for one in suite for node in ast.walk(one)}
-        # What `any` or `next` goes through may end before its data does.
+        # `any` and `next` may stop before the data end.
         whole = {
             id(a) for n in ast.walk(statement) if isinstance(n, ast.Call) and _is_plain(n, _EXHAUST) for a in n.args
         }
@@ -184,7 +184,7 @@ class SourceTree:
                 yield Block("for", node.lineno, text, exhausts=not has_no_end(first.iter))
 
     def _cache(self, scope: ast.stmt) -> Iterator[Block]:
-        """A decorator, or a call, that keeps results: inside the function, there was none to return."""
+        """Yield the decorators and calls that keep results, as guards: inside the function there was no result yet."""
         for one in getattr(scope, "decorator_list", ()):
             if _is_cache(one):
                 yield Block("guard", one.lineno, _one_line(f"@{self._text(one)}: return"))
@@ -192,10 +192,10 @@ class SourceTree:
             yield Block("guard", call.lineno, _one_line(f"{self._text(call)}: return"))
 
     def _guard(self, statement: ast.stmt) -> Iterator[Block]:
-        """An ``if`` that leaves: past it, its condition was false. An ``except`` that does: past it, nothing was caught.
+        """Yield what a statement before the line tells.
 
-        A ``try`` that leaves, with an ``except`` that does not: past it, something was caught. So it was past a ``suppress``
-        around what leaves.
+        Past an ``if`` that leaves, its condition was false. Past an ``except`` that leaves, nothing was caught. Past a ``try``
+        that leaves, with an ``except`` that does not, something was caught; the same past a ``suppress``.
         """
         if isinstance(statement, _TRIES):
             for handler in statement.handlers:
@@ -219,7 +219,7 @@ class SourceTree:
             yield Block("guard", statement.lineno, f"{text} {leaves}")
 
     def _suites(self, statement: ast.stmt) -> Iterator[tuple[str, int, str, Sequence[ast.stmt]]]:
-        """Kind, line and text of the header, and the statements of each suite of a compound statement."""
+        """Yield kind, line and text of the header, and the statements, of each suite of a compound statement."""
         line = statement.lineno
         if isinstance(statement, ast.If):
             header = f"{self._word(statement)} {self._text(statement.test)}:"
@@ -257,7 +257,7 @@ class SourceTree:
         return f"except{what}{name}:"
 
     def _word(self, statement: ast.If) -> str:
-        """``if`` or ``elif``, as it is written."""
+        """Return ``if`` or ``elif``, as in the source."""
         text = self._lines[statement.lineno - 1] if statement.lineno <= len(self._lines) else b""
         return "elif" if text[statement.col_offset :].startswith(b"elif") else "if"
 
@@ -265,7 +265,7 @@ class SourceTree:
         return self._lines[line - 1].decode(errors="replace") if line <= len(self._lines) else ""
 
     def _text(self, node: ast.expr | ast.pattern) -> str:
-        """An expression as it is written (``ast.get_source_segment`` splits the whole file each time; offsets are bytes)."""
+        """Return the source of an expression (``ast.get_source_segment`` splits the whole file each time; offsets are bytes)."""
         lines = self._lines[node.lineno - 1 : node.end_lineno or node.lineno]
         if not lines:
             return ""
@@ -275,9 +275,9 @@ class SourceTree:
 
 
 def _scopes_at(node: ast.AST, line: int) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """The functions and classes in whose bodies a line is, outermost first."""
+    """Yield the functions and classes whose bodies have the line, outermost first."""
     for child in ast.iter_child_nodes(node):
-        # Expressions have no functions in them, and may be nested deeply.
+        # Expressions hold no functions, and may be nested deeply.
         if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             continue
         if isinstance(child, ast.stmt) and not spans(child, line):
@@ -288,14 +288,14 @@ def _scopes_at(node: ast.AST, line: int) -> Iterator[ast.FunctionDef | ast.Async
 
 
 def _with_counter(block: Block, counters: Mapping[int, Iterations]) -> Block:
-    """A loop with what counts its iterations."""
+    """Return the block, a loop with what counts its iterations."""
     if block.kind not in {"for", "while"} or block.line not in counters:
         return block
     return msgspec.structs.replace(block, iterations=counters[block.line])
 
 
 def _last(body: Sequence[ast.stmt]) -> ast.stmt:
-    """The last statement of a suite; of a ``with`` at its end that lets exceptions through, the last one in that."""
+    """Return the last statement of a suite; for a ``with`` that lets exceptions through, the last one in it."""
     last = body[-1]
     if not isinstance(last, (ast.With, ast.AsyncWith)):
         return last
@@ -303,35 +303,35 @@ def _last(body: Sequence[ast.stmt]) -> ast.stmt:
 
 
 def _suppresses(statement: ast.With | ast.AsyncWith) -> bool:
-    """Whether a ``with`` keeps exceptions to itself."""
+    """True if a ``with`` suppresses exceptions."""
     managers = (item.context_expr for item in statement.items)
     return any(isinstance(one, ast.Call) and _is_plain(one, frozenset({"suppress"})) for one in managers)
 
 
 def _calls(node: ast.expr) -> bool:
-    """Whether an expression calls anything that may call the program."""
+    """True if an expression calls something that may call the program."""
     return any(not _is_plain(one, _PLAIN) for one in ast.walk(node) if isinstance(one, ast.Call))
 
 
 def _called_beside(statement: ast.stmt, comprehension: ast.expr, inner: Collection[int]) -> bool:
-    """Whether the statement calls something outside of a comprehension that the line may be in as well."""
+    """True if the statement has a call outside of the comprehension that the line may be in as well."""
     own = {id(node) for node in ast.walk(comprehension)}
     calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call) and id(n) not in own and id(n) not in inner)
     return not all(_is_plain(call, _PLAIN | _EXHAUST | _COLLECT) for call in calls)
 
 
 def _is_plain(call: ast.Call, names: frozenset[str]) -> bool:
-    """Whether a function or method of one of these names is called."""
+    """True if the called function or method has one of these names."""
     return _name_of(call.func) in names
 
 
 def _is_cache(made: ast.expr) -> bool:
-    """Whether a decorator keeps results: ``cache`` or ``lru_cache(maxsize=8)``."""
+    """True if a decorator keeps results: ``cache`` or ``lru_cache(maxsize=8)``."""
     return _name_of(made.func if isinstance(made, ast.Call) else made) in _CACHES
 
 
 def _cached_functions(tree: ast.AST | None) -> dict[str, list[ast.Call]]:
-    """The functions that are given to what keeps their results, by name: ``self.get = lru_cache(maxsize=8)(self._compute)``."""
+    """Return the functions whose results a call keeps, by name: ``self.get = lru_cache(maxsize=8)(self._compute)``."""
     found: dict[str, list[ast.Call]] = {}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and _is_cache(node.func):
@@ -340,16 +340,16 @@ def _cached_functions(tree: ast.AST | None) -> dict[str, list[ast.Call]]:
 
 
 def _name_of(function: ast.expr) -> str:
-    """The name that a function or method is called by, without what it is of."""
+    """Return the name of a function or method, without its object."""
     return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
 def _within(suite: Sequence[ast.stmt], line: int) -> bool:
-    """Whether the line is one of the suite's."""
+    """True if the suite has the line."""
     return bool(suite) and suite[0].lineno <= line <= (suite[-1].end_lineno or suite[-1].lineno)
 
 
 def _one_line(text: str) -> str:
-    """A header without its line breaks, cut at a limit."""
+    """Return a header without line breaks, cut at a limit."""
     text = re.sub(r"\s+", " ", text)
     return text if len(text) <= _TEXT_LIMIT_CHARS else text[: _TEXT_LIMIT_CHARS - 1] + "…"

@@ -1,7 +1,6 @@
-"""Which variables of a function its conditions name. Pure.
+"""Which variables the conditions of a function name. Pure.
 
-Why a rank went another way than the others is often a small number: that of one of these variables. No other variable of the
-program keeps its value.
+The reason why a rank took another way is often a small number in one of these variables. Captures keep no other value.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def find_deciders(body: Sequence[ast.stmt]) -> frozenset[str]:
-    """The variables named by the conditions in the body of a function, and by the bounds of its loops over ``range``.
+    """Return the variables in the conditions of a function, and in the bounds of its loops over ``range``.
 
-    A name of which only an attribute or an item is asked, or that is called, is none: its own value decides nothing.
+    Left out are names of which only an attribute, an item or a call counts: their own value decides nothing.
     """
     return frozenset(name for test in _tests(body) for name in _names(test))
 
 
 def _tests(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
-    """The expressions that decide which way the function goes."""
+    """Yield the expressions that decide which way the function takes."""
     rest: list[ast.AST] = list(body)
     while rest:
         node = rest.pop()
@@ -39,7 +38,7 @@ def _tests(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """The variables in an expression whose own value it asks for."""
+    """Yield the variables in an expression whose own value counts."""
     if isinstance(node, ast.Name):
         yield node.id
         return

@@ -1,7 +1,7 @@
-"""What runs in an event loop that a line starts, and whether it only ends with its data. Pure.
+"""Whether all coroutines of an event loop end with their data. Pure.
 
-Tasks are on no stack while they wait. But where none of the coroutines that ``asyncio.run(collect(questions))`` comes to goes
-round a loop until an answer is another, an event loop that wakes has got on: there are only so many answers to come.
+A task that waits is on no stack. If no coroutine that ``asyncio.run(collect(questions))`` reaches polls for another answer, an
+event loop that wakes has moved: only so many answers are still to come.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from hangwatch.program.iterations import called, ends_early, has_no_end, is_name
 from hangwatch.program.positions import ends_with_its_data
 
 _RUNS = frozenset({"run", "run_until_complete"})
-#: What comes again and again, whatever the tasks do.
+#: Calls whose events come again and again, whatever the tasks do.
 _AGAIN = frozenset({"call_later", "call_at", "add_reader", "run_forever", "serve_forever"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def run_to_their_end(tree: ast.AST, line: int) -> ast.Call | None:
-    """The call at a line of a file that runs coroutines of it, all of which end with their data; None if any may go on."""
+    """Return the call at a line that runs coroutines of this file, if all of them end with their data; else None."""
     runs = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args and is_named(n, _RUNS))
     call = next((n for n in runs if spans(n, line)), None)
     if call is None:
@@ -32,7 +32,7 @@ def run_to_their_end(tree: ast.AST, line: int) -> ast.Call | None:
 
 
 def _functions(tree: ast.AST) -> dict[str, list[_Function]]:
-    """The functions of a file by their names; a class's name is that of what an instance of it is called for."""
+    """Return the functions of a file by name; under the name of a class, its special methods."""
     found: dict[str, list[_Function]] = {}
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTIONS):
@@ -46,7 +46,7 @@ def _functions(tree: ast.AST) -> dict[str, list[_Function]]:
 
 
 def _reached(call: ast.Call, functions: Mapping[str, Sequence[_Function]]) -> Collection[_Function]:
-    """The functions that a call comes to, by every name in it and in them."""
+    """Return the functions that a call reaches, by every name in it and in them."""
     found: dict[_Function, None] = {}
     rest: list[ast.AST] = [call]
     while rest:
@@ -57,8 +57,10 @@ def _reached(call: ast.Call, functions: Mapping[str, Sequence[_Function]]) -> Co
 
 
 def _only_ends(function: _Function, reached: Collection[str]) -> bool:
-    """Whether each loop of a function ends with its data, and nothing in it comes again and again; as a stream may do, which is
-    not one of the functions that were ``reached``."""
+    """True if each loop of a function ends with its data.
+
+    Repeated events do not end, and a stream may not: one that is none of the ``reached`` functions.
+    """
     for node in walk(function.body):
         match node:
             case ast.Call() if is_named(node, _AGAIN):
@@ -69,7 +71,7 @@ def _only_ends(function: _Function, reached: Collection[str]) -> bool:
             case ast.While() if not ends_with_its_data(node):
                 return False
             case ast.For(iter=source):
-                # One that sleeps, and may end before its data, asks until the answer is another.
+                # A loop that sleeps and may end early polls.
                 sleeps = any(isinstance(n, ast.Call) and called(n) == "sleep" for n in walk(node.body))
                 if has_no_end(source) or (sleeps and ends_early(node)):
                     return False

@@ -1,7 +1,7 @@
-"""Loops that go on until a time: when they end, by their condition and what its variables hold. Pure.
+"""Loops that end at a certain time: when, by their condition and the values of its variables. Pure.
 
-``while time.monotonic() < until:`` ends by itself, whatever its body does, and so does one that polls until a time limit, or that
-counts its sleeps down. What variables hold is looked at, and not kept.
+``while time.monotonic() < until:`` ends by itself, whatever its body does. So does a loop that polls until a time limit, or that
+counts down its sleeps. The values are read and not kept.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hangwatch.program.iterations import in_every_iteration, is_named, walk
 
 #: Clocks that all processes share, by the functions of ``time`` that read them (CPython on Linux).
 _CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "perf_counter": time.CLOCK_MONOTONIC, "time": time.CLOCK_REALTIME}
-#: Ends further away than a week are no times of this clock.
+#: A time further away than a week is not of this clock.
 _FARTHEST_S = 7 * 86400.0
 
 
 class Deadline(NamedTuple):
-    """A loop goes on while the clock is below ``end``, or while it is less than ``end`` past ``start``: names, or numbers."""
+    """A loop runs while ``clock - start < end``. ``start`` and ``end`` are names of variables, or numbers (seconds)."""
 
     clock: int
     end: str | float
@@ -29,8 +29,10 @@ class Deadline(NamedTuple):
 
 
 class Countdown(NamedTuple):
-    """A loop sleeps in each iteration, as long as ``sleeps`` say, and moves ``counter`` by ``step``, until it has come to
-    ``limit``: names, or numbers."""
+    """A loop that sleeps for the sum of ``sleeps`` (seconds) in each iteration, and moves ``counter`` by ``step`` to ``limit``.
+
+    ``limit`` and ``sleeps`` are names of variables, or numbers.
+    """
 
     counter: str
     limit: str | float
@@ -39,8 +41,10 @@ class Countdown(NamedTuple):
 
 
 def find_deadlines(body: Sequence[ast.stmt], line: int) -> tuple[Deadline | Countdown, ...]:
-    """Those of the loops around a line of a function: by a clock, or as they count their sleeps: ``while left > 0:`` with
-    ``sleep(1)`` and ``left -= 1``, or ``for i in range(n):`` with ``sleep(1)``."""
+    """Return the ends of the loops around a line of a function that have one: by a clock, or by a count of sleeps.
+
+    A count is ``while left > 0:`` with ``sleep(1)`` and ``left -= 1``, or ``for i in range(n):`` with ``sleep(1)``.
+    """
     loops = (node for node in walk(body) if isinstance(node, (ast.For, ast.While)))
     around = [one for one in loops if one.lineno <= line <= (one.body[-1].end_lineno or 0)]
     found = (*map(_deadline, around), *map(_countdown, around))
@@ -48,9 +52,9 @@ def find_deadlines(body: Sequence[ast.stmt], line: int) -> tuple[Deadline | Coun
 
 
 def left_s(ends: Iterable[Deadline | Countdown], values: Mapping[str, str]) -> tuple[float, float] | None:
-    """In how many seconds the first of these loops ends that does, and how much sooner it may; None where that is not known.
+    """Return in how many seconds the first of these loops ends, and by how much it may end sooner; None if neither is known.
 
-    ``values``: what variables hold, as numbers are written.
+    ``values``: the values of variables, as text.
     """
     known = []
     for one in ends:
@@ -66,7 +70,7 @@ def _clocked_s(one: Deadline, values: Mapping[str, str]) -> tuple[float, float] 
 
 
 def _counted_s(one: Countdown, values: Mapping[str, str]) -> tuple[float, float] | None:
-    """How much of its present sleep is over is not known: it may end sooner by that."""
+    """The loop may be anywhere in its present sleep, so it may end sooner by that."""
     now, limit, *sleeps = (_number(part, values) for part in (one.counter, one.limit, *one.sleeps))
     if now is None or limit is None or None in sleeps or (rounds := (limit - now) / one.step) < 0:
         return None
@@ -75,7 +79,7 @@ def _counted_s(one: Countdown, values: Mapping[str, str]) -> tuple[float, float]
 
 
 def _countdown(loop: ast.For | ast.While) -> Countdown | None:
-    """By its header, the sleeps and the step of a fixed width of every iteration."""
+    """Return the end by a count of sleeps; None if every iteration has no sleep or no fixed step."""
     sleeps = [one for one in map(_slept, in_every_iteration(loop)) if one is not None]
     match loop.target if isinstance(loop, ast.For) else loop.test, loop:
         case ast.Name(id=counter), ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[right] | [_, right])):
@@ -92,7 +96,7 @@ def _countdown(loop: ast.For | ast.While) -> Countdown | None:
 
 
 def _slept(statement: ast.stmt) -> str | float | None:
-    """How long a statement sleeps that does nothing else."""
+    """Return how long a statement sleeps (seconds, or the variable); None if it is no sleep."""
     match statement:
         case ast.Expr(value=ast.Call(args=[length]) as call) if is_named(call, {"sleep"}):
             return _operand(length)
@@ -100,7 +104,7 @@ def _slept(statement: ast.stmt) -> str | float | None:
 
 
 def _step(loop: ast.For | ast.While, counter: str) -> float:
-    """By how much every iteration moves a variable."""
+    """Return by how much every iteration moves a variable."""
     step = 0.0
     for statement in in_every_iteration(loop):
         match statement:
@@ -127,7 +131,7 @@ def _deadline(loop: ast.For | ast.While) -> Deadline | None:
 
 
 def _between(early: ast.expr, late: ast.expr) -> Deadline | None:
-    """The clock, or what has passed of it, below a limit."""
+    """Return the end of ``early < late``; None if ``early`` is neither a clock nor the time since a start."""
     end = _operand(late)
     if end is None:
         return None

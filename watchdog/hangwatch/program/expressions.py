@@ -1,4 +1,4 @@
-"""What a line of source says of the calls in it: which may be left out, and which are arguments of others. Pure."""
+"""The calls in a line of source: which may be left out, and which are arguments of others. Pure."""
 
 from __future__ import annotations
 

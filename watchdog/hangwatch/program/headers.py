@@ -1,7 +1,6 @@
-"""What the header of a block says: ``Block.text`` by its parts, for whoever diagnoses. Pure.
+"""What the header of a block says: the parts of ``Block.text``. Pure.
 
-A header is read here and nowhere else, once for all captures that have it. It is kept as text alone, so that captures of any age
-are read by today's code.
+Only this module reads headers, each text once. Captures keep them as text, so that today's code reads captures of any age.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _BY_RANK = re.compile(
     r"|main_process|\bmaster\b|process_(?:zero|index|id)|(?:rank|global|world)_?zero|\bRANK\b|LOCAL_RANK|coord_on_|is_first_|is_last_stage"
     r"|(?<![\w.])(?:r|rk|gpu|proc(?:ess)?_id|pid|node_id)\s*[!=]=\s*-?\d",
 )
-#: What is so on every rank of a job: a file is run and not imported, the groups are there.
+#: Conditions that are the same on every rank: the file is run and not imported, the process group exists.
 _ALIKE = re.compile(r".*__name__.*|(?:torch\.)?(?:dist|distributed)\.is_(?:initialized|available)\(\)")
 #: A comparison with a clock: ``time.monotonic() > deadline``, ``deadline < time.time()``, ``time.time() - began > limit``.
 _CLOCK = re.compile(r"\b(?:time|monotonic|perf_counter)\(\)[^<>]*[<>]|[<>][^<>]*\b(?:time|monotonic|perf_counter)\(\)")
@@ -30,14 +29,17 @@ _OF_MODEL = re.compile(
     r"param|grad|named_|module|layer|block|bucket|head|tensor|group|state_dict|weight|buffers|callback|hook|handler|plugin",
     re.IGNORECASE,
 )
-#: What a number is taken modulo of, where it is an attribute.
+#: The attribute in ``step % self.config.every``.
 _EVERY = re.compile(r"% (\w+(?:\.\w+)+)(?![\w(])")
 
 
 @dataclass(frozen=True)
 class Header:
-    """A header: the ``word`` that it begins with (empty of a decorator's), what is ``said`` behind it, and by which word a guard
-    ``leaves`` (empty of all others)."""
+    """The parts of a header.
+
+    ``word``: its keyword; empty for a decorator. ``said``: what follows. ``leaves``: the statement by which a guard leaves; empty
+    for other blocks.
+    """
 
     word: str
     said: str
@@ -45,27 +47,27 @@ class Header:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """All names in it, attributes and words of texts among them."""
+        """All names in it, with attributes and the words of strings."""
         return frozenset(name for name in _NAME.findall(self.said) if not iskeyword(name))
 
     @cached_property
     def binds(self) -> tuple[str, ...]:
-        """The variables to which a ``for`` gives a value in each iteration."""
+        """The variables that a ``for`` binds."""
         return tuple(_NAME.findall(self.said.partition(" in ")[0])) if self.word == "for" else ()
 
     @cached_property
     def over(self) -> str:
-        """What a ``for`` goes through; empty of all others."""
+        """The iterable of a ``for``; empty for other blocks."""
         return self.said.partition(" in ")[2] if self.word == "for" else ""
 
     @cached_property
     def tree(self) -> ast.expr | None:
-        """The condition, or what a loop goes through; None of another block, and of a header that was cut."""
+        """The condition or the iterable; None for other blocks, and for a header that was cut."""
         return parse(self.over or self.said) if self.word in {"if", "elif", "while", "for"} else None
 
     @cached_property
     def varies_by(self) -> frozenset[str]:
-        """The names on whose values a condition depends: no constants, and no settings (``step % self.config.every``)."""
+        """The names on which a condition depends, without constants and settings (``step % self.config.every``)."""
         said = self.said
         for setting in _EVERY.findall(said):
             said = said.replace(setting, "")
@@ -73,12 +75,12 @@ class Header:
 
     @cached_property
     def by_rank(self) -> bool:
-        """True if it speaks of the rank."""
+        """True if it depends on the rank."""
         return names_rank(self.said)
 
     @cached_property
     def by_clock(self) -> bool:
-        """True if it compares something with a clock."""
+        """True if it compares a clock with something."""
         return _CLOCK.search(self.said) is not None
 
     @cached_property
@@ -90,31 +92,31 @@ class Header:
     def of_model(self) -> bool:
         """True if a loop is over parameters, callbacks and the like, and not over batches.
 
-        What is dealt out by rank, ``for block in blocks(rank)``, is data whatever it is called.
+        What is dealt out by rank (``for block in blocks(rank)``) is data, whatever its name.
         """
         over = self.over or self.said
         return _OF_MODEL.search(over) is not None and not names_rank(over)
 
 
 def header_of(block: Block) -> Header:
-    """Return what the header of a block says."""
+    """Return the parts of the header of a block."""
     return read_header(block.text)
 
 
 @lru_cache(maxsize=4096)  # the same few are asked for again and again
 def read_header(text: str) -> Header:
-    """Return what a header says."""
+    """Return the parts of a header."""
     parts = _PARTS.fullmatch(text)
     return Header(*parts.groups(default="")) if parts is not None else Header("", text, "")
 
 
 def names_rank(text: str) -> bool:
-    """True if a piece of code speaks of the rank."""
+    """True if a piece of code depends on the rank, by the usual names."""
     return _BY_RANK.search(text) is not None
 
 
 def parse(text: str) -> ast.expr | None:
-    """Return an expression; None if this is none."""
+    """Return the text as an expression; None if it is none."""
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,7 +1,7 @@
 """Which variables of a function count the iterations of its loops, and nothing else. Pure.
 
-Where a rank is in a loop is what tells an iteration that was left out from data that ended; such a number is a position, as a
-sequence number is, and no value of the program's.
+The iteration that a rank is in tells a skipped iteration from data that ended early. Like a sequence number, it is a position and
+not a value of the program.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _FOR = (ast.For, ast.AsyncFor)
 _LOOPS = (*_FOR, ast.While)
 _Loop = ast.For | ast.AsyncFor | ast.While
-#: What shows a bar beside an iterable, and goes through it as it is.
+#: Progress bars: they go through an iterable unchanged.
 _BARS = ("tqdm", "trange", "progress", "track")
-#: What goes on for ever.
+#: Iterables without an end.
 _ENDLESS = frozenset({"count", "cycle", "repeat"})
-#: What a loop that only passes the time calls.
+#: Calls of a loop that only passes the time.
 _PASTIMES = frozenset(
     {"sleep", "print", "time", "monotonic", "perf_counter", "debug", "info", "warning", "flush", "wait"}
 )
 
 
 def find_counters(body: Sequence[ast.stmt]) -> dict[int, Iterations]:
-    """What counts the iterations of the loops in the body of a function, by the line of the loop.
+    """Return what counts the iterations of the loops in the body of a function, by the line of the loop.
 
-    That is the header itself of ``enumerate``, ``range`` without a step, ``count`` and bars around them; or a ``step += 1`` that
-    every iteration comes by. What has another meaning in the function counts nothing.
+    It is the variable of ``enumerate``, of ``range`` without a step, of ``count``, or of a bar around them; or that of a
+    ``step += 1`` that every iteration runs. A variable that the function also uses otherwise is no counter.
     """
     loops: list[_Loop] = []
     bound: dict[str, list[int]] = {}
@@ -67,7 +67,7 @@ def _iterations(loop: _Loop, counter: str, line: int, *, resumed: bool = False) 
 
 
 def _ends_by_number(loop: _Loop, counter: str) -> bool:
-    """Whether a loop goes over a known number of things, or as long as its counter is below or above something that stays."""
+    """True if the number of iterations is known: of an iterable with an end, or by a limit that the counter is compared with."""
     if not isinstance(loop, ast.While):
         return not has_no_end(loop.iter)
     match loop.test:
@@ -78,23 +78,23 @@ def _ends_by_number(loop: _Loop, counter: str) -> bool:
 
 
 def has_no_end(iterable: ast.expr) -> bool:
-    """Whether what a loop goes over goes on for ever, or until an answer is the one that is waited for."""
+    """True if an iterable has no end, or ends with the answer that the loop waits for."""
     calls = (n for n in ast.walk(iterable) if isinstance(n, ast.Call))
     return asks_until(iterable) or any(is_named(n, _ENDLESS) for n in calls)
 
 
 def asks_until(iterable: ast.expr) -> bool:
-    """Whether a loop asks until an answer is the one that is waited for: ``iter(ask, "done")``.
+    """True if a loop asks until it gets a certain answer: ``iter(ask, "done")``.
 
-    If that is nothing (``iter(tasks.get, None)``), it goes over what there is.
+    With an empty answer (``iter(tasks.get, None)``) it goes through what there is.
     """
     calls = (n for n in ast.walk(iterable) if isinstance(n, ast.Call) and is_named(n, {"iter"}) and len(n.args) > 1)
     return any(not isinstance(n.args[1], ast.Constant) or bool(n.args[1].value) for n in calls)
 
 
 def acts(body: Sequence[ast.stmt]) -> bool:
-    """Whether an iteration calls something in any case, besides a sleep, a look at the clock or a line for people; or whether it
-    puts something where others see it: ``progress["done"] = n``."""
+    """True if every iteration does something: a call other than a sleep, the clock or a message; or a value that others can see
+    (``progress["done"] = n``)."""
     for statement in body:
         if isinstance(statement, (ast.Try, ast.With, ast.AsyncWith, *_LOOPS)):
             if acts(statement.body):
@@ -114,34 +114,34 @@ def _is_shown(statement: ast.stmt) -> bool:
 
 
 def spans(node: ast.stmt | ast.expr, line: int) -> bool:
-    """Whether the line is one of a statement's or an expression's."""
+    """True if a statement or expression covers the line."""
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def names_in(node: ast.AST) -> Iterator[str]:
-    """The variables and attributes that are named in a piece of code."""
+    """Yield the variables and attributes in a piece of code."""
     for one in ast.walk(node):
         if isinstance(one, ast.Name | ast.Attribute):
             yield one.id if isinstance(one, ast.Name) else one.attr
 
 
 def read_in(node: ast.AST) -> list[str]:
-    """The variables that a piece of code reads."""
+    """Return the variables that a piece of code reads."""
     return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
 
 
 def called(call: ast.Call) -> str:
-    """The name of the function or method that is called, empty where it has none."""
+    """Return the name of the function or method that is called; empty if it has none."""
     return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
 
 
 def is_named(call: ast.Call, names: Container[str]) -> bool:
-    """Whether a function or method of one of these names is called."""
+    """True if the called function or method has one of these names."""
     return called(call) in names
 
 
 def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
-    """The part of a loop's target that is one more in each iteration."""
+    """Return the part of a loop's target that grows by one with each iteration; None if there is none."""
     if not isinstance(iterable, ast.Call):
         return None
     function = iterable.func.id if isinstance(iterable.func, ast.Name) else getattr(iterable.func, "attr", "")
@@ -161,7 +161,7 @@ def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
 
 
 def _step_of(loop: _Loop) -> tuple[str, int] | None:
-    """The variable that each iteration of a loop makes one more, and where."""
+    """Return the variable to which each iteration adds one, and the line; None if there is none."""
     for statement in in_every_iteration(loop):
         match statement:
             case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=ast.Constant(value=1)):
@@ -170,7 +170,7 @@ def _step_of(loop: _Loop) -> tuple[str, int] | None:
 
 
 def in_every_iteration(loop: _Loop) -> Iterator[ast.stmt]:
-    """The statements of a loop's body that each iteration comes by: none after one that may go on to the next."""
+    """Yield the statements of a loop's body that every iteration runs: those up to the first that may ``continue``."""
     for statement in loop.body:
         yield statement
         if _goes_on(statement):
@@ -178,7 +178,7 @@ def in_every_iteration(loop: _Loop) -> Iterator[ast.stmt]:
 
 
 def _goes_on(statement: ast.stmt) -> bool:
-    """Whether a statement may end its iteration of the loop around it: ``continue``."""
+    """True if a statement may ``continue`` the loop around it."""
     if isinstance(statement, ast.Continue):
         return True
     if isinstance(statement, (*_SCOPES, *_LOOPS)):
@@ -187,10 +187,10 @@ def _goes_on(statement: ast.stmt) -> bool:
 
 
 def ends_early(loop: _Loop, counter: str = "") -> bool:
-    """Whether something in a loop may end it by anything but the number of the iteration."""
+    """True if a loop may be left by a condition that is not on its ``counter``."""
 
     def ends(body: Sequence[ast.stmt], own: bool) -> bool:
-        """``own``: whether a ``break`` here is this loop's."""
+        """``own``: a ``break`` here leaves this loop."""
         for one in body:
             if isinstance(one, ast.Return) or (own and isinstance(one, ast.Break)):
                 return True
@@ -224,7 +224,7 @@ def _names(test: ast.expr, name: str) -> bool:
 
 
 def _suites(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
-    """The suites of a compound statement, those of its handlers and cases among them."""
+    """Yield the suites of a compound statement, with those of its handlers and cases."""
     parts = (c for c in ast.iter_child_nodes(statement) if isinstance(c, (ast.ExceptHandler, ast.match_case)))
     for part in (statement, *parts):
         for field in ("body", "orelse", "finalbody"):
@@ -234,7 +234,7 @@ def _suites(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
 
 
 def walk(body: Sequence[ast.stmt], *, inner_loops: bool = True) -> Iterator[ast.AST]:
-    """All nodes of a function, without those of functions in it; without ``inner_loops`` those of loops neither."""
+    """Yield all nodes of a function except those of inner functions and, without ``inner_loops``, those of its loops."""
     closed = _SCOPES if inner_loops else (*_SCOPES, *_LOOPS)
     rest: list[ast.AST] = list(body)
     while rest:

@@ -1,8 +1,7 @@
-"""Which variables of a function tell how far it is in the data that its loops go through. Pure.
+"""Which variables of a function tell how far its loops are in their data. Pure.
 
-A loop over data and a loop that polls both sleep between their iterations. What tells them apart is what an iteration is about:
-an item of a sequence, what was taken out of a container or was received, or an answer that is another one than before. A poll's
-own variables are attempts, delays and times.
+A loop over data and a loop that polls may both sleep between iterations. The subject of an iteration tells them apart: an item of
+a sequence, something taken from a container or received, or a new answer. A poll has attempts, delays and times.
 """
 
 from __future__ import annotations
@@ -30,34 +29,33 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _BINDS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _PARTS = (ast.expr, ast.withitem, ast.keyword)
-#: What takes the next item out of a container or a stream.
+#: Calls that take the next item of a container or a stream.
 _TAKES = frozenset(
     {"pop", "popleft", "popitem", "heappop", "get", "get_nowait", "next", "anext", "recv", "recv_bytes", "receive", "read",
      "readline", "read1", "readuntil", "readexactly"}
 )  # fmt: skip
-#: Of these, what waits until there is one.
+#: Of these, calls that wait for it.
 _BLOCKS = frozenset({"get", "recv"})
-#: Results of tasks one by one, of a pool of multiprocessing or concurrent.futures; ``map`` of Python calls its function for each.
+#: Iterables whose items are results of work: of a pool of multiprocessing or concurrent.futures, or of Python's ``map``.
 _DELIVERS = frozenset({"imap", "imap_unordered", "as_completed", "map", "starmap"})
-#: What is another value each time, however often one asks.
+#: Calls whose answer differs each time, though nothing has moved.
 _CLOCKS = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today", "strftime",
      "ctime", "isoformat", "random", "uniform", "randint", "choice", "sample", "uuid4", "token_hex", "urandom", "min", "max"}
 )  # fmt: skip
-#: What only passes the time, or tells people of it.
+#: Calls that only pass the time, or report to people.
 _PASTIMES = frozenset(
     {"sleep", "print", "debug", "info", "warning", "error", "exception", "log", "wait", "write_line", "set_description"}
 )
-#: By what is given to these a loop waits.
+#: Calls whose argument is a delay.
 _DELAYS = frozenset({"sleep", "wait"})
 
 
 class Holder(NamedTuple):
-    """A variable that holds what an iteration of a loop is about.
+    """A variable that holds the subject of an iteration of a loop.
 
-    ``loop``: the line of its header. ``numbers``: whether a number in it says so too; where something else may end the loop, it
-    may as well be an attempt or a delay. ``objects``: whether it does by being another object: whoever polls gets a new one
-    with each answer.
+    ``loop``: the line of its header. ``numbers``: a number in it counts too; if something else may end the loop, a number may as
+    well be an attempt or a delay. ``objects``: another object counts too; a poll gets a new one with each answer.
     """
 
     name: str
@@ -67,7 +65,7 @@ class Holder(NamedTuple):
 
 
 def find_holders(body: Sequence[ast.stmt], line: int) -> tuple[Holder, ...]:
-    """They of the loops around a line in the body of a function, and of the one whose header it is in."""
+    """Return the holders of the loops around a line in the body of a function, and of the loop whose header it is in."""
     found: list[Holder] = []
     for node in walk(body):
         if isinstance(node, (*_FOR, ast.While)) and node.lineno <= line <= (node.body[-1].end_lineno or 0):
@@ -78,7 +76,7 @@ def find_holders(body: Sequence[ast.stmt], line: int) -> tuple[Holder, ...]:
 
 
 def ends_with_its_data(loop: ast.stmt) -> bool:
-    """Whether a loop goes over data to their end, or empties a container, and each iteration calls something besides a sleep."""
+    """True if a loop ends with its data, or when its container is empty, and each iteration calls more than a sleep."""
     if isinstance(loop, ast.While):
         ends = acts(loop.body) and (_empties(loop) or _counts_to_an_end(loop))
         return _takes_first(loop) or (not ends_early(loop) and (_takes_by_header(loop.test) or ends))
@@ -86,10 +84,10 @@ def ends_with_its_data(loop: ast.stmt) -> bool:
 
 
 def _takes_first(loop: ast.While) -> bool:
-    """Whether a loop goes over what it is sent: each iteration begins with the next of it (``order = pipe.recv()``), without
-    which it does not go on, and nothing but the end of that ends it (``if order is None: return``).
+    """True if each iteration begins by waiting for the next item (``order = pipe.recv()``), and only None ends the loop
+    (``if order is None: return``).
 
-    What is only empty (``if not jobs:``) may be a state that is waited for.
+    An empty item (``if not jobs:``) may be a state that the loop waits for.
     """
     match loop:
         case ast.While(
@@ -110,9 +108,9 @@ def _takes_first(loop: ast.While) -> bool:
 
 
 def _takes_by_header(test: ast.expr) -> bool:
-    """Whether a loop goes on as long as its condition takes an item: ``while (item := queue.get()) is not None:``.
+    """True if a loop runs as long as its condition takes an item: ``while (item := queue.get()) is not None:``.
 
-    One that goes on while there is none (``is None``) polls.
+    A loop that runs while there is none (``is None``) polls.
     """
     match test:
         case ast.Compare(left=ast.NamedExpr(value=value), ops=[ast.IsNot() | ast.NotEq()]) | ast.NamedExpr(value=value):
@@ -121,7 +119,7 @@ def _takes_by_header(test: ast.expr) -> bool:
 
 
 def _counts_to_an_end(loop: ast.While) -> bool:
-    """Whether each iteration takes something from the number by which it ends: ``while left > 0:`` with ``left -= step``."""
+    """True if each iteration moves the number that ends the loop: ``while left > 0:`` with ``left -= step``."""
     match loop.test:
         case ast.Compare(left=ast.Name(id=name), ops=[ast.Gt() | ast.GtE()], comparators=[ast.Constant() | ast.Name()]):
             takes: type[ast.operator] = ast.Sub
@@ -141,7 +139,7 @@ def _counts_to_an_end(loop: ast.While) -> bool:
 
 
 def _empties(loop: ast.While) -> bool:
-    """Whether each iteration takes something out of the container that its condition asks, and does not put it back."""
+    """True if each iteration takes an item out of the container in the condition, and does not put it back."""
     stores = {ast.dump(one) for one in _stores(loop.test)}
     for statement in loop.body:
         match statement:
@@ -161,7 +159,7 @@ def _mentions(value: ast.expr, stores: Collection[str]) -> bool:
 
 
 def _hands_over(call: ast.Call, names: Collection[str]) -> bool:
-    """Whether a call is given one of these variables itself, and not only what another call makes of it."""
+    """True if one of these variables is itself an argument, and not only the argument of an inner call."""
     rest: list[ast.AST] = list(call.args)
     while rest:
         node = rest.pop()
@@ -173,7 +171,7 @@ def _hands_over(call: ast.Call, names: Collection[str]) -> bool:
 
 
 def _of_for(loop: ast.For | ast.AsyncFor) -> Iterator[Holder]:
-    # Whatever its body does: behind each item is work that others have done, or that the iterable calls.
+    # Whatever the body does: others have worked for each item, or the iterable works.
     delivered = any(is_named(call, _DELIVERS) for call in ast.walk(loop.iter) if isinstance(call, ast.Call))
     whole = ends_with_its_data(loop) or (delivered and not ends_early(loop))
     for name in _targets(loop.target) if not has_no_end(loop.iter) else ():
@@ -186,7 +184,7 @@ def _of_for(loop: ast.For | ast.AsyncFor) -> Iterator[Holder]:
 
 
 def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Iterator[Holder]:
-    """Whoever goes through a generator may end before its data do, or by a condition on how large an item is."""
+    """A generator may be left before its data end, or by a condition on the size of an item."""
     whole = not isinstance(node, ast.GeneratorExp)
     for part in node.generators:
         asked = {name for test in part.ifs for name in _compared(test)}
@@ -196,7 +194,7 @@ def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.
 
 
 def _of_poll(loop: _Loop) -> Iterator[Holder]:
-    """What it takes from the container that its condition asks, as long as there is something; else what it receives or hears."""
+    """Yield what it takes from the container in its condition, what it receives, and what it is told."""
     test = loop.test if isinstance(loop, ast.While) else None
     stores = {ast.dump(one) for one in _stores(test)} if test is not None else set()
     bound = dict(_bound(loop))
@@ -206,15 +204,15 @@ def _of_poll(loop: _Loop) -> Iterator[Holder]:
         yield Holder(name, loop.lineno, numbers=own, objects=own)
     items = taken.values()
     answers = {name for name, value in bound.items() if _is_answer(value) and value not in items}
-    # By this it asks for the next page: one more answer, and no number that only passes the time.
+    # The loop asks for the next page by it: a number here is no mere attempt.
     yield from (Holder(name, loop.lineno, numbers=True, objects=False) for name in _cursors(loop, bound))
     asked = _compared(test) if test is not None else set()
     yield from _of_answers(loop, answers, asked, {name for name in asked & bound.keys() if _is_seen(loop, bound[name])})
 
 
 def _cursors(loop: _Loop, bound: Mapping[str, ast.expr]) -> Iterator[str]:
-    """The variables by which a loop asks, and that it takes from the answer for the next time: ``page = answer["next"]`` behind
-    ``answer = fetch(page)``. What it sleeps for is a delay, whatever that is made of."""
+    """Yield the variables with which a loop asks, and which it takes from each answer: ``page = answer["next"]`` after
+    ``answer = fetch(page)``. A variable that it sleeps for is a delay."""
     answers = {name for name, value in bound.items() if _is_answer(value)}
     statements = sorted((n for n in walk(loop.body) if isinstance(n, ast.stmt)), key=lambda n: n.lineno)
     slept = {name for n in walk(loop.body) if isinstance(n, ast.Call) and is_named(n, _DELAYS) for name in read_in(n)}
@@ -230,7 +228,7 @@ def _cursors(loop: _Loop, bound: Mapping[str, ast.expr]) -> Iterator[str]:
 
 
 def _read_by(statement: ast.stmt) -> set[str]:
-    """The variables that a statement itself reads, other than to decide."""
+    """Return the variables that a statement reads, without those of conditions."""
     match statement:
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.Expr(value=value):
             return set(read_in(value))
@@ -240,7 +238,7 @@ def _read_by(statement: ast.stmt) -> set[str]:
 
 
 def _written_by(statement: ast.stmt) -> Iterator[str]:
-    """The variables that a statement binds or changes: ``connection.request(..)`` is for what is read from it."""
+    """Yield the variables that a statement binds or changes; ``connection.request(..)`` changes the connection."""
     match statement:
         case ast.Assign(targets=targets):
             changed: list[ast.expr] = targets
@@ -259,11 +257,10 @@ def _written_by(statement: ast.stmt) -> Iterator[str]:
 def _of_answers(
     loop: _Loop, answers: Collection[str], asked: Collection[str], seen: Collection[str]
 ) -> Iterator[Holder]:
-    """What a loop collects of one answer after another, and an answer that is ``asked`` for its size by the condition, or what is
-    ``seen`` for it.
+    """Yield what a loop collects from its answers, and answers whose size its condition compares (``asked``) or reads (``seen``).
 
-    Of a loop that polls, with sleeps in between, an answer may tell that is another one than ever before, and no number:
-    something gets on elsewhere.
+    In a loop that polls with sleeps, an answer counts if it was never seen before, unless it is a number: something moves
+    elsewhere.
     """
     sleeps = [n for n in walk(loop.body, inner_loops=False) if isinstance(n, ast.Call) and is_named(n, {"sleep"})]
     slept = {n.id for call in sleeps for n in ast.walk(call) if isinstance(n, ast.Name)}
@@ -277,7 +274,7 @@ def _of_answers(
 
 
 def _compared(test: ast.expr) -> set[str]:
-    """The variables of which a condition asks how large they are: ``there`` of ``while there < size:``."""
+    """Return the variables whose size a condition compares: ``there`` in ``while there < size:``."""
     compares = (n for n in ast.walk(test) if isinstance(n, ast.Compare) and all(isinstance(op, _ORDER) for op in n.ops))
     sides = (
         one.target if isinstance(one, ast.NamedExpr) else one for n in compares for one in (n.left, *n.comparators)
@@ -286,7 +283,7 @@ def _compared(test: ast.expr) -> set[str]:
 
 
 def _is_answer(value: ast.expr) -> bool:
-    """Whether a value is what something that was called has answered, or a part of it, and no time or chance."""
+    """True if a value is the answer of a call, or a part of it, and not a time or a random number."""
     match value:
         case ast.Await(value=inner) | ast.Subscript(value=inner) | ast.Attribute(value=inner):
             return _is_answer(inner)
@@ -298,7 +295,7 @@ def _is_answer(value: ast.expr) -> bool:
 
 
 def _is_seen(loop: _Loop, value: ast.expr) -> bool:
-    """Whether a value is of something that others may change, and this loop does not: ``position.value``."""
+    """True if others may change a value and this loop does not: ``position.value``."""
     if not isinstance(value, (ast.Attribute, ast.Subscript)):
         return False
     bound = (
@@ -310,8 +307,10 @@ def _is_seen(loop: _Loop, value: ast.expr) -> bool:
 
 
 def _collected(loop: _Loop, answers: Collection[str]) -> Iterator[tuple[str, bool]]:
-    """The variables that are another in each iteration as a loop collects its answers, and whether they are numbers: a sum
-    (``score += reward``), or the answer that is kept (``screens.append(screen)``), a new object each time."""
+    """Yield the variables that change as a loop collects its answers, and whether they are numbers.
+
+    One is a sum (``score += reward``), or each answer that is kept (``screens.append(screen)``).
+    """
     for node in walk(loop.body, inner_loops=False):
         match node:
             case ast.AugAssign(target=ast.Name(id=total), op=ast.Add(), value=ast.Name(id=name)) if name in answers:
@@ -321,7 +320,7 @@ def _collected(loop: _Loop, answers: Collection[str]) -> Iterator[tuple[str, boo
 
 
 def _stores(test: ast.expr) -> Iterator[ast.expr]:
-    """The containers of which a condition asks whether something is in them: ``pending``, ``len(pending)``, ``not q.empty()``."""
+    """Yield the containers that a condition checks for items: ``pending``, ``len(pending)``, ``not q.empty()``."""
     match test:
         case ast.Name() | ast.Attribute():
             yield test
@@ -337,7 +336,7 @@ def _stores(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def _bound(loop: _Loop) -> Iterator[tuple[str, ast.expr]]:
-    """The variables that an iteration binds, and to what: in the condition, or in its body outside of inner loops."""
+    """Yield the variables that an iteration binds, with the value: in the condition, or in the body outside of inner loops."""
     for node in ast.walk(loop.test) if isinstance(loop, ast.While) else ():
         if isinstance(node, ast.NamedExpr):
             yield node.target.id, node.value
@@ -363,7 +362,7 @@ def _targets(target: ast.expr) -> Iterator[str]:
 
 
 def _works_on(body: Sequence[ast.stmt], name: str) -> bool:
-    """Whether something is called with a variable or by it, other than to decide, to sleep or to tell people."""
+    """True if a call takes a variable, or is a method of it, unless the call is in a condition, a sleep or a message."""
     for node in walk(body):
         tests = (node.test,) if isinstance(node, (ast.If, ast.While)) else ()
         if isinstance(node, ast.stmt) and any(_is_given(call, name) for call in _calls_of(node, tests)):
@@ -372,7 +371,7 @@ def _works_on(body: Sequence[ast.stmt], name: str) -> bool:
 
 
 def _calls_of(statement: ast.stmt, without: Collection[ast.expr]) -> Iterator[ast.Call]:
-    """The calls in a statement's own expressions; what a pastime is given is passed with it."""
+    """Yield the calls in a statement's own expressions, without sleeps and messages and their arguments."""
     rest = [n for n in ast.iter_child_nodes(statement) if isinstance(n, _PARTS) and n not in without]
     while rest:
         node = rest.pop()

@@ -1,7 +1,7 @@
-"""Lines that belong to saving, whatever their function is called. Pure.
+"""Lines that belong to saving a model, whatever their function is called. Pure.
 
-``torch.save(model.state_dict(), path)`` and a barrier before or behind it are one thing, and so are
-``weights = parameter.full_tensor()`` and a ``torch.save(weights, path)`` further down, or anything that is made for a save alone.
+``torch.save(model.state_dict(), path)`` and a barrier beside it belong together. So do ``weights = parameter.full_tensor()`` and
+a later ``torch.save(weights, path)``, and everything that is made only to be saved.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from hangwatch.program.iterations import called, names_in, spans, walk
 
 _BARRIER = re.compile(r"barrier|^wait_for_everyone$")
-#: Where all ranks meet, and what they bring may be for the file.
+#: Calls in which all ranks meet, perhaps to collect what is saved.
 _MEETS = re.compile(r"(?:barrier|wait_for_everyone|gather\w*|broadcast_object_list)\(")
-#: What trains or evaluates.
+#: Calls that train or evaluate.
 _WORKS = re.compile(
     r"^(?:backward|step|zero_grad|train|fit|eval|evaluate|validate|test|predict|generate|reduce|all_reduce)$"
 )
 _WRITES = re.compile(r"(?:^|_)(?:save|write|dump|store|persist|export)(?:_|$|r$)")
 _STATE = re.compile(r"(?:^|_)state_dict$|^save_(?:pretrained|model|checkpoint|state)$")
-#: The number of a step, and a file of tensors.
+#: Names of a step's number, and of a file of tensors.
 _STEP = re.compile(r"(?:^|_)(?:step|epoch|iter(?:ation)?)s?$")
 _TENSORS = re.compile(r"\.(?:pt|pth|pkl|ckpt|safetensors)$")
 _READS = re.compile(r"(?:^|_)(?:load|read|open|get|exists|is_file|download|fetch|join|Path|unlink|remove)(?:_|$)")
-#: What writes tensors to a file: torch's, safetensors'.
+#: Calls that write tensors to a file: of torch and safetensors.
 _SAVES = frozenset({"save", "save_file", "save_model"})
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
-#: What a program says of its saving, between it and the barrier.
+#: Messages that may stand between a save and the barrier.
 _SAYS = frozenset({"print", "debug", "info", "warning", "log"})
 
 
 def saved_beside(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
-    """The call that writes the state of a model just before or after a barrier at the line, in the same suite."""
+    """Return the call that writes the state of a model just before or after a barrier at the line, in the same suite; or None."""
     found = next((i for i, one in enumerate(body) if spans(one, line)), None)
     if found is None or not any(_BARRIER.search(called(call)) for call in _calls(body[found])):
         return None
@@ -45,13 +45,15 @@ def saved_beside(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
 
 
 def meets_all(text: str) -> bool:
-    """Whether a line calls what all ranks meet in, and what they bring may be for a file."""
+    """True if a line calls something in which all ranks meet, perhaps to collect what is saved."""
     return _MEETS.search(text) is not None
 
 
 def saved_by(body: Sequence[ast.stmt]) -> ast.Call | None:
-    """The call that writes the state of a model, or the one that takes it to keep it, in a function that only saves: no loop, and
-    no work."""
+    """Return the call that writes the state of a model, or takes it to keep it, in a function that only saves; or None.
+
+    Such a function has no loop and neither trains nor evaluates.
+    """
     nodes = list(walk(body))
     works = any(
         isinstance(n, ast.For | ast.While) or (isinstance(n, ast.Call) and _WORKS.search(called(n))) for n in nodes
@@ -60,7 +62,7 @@ def saved_by(body: Sequence[ast.stmt]) -> ast.Call | None:
 
 
 def _keeps_state(nodes: Sequence[ast.AST]) -> ast.Call | None:
-    """The call that takes the state of a model, if what is made of it is put where the function does not end: ``self.best = ..``,
+    """Return the call that takes the state of a model, if the result outlives the function: ``self.best = ..``,
     ``self.shelf.append(..)``."""
     statements = [n for n in nodes if isinstance(n, _SIMPLE)]
     taken = next((call for one in statements for call in _calls(one) if _STATE.search(called(call))), None)
@@ -81,7 +83,7 @@ def _keeps_state(nodes: Sequence[ast.AST]) -> ast.Call | None:
 
 
 def _writes_state(beside: Sequence[ast.stmt], where: Sequence[ast.stmt]) -> ast.Call | None:
-    """The call of a statement that writes, if the state of a model is taken somewhere; or one of a file for a step."""
+    """Return a call of ``beside`` that writes, if ``where`` takes the state of a model, or that writes a file for a step."""
     of_a_step = next((call for one in beside for call in _calls(one) if _names_a_step(call)), None)
     if of_a_step is not None or not any(_STATE.search(called(call)) for one in where for call in _calls(one)):
         return of_a_step
@@ -89,7 +91,7 @@ def _writes_state(beside: Sequence[ast.stmt], where: Sequence[ast.stmt]) -> ast.
 
 
 def _names_a_step(call: ast.Call) -> bool:
-    """Whether a call is given the name of a file of tensors that the number of a step is in, to write it."""
+    """True if a call writes a file of tensors whose name has the number of a step."""
     if _READS.search(called(call)):
         return False
     for one in (*call.args, *(keyword.value for keyword in call.keywords)):
@@ -100,12 +102,12 @@ def _names_a_step(call: ast.Call) -> bool:
 
 
 def _made(statements: Iterable[ast.stmt]) -> set[str]:
-    """The variables that statements put a value into."""
+    """Return the variables that statements bind or add to."""
     return {name for one in statements for target in _targets(one) for name in _names(target)}
 
 
 def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
-    """The call further down in a function that saves what the statement at a line has made, or what that has been put into."""
+    """Return the later call that saves what the statement at a line made, or what holds it; None if there is none."""
     statements = sorted(
         (n for one in body for n in ast.walk(one) if isinstance(n, _SIMPLE)),
         key=lambda node: (node.lineno, node.col_offset),
@@ -122,7 +124,7 @@ def saved_later(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
 
 
 def made_to_save(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
-    """The call further down in a function that saves what the call at a line has answered, which is used for nothing else."""
+    """Return the later call that saves the result of the call at a line; None if it is also used otherwise."""
     nodes = [node for one in body for node in ast.walk(one)]
     made = next((n for n in nodes if isinstance(n, ast.Assign) and spans(n, line)), None)
     match made:
@@ -136,7 +138,7 @@ def made_to_save(body: Sequence[ast.stmt], line: int) -> ast.Call | None:
 
 
 def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
-    """What a statement puts a value into: its targets, or the object of ``states.append(value)``."""
+    """Return what a statement binds or adds to: its targets, or the object of ``states.append(value)``."""
     match statement:
         case ast.Assign(targets=targets):
             return targets
@@ -156,7 +158,7 @@ def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
 
 
 def _is_said(statement: ast.stmt) -> bool:
-    """Whether a statement is a line for people and nothing else."""
+    """True if a statement is only a message."""
     return isinstance(statement, ast.Expr) and {called(call) for call in _calls(statement)} <= {
         *_SAYS,
         "item",
