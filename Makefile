@@ -127,7 +127,7 @@ compare: $(VENV)/.test ## Score three tools on the dumps that PyTorch wrote of h
 	  echo "$$tool:"; PYTHONPATH=. $(BIN)/python -m corpus.score --checkout '$(NVRX)' $$tool $(ONLY)
 	done
 
-matrix: $(VENV)/.test ## The wheel on Python 3.10 to 3.13 and PyTorch 2.4 to 2.13: a few GB to load, one at a time on disk (ONLY=, KEEP=1).
+matrix: $(VENV)/.test ## The wheel on Python 3.10 to 3.14 and PyTorch 2.4 to 2.14: a few GB to load, one at a time on disk (ONLY=, KEEP=1).
 	@TORCH_OPTIONS='$(TORCH_OPTIONS)' PYTHONPATH=tests $(BIN)/python -m matrix $(if $(KEEP),--keep) $(OPTIONS) $(ONLY)
 
 wheelhouse: $(VENV)/.test ## The wheel and all it needs but PyTorch in build/wheelhouse, for a machine without a network (FOR=3.12: its Python).

@@ -28,7 +28,8 @@ class Cell(msgspec.Struct, frozen=True, order=True):
     torch: str
 
 
-#: Each Python and each PyTorch once, the corners, and both sides of ``RECORDS_GLOO``. The first PyTorch for Python 3.13 is 2.5.
+#: Each Python and each PyTorch once, the corners, and both sides of ``RECORDS_GLOO``. The first PyTorch for Python 3.13 is 2.5,
+#: for 3.14 it is 2.9.
 CELLS = tuple(
     Cell(python, torch)
     for python, torch in (
@@ -42,6 +43,9 @@ CELLS = tuple(
         ("3.10", "2.13.0"),
         ("3.11", "2.13.0"),
         ("3.13", "2.13.0"),
+        ("3.12", "2.14.0"),
+        ("3.13", "2.14.1"),
+        ("3.14", "2.14.1"),
     )
 )
 

@@ -53,10 +53,12 @@ def test_pairs_are_read_or_refused() -> None:
 
 
 def test_each_version_that_is_promised_is_run() -> None:
-    """Python 3.10 to 3.13, PyTorch 2.4 to 2.13, and the corners of which there are wheels."""
-    assert {cell.python for cell in CELLS} == {"3.10", "3.11", "3.12", "3.13"}
-    assert {"2.4", "2.6", "2.9", "2.10", "2.11", "2.12", "2.13"} == {cell.torch.rpartition(".")[0] for cell in CELLS}
-    assert {("3.10", "2.4.1"), ("3.10", "2.13.0"), ("3.13", "2.13.0")} <= {(cell.python, cell.torch) for cell in CELLS}
+    """Python 3.10 to 3.14, PyTorch 2.4 to 2.14, and the corners of which there are wheels."""
+    assert {cell.python for cell in CELLS} == {"3.10", "3.11", "3.12", "3.13", "3.14"}
+    assert {"2.4", "2.6", "2.9", *(f"2.{minor}" for minor in range(10, 15))} == {
+        cell.torch.rpartition(".")[0] for cell in CELLS
+    }
+    assert {("3.10", "2.4.1"), ("3.10", "2.13.0"), ("3.14", "2.14.1")} <= {(cell.python, cell.torch) for cell in CELLS}
     assert all("torch" in demo(name).needs and len(demo(name).needs) == 1 for name in HANGS)
 
 

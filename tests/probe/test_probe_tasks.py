@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from probe_runs import Run
 
@@ -65,9 +66,10 @@ def test_coroutines_and_failed_tasks_are_told(run: Run) -> None:
     }
     line = next(n for n, text in enumerate(script.read_text().splitlines(), 1) if "return await queue.get()" in text)
     assert beat.tasks[-1].frames[1][2] == line
-    assert [re.sub(r"/\S+/", "", text) for text in beat.task_failure] == [
-        f"task reader: KeyError: 'samples', in fail ({script.name}:{_line(script.read_text(), 'KeyError')})"
-    ]
+    # From Python 3.14 on asyncio gives out no task that is done.
+    failure = f"task reader: KeyError: 'samples', in fail ({script.name}:{_line(script.read_text(), 'KeyError')})"
+    told = [re.sub(r"/\S+/", "", text) for text in beat.task_failure]
+    assert told == [failure] * (sys.version_info < (3, 14))
     assert beat.problems == ()
     out, err = rank.communicate("\n", timeout=LONG_S)
     assert (out, rank.returncode) == ("True False\n", 0), err

@@ -2,8 +2,8 @@
 
 An event loop's thread shows that the loop waits, but not who waits in it: a suspended coroutine is on no thread's
 stack. A failed task is not reported until somebody awaits or deletes it. asyncio keeps the tasks of all loops
-(CPython's ``asyncio/tasks.py``: ``_all_tasks`` up to 3.11, ``_scheduled_tasks`` since 3.12; from 3.14 on they are
-kept in C, and none are read). No code of the program is run: tasks may be of its own classes.
+(CPython's ``asyncio/tasks.py``: ``_all_tasks`` up to 3.11, ``_scheduled_tasks`` in 3.12 and 3.13; from 3.14 on C keeps them by
+loop, and gives out those that are not done). No code of the program is run: tasks may be of its own classes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ def read_tasks() -> tuple[list[dict[str, Any]], list[str]]:
     """
     module = sys.modules.get("asyncio.tasks")
     base = getattr(module, "Task", None)
-    known = getattr(module, "_scheduled_tasks", None) or getattr(module, "_all_tasks", None)
-    if base is None or known is None:
+    if base is None:
         return [], []
+    known = list(getattr(module, "_scheduled_tasks", ()) or getattr(module, "_all_tasks", ()))
+    if sys.version_info >= (3, 14):
+        known += [task for loop in _running_loops() for task in module.all_tasks(loop)]
     waiting: list[dict[str, Any]] = []
     failed: list[str] = []
     # As in ``asyncio.all_tasks``: if the set changes meanwhile, the next beat tells.
-    for task in sorted((one for one in list(known) if isinstance(one, base)), key=lambda one: _order(base, one)):
+    for task in sorted((one for one in known if isinstance(one, base)), key=lambda one: _order(base, one)):
         if not base.done(task):
             calls = _calls(base.get_coro(task))
             if calls and len(waiting) < _TASKS:
@@ -43,6 +45,19 @@ def read_tasks() -> tuple[list[dict[str, Any]], list[str]]:
             if error is not None and len(failed) < _FAILED:
                 failed.append(say_failure("task %s" % _name(base, task), type(error), error))
     return waiting, failed
+
+
+def _running_loops() -> list[Any]:
+    """Return the event loops that threads run: asyncio has no list of them. Those of uvloop are on no stack."""
+    run = sys.modules["asyncio.base_events"].BaseEventLoop.run_forever.__code__
+    found = []
+    for frame in sys._current_frames().values():
+        called: Any = frame
+        while called is not None:
+            if called.f_code is run:
+                found.append(called.f_locals["self"])
+            called = called.f_back
+    return found
 
 
 def _order(base: Any, task: Any) -> tuple[int, str]:
