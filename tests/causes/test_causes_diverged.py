@@ -55,17 +55,21 @@ def test_how_ranks_parted_is_said(scenario: str, how: How, said: str) -> None:
     ("scenario", "cause", "said"),
     [
         ("best-state-of-one-camera", "checkpoint-on-some-ranks", "The save is in save_state"),
-        ("room-without-a-scanner", "sharded-forward-divergence", "Rank 0 runs more modules than rank 2"),
+        (
+            "room-without-a-scanner",
+            "sharded-forward-divergence",
+            "The ranks run different modules: rank 0 is in a forward",
+        ),
         ("flowa-price-desk", "child-stall", "waits for a child process in _recv"),  # a `Pipe` of two sockets
         ("figures-on-the-first", "collective-mismatch", "the two branches of one condition"),
-        ("hands-layer-drop", "sharded-forward-divergence", "it is still in a forward that rank"),
+        ("hands-layer-drop", "sharded-forward-divergence", "rank 0 is in a forward, in forward"),
         ("lab-smiles-sampler", "generate-length-divergence", "still generating"),
         ("digest-export", "checkpoint-on-some-ranks", "The save is in save"),  # beside another role
         ("campus-resume-counter", "checkpoint-on-some-ranks", "at the barrier next to `scratch.write("),
         ("shipa-hydroexperts", "sharded-forward-divergence", "past `if chosen.size == 0: return` in forward"),
         ("shipa-blockflow", "p2p-mismatch", "none of them makes the matching call"),
         ("shipb-dye-lab", "checkpoint-on-some-ranks", "state_dict()"),
-        ("report-idle-expert", "sharded-forward-divergence", "it is still in a backward that rank 1 has finished"),
+        ("report-idle-expert", "sharded-forward-divergence", "rank 0 is in a backward, in swap"),
         ("flowb-export-window", "group-creation-mismatch", "Ranks 0,2 create a process group"),
         ("paperb-watermarks", "thread-order", "n rank 0 thread snapshots_0 came first"),
         ("saltd-mannequin-poses", "checkpoint-on-some-ranks", "The save is in consolidate_state_dict"),

@@ -217,10 +217,13 @@ class Actor:
                 self.say(f"{name} {kind}: about to {ACTIONS[kind].effect}; {kept}")
             outcome = await self._take_with_command(kind, policy, incident, path)
         fields = {"incident": incident.id, "job": incident.job.id, "action": kind, "outcome": outcome}
-        self.say(f"{name} {kind}: {outcome}", event="action_taken", **fields, dry_run=policy.dry_run)
+        # A launcher prints a traceback of its own when it is ended, below the verdict.
+        ends = not (policy.dry_run or over or ACTIONS[kind].command)
+        reason = f". The reason: {incident.verdict.summary}" if ends else ""
+        self.say(f"{name} {kind}: {outcome}{reason}", event="action_taken", **fields, dry_run=policy.dry_run)
         if path is not None:
-            reason = f"instead of a restart ({why}): " if why else ""
-            record_action(path, msgspec.structs.replace(taken, outcome=reason + outcome))
+            instead = f"instead of a restart ({why}): " if why else ""
+            record_action(path, msgspec.structs.replace(taken, outcome=instead + outcome))
 
     async def _take_with_command(self, kind: str, policy: Policy, incident: Incident, path: Path | None) -> str:
         """Do it, and run the command meanwhile: other nodes do not wait for one. Returns how both went."""

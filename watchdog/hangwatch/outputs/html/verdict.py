@@ -115,7 +115,9 @@ def _side(side: ShownSide, css: str) -> Markup:
     name = side.name.capitalize()
     who = f"{name}: {number_ranks(side.ranks)}" if side.ranks else name
     operation = Markup('<p class="op">in {}</p>').format(code(side.op)) if side.op is not None else NOTHING
-    where = source_line(side.line) if side.line is not None else Markup('<p class="quiet">source line not captured</p>')
+    where = (
+        source_line(side.line) if side.line is not None else Markup('<p class="quiet">no line of the program seen</p>')
+    )
     return Markup('<div class="side {}"><h3>{}</h3>{}{}</div>').format(css, who, where, operation)
 
 

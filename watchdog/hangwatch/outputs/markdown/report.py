@@ -117,7 +117,7 @@ class _Report:
         within = f" in {self.code(side.op)}" if side.op is not None else ""
         line = side.line
         if line is None:
-            return f"{who}{within}: source line not captured"
+            return f"{who}{within}: no line of the program seen"
         where = f"{self.code(f'{short_path(line.file)}:{line.line}')} in {self.code(line.function)}"
         source = f": {self.code(line.source)}" if line.source else ""
         via = f", via {self.code(line.via)}" if line.via else ""

@@ -29,6 +29,8 @@ _INDENT = 2
 _MAX_ITEMS = 12
 #: Characters of a line of code in the short verdict: two lines of a terminal.
 _MAX_CODE = 150
+#: Characters of the explanation there.
+_MAX_WHY = 240
 _EMPTY: Line = ()
 
 
@@ -78,7 +80,7 @@ class _VerdictText:
         yield _EMPTY
         if verdict.cause is not None:
             cause = verdict.cause
-            yield from self.field("Cause", f"{cause.title} (confidence {cause.certainty})")
+            yield from self.field("Cause", self.why(cause))
             if cause.remedy:
                 yield from self.field("To do", cause.remedy[0])
             yield from self.field("More", f"hangwatch explain {cause.id}")
@@ -90,6 +92,14 @@ class _VerdictText:
         if self.page:
             yield from self.field("Page", self.page)
         yield from self.stored()
+
+    def why(self, cause: Cause) -> str:
+        """Return the first sentence of the explanation, and how sure the cause is; its title too, unless the summary has it."""
+        said = self.verdict.summary.lower().rstrip(".").endswith(cause.title.lower())
+        title = "" if said else f"{cause.title}. "
+        sure = f" (confidence {cause.certainty})" if cause.id != "unknown" else ""
+        why, dot, _ = cause.explanation.partition(". ")
+        return f"{title}{excerpt(why, _MAX_WHY)}{dot.rstrip()}{sure}"
 
     def summary(self) -> Iterator[Line]:
         yield from self.paragraph(self.verdict.summary, style="bold")
@@ -190,7 +200,7 @@ class _VerdictText:
     def side(self, side: ShownSide, style: str, via_style: str) -> Iterator[Line]:
         who = f"{side.name}, {self.ranks(side.ranks)}" if side.ranks else side.name
         line = side.line
-        place = _describe_place(line) if line is not None else "source line not captured"
+        place = _describe_place(line) if line is not None else "no line of the program seen"
         operation = f", in {side.op}" if side.op is not None else ""
         yield from paragraph(f": {place}{operation}", self.width, indent=_INDENT, label=Span(who, style))
         if line is None:

@@ -223,9 +223,8 @@ def _runs_more_modules(case: Case, fork: Fork) -> Match | None:
     if not left_out_a_part and behind.at is not None and begins_again(case, behind.rank, behind.at):
         return None  # it is in the forward of another step
     said = (
-        f"Rank {behind.rank} runs more modules than rank {ahead.rank}: it is still in a "
-        f"{'backward' if backward else 'forward'} that rank {ahead.rank} has finished, in "
-        f"{where(sharding)}."
+        f"The ranks run different modules: rank {behind.rank} is in a {'backward' if backward else 'forward'}, in "
+        f"{where(sharding)}; rank {ahead.rank} is not."
     )
     in_the_step = exchange is not None if backward else left_out_a_part or _computing(ahead.path) is not None
     level: Level = "strong" if in_the_step else "likely"
