@@ -13,7 +13,7 @@ from hangwatch.model.collectives import Group
 from hangwatch.model.incident import Verdict
 from hangwatch.model.processes import ThreadSample
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
-from worlds import collective_frames, operation, rank, world
+from worlds import SECOND_NS, collective_frames, operation, rank, world
 
 PAIR = Group("0", (0, 1), "learners")
 RPC = "/site-packages/torch/distributed/rpc"
@@ -104,6 +104,18 @@ def test_a_rank_that_runs_several_functions_is_named_without_a_line_of_one() -> 
     assert found.divergence is not None
     assert found.divergence.culprit is not None
     assert found.divergence.culprit.function == "main"
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_all_others_wait_for_a_rank_that_does_not_move(goes_on: bool) -> None:
+    """It holds up the job, in no group at all, unless a rank computes that it may wait for itself."""
+    ask = (SYNC, line(ASKS))
+    asking = [rank(number, (), ask, channel="futex_do_wait") for number in (0, 1)]
+    more = [rank(3, (), (line("grow()"),), busy=True)] if goes_on else []
+    capture = world(*asking, callee(2, runs("score"), runs("score")), *more)
+    later = msgspec.structs.replace(capture, at_ns=capture.at_ns + 10 * SECOND_NS)
+    found = diagnose(later, patience=fixed_patience(6.0)).verdict
+    assert (found.kind, found.culprit_ranks) == (("healthy", ()) if goes_on else ("stall", (2,)))
 
 
 def test_names_are_those_of_the_line() -> None:

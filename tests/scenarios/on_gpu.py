@@ -25,12 +25,12 @@ import msgspec
 
 from corpus.catalogue import load_catalogue, unpack
 from corpus.entries import Entry
+from hangwatch.analysis.patience import STEP_S
 from hangwatch.hardware.sources.nvml import Gpus, read_gpus
 from hangwatch.hardware.sources.ras.report import parse_address
 from hangwatch.hardware.sources.registry import NodeWatch
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
-from hangwatch.postmortem.artifacts import MIN_WAIT_S
 from hangwatch.sources.discovery.rank_processes import RankProcess, read_rank_process, uses_nccl
 from hangwatch.sources.flight.pipe import dump_paths, fetch_by_pipe
 from scenarios.__main__ import run_and_judge
@@ -69,7 +69,7 @@ async def _fetch_hung(process: RankProcess) -> FlightRecord | Gap:
         found = await _fetch(process)
         if isinstance(found, Gap) or time.monotonic() >= deadline:
             return found
-        if any(found.at_ns - o.created_ns >= MIN_WAIT_S * 1e9 for o in in_flight(found.operations)):
+        if any(found.at_ns - o.created_ns >= STEP_S * 1e9 for o in in_flight(found.operations)):
             return found
 
 

@@ -290,6 +290,42 @@ def test_an_operation_that_has_just_begun_is_no_wait(tmp_path: Path) -> None:
     assert diagnose(old.capture, min_wait_s=old.min_wait_s).verdict.culprit_ranks == (1,)
 
 
+def _gloo(seq: int, *, retired: bool, came_s: float = 0.0) -> dict[str, Any]:
+    """An entry of Gloo's, which stays ``scheduled``; its rank came to it ``came_s`` after the first one did."""
+    at_ns = BEGAN_NS + int(came_s * 1e9)
+    named = {"profiling_name": "gloo:all_reduce", "state": "scheduled"}
+    return entry(seq - 1, "all_reduce", seq, retired=retired, time_created_ns=at_ns, **named)
+
+
+@pytest.mark.parametrize(
+    ("came_s", "retired", "taken_s", "kind"),
+    [
+        ((0.0, 0.0, 0.0), (False, False, False), None, "healthy"),
+        ((0.0, 0.0, 0.0), (True, True, False), None, "healthy"),
+        ((0.0, 0.0, 30.0), (False, False, False), 30.5, "healthy"),
+        ((0.0, 0.0, 30.0), (True, False, True), 30.5, "healthy"),
+        ((0.0, 0.0, 30.0), (False, False, False), 60.0, "stall"),
+        ((0.0, 0.0, 30.0), (True, False, True), 60.0, "stall"),
+    ],
+)
+def test_what_all_have_joined_is_a_hang_only_if_that_was_long_ago(
+    tmp_path: Path, came_s: tuple[float, ...], retired: tuple[bool, ...], taken_s: float | None, kind: str
+) -> None:
+    """Gloo's recorder learns late that an operation is done, and not all files say when they were taken: it may be running."""
+    ranks = (
+        dump([_gloo(1, retired=True), _gloo(2, retired=done, came_s=at_s)], world(3))
+        for at_s, done in zip(came_s, retired, strict=True)
+    )
+    for name, data in pickled(ranks).items():
+        (tmp_path / name).write_bytes(data)
+        os.utime(tmp_path / name, ns=((BEGAN_NS + int(taken_s * 1e9)) if taken_s is not None else 0,) * 2)
+    found = evidence(tmp_path)
+    verdict = diagnose(found.capture, min_wait_s=found.min_wait_s).verdict
+    assert verdict.kind == kind
+    said = "all_reduce of default_pg (sequence number 2) may be in progress"
+    assert (said in verdict.summary) == (kind == "healthy")
+
+
 def evidence(path: Path) -> Artifacts:
     """What is at a path."""
     return read_artifacts(path, _no_progress)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.sources.connections import ray_tasks
-from hangwatch.sources.connections.ray_tasks import RayTask, parse_tasks
+from hangwatch.sources.connections.ray_tasks import RayTask, find_running, parse_tasks
 from support import JobRunner
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "ray"
@@ -53,6 +53,14 @@ def test_a_driver_and_a_worker_await_what_they_have_called() -> None:
 def test_nothing_is_said_of_those_that_were_not_asked_for() -> None:
     """Whoever else has tasks in that cluster."""
     assert parse_tasks(TASKS, JOBS, {3951}, {NODE}).keys() == {3951}
+
+
+def test_a_title_tells_who_runs_a_function(titles: dict[int, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a method of any class; not of what the class is called."""
+    monkeypatch.setattr(ray_tasks.psutil, "pids", lambda: list(titles))
+    assert find_running({"ask"}) == [3951]
+    assert find_running({"grade", "ask"}) == [3884, 3885, 3951]
+    assert find_running({"Store", "python"}) == find_running(()) == []
 
 
 def test_a_pid_counts_where_its_process_runs_that_task(titles: dict[int, str]) -> None:

@@ -10,6 +10,7 @@ from hangwatch.agent.capturing.capture import JobCapture
 from hangwatch.agent.capturing.hardware import add_hardware
 from hangwatch.agent.capturing.native_stacks import add_native_stacks
 from hangwatch.agent.capturing.records import add_call_sites
+from hangwatch.analysis.patience import STEP_S
 from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
@@ -19,10 +20,9 @@ from hangwatch.model.incident import DUMP_SUFFIX, Incident
 from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.discovery.found_jobs import FoundJob
 
-#: There is no history here, so a rank counts as stuck if it does not move during the whole capture; a step may take 2 s.
+#: There is no history here, so a rank counts as stuck if it does not move during the whole capture.
 _SAMPLES = 4
 _INTERVAL_S = 1.0
-_MIN_WAIT_S = 2.5
 
 
 async def dump_job(
@@ -48,7 +48,7 @@ async def dump_job(
     capture = await add_hardware(await add_call_sites(capture, reader, ranks), node)
     if settings.native_stacks:
         capture = await add_native_stacks(capture, ranks)
-    diagnosis = diagnose(capture, min_wait_s=_MIN_WAIT_S)
+    diagnosis = diagnose(capture, min_wait_s=STEP_S)
     incident = make_incident(
         diagnosis,
         detected_ns=detected_ns,

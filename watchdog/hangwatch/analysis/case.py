@@ -109,7 +109,9 @@ def build_case(
     reached = find_reached(views, answers, world)
     waiting &= reached
     answers = {r: server for r, server in answers.items() if r in reached}
-    if not waiting and any(r not in answers for r in views if not is_guest(r)):
+    # A server among the ranks, which does not move, does not go on.
+    held = {r for r in answers.values() if views[r].motion.state in {"stuck", "stopped"}} | answers.keys()
+    if not waiting and any(r not in held for r in views if not is_guest(r)):
         answers = {}  # as long as one rank goes on, none of them holds up another
     graph = build_graph(views, history, world, waiting, answers)
     blame = assign_blame(views, history, graph, waiting | answers.keys(), world)

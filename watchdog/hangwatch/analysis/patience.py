@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 #: A hang that cannot be proven is not called a stall sooner, unless the user says so.
 STALL_FLOOR_S = 30.0
 STALL_CEILING_S = 1800.0
+#: Without a job's history, what is younger than this may be part of an ordinary step, which may take two seconds.
+STEP_S = 2.5
 #: How many times the longest ordinary wait a stall has to last.
 STALL_FACTOR = 4.0
 #: A capture costs a few milliseconds of each node and pauses no rank, so it may come soon.

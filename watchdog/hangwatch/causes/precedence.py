@@ -46,6 +46,16 @@ def order(found: Iterable[Match]) -> tuple[Match, ...]:
     return tuple(ordered.values())
 
 
+def goes_before(one: Match, other: Match) -> bool:
+    """Return whether a cause goes before another for a reason: it is surer, or it says why, or explains the other.
+
+    Its name is no reason.
+    """
+    if one.level != other.level:
+        return LEVELS.index(one.level) < LEVELS.index(other.level)
+    return (one.cause, other.cause) in _BEFORE or (other.cause in GENERAL and one.cause not in GENERAL)
+
+
 def with_alternatives(found: Sequence[Match], more: Sequence[Match]) -> tuple[Match, ...]:
     """Return the ordered matches, with what the first may be mistaken for before those that only say what was seen."""
     first, *rest = found

@@ -77,7 +77,7 @@ def window_of(patience: Patience | None) -> float | None:
 
 def _judge(case: Case, patience: Patience | None) -> Judged:
     since = min((ns for ns in (case.onset_ns, case.still_since_ns) if ns is not None), default=None)
-    if since is not None and case.blame.shape == "together" and case.operation is not None:
+    if since is not None and not case.graph.edges and case.operation is not None:
         # A transfer begins when the last rank has come, however long the others have waited.
         joined = case.history.at(case.operation.group.key, case.operation.seq).values()
         since = max([since, *(operation.created_ns for operation in joined)])

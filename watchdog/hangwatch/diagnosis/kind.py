@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.patience import STALL_FLOOR_S, Patience
+from hangwatch.analysis.patience import STALL_FLOOR_S, STEP_S, Patience
 from hangwatch.analysis.ranks.file_locks import find_lock_file
 from hangwatch.analysis.ranks.requests import awaits_from_afar, find_awaiting
 from hangwatch.analysis.ranks.views import RankView
@@ -67,6 +67,16 @@ def _is_node_lost(wait: _Wait) -> bool:
 def _is_too_short(wait: _Wait) -> bool:
     """True if the wait is not known to have lasted as long as anything unproven must."""
     return wait.patience is not None and not wait.has_lasted(wait.patience.stall_s)
+
+
+def _may_just_run(wait: _Wait) -> bool:
+    """True if a person asks, and all have joined the operation in flight and nothing tells that this was long ago.
+
+    Gloo's recorder learns a moment later that an operation is done. A record without the time at which it was taken does
+    not tell how old its last entry is.
+    """
+    joined = wait.case.operation is not None and not wait.case.graph.edges
+    return wait.patience is None and joined and not wait.has_lasted(STEP_S)
 
 
 def _is_answered_from_afar(wait: _Wait) -> bool:
@@ -154,6 +164,7 @@ _ROWS: tuple[_Row, ...] = (
     (lambda wait: wait.shape == "outside", "straggler", {"stall": "straggler", "outside": "stall"}),
     (_is_lost, "rank_lost", {"at_once": "rank_lost"}),
     (lambda wait: wait.case.blame.proof is not None, "deadlock", {"at_once": "deadlock"}),
+    (_may_just_run, "healthy", {}),
     # An engine may have no requests for ever. If that is in doubt it is reported late, and never as a hang.
     (lambda wait: wait.case.idleness == "idle", "healthy", {}),
     (lambda wait: wait.case.idleness == "likely", "healthy", {"busy": "straggler"}),

@@ -44,6 +44,13 @@ def summarize_healthy(case: Case) -> str:
         probably = "probably " if case.idleness == "likely" else ""
         return f"No hang found: {asked} {probably}{_verb(case.blame.culprits)} for a request, and the other ranks for a command."
     if not any(view.capture.processes or view.frames for view in case.views.values()):
+        pending = next((view.frontier for view in case.views.values() if view.frontier is not None), None)
+        if pending is not None:
+            return (
+                f"No hang found: {pending.op} of {pending.group.label} (sequence number {pending.seq}) may be in progress. The "
+                "records do not show that all its ranks have been in it for long. Dump again in a minute: if the number is the "
+                "same, the job hangs."
+            )
         return (
             "No hang found: the records show no operation in flight. They do not show the first collective of a rank, or what "
             "a rank does outside of operations."

@@ -41,7 +41,8 @@ class Diagnosis:
     """A verdict and the case it rests on. ``waited_s``: how long the oldest pending operation has been pending.
 
     ``onset_ns`` (wall clock) is when that began: the oldest pending operation, or the first bad step of a training. ``lasted_s``:
-    how long the wait had to last to be called what the verdict calls it.
+    how long the wait had to last to be called what the verdict calls it. ``first``: what the rule of the first cause has said;
+    None if no rule was asked.
     """
 
     verdict: Verdict
@@ -49,6 +50,7 @@ class Diagnosis:
     waited_s: float | None
     onset_ns: int | None
     lasted_s: float = 0.0
+    first: Match | None = None
 
 
 def diagnose(
@@ -92,12 +94,14 @@ def _found_in_steps(capture: Capture) -> tuple[Verdict, int] | None:
 
 def _explained(judged: Judged) -> Diagnosis:
     case, kind = judged.case, judged.kind
-    verdict = _healthy(case) if kind == "healthy" else _verdict(case, kind, explain(case))
+    found = explain(case) if kind != "healthy" else ()
+    verdict = _verdict(case, kind, found) if found else _healthy(case)
     if judged.judgement.hang_s is not None:
         later = f"It counts as a hang once the wait has lasted {judged.judgement.hang_s:.0f} s."
         verdict = msgspec.structs.replace(verdict, summary=f"{verdict.summary} {later}")
     verdict = _named(verdict, names_of(case.capture))
-    return Diagnosis(verdict, case, judged.waited_s, case.onset_ns, judged.judgement.lasted_s)
+    first = found[0] if found else None
+    return Diagnosis(verdict, case, judged.waited_s, case.onset_ns, judged.judgement.lasted_s, first)
 
 
 def _with_engine(ranks: Diagnosis, capture: Capture, engine: EngineState, patience: Patience | None) -> Diagnosis:
@@ -125,7 +129,7 @@ def _with_engine(ranks: Diagnosis, capture: Capture, engine: EngineState, patien
         waits=(f"{engine.name}: {engine.says}", *ranks.verdict.waits),
     )
     onset_ns = capture.at_ns - int(engine.still_s * 1e9)
-    return Diagnosis(_named(verdict, names), blamed, engine.still_s, onset_ns, engine.patience_s)
+    return Diagnosis(_named(verdict, names), blamed, engine.still_s, onset_ns, engine.patience_s, found[0])
 
 
 def _named(verdict: Verdict, names: dict[int, str]) -> Verdict:

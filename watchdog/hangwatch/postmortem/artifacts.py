@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from hangwatch.analysis.patience import STEP_S
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.errors import UserError
 from hangwatch.model.incident import Incident
@@ -30,9 +31,6 @@ def read_failure(path: Path, job: str, progress: Progress) -> Capture | None:
     return parse_failure_log((text for _, text in lines), job=job, at_ns=max((at for at, _ in lines), default=0))
 
 
-#: Where the files hold the time at which they were written, an operation younger than this was no wait yet: a step may take
-#: two seconds.
-MIN_WAIT_S = 2.5
 #: The files of a bundle that are read again, below its folder.
 _BUNDLE_FILE = re.compile(r"(?P<root>(?:.*/)?)(?P<name>(?:incident|capture)\.json|(?:ranks|stacks)\.jsonl)")
 _HEADS = frozenset({"incident.json", "capture.json"})
@@ -44,7 +42,7 @@ _Bundles = dict[str, dict[str, Content]]
 class Artifacts(msgspec.Struct, frozen=True):
     """A capture to be diagnosed, with the agent's document if it wrote one.
 
-    ``min_wait_s``: operations younger than this at the capture's time count as no waits.
+    ``min_wait_s``: operations younger than this at the capture's time count as no waits; 0 if that time is not known.
     """
 
     capture: Capture
@@ -89,7 +87,7 @@ def read_artifacts(path: Path, progress: Progress) -> Artifacts:
         Gap("file", f"{root or '.'}: an incident's bundle next to dumps; diagnose it separately") for root in bundles
     )
     capture = msgspec.structs.replace(capture, gaps=capture.gaps + beside)
-    return Artifacts(capture, None, MIN_WAIT_S if gathered.timed else 0.0)
+    return Artifacts(capture, None, STEP_S if gathered.timed else 0.0)
 
 
 def _says_nothing(capture: Capture) -> bool:

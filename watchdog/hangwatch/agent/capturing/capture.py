@@ -20,7 +20,7 @@ from hangwatch.agent.capturing.servers import Beyond, find_servers, find_task_wo
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
 from hangwatch.analysis.ranks.threads import side_threads
-from hangwatch.analysis.stacks.remote_calls import awaits_ray
+from hangwatch.analysis.stacks.remote_calls import awaits_ray, names_awaited
 from hangwatch.config.settings import Settings
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, Job, RankCapture, RankIdentity
@@ -112,7 +112,7 @@ class JobCapture:
         for _ in range(self.samples - 1):
             await sample_ranks(self._everyone, self.trail, self.health, self.settings)
             code.watch(r for r in self.ranks if _may_spin(beats.get(r.pid), self.trail.last(r.pid)))
-            callers = [one for one in self._everyone if self._awaits_ray(one.pid)]
+            callers = {one: called for one in self._everyone if (called := self._called_by_ray(one.pid)) is not None}
             self._tasks, workers = await find_task_workers(callers, self._known)
             self.beside = (*self.beside, *workers)
             await asyncio.sleep(self.interval_s)
@@ -213,7 +213,7 @@ class JobCapture:
     def _add_tasks(self, pid: int, tasks: Sequence[RayTask]) -> None:
         """Add to the last sample which Ray tasks a process awaits, and which of the captured processes run them."""
         last = self.trail.last(pid)
-        if last is not None and tasks and self._awaits_ray(pid):
+        if last is not None and tasks and self._called_by_ray(pid) is not None:
             here = tuple(sorted({t.pid for t in tasks if t.pid is not None and t.pid in self._known - {pid}}))
             said = tuple(f"{t.name} ({t.state})" for t in tasks[:_MOST_TASKS])
             self.trail.put_last(pid, msgspec.structs.replace(_put_servers(last, here), tasks=said))
@@ -229,9 +229,11 @@ class JobCapture:
             for pid, process in (await add(seen)).items():
                 self.trail.put_last(pid, process)
 
-    def _awaits_ray(self, pid: int) -> bool:
+    def _called_by_ray(self, pid: int) -> frozenset[str] | None:
+        """Return the names of what a process in ``ray.get`` or ``ray.wait`` may have called there; None if it is in neither."""
         stacks = self.trail.stacks.get(pid, [])
-        return bool(stacks) and awaits_ray(stacks[-1].main_frames)
+        frames = stacks[-1].main_frames if stacks else ()
+        return names_awaited(frames) if awaits_ray(frames) else None
 
 
 async def sample_ranks(

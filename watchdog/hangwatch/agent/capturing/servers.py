@@ -6,15 +6,16 @@ both ends on this node leads to it. Children that are no servers are the matter 
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hangwatch.agent.capturing.relatives import runs_python
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.processes import StoreSample
 from hangwatch.sources.connections.other_ends import Connection, Ends, Thread, find_connected, find_ends
-from hangwatch.sources.connections.ray_tasks import RayTask, find_tasks
+from hangwatch.sources.connections.ray_tasks import RayTask, find_running, find_tasks
 from hangwatch.sources.discovery.launchers import name_launcher
 from hangwatch.sources.discovery.roles import identify_beside
 from hangwatch.sources.proc.files import inner_thread, read_arguments, read_stat, read_user, start_time_s
@@ -93,14 +94,17 @@ def find_servers(
 
 
 async def find_task_workers(
-    callers: Sequence[RankIdentity], known: Collection[int]
+    callers: Mapping[RankIdentity, frozenset[str]], known: Collection[int]
 ) -> tuple[dict[int, tuple[RayTask, ...]], tuple[RankIdentity, ...]]:
     """Return the unfinished Ray tasks of processes in ``ray.get`` or ``ray.wait``, by pid, and who runs them.
 
-    ``known``: pids that are not returned as workers.
+    ``callers``: with the names of what they may have called. Of one that no dashboard knows, as Ray by default gives its
+    answers to holders of a token alone, the workers with such a title are returned. ``known``: pids that are not.
     """
     tasks = await find_tasks({one.pid for one in callers})
-    new = dict.fromkeys(t.pid for found in tasks.values() for t in found if t.pid is not None and t.pid not in known)
+    called = {name for one, names in callers.items() if one.pid not in tasks for name in names}
+    running = [t.pid for found in tasks.values() for t in found] + await asyncio.to_thread(find_running, called)
+    new = dict.fromkeys(pid for pid in running if pid is not None and pid not in known)
     workers = [
         one for pid in new if any(_same_user(c.pid, pid) for c in callers) and (one := _identify(pid)) is not None
     ]

@@ -9,8 +9,10 @@ import asyncio
 
 from hangwatch.agent.capturing.hardware import OF_THE_LOST
 from hangwatch.agent.capturing.scope import CaptureScope
+from hangwatch.agent.job.second_look import look_at
 from hangwatch.analysis.patience import Patience
 from hangwatch.analysis.ranks.requests import find_awaiting
+from hangwatch.causes.precedence import goes_before
 from hangwatch.diagnosis.verdict import Diagnosis, diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.incident import Verdict
@@ -93,6 +95,18 @@ def supersedes(diagnosis: Diagnosis, reported: Verdict) -> bool:
     silent = {rank for node in diagnosis.case.capture.silent for rank in node.ranks}
     lost = verdict.kind == "rank_lost" and silent.issuperset({*verdict.culprit_ranks, *reported.culprit_ranks})
     return reported.kind == "straggler" or (reported.kind == "stall" and lost)
+
+
+def explains_better(diagnosis: Diagnosis, reported: Diagnosis) -> bool:
+    """Whether a later look at what was reported, at the same wait, names another cause that speaks for itself and goes first.
+
+    A cause that goes before another never comes after it: a report is renewed once or twice, and never back and forth.
+    """
+    now, before = diagnosis.first, reported.first
+    if now is None or before is None or now.cause == before.cause or now.level not in {"certain", "strong"}:
+        return False
+    look, known = look_at(diagnosis), look_at(reported)
+    return goes_before(now, before) and look.is_like(known) and not look.moved_since(known)
 
 
 def names_unseen(diagnosis: Diagnosis) -> bool:

@@ -42,11 +42,14 @@ class Look:
         """Return why this is not the hang of ``before``, or moves, in words; empty if it agrees."""
         if self.kind not in HANG_KINDS:
             return "the culprit moves, or may move" if self.kind == "straggler" else "the last capture shows no hang"
-        both = before.concerned & before.in_flight.keys() & self.in_flight.keys()
-        moved = sorted(rank for rank in both if before.in_flight[rank] != self.in_flight[rank])
-        if moved:
+        if moved := self.moved_since(before):
             return f"{number_ranks(moved)} moved"
         return "" if self.is_like(before) else "the last capture shows another hang"
+
+    def moved_since(self, before: Look) -> list[int]:
+        """Return which of the ranks concerned have another operation in flight than before, as far as both looks show one."""
+        both = before.concerned & before.in_flight.keys() & self.in_flight.keys()
+        return sorted(rank for rank in both if before.in_flight[rank] != self.in_flight[rank])
 
     def is_like(self, before: Look) -> bool:
         """True if both are called the same, and blame the same ranks."""

@@ -32,6 +32,7 @@ from hangwatch.agent.incidents.record import (
 )
 from hangwatch.agent.incidents.reopen import LeftOpen
 from hangwatch.agent.job.diagnose import (
+    explains_better,
     judge,
     names_unseen,
     supersedes,
@@ -337,6 +338,12 @@ class JobWatch:
     async def _look_again(self, diagnosis: Diagnosis, known: IncidentRecord) -> None:
         """Take in a capture after the report; what has become clear by now, those who may act are told."""
         before = known.incident.second_look
+        if explains_better(diagnosis, known.diagnosis):
+            better = await with_call_sites(self.scope, diagnosis, self.patience.current)
+            if explains_better(better, known.diagnosis):
+                stands = before if before is None or before.passed else self._stand(better, before)
+                await self._report(better, self.clock.time_ns(), stands)
+                return
         if before is None or before.passed:
             return
         second_look = self._stand(diagnosis, before)

@@ -9,6 +9,7 @@ own ``serving.sources`` and ``sources.proc``, and psutil.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ _PORT = "--port="
 _RAYLET, _NODE = "/raylet/raylet", "--node_id="
 _ANY, _LOOPBACK = frozenset({"0.0.0.0", "::"}), "127.0.0.1"  # noqa: S104 - what is read, not listened on
 _DRIVER = "DRIVER_TASK"
+#: What a worker shows as its title, before the function or ``Class.method`` that it runs.
+_TITLE = "ray::"
 _UNFINISHED = "&".join(f"filter_keys=state&filter_predicates=!%3D&filter_values={s}" for s in ("FINISHED", "FAILED"))
 _TASKS = f"/api/v0/tasks?limit={_MOST_TASKS}&timeout=1&exclude_driver=False&{_UNFINISHED}"
 _JOBS = "/api/jobs/"
@@ -92,6 +95,12 @@ async def find_tasks(callers: Collection[int]) -> dict[int, tuple[RayTask, ...]]
     return found
 
 
+def find_running(names: Collection[str]) -> list[int]:
+    """Return the workers of this node that run a function or a method of one of these names now, as their titles say."""
+    titles = ((pid, read_arguments(pid)[0]) for pid in (psutil.pids() if names else ()))
+    return [pid for pid, title in titles if title.startswith(_TITLE) and re.split(r"[:.]", title)[-1] in names]
+
+
 def parse_tasks(
     tasks: bytes, jobs: bytes, callers: Collection[int], nodes: Collection[str]
 ) -> dict[int, tuple[RayTask, ...]]:
@@ -129,7 +138,7 @@ def _read_drivers(jobs: bytes) -> dict[str, str]:
 
 def _runs(pid: int | None, name: str) -> bool:
     """True if a process runs a task of that name, which a Ray worker shows as its title (``ray::NAME``)."""
-    return pid is not None and read_arguments(pid)[0].startswith(f"ray::{name}")
+    return pid is not None and read_arguments(pid)[0].startswith(f"{_TITLE}{name}")
 
 
 def _find_clusters(users: Collection[int]) -> tuple[list[str], frozenset[str]]:
