@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hangwatch.model.incident import Divergence, Incident, RankEntry, SourceLine, Verdict
+from hangwatch.model.incident import Cause, Divergence, Incident, RankEntry, SourceLine, Verdict
 
 _KIND_NAMES = {
     "deadlock": "Deadlock",
@@ -18,11 +18,29 @@ _KIND_NAMES = {
     "silent_failure": "Silent failure",
     "healthy": "Healthy",
 }
+#: What is seen, not inferred: there is nothing to prove.
+_SEEN = frozenset({"slow", "failed", "silent_failure", "healthy"})
 
 
 def name_kind(kind: str) -> str:
     """Return the display name of a verdict's kind."""
     return _KIND_NAMES.get(kind, kind.replace("_", " "))
+
+
+def describe_proof(verdict: Verdict) -> str:
+    """Return whether a hang is proven, in words; empty if there is nothing to prove."""
+    return "" if verdict.kind in _SEEN else "proven" if verdict.proven else "not proven"
+
+
+def mark_culprit(verdict: Verdict) -> str:
+    """Return the word that marks a culprit among the ranks: one that makes the others late has stopped nobody."""
+    return "late" if verdict.kind == "slow" else "culprit"
+
+
+def describe_cause(verdict: Verdict, cause: Cause) -> str:
+    """Return the cause in one line: its title, or of a slow rank, which the summary names already, what takes its time."""
+    said = cause.explanation if verdict.kind == "slow" and cause.explanation else cause.title
+    return f"{said.removesuffix('.')} (confidence {cause.certainty})"
 
 
 def title_of(incident: Incident) -> str:
