@@ -122,11 +122,12 @@ def _arrivals(last: LastToJoin) -> Markup:
         f"by {_late(last.late_ns)}"
     )
     return Markup(
-        '<p class="last">{}</p><div class="plot arrivals">'
-        '<p class="values quiet" aria-hidden="true"><span>{}</span><span>0</span></p><svg class="chart" role="img" aria-label="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">{}</svg>'
-        '<p class="times quiet" aria-hidden="true"><span>the last {}</span><span>'
-        '<i class="swatch most"></i> rank {} <i class="swatch"></i> another rank</span></p></div>'
-    ).format(said, _late(highest), said, _WIDTH, _STRIP, bars, duration(span_ns / 1e9), last.rank)
+        '<p class="last">{said}</p><div class="plot arrivals">'
+        '<p class="values quiet" aria-hidden="true"><span>{highest}</span><span>0</span></p>'
+        '<svg class="chart" role="img" aria-label="{said}" viewBox="0 0 {} {}" preserveAspectRatio="none">{bars}</svg>'
+        '<p class="times quiet" aria-hidden="true"><span>the last {span}</span>'
+        '<span><i class="swatch most"></i> rank {rank} <i class="swatch"></i> another rank</span></p></div>'
+    ).format(_WIDTH, _STRIP, said=said, highest=_late(highest), bars=bars, span=duration(span_ns / 1e9), rank=last.rank)
 
 
 def _late(late_ns: int) -> str:
