@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from hangwatch.model.collectives import OperationColumns, Operations
 from hangwatch.model.live import LastToJoin
-from hangwatch.slow.arrival import Call, LateRank, find_late, find_period
+from hangwatch.slow.arrival import LateRank, find_late
 from hangwatch.slow.flight import MOST_CALLS, make_calls
 from hangwatch.slow.last import find_last
+from hangwatch.slow.timeline import Call, find_period
 
 #: What the newest steps show is what holds now. Of half of them a rank has to be late; with fewer, noise names some.
 _STEPS = 60

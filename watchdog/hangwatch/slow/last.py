@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import median
 
 from hangwatch.model.live import LastToJoin
-from hangwatch.slow.arrival import Call
+from hangwatch.slow.timeline import Call
 
 #: As many as can be told apart in a drawing.
 _SLICES = 60
