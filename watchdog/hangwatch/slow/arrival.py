@@ -23,7 +23,7 @@ from statistics import fmean, median, quantiles
 
 import msgspec
 
-from hangwatch.slow.timeline import Operation, Streams, Timeline
+from hangwatch.slow.timeline import Meeting, Streams, Timeline
 
 #: A rank is named for this share of a step at least: the machine's own noise makes one rank that late for a while.
 MIN_SHARE = 0.03
@@ -231,12 +231,12 @@ def _followers(timeline: Timeline, rank: int, places: Sequence[int]) -> tuple[in
     return others if followed else ()
 
 
-def _vary(timeline: Timeline, members: Sequence[int], chosen: Sequence[Sequence[Operation]]) -> dict[int, float]:
+def _vary(timeline: Timeline, members: Sequence[int], chosen: Sequence[Sequence[Meeting]]) -> dict[int, float]:
     """Return for each member how much the others' next arrivals vary, seen from its own.
 
     ``chosen``: some operations, by their position in the step.
     """
-    nexts: dict[Operation, list[tuple[int, int]]] = {one: [] for operations in chosen for one in operations}
+    nexts: dict[Meeting, list[tuple[int, int]]] = {one: [] for operations in chosen for one in operations}
     for member in members:
         for operation, after in zip(timeline.operations[member], timeline.calls[member][1:], strict=False):
             if operation in nexts:

@@ -44,7 +44,7 @@ Streams = Mapping[int, Sequence[Call]]
 OwnTimes = Mapping[int, Mapping[int, float]]
 
 
-class Operation:
+class Meeting:
     """One operation. ``times``: when each of its members joined it; ``joined``: when the last one did."""
 
     __slots__ = ("joined", "times")
@@ -64,7 +64,7 @@ class Timeline:
     def __init__(self, streams: Streams, *, one_clock: bool = False) -> None:
         self.one_clock = one_clock
         self.calls: dict[int, Sequence[Call]] = {}
-        self.operations: dict[int, Sequence[Operation]] = {}
+        self.operations: dict[int, Sequence[Meeting]] = {}
         self._find_operations(streams)
         self.left = {
             rank: [
@@ -89,7 +89,7 @@ class Timeline:
         }
 
     def _find_operations(self, streams: Streams) -> None:
-        known: dict[tuple[Hashable, int], Operation] = defaultdict(Operation)
+        known: dict[tuple[Hashable, int], Meeting] = defaultdict(Meeting)
         found = {rank: [known[call.group, call.seq] for call in calls] for rank, calls in streams.items()}
         for rank, calls in streams.items():
             for call, operation in zip(calls, found[rank], strict=True):
@@ -168,7 +168,7 @@ class Timeline:
         """Return when the last call would have been, in ns, with some own times replaced."""
         came: dict[int, list[float]] = {rank: [] for rank in self.calls}
         let_go: dict[int, float] = {rank: calls[0].at_ns for rank, calls in self.calls.items()}
-        joined: dict[Operation, float] = defaultdict(float)
+        joined: dict[Meeting, float] = defaultdict(float)
         order = [(rank, place) for rank, calls in self.calls.items() for place in range(len(calls))]
         order.sort(key=lambda at: self.calls[at[0]][at[1]].at_ns)
         for rank, place in order:
