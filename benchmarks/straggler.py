@@ -17,7 +17,8 @@ from statistics import mean
 
 from pyarrow import parquet
 
-from hangwatch.slow.arrival import Call, Timeline, find_late
+from hangwatch.slow.arrival import find_late
+from hangwatch.slow.timeline import Call, Timeline
 
 #: Collectives between the replicas of a stage, and between stages of a replica (the embedding's only first and last).
 REPLICAS = {"grads-reduce-scatter", "params-all-gather", "separate-grads-all-reduce"}

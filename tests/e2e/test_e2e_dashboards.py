@@ -20,6 +20,7 @@ from monitoring import query, start_prometheus
 
 from dashboards import PanelQuery, panel_queries, read_dashboards
 from hangwatch.model.capture import Job
+from hangwatch.model.incident import Lateness
 from hangwatch.model.live import LiveRank
 from hangwatch.model.progress import LiveProgress
 from hangwatch.model.serving import EngineState
@@ -115,7 +116,8 @@ def _llama(node: int, count: int) -> JobMetrics:
         0, (own,), others, reached={0: count, **dict.fromkeys(range(1, _RANKS), 1)}, steps_per_s={0: 4.0}
     )
     engine = EngineState("vllm", "127.0.0.1:8000", 3, 12, demand_s=120.0, still_s=95.0, patience_s=60.0)
-    return JobMetrics(job, ranks, incidents, 60.0, training, (engine,))
+    late = Lateness(9, 0.2, 0.31, 0.25, tuple(range(9)), 60, 60, "Rank 9 is late.")
+    return JobMetrics(job, ranks, incidents, 60.0, training, (engine,), late)
 
 
 def _exposition(node: int) -> bytes:

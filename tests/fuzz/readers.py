@@ -21,6 +21,8 @@ from hangwatch.sources.dumps.decode import UnknownContentError, bounded_memory, 
 from hangwatch.sources.dumps.gathering import gather
 from hangwatch.sources.dumps.pyspy_text import parse_pyspy_text
 from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
+from hangwatch.sources.proc.delays import parse_queued_ns, parse_throttled_ns
+from hangwatch.sources.stacks.profile import parse_profile
 from hangwatch.sources.stacks.samples import StackFormatError
 from ras_server import rank, report_json, report_text
 
@@ -77,6 +79,14 @@ def read_kernel_log(data: bytes) -> None:
     parse_line(data.decode(errors="replace"), 0)
 
 
+def read_profile(data: bytes) -> None:
+    """py-spy's profile, which has names of threads, functions and files in it; and the kernel's words on delays."""
+    with contextlib.suppress(*_TYPED):
+        parse_profile(data, 11)
+    parse_queued_ns(data)
+    parse_throttled_ns(data)
+
+
 READERS: dict[str, Callable[[bytes], None]] = {
     "pickle": read_pickle,
     "content": read_content,
@@ -85,6 +95,7 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "job": read_job,
     "ras": read_ras,
     "kernel": read_kernel_log,
+    "profile": read_profile,
 }
 
 
@@ -120,6 +131,18 @@ SEEDS: dict[str, Callable[[], Iterable[bytes]]] = {
     "ras": lambda: [
         report_json([rank(n, 10 + n, {"AllReduce": 7}) for n in range(2)]),
         report_text("1 rank is missing\n"),
+    ],
+    "profile": lambda: [
+        json.dumps(
+            {
+                "shared": {
+                    "frames": [{"name": "main", "file": "/srv/p.py", "line": 4, "col": None}, {"name": "thread"}]
+                },
+                "profiles": [{"name": 'Thread 11 "MainThread"', "samples": [[1, 0], [1]], "weights": [0.05, 0.05]}],
+            }
+        ).encode(),
+        b"1 2 3",
+        b"nr_periods 3\nthrottled_usec 7\n",
     ],
     "kernel": lambda: [(FIXTURES / "kernel" / "oom_kill.kmsg").read_bytes().replace(b"\n", b"\n\0")],
 }

@@ -75,7 +75,7 @@ OTHER_TEXT = {
     "Cause": ("id title explanation remedy references", _OF_A_CAPTURE),
     "Evidence": ("source says", _OF_A_CAPTURE),
     "LiveProgress": ("key label", _OF_A_JOB),
-    "GroupFront": ("label", _OF_A_JOB),
+    "GroupFront": ("label key", _OF_A_JOB),
     "LiveRank": (
         "node state frame name",
         "names of a host and a role, our own words, and a function's name with its line",
@@ -95,6 +95,9 @@ OTHER_TIMES = {
     "Left.at_ns": "the same",
     "Digest.at_ns": "the sender's clock is what offsets are found by",
     "LiveView.at_ns": "shown by the node that took it",
+    "LastToJoin.began_ns": "shown by the node that has all ranks of the job",
+    "LastToJoin.ended_ns": "the same",
+    "LastToJoin.late_ns": "a difference",
     "SharedRecord.onset_ns": "on the clock of the node that reported it, as in the incident that travels with it",
     "_CaptureFile.at_ns": "kept on the clock that the whole capture is on",
     "_TrainingFile.capture_at_ns": "names the capture that the file belongs to",

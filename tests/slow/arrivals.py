@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hangwatch.slow.arrival import Call
+from hangwatch.slow.timeline import Call
 
 STEP_NS = 100_000_000
 #: How long a step's work takes instead: by step and rank, in steps. Unless a test says otherwise: the usual time.

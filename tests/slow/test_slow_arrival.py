@@ -10,8 +10,9 @@ import pytest
 from arrivals import SimulatedJob, Work, slow
 
 from hangwatch.model.collectives import Group
-from hangwatch.slow.arrival import Call, find_late
+from hangwatch.slow.arrival import find_late
 from hangwatch.slow.flight import make_streams
+from hangwatch.slow.timeline import Call
 from worlds import operation, rank
 
 SHAPES = ["ddp", "sync", "fsdp", "tp"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hangwatch.agent.job.slowness import profile_rank
 from hangwatch.model.capture import Gap
@@ -46,11 +49,34 @@ def test_a_recorded_profile() -> None:
         ]
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"shared": {}}', json.dumps(RECORDED).encode()[:-9]])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"[]", b'{"shared": {}}', json.dumps(RECORDED).encode()[:-9], b'{"shared": {"frames": [{"name": "\xff"}]}}',
+        b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+)  # fmt: skip
 def test_damaged_profiles(data: bytes) -> None:
     """Nothing is guessed."""
     with pytest.raises(StackFormatError):
         parse_profile(data, 11)
+
+
+@given(st.binary(max_size=200))
+def test_parsers_survive_anything(data: bytes) -> None:
+    """What is no answer is none; a profile that is none is said to be none."""
+    parse_queued_ns(data)
+    parse_throttled_ns(b"throttled_usec " + data)
+    for text in (data, b"{" + data, json.dumps(RECORDED).encode().replace(b"rest", data)):
+        with contextlib.suppress(StackFormatError):
+            parse_profile(text, 11)
+
+
+def test_numbers_that_no_kernel_has() -> None:
+    """More digits than 64 bits have are no number."""
+    assert parse_queued_ns(b"1 18446744073709551615 3") == 2**64 - 1
+    assert parse_queued_ns(b"1 " + b"9" * 5000 + b" 3") is None
+    assert parse_throttled_ns(b"throttled_time " + b"9" * 5000) is None
 
 
 def test_frames_that_are_missing() -> None:

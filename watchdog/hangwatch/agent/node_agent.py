@@ -52,7 +52,10 @@ def live_view(jobs: Iterable[JobState], beats: Mapping[int, Beat], at_ns: int) -
 
 def _job(state: JobState, beats: Mapping[int, Beat], at_ns: int) -> LiveJob:
     job = msgspec.structs.replace(
-        watched_job(state, beats, at_ns), stall_after_s=state.patience_s, stall_learnt=not state.patience_set
+        watched_job(state, beats, at_ns),
+        stall_after_s=state.patience_s,
+        stall_learnt=not state.patience_set,
+        last_to_join=state.last_to_join,
     )
     record = state.hang or state.silent_failure or state.slow
     if record is None:

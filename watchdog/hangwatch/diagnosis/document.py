@@ -33,14 +33,15 @@ def incident_id(job_id: str, onset_ns: int) -> str:
     )
 
 
-def _entry(view: RankView, role: str) -> RankEntry:
+def _entry(view: RankView, role: str, *, goes_on: bool = False) -> RankEntry:
+    """Return a rank's entry. ``goes_on``: the job does, so a rank that waits for nothing at this moment runs."""
     capture = view.capture
     progress = capture.progress or (capture.flight.progress if capture.flight else ())
     return RankEntry(
         rank=view.rank,
         node=capture.identity.node,
         pid=capture.identity.pid,
-        state=view.state,
+        state="running" if goes_on and view.state == "unknown" else view.state,
         groups=tuple(RankGroup(p.group.label, p.enqueued, p.completed) for p in progress),
         stack=tuple(f"{f.function} ({short_path(f.file)}:{f.line})" for f in view.frames),
         name=capture.identity.name,
@@ -99,7 +100,9 @@ def make_incident(
         confirmed_at=rfc3339(confirmed_ns) if confirmed_ns is not None else None,
         ended_at=None,
         verdict=diagnosis.verdict,
-        ranks=tuple(_entry(view, _own_role(capture)) for view in case.views.values()),
+        ranks=tuple(
+            _entry(view, _own_role(capture), goes_on=capture.slowness is not None) for view in case.views.values()
+        ),
         captured=captured(capture),
         missing=missing(capture),
         lateness=describe_lateness(capture.slowness) if capture.slowness is not None else None,

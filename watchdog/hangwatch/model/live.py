@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+
 import msgspec
 
 from hangwatch.model.capture import Capture
@@ -32,11 +34,27 @@ class LiveRank(msgspec.Struct, frozen=True):
         return self.name or str(self.rank)
 
 
+class LastToJoin(msgspec.Struct, frozen=True):
+    """Who joined a group's operations last between two times (wall clock): ``rank`` in ``times`` of ``operations``.
+
+    ``late_ns``: how long after the median of the others, in the median of these. ``slices``: the same by equal parts of the
+    time, oldest first; without those in which no operation was complete.
+    """
+
+    rank: int
+    times: int
+    operations: int
+    late_ns: int
+    began_ns: int
+    ended_ns: int
+    slices: tuple[LastToJoin, ...] = ()
+
+
 class LiveJob(msgspec.Struct, frozen=True):
     """One job, with its open incident and the capture behind that.
 
     ``name``, ``script``: as in ``JobEntry``. ``stall_after_s``: its stall timeout; None outside an agent.
-    ``stall_learnt``: learnt from the job's waits, not set by the user.
+    ``stall_learnt``: learnt from the job's waits, not set by the user. ``last_to_join``: by ``GroupFront.key``, as far as known.
     """
 
     id: str
@@ -52,6 +70,7 @@ class LiveJob(msgspec.Struct, frozen=True):
     script: str = ""
     stall_after_s: float | None = None
     stall_learnt: bool = False
+    last_to_join: Mapping[Hashable, LastToJoin] = {}
 
     @property
     def title(self) -> str:

@@ -55,7 +55,7 @@ class GroupFront(msgspec.Struct, frozen=True):
     """How far a group is, by its visible members.
 
     ``front``: the highest sequence number that any member has enqueued; ``slowest``: the lowest; ``completed``: the
-    lowest that has completed. ``behind``: the ranks that are not at the front.
+    lowest that has completed. ``behind``: the ranks that are not at the front. ``key``: ``Group.key``.
     """
 
     label: str
@@ -65,6 +65,7 @@ class GroupFront(msgspec.Struct, frozen=True):
     completed: int
     behind: tuple[int, ...] = ()
     in_flight_s: float | None = None
+    key: str = ""
 
     def behind_by(self, progress: LiveProgress) -> int:
         """Return how many operations a member is behind the front."""
@@ -108,6 +109,7 @@ def find_front(members: Mapping[int, LiveProgress]) -> GroupFront:
         completed=min(progress.completed for progress in members.values()),
         behind=tuple(sorted(rank for rank, number in enqueued.items() if number < front)),
         in_flight_s=max((wait for wait in waits if wait is not None), default=None),
+        key=first.key,
     )
 
 

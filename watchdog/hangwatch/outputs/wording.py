@@ -1,4 +1,5 @@
-"""Words that all outputs share: a verdict's kind, an incident's title, where the ranks diverged. Pure; may import the model."""
+"""Words that all outputs share: a verdict's kind, an incident's title, where the ranks diverged. Pure; may import the model
+and ``sanitize``."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hangwatch.model.incident import Divergence, Incident, RankEntry, SourceLine, Verdict
+from hangwatch.model.incident import Cause, Divergence, Incident, RankEntry, SourceLine, Verdict
+from hangwatch.outputs.sanitize import excerpt
 
 _KIND_NAMES = {
     "deadlock": "Deadlock",
@@ -18,11 +20,37 @@ _KIND_NAMES = {
     "silent_failure": "Silent failure",
     "healthy": "Healthy",
 }
+#: Of an explanation, where there is little room.
+_WHY_CHARS = 240
+#: What is seen, not inferred: there is nothing to prove.
+_SEEN = frozenset({"slow", "failed", "silent_failure", "healthy"})
 
 
 def name_kind(kind: str) -> str:
     """Return the display name of a verdict's kind."""
     return _KIND_NAMES.get(kind, kind.replace("_", " "))
+
+
+def describe_proof(verdict: Verdict) -> str:
+    """Return whether a hang is proven, in words; empty if there is nothing to prove."""
+    return "" if verdict.kind in _SEEN else "proven" if verdict.proven else "not proven"
+
+
+def mark_culprit(verdict: Verdict) -> str:
+    """Return the word that marks a culprit among the ranks: one that makes the others late has stopped nobody."""
+    return "late" if verdict.kind == "slow" else "culprit"
+
+
+def describe_cause(verdict: Verdict, cause: Cause) -> str:
+    """Return in one line what happened, and how sure that is: the first sentence of the explanation.
+
+    The cause's title comes first, unless the summary says the same.
+    """
+    said = verdict.kind == "slow" or cause.title.lower() in verdict.summary.lower()
+    why, _, _ = cause.explanation.partition(". ")
+    text = ". ".join(part for part in ("" if said and why else cause.title, excerpt(why, _WHY_CHARS)) if part)
+    sure = f" (confidence {cause.certainty})" if cause.id != "unknown" else ""
+    return f"{text.removesuffix('.')}{sure}"
 
 
 def title_of(incident: Incident) -> str:

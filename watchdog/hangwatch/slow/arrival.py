@@ -1,4 +1,4 @@
-"""Finds the rank that makes the others late, from when each joined its operations. Pure; imports nothing of ours.
+"""Finds the rank that makes the others late, from when each joined its operations. Pure.
 
 A rank's **own time** goes from where an operation last let it go to its next arrival. Waiting is not part of it. So a rank
 that waits for a late member of an inner group (tensor parallel), and is late in the outer one (data parallel) for that reason,
@@ -16,13 +16,14 @@ has the own time of everybody else.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from operator import eq
-from statistics import mean, median, quantiles
+from statistics import fmean, median, quantiles
 
 import msgspec
+
+from hangwatch.slow.timeline import Meeting, Streams, Timeline
 
 #: A rank is named for this share of a step at least: the machine's own noise makes one rank that late for a while.
 MIN_SHARE = 0.03
@@ -43,37 +44,6 @@ _ERRORS = 4.0
 _FOLLOWING = 0.8
 #: Peers' rings begin and end elsewhere; the rest they have in common.
 _IN_COMMON = 0.8
-#: A period this close to the best one is the period: longer ones are its multiples.
-_AS_GOOD = 0.98
-
-
-class Call(msgspec.Struct, frozen=True):
-    """A rank's part in one operation.
-
-    ``group`` and ``seq``: which operation; ``members``: who takes part. ``name``: what is alike for peers, such as operation
-    and sizes. ``left_ns``: when it let the rank go on, and ``work_ns``: the rank's own time before it; None if not recorded.
-    ``p2p``: it links stages of a pipeline.
-    """
-
-    group: Hashable
-    seq: int
-    members: tuple[int, ...]
-    name: str
-    at_ns: int
-    left_ns: int | None = None
-    work_ns: int | None = None
-    p2p: bool = False
-
-    @property
-    def shared(self) -> tuple[Hashable, int]:
-        """What identifies the operation for all its members."""
-        return self.group, self.seq
-
-
-#: The calls of each rank, in order.
-Streams = Mapping[int, Sequence[Call]]
-#: Own times in ns by rank and place in its stream.
-OwnTimes = Mapping[int, Mapping[int, float]]
 
 
 class LateRank(msgspec.Struct, frozen=True):
@@ -116,119 +86,6 @@ def find_late(streams: Streams, *, one_clock: bool = False) -> LateRank | None:
     steps = min(one.of_steps for one in judged)
     lost = timeline.gain({rank: peers.usual(rank) for peers in classes for rank in peers.ranks})
     return LateRank(None, lost, 0, (), steps, steps)
-
-
-class Timeline:
-    """The operations whose members all have a record of them, and the ranks' own times between."""
-
-    def __init__(self, streams: Streams, *, one_clock: bool = False) -> None:
-        self.one_clock = one_clock
-        seen = Counter(call.shared for calls in streams.values() for call in calls)
-        whole = {
-            rank: [call for call in calls if len(call.members) > 1 and seen[call.shared] == len(call.members)]
-            for rank, calls in streams.items()
-        }
-        self.calls = {rank: calls for rank, calls in whole.items() if calls}
-        self.arrivals: dict[Hashable, dict[int, int]] = defaultdict(dict)
-        for rank, calls in self.calls.items():
-            for call in calls:
-                self.arrivals[call.shared][rank] = call.at_ns
-        self._joined = {shared: max(times.values()) for shared, times in self.arrivals.items()}
-        self.period: dict[int, int] = {}
-        self.positions: dict[int, list[int]] = {}
-        self._find_positions()
-        self.waits = self._find_waits()
-        self.own = {rank: self._own_times(rank, self.waits) for rank in self.calls}
-
-    def _find_positions(self) -> None:
-        """Number the positions in a step: two calls have one if the calls of a period before them have the same names.
-
-        So those that follow an evaluation or a checkpoint have positions of their own.
-        """
-        names: dict[str, int] = {}
-        known: dict[tuple[int, ...], int] = {}
-        periods: dict[tuple[int, ...], int] = {}
-        for rank, calls in self.calls.items():
-            kinds = tuple(names.setdefault(call.name, len(names)) for call in calls)
-            if kinds not in periods:
-                periods[kinds] = find_period(kinds)
-            period = self.period[rank] = periods[kinds]
-            self.positions[rank] = [
-                known.setdefault(kinds[max(0, at - period) : at + 1], len(known)) for at in range(len(kinds))
-            ]
-
-    def left(self, call: Call) -> int:
-        """Return when a call let its rank go on, if it waited."""
-        return call.left_ns if call.left_ns is not None else self._joined[call.shared]
-
-    def _own_times(self, rank: int, waits: Mapping[int, bool]) -> list[float]:
-        """Return the own time before each call; 0 before the first. ``waits``: by position."""
-        own: list[float] = []
-        pending: list[int] = []
-        before = let_go = self.calls[rank][0].at_ns
-        for call, position in zip(self.calls[rank], self.positions[rank], strict=True):
-            let_go = max([let_go, *(left for left in pending if left <= call.at_ns)])
-            pending = [left for left in pending if left > call.at_ns]
-            inferred = call.at_ns - (max(before, let_go) if waits[position] else before)
-            own.append(float(inferred if call.work_ns is None else call.work_ns))
-            pending.append(self.left(call))
-            before = call.at_ns
-        return own
-
-    def _find_waits(self) -> dict[int, bool]:
-        """Return for each position if ranks wait for the calls before it."""
-        spread: dict[int, dict[bool, float]] = defaultdict(lambda: {True: 0.0, False: 0.0})
-        recorded = set()
-        for rank, calls in self.calls.items():
-            recorded |= {
-                at for at, call in zip(self.positions[rank][1:], calls, strict=False) if call.left_ns is not None
-            }
-            for waits in (True, False):
-                times: dict[int, list[float]] = defaultdict(list)
-                for position, own in zip(
-                    self.positions[rank], self._own_times(rank, dict.fromkeys(self.positions[rank], waits)), strict=True
-                ):
-                    times[position].append(own)
-                for position, owns in times.items():
-                    middle = median(owns)
-                    spread[position][waits] += sum(abs(own - middle) for own in owns)
-        return {position: position in recorded or both[True] < both[False] for position, both in spread.items()}
-
-    def replay(self, instead: OwnTimes) -> float:
-        """Return when the last call would have been, in ns, with some own times replaced."""
-        order = sorted(
-            (call.at_ns, place, rank) for rank, calls in self.calls.items() for place, call in enumerate(calls)
-        )
-        now: dict[int, float] = {}
-        let_go: dict[int, float] = {}
-        pending: dict[int, list[tuple[Call, float]]] = defaultdict(list)
-        joined: dict[Hashable, float] = {}
-        for at_ns, place, rank in order:
-            call = self.calls[rank][place]
-            rest = []
-            for before, at in pending[rank]:
-                if (left := self.left(before)) > at_ns:
-                    rest.append((before, at))
-                    continue
-                took = left - self._joined[before.shared]
-                # Who has left before the last one came has not waited for it.
-                gone = joined[before.shared] + took if took >= 0 else at + left - before.at_ns
-                let_go[rank] = max(let_go[rank], gone)
-            own = instead.get(rank, {}).get(place, self.own[rank][place])
-            if place == 0:
-                now[rank] = let_go[rank] = float(at_ns)
-            else:
-                waits = self.waits[self.positions[rank][place]]
-                now[rank] = (max(now[rank], let_go[rank]) if waits else now[rank]) + own
-            joined[call.shared] = max(joined.get(call.shared, now[rank]), now[rank])
-            pending[rank] = [*rest, (call, now[rank])]
-        return max(now.values())
-
-    def gain(self, instead: OwnTimes, since_ns: float | None = None) -> float:
-        """Return the share of the time since ``since_ns`` (None: of all) that other own times would save, 0 at least."""
-        began = min(calls[0].at_ns for calls in self.calls.values()) if since_ns is None else since_ns
-        took = self.replay({}) - began
-        return max(0.0, 1 - (self.replay(instead) - began) / took) if took > 0 else 0.0
 
 
 class Peers:
@@ -283,10 +140,14 @@ def _components(groups: set[tuple[int, ...]]) -> dict[int, frozenset[int]]:
     return found
 
 
-def _align(timeline: Timeline, members: Sequence[int]) -> dict[int, list[int]] | None:
+def _align(timeline: Timeline, members: Sequence[int]) -> Mapping[int, Sequence[int]] | None:
     """Return the places of the operations that all members take, in one order; None if they take others."""
     streams = {rank: [(call.name, call.seq) for call in timeline.calls.get(rank, ())] for rank in members}
-    common = set.intersection(*map(set, streams.values()))
+    first = streams[members[0]]
+    common = set(first)
+    if len(common) == len(first) > 1 and all(keys == first for keys in streams.values()):
+        return dict.fromkeys(members, range(len(first)))
+    common.intersection_update(*streams.values())
     if len(common) < _IN_COMMON * min(map(len, streams.values())) or len(common) < 2:
         return None
     places = {rank: [at for at, key in enumerate(keys) if key in common] for rank, keys in streams.items()}
@@ -338,86 +199,71 @@ def _stands_out(excess: Mapping[int, Sequence[float]], step_ns: float, first: in
 
 def _followers(timeline: Timeline, rank: int, places: Sequence[int]) -> tuple[int, ...]:
     """Return who waits for a rank, in the operation to which it comes latest; empty if they do not follow it."""
-    calls, positions = timeline.calls[rank], timeline.positions[rank]
-    at: dict[int, list[Call]] = defaultdict(list)
+    calls, operations, positions = timeline.calls[rank], timeline.operations[rank], timeline.positions[rank]
+    at: dict[int, list[int]] = defaultdict(list)
     for place in places:
         if place + 1 < len(calls) and timeline.waits[positions[place + 1]]:
-            at[positions[place]].append(calls[place])
+            at[positions[place]].append(place)
     often = max(map(len, at.values()), default=0) / 2
 
-    def lateness(call: Call) -> float:
-        times = timeline.arrivals[call.shared]
+    def lateness(place: int) -> float:
+        times = operations[place].times
         return times[rank] - median(time for other, time in times.items() if other != rank)
 
-    usual = {position: median(map(lateness, calls)) for position, calls in at.items() if len(calls) >= often}
+    usual = {position: median(map(lateness, places)) for position, places in at.items() if len(places) >= often}
     if not usual:
         return ()
-    members = at[max(usual, key=lambda position: usual[position])][0].members
+    members = calls[at[max(usual, key=lambda position: usual[position])][0]].members
     late = max(usual.values())
     chosen = [
-        at[position] for position, one in usual.items() if one >= _SECOND * late and at[position][0].members == members
+        at[position]
+        for position, one in usual.items()
+        if one >= _SECOND * late and calls[at[position][0]].members == members
     ]
     others = tuple(member for member in members if member != rank)
-    if chosen[0][0].left_ns is not None:
+    if calls[chosen[0][0]].left_ns is not None:
         return others
     if timeline.one_clock:  # where another one came last, the others follow that one
-        chosen = [[call for call in calls if call.at_ns == timeline.left(call)] for calls in chosen]
-    varied = (_vary(timeline, members, [calls[half::2] for calls in chosen]) for half in (0, 1))
+        chosen = [[at for at in places if calls[at].at_ns == timeline.left[rank][at]] for places in chosen]
+    varied = (_vary(timeline, members, [[operations[at] for at in one[half::2]] for one in chosen]) for half in (0, 1))
     # Twice, so that it is no chance: each half of the operations has noise of its own.
     followed = all(one[rank] <= _FOLLOWING * min(one[other] for other in others) for one in varied)
     return others if followed else ()
 
 
-def _vary(timeline: Timeline, members: Sequence[int], chosen: Sequence[Sequence[Call]]) -> dict[int, float]:
+def _vary(timeline: Timeline, members: Sequence[int], chosen: Sequence[Sequence[Meeting]]) -> dict[int, float]:
     """Return for each member how much the others' next arrivals vary, seen from its own.
 
     ``chosen``: some operations, by their position in the step.
     """
-    nexts: dict[Hashable, list[tuple[int, int]]] = {call.shared: [] for calls in chosen for call in calls}
+    nexts: dict[Meeting, list[tuple[int, int]]] = {one: [] for operations in chosen for one in operations}
     for member in members:
-        for call, after in pairwise(timeline.calls[member]):
-            if call.shared in nexts:
-                nexts[call.shared].append((after.at_ns, member))
+        for operation, after in zip(timeline.operations[member], timeline.calls[member][1:], strict=False):
+            if operation in nexts:
+                nexts[operation].append((after.at_ns, member))
     varied: dict[int, list[float]] = {member: [] for member in members}
-    for calls in chosen:
+    for operations in chosen:
         seen: dict[int, list[float]] = {member: [] for member in members}
-        for call in calls:
-            in_order = sorted(nexts[call.shared])
-            times = [at_ns for at_ns, _ in in_order]
-            place = {member: at for at, (_, member) in enumerate(in_order)}
-            for member, at_ns in timeline.arrivals[call.shared].items():
-                after_ns = _median_without(times, place.get(member))
-                if after_ns is not None:
-                    seen[member].append(after_ns - at_ns)
+        for operation in operations:
+            in_order = sorted(nexts[operation])
+            medians = _medians_without([at_ns for at_ns, _ in in_order])
+            for (_, member), after_ns in zip(in_order, medians, strict=False):
+                seen[member].append(after_ns - operation.times[member])
         for member, ones in seen.items():
             middle = median(ones) if ones else 0.0
             varied[member] += [abs(one - middle) for one in ones]
     # Ranks that take turns differ in some steps, which a median does not show; the worst tenth is the machine's.
-    return {m: mean(sorted(ones)[: 1 + len(ones) * 9 // 10]) if ones else 0.0 for m, ones in varied.items()}
+    return {m: fmean(sorted(ones)[: 1 + len(ones) * 9 // 10]) if ones else 0.0 for m, ones in varied.items()}
 
 
-def _median_without(ordered: Sequence[int], without: int | None) -> float | None:
-    """Return the median of ascending values without the one at a place; None if nothing is left."""
-    left = len(ordered) - (without is not None)
-    if left < 1:
-        return None
-    low, high = ((at if without is None or at < without else at + 1) for at in ((left - 1) // 2, left // 2))
-    return (ordered[low] + ordered[high]) / 2
+def _medians_without(ordered: Sequence[int]) -> Iterator[float]:
+    """Yield the median of ascending values without the first one, without the second one, ...; nothing if there is one only."""
+    low, high = (len(ordered) - 2) // 2, (len(ordered) - 1) // 2
+    for without in range(len(ordered) if len(ordered) > 1 else 0):
+        yield (ordered[low + (low >= without)] + ordered[high + (high >= without)]) / 2
 
 
 def _deviation(values: Sequence[float]) -> float:
     """Return the median distance from the median."""
     middle = median(values)
     return median(abs(value - middle) for value in values)
-
-
-def find_period(kinds: Sequence[Hashable]) -> int:
-    """Return after how many calls a step repeats, as far as the record has steps enough to tell; else 1."""
-    longest = len(kinds) // (_PART_STEPS * _MIN_PARTS)
-    alike: dict[int, float] = {}
-    for period in range(1, longest + 1):
-        alike[period] = sum(map(eq, kinds[period:], kinds)) / (len(kinds) - period)
-        if alike[period] >= _AS_GOOD:
-            return period
-    best = max(alike.values(), default=0.0)
-    return next((period for period, share in alike.items() if share >= _AS_GOOD * best), 1)

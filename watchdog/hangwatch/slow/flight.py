@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Operation, Operations
-from hangwatch.slow.arrival import Call, Streams
+from hangwatch.slow.timeline import Call, Streams
 
 #: Operations to which all members come with equal sizes; others may differ from rank to rank and from step to step.
 _EQUAL_SIZES = frozenset({"all_reduce", "broadcast"})

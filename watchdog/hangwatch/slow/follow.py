@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hangwatch.model.collectives import OperationColumns, Operations
-from hangwatch.slow.arrival import Call, LateRank, find_late, find_period
+from hangwatch.model.live import LastToJoin
+from hangwatch.slow.arrival import LateRank, find_late
 from hangwatch.slow.flight import MOST_CALLS, make_calls
+from hangwatch.slow.last import find_last
+from hangwatch.slow.timeline import Call, find_period
 
 #: What the newest steps show is what holds now. Of half of them a rank has to be late; with fewer, noise names some.
 _STEPS = 60
@@ -63,9 +66,13 @@ class Process(NamedTuple):
 
 @dataclass
 class Following:
-    """One job. ``found``: who is late, since two looks have agreed; None while nobody is."""
+    """One job. ``found``: who is late, since two looks have agreed; None while nobody is.
+
+    ``last_to_join``: of each group, by its key, in all that is kept.
+    """
 
     found: LateRank | None = None
+    last_to_join: Mapping[Hashable, LastToJoin] = field(default_factory=dict)
     _windows: dict[Process, Window] = field(default_factory=dict)
     _last: int | None = None
     _alike: int = 0
@@ -92,7 +99,9 @@ class Following:
             return
         for window in windows:
             window.new = 0
-        self._take(find_late(streams, one_clock=True) if all(window.telling for window in windows) else None)
+        telling = all(window.telling for window in windows)
+        self.last_to_join = find_last({window.rank: window.calls for window in windows}) if telling else {}
+        self._take(find_late(streams, one_clock=True) if telling else None)
 
     def _take(self, look: LateRank | None) -> None:
         rank = look.rank if look is not None else None

@@ -32,8 +32,9 @@ def _say(finding: LateRank) -> str:
             f"The ranks waited for each other for {finding.lost:.0%} of the last {finding.of_steps} steps on record; no single "
             "rank was the reason."
         )
+    of = f" of {finding.of_steps}" if finding.steps < finding.of_steps else ""
     return (
-        f"In the last {finding.steps} of {finding.of_steps} steps on record, rank {finding.rank} took "
-        f"{finding.late_ns / 1e6:.3g} ms longer than its peers, and {ranks_do(finding.waiting, 'waits', 'wait')} for it: "
-        f"{finding.lost:.0%} of a step is lost. Without that, the job would be {finding.faster:.0%} faster."
+        f"In the last {finding.steps}{of} steps on record, rank {finding.rank} took {finding.late_ns / 1e6:.3g} ms longer for "
+        f"a step than its peers, and {ranks_do(finding.waiting, 'waited', 'waited')} for it: {finding.lost:.0%} of the time was "
+        f"lost. Without that, the job would be {finding.faster:.0%} faster."
     )

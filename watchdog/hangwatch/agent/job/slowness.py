@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -21,6 +21,7 @@ from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import RankIdentity
+from hangwatch.model.live import LastToJoin
 from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
 from hangwatch.model.stacks import TaskStack
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
@@ -72,6 +73,11 @@ class SlownessWatch:
         if self._task is None and now_s >= self._due_s and self._tells(ranks, beats):
             self._due_s = now_s + _PERIOD_S
             self._task = asyncio.create_task(self._look(ranks, beats, now_s), name="hangwatch slowness")
+
+    @property
+    def last_to_join(self) -> Mapping[Hashable, LastToJoin]:
+        """Who joined the operations of each group last, by its key, as far as records were read."""
+        return self._following.last_to_join
 
     def stop(self) -> None:
         """Look no more, until the next update."""

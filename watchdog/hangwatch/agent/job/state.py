@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.model.capture import Job, RankIdentity
+from hangwatch.model.live import LastToJoin
 from hangwatch.model.serving import EngineState
 from hangwatch.model.telemetry import TrainingSeries
 
@@ -16,7 +17,7 @@ class JobState:
     """``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``, ``slow``: open
     incidents.
 
-    ``patience_set``: the user has set the patience; otherwise the job's waits have taught it.
+    ``patience_set``: the user has set the patience; otherwise the job's waits have taught it. ``last_to_join``: see ``LiveJob``.
     """
 
     job: Job
@@ -28,4 +29,5 @@ class JobState:
     hang: IncidentRecord | None = None
     silent_failure: IncidentRecord | None = None
     slow: IncidentRecord | None = None
+    last_to_join: Mapping[Hashable, LastToJoin] = field(default_factory=dict)
     engines: tuple[EngineState, ...] = ()

@@ -155,6 +155,7 @@ class JobWatch:
             hang=self.incidents.open_record,
             silent_failure=self.silent_failures.incidents.open_record,
             slow=self.slowness.incidents.open_record,
+            last_to_join=self.slowness.last_to_join,
             engines=tuple(state for _, state in self._engine_states(self.clock.monotonic())),
         )
 

@@ -37,8 +37,10 @@ def css_state(state: str) -> str:
     return f"s-{state if state in RANK_STATES else 'unknown'}"
 
 
-def render_cells(states: Mapping[int, str], culprits: Collection[int] = (), world_size: int | None = None) -> Markup:
-    """Return a cell per rank, culprits marked, and the legend.
+def render_cells(
+    states: Mapping[int, str], culprits: Collection[int] = (), world_size: int | None = None, mark: str = "culprit"
+) -> Markup:
+    """Return a cell per rank, culprits marked by a word, and the legend.
 
     Ranks without a state are unknown.
     """
@@ -48,15 +50,15 @@ def render_cells(states: Mapping[int, str], culprits: Collection[int] = (), worl
     if not known:
         return Markup('<p class="quiet">No ranks found yet.</p>')
     named = frozenset(culprits)
-    drawing = _tiles(known, named) if len(known) <= _MAX_TILES else _squares(known, named)
-    return drawing + _legend(known, named)
+    drawing = (_tiles if len(known) <= _MAX_TILES else _squares)(known, named, mark)
+    return drawing + _legend(known, named, mark)
 
 
-def _tiles(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
+def _tiles(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> Markup:
     tile = Markup('<li class="tile {}"><b>{}</b> <span>{}</span></li>')
-    culprit = Markup('<li class="tile culprit"><b>{}</b> <span>{}</span><strong>{}culprit</strong></li>')
+    culprit = Markup('<li class="tile culprit"><b>{}</b> <span>{}</span><strong>{}{}</strong></li>')
     tiles = (
-        culprit.format(rank, text(state, 24), _DIAMOND_MARK)
+        culprit.format(rank, text(state, 24), _DIAMOND_MARK, mark)
         if rank in culprits
         else tile.format(css_state(state), rank, text(state, 24))
         for rank, state in sorted(states.items())
@@ -64,7 +66,7 @@ def _tiles(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
     return Markup('<ol class="tiles" aria-label="ranks">{}</ol>').format(join(tiles))
 
 
-def _squares(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
+def _squares(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> Markup:
     columns = _COLUMNS if len(states) <= _COLUMNS * 16 else _COLUMNS_MANY
     ranks = sorted(states)
     rows = -(-len(ranks) // columns)
@@ -75,13 +77,19 @@ def _squares(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
         Markup('<path class="{}" d="{}"><title>{}</title></path>').format(css, _path(places), _count(css, places))
         for css, places in cells.items()
     )
-    marks = _marks({rank: divmod(index, columns) for index, rank in enumerate(ranks) if rank in culprits}, columns)
+    named = {rank: divmod(index, columns) for index, rank in enumerate(ranks) if rank in culprits}
     # Scrolling regions must be reachable by keyboard; thousands of ranks scroll on a phone.
     picture = Markup(
         '<div class="scroll" tabindex="0" role="region" aria-label="ranks"><svg class="squares{}" role="img"'
         ' aria-label="{} ranks; the list below gives their states" viewBox="0 0 {} {}">'
     ).format(" many" if columns == _COLUMNS_MANY else "", len(ranks), _x(columns), _TOP + rows * _PITCH + 2)
-    return picture + join(_axes(ranks, rows, columns)) + join(paths) + join(marks) + Markup("</svg></div>")
+    return (
+        picture
+        + join(_axes(ranks, rows, columns))
+        + join(paths)
+        + join(_marks(named, columns, mark))
+        + Markup("</svg></div>")
+    )
 
 
 def _axes(ranks: list[int], rows: int, columns: int) -> Iterator[Markup]:
@@ -114,16 +122,14 @@ def _path(places: Iterable[tuple[int, int]]) -> str:
     return "".join(f"M{_x(column)} {_y(row) + middle}h{count * _PITCH - _PITCH + _SIDE}" for row, column, count in runs)
 
 
-def _marks(culprits: Mapping[int, tuple[int, int]], columns: int) -> Iterator[Markup]:
+def _marks(culprits: Mapping[int, tuple[int, int]], columns: int, mark: str) -> Iterator[Markup]:
     """Yield a diamond over each culprit, then its number on the side that has room."""
-    diamond = Markup(
-        '<path class="culprit" d="M{} {}l{d} {d}l-{d} {d}l-{d} -{d}z"><title>rank {}: culprit</title></path>'
-    )
+    diamond = Markup('<path class="culprit" d="M{} {}l{d} {d}l-{d} {d}l-{d} -{d}z"><title>rank {}: {}</title></path>')
     number = Markup('<text class="culprit {}" x="{}" y="{}">{}</text>')
     middle = {
         rank: (_x(column) + _SIDE // 2, _y(row) + 1 + _SIDE // 2, column) for rank, (row, column) in culprits.items()
     }
-    yield from (diamond.format(x, y - _DIAMOND, rank, d=_DIAMOND) for rank, (x, y, _) in middle.items())
+    yield from (diamond.format(x, y - _DIAMOND, rank, mark, d=_DIAMOND) for rank, (x, y, _) in middle.items())
     for rank, (x, y, column) in middle.items() if len(culprits) <= _MAX_NUMBERS else ():
         left = column > columns // 2
         yield number.format("left" if left else "", x + (-_DIAMOND - 3 if left else _DIAMOND + 3), y + 4, rank)
@@ -133,7 +139,7 @@ def _count(css: str, places: Collection[object]) -> str:
     return f"{css[2:]}: {len(places)} ranks"
 
 
-def _legend(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
+def _legend(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> Markup:
     entry = Markup(
         '<li><i class="swatch {}"></i><b>{} {}</b> <span class="ranks">{}</span> <span class="quiet">{}</span></li>'
     )
@@ -142,9 +148,9 @@ def _legend(states: Mapping[int, str], culprits: frozenset[int]) -> Markup:
         for state, ranks in _by_state(states)
     ]
     if culprits:
-        mark = Markup('<li class="culprit">{}<b>{} culprit{}</b> <span class="ranks">{}</span></li>')
+        named = Markup('<li class="culprit">{}<b>{} {}{}</b> <span class="ranks">{}</span></li>')
         several = "s" if len(culprits) > 1 else ""
-        entries.insert(0, mark.format(_DIAMOND_MARK, len(culprits), several, short_ranks(culprits)))
+        entries.insert(0, named.format(_DIAMOND_MARK, len(culprits), mark, several, short_ranks(culprits)))
     return Markup('<ul class="legend">{}</ul>').format(join(entries))
 
 

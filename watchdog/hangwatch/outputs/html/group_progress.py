@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 from markupsafe import Markup
 
+from hangwatch.model.live import LastToJoin
 from hangwatch.model.progress import GroupFront
 from hangwatch.model.text import number_ranks, short_ranks
 from hangwatch.outputs.html.elements import NOTHING, code, duration, fold, join, plain
@@ -15,7 +17,7 @@ from hangwatch.outputs.html.tables import table
 #: Groups with a chart; the others are rows of a table: a job of thousands of ranks has hundreds of groups.
 _MAX_CHARTS = 12
 _MAX_ROWS = 200
-_WIDTH, _HEIGHT = 600, 96
+_WIDTH, _HEIGHT, _STRIP = 600, 96, 40
 #: Longer than a typical step; used for highlighting only, never for a verdict.
 LONG_S = 5.0
 
@@ -52,11 +54,15 @@ class JobProgress(msgspec.Struct, frozen=True):
     pace: JobPace = JobPace()
 
 
-def render_group_progress(groups: Sequence[GroupFront], history: Mapping[str, Sequence[ProgressPoint]]) -> Markup:
-    """Return the progress of all groups of a job. ``history``: points by label, oldest first."""
+def render_group_progress(
+    groups: Sequence[GroupFront],
+    history: Mapping[str, Sequence[ProgressPoint]],
+    last: Mapping[Hashable, LastToJoin] = MappingProxyType({}),
+) -> Markup:
+    """Return the progress of all groups of a job. ``history``: points by label, oldest first; ``last``: by the groups' keys."""
     if not groups:
         return Markup('<p class="quiet">No process groups found: none exists yet, or the probe is not loaded.</p>')
-    charts = join(_card(group, history.get(group.label, ())) for group in groups[:_MAX_CHARTS])
+    charts = join(_card(group, history.get(group.label, ()), last.get(group.key)) for group in groups[:_MAX_CHARTS])
     rest = groups[_MAX_CHARTS:]
     rows = [
         (code(g.label), str(g.front), str(g.completed), _in_flight(g), short_ranks(g.behind) if g.behind else "")
@@ -67,7 +73,7 @@ def render_group_progress(groups: Sequence[GroupFront], history: Mapping[str, Se
     return _KEY + Markup('<div class="group-cards">{}</div>{}').format(charts, more)
 
 
-def _card(group: GroupFront, points: Sequence[ProgressPoint]) -> Markup:
+def _card(group: GroupFront, points: Sequence[ProgressPoint], last: LastToJoin | None) -> Markup:
     late = group.in_flight_s is not None and group.in_flight_s >= LONG_S
     behind = (
         Markup('<p class="behind">{} behind, by up to {}</p>').format(
@@ -78,7 +84,7 @@ def _card(group: GroupFront, points: Sequence[ProgressPoint]) -> Markup:
     )
     return Markup(
         '<article class="group-card{late}"><h3>{label} <span class="quiet">{count}</span></h3>{chart}'
-        "<p><b>{enqueued}</b> enqueued, <b>{completed}</b> completed by all{flight}</p>{behind}</article>"
+        "<p><b>{enqueued}</b> enqueued, <b>{completed}</b> completed by all{flight}</p>{behind}{last}</article>"
     ).format(
         late=" late" if late else "",
         label=code(group.label),
@@ -90,7 +96,42 @@ def _card(group: GroupFront, points: Sequence[ProgressPoint]) -> Markup:
         if group.in_flight_s is not None
         else NOTHING,
         behind=behind,
+        last=_arrivals(last) if last is not None else NOTHING,
     )
+
+
+def _arrivals(last: LastToJoin) -> Markup:
+    """Return who joined the operations last, in words and as a bar for each part of the time."""
+    highest = max(one.late_ns for one in last.slices) or 1
+    span_ns = last.ended_ns - last.began_ns
+    bar = Markup('<rect{} x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>rank {}, {}</title></rect>')
+    bars = join(
+        bar.format(
+            Markup(' class="most"') if one.rank == last.rank else NOTHING,
+            (one.began_ns - last.began_ns) / span_ns * _WIDTH,
+            _STRIP - (high := max(1.0, one.late_ns / highest * _STRIP)),
+            max(1.0, (one.ended_ns - one.began_ns) / span_ns * _WIDTH - 1),
+            high,
+            one.rank,
+            _late(one.late_ns),
+        )
+        for one in last.slices
+    )
+    said = (
+        f"Last to join: rank {last.rank} in {last.times / last.operations:.0%} of {last.operations} operations, "
+        f"by {_late(last.late_ns)}"
+    )
+    return Markup(
+        '<p class="last">{said}</p><div class="plot arrivals">'
+        '<p class="values quiet" aria-hidden="true"><span>{highest}</span><span>0</span></p>'
+        '<svg class="chart" role="img" aria-label="{said}" viewBox="0 0 {} {}" preserveAspectRatio="none">{bars}</svg>'
+        '<p class="times quiet" aria-hidden="true"><span>the last {span}</span>'
+        '<span><i class="swatch most"></i> rank {rank} <i class="swatch"></i> another rank</span></p></div>'
+    ).format(_WIDTH, _STRIP, said=said, highest=_late(highest), bars=bars, span=duration(span_ns / 1e9), rank=last.rank)
+
+
+def _late(late_ns: int) -> str:
+    return f"{late_ns / 1e6:.3g} ms" if late_ns < 1e9 else f"{late_ns / 1e9:.3g} s"
 
 
 def _in_flight(group: GroupFront) -> str:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from markupsafe import Markup
 
 from hangwatch.model.capture import Capture
@@ -12,12 +14,12 @@ from hangwatch.model.incident import Incident
 from hangwatch.outputs.html.cells import render_cells
 from hangwatch.outputs.html.elements import NOTHING, code, fact_list, fold, join, moment, section, text, with_names
 from hangwatch.outputs.html.shell import render_file
-from hangwatch.outputs.html.stacks import render_native_stacks, render_stacks
+from hangwatch.outputs.html.stacks import render_native_stacks, render_profiles, render_stacks
 from hangwatch.outputs.html.tables import render_groups, render_places
 from hangwatch.outputs.html.verdict import describe_job, render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.markdown.report import BRIEF, render_markdown
 from hangwatch.outputs.stack_tree import StackNode, merge_main_stacks, merge_native_stacks
-from hangwatch.outputs.wording import title_of
+from hangwatch.outputs.wording import mark_culprit, title_of
 
 
 def render_report(incident: Incident, capture: Capture | None, tree: StackNode | None = None) -> str:
@@ -42,21 +44,32 @@ def render_incident(
         tree = merge_main_stacks(capture)
     culprits = incident.verdict.culprit_ranks
     states = {entry.rank: entry.state for entry in incident.ranks}
-    ranks = render_cells(states, culprits, incident.job.world_size) + render_places(incident)
+    ranks = render_cells(states, culprits, incident.job.world_size, mark_culprit(incident.verdict)) + render_places(
+        incident
+    )
     whole = join(
         [
             render_heading(incident.job),
             render_verdict(incident, root, actions),
             section("Ranks", ranks, id="ranks"),
             render_reasons(incident.verdict, root),
-            render_groups(incident),
-            render_stacks(tree, culprits) if tree is not None else NOTHING,
+            *_moment(incident, capture, tree),
             render_native_stacks(merge_native_stacks(capture), culprits) if capture is not None else NOTHING,
             render_missing(incident),
             section("Incident", _details(incident) + (_as_issue(incident) if root is None else NOTHING), css="details"),
         ]
     )
     return with_names(whole, incident.verdict.names)
+
+
+def _moment(incident: Incident, capture: Capture | None, tree: StackNode | None) -> Iterator[Markup]:
+    """Yield where all ranks were at the capture; of a job that goes on, where two of them were during some steps."""
+    if incident.verdict.kind == "slow":
+        slowness = capture.slowness if capture is not None else None
+        yield render_profiles(slowness.profiles) if slowness is not None else NOTHING
+        return
+    yield render_groups(incident)
+    yield render_stacks(tree, incident.verdict.culprit_ranks) if tree is not None else NOTHING
 
 
 def _details(incident: Incident) -> Markup:

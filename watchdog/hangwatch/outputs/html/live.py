@@ -32,7 +32,7 @@ from hangwatch.outputs.html.tables import table
 from hangwatch.outputs.html.verdict import render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import merge_main_stacks
-from hangwatch.outputs.wording import name_kind
+from hangwatch.outputs.wording import mark_culprit, name_kind
 
 
 def render_healthy(job: LiveJob, progress: JobProgress) -> Markup:
@@ -200,16 +200,20 @@ def _states(job: LiveJob) -> dict[int, str]:
 def _job_parts(job: LiveJob, progress: JobProgress, stored: Collection[str]) -> Iterator[tuple[str, Markup]]:
     incident = job.incident
     culprits = incident.verdict.culprit_ranks if incident is not None else ()
+    mark = mark_culprit(incident.verdict) if incident is not None else ""
     yield "head", render_heading(job)
     if incident is None:
         yield "verdict", render_healthy(job, progress)
     else:
         yield "verdict", render_verdict(incident, _ROOT, _actions(incident.id) if incident.id in stored else NOTHING)
-    yield "ranks", section("Ranks", render_cells(_states(job), culprits, job.world_size))
+    yield "ranks", section("Ranks", render_cells(_states(job), culprits, job.world_size, mark))
     yield "reasons", render_reasons(incident.verdict, _ROOT) if incident is not None else NOTHING
-    yield "groups", section("Progress by process group", render_group_progress(job.groups, progress.groups))
-    show_stacks = incident is not None and job.capture is not None
-    yield "stacks", render_stacks(merge_main_stacks(job.capture), culprits) if show_stacks and job.capture else NOTHING
+    yield (
+        "groups",
+        section("Progress by process group", render_group_progress(job.groups, progress.groups, job.last_to_join)),
+    )
+    hangs = incident is not None and incident.verdict.kind != "slow"
+    yield "stacks", render_stacks(merge_main_stacks(job.capture), culprits) if hangs and job.capture else NOTHING
     yield "missing", render_missing(incident) if incident is not None else NOTHING
 
 

@@ -5,14 +5,17 @@ Both are truncated to what a browser can handle; ``stacks.txt`` next to the repo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from hangwatch.analysis.places import is_interpreter, user_frames
+from hangwatch.model.slowness import Profile
 from hangwatch.model.stacks import Frame
 from hangwatch.model.text import number_ranks, short_path, short_ranks
 from hangwatch.outputs.html.elements import NOTHING, code, fold, join, place, plain, section
+from hangwatch.outputs.html.tables import table
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import StackNode
 
@@ -25,6 +28,17 @@ _ROW = 21
 _LEAST_SHARE, _LEAST_IN_ALL = 0.5, 0.9
 #: Narrower bars are not drawn: they can be neither read nor clicked.
 _NARROWEST = 0.004
+#: Lines that take less of the time of every rank are not shown.
+_LEAST_TIME = 0.01
+
+
+class SourcePlace(NamedTuple):
+    """A line of the program."""
+
+    file: str
+    line: int
+    function: str
+    source: str
 
 
 def render_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
@@ -34,6 +48,28 @@ def render_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
     # If all ranks are culprits, as in a cycle, highlighting them would distinguish nothing.
     named = frozenset(culprits) if set(culprits) < root.ranks else frozenset[int]()
     return section("Merged stacks", _flame(root, named) + _tree(root, named), id="stacks")
+
+
+def render_profiles(profiles: Sequence[Profile]) -> Markup:
+    """Return the lines of the program in which ranks spent their time; empty markup if they were not watched."""
+    shares: dict[SourcePlace, list[float]] = {}
+    for column, profile in enumerate(profiles):
+        for stack in profile.stacks:
+            for frame in user_frames(stack.frames)[:1]:
+                at = SourcePlace(frame.file, frame.line, frame.function, frame.source or "")
+                shares.setdefault(at, [0.0] * len(profiles))[column] += stack.share
+    rows = [
+        (
+            place(at.file, at.line),
+            code(at.function),
+            code(at.source) if at.source else "",
+            *(f"{one:.0%}" for one in ones),
+        )
+        for at, ones in sorted(shares.items(), key=lambda item: -item[1][0])
+        if max(ones) >= _LEAST_TIME
+    ]
+    heads = ("Line", "In", "Code", *(f"Rank {profile.rank}" for profile in profiles))
+    return section("Where their time goes", table(heads, rows, css="profiles"), id="profiles")
 
 
 def render_native_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:

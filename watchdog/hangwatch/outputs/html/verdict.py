@@ -32,7 +32,7 @@ from hangwatch.outputs.html.elements import (
 )
 from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.second_look import describe_second_look
-from hangwatch.outputs.wording import ShownSide, name_kind, show_divergence
+from hangwatch.outputs.wording import ShownSide, describe_proof, name_kind, show_divergence
 
 #: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 40
@@ -64,7 +64,7 @@ def _banner(incident: Incident, actions: Markup) -> Markup:
         ("Operation", _operation(verdict.collective) if verdict.collective is not None else ""),
         ("Since", _times(incident)),
         *(("History", text(line)) for line in describe_history(incident.history)),
-        ("Action", text(describe_second_look(incident))),
+        ("Action", text(action) if (action := describe_second_look(incident)) else ""),
     ]
     return Markup(
         '<section class="banner {severity}" id="verdict"><p class="kind"><strong>{kind}</strong>{proven}</p>'
@@ -80,10 +80,10 @@ def _banner(incident: Incident, actions: Markup) -> Markup:
 
 
 def _proven(verdict: Verdict) -> Markup:
-    if verdict.kind == "healthy":
+    proof = describe_proof(verdict)
+    if not proof:
         return NOTHING
-    words = "proven: it can never resolve" if verdict.proven else "not proven"
-    return Markup(' <span class="chip">{}</span>').format(words)
+    return Markup(' <span class="chip">{}{}</span>').format(proof, ": it can never resolve" if verdict.proven else "")
 
 
 def _times(incident: Incident) -> Markup:

@@ -12,7 +12,7 @@ from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.markdown.elements import code, fold, listing, prose, section, with_names
 from hangwatch.outputs.sanitize import MAX_CHARACTERS
 from hangwatch.outputs.second_look import describe_second_look
-from hangwatch.outputs.wording import Place, ShownSide, group_places, name_kind, show_divergence
+from hangwatch.outputs.wording import Place, ShownSide, describe_proof, group_places, name_kind, show_divergence
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class _Report:
 
     def head(self, verdict: Verdict) -> Iterator[str]:
         incident, job = self.incident, self.incident.job
-        proven = "" if verdict.kind == "healthy" else ", proven" if verdict.proven else ", not proven"
-        yield from (f"## {name_kind(verdict.kind)}{proven}", "", f"**{self.prose(verdict.summary)}**", "")
+        kind, proof = name_kind(verdict.kind), describe_proof(verdict)
+        yield from (f"## {kind}, {proof}" if proof else f"## {kind}", "", f"**{self.prose(verdict.summary)}**", "")
         more = f" and {len(job.nodes) - self.extent.items} more nodes" if len(job.nodes) > self.extent.items else ""
         nodes = ", ".join(map(self.code, job.nodes[: self.extent.items])) + more
         yield f"- Job {self.code(job.id)} ({self.prose(job.described)})" + (f" on {nodes}" if nodes else "")

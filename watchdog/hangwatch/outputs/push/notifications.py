@@ -196,8 +196,8 @@ def _words(notification: Notification, before: Notification | None) -> tuple[str
             return head, []
     lines = [briefing.summary, f"Job: {briefing.job_text}", *briefing.sides]
     if verdict.cause is not None:
-        # Most summaries have the cause's title in them; then the explanation says more.
-        repeats = briefing.title.lower() in briefing.summary.lower() and briefing.why
+        # Most summaries have the cause's title in them, as the one of a slow rank in other words; then the explanation says more.
+        repeats = (verdict.kind == "slow" or briefing.title.lower() in briefing.summary.lower()) and briefing.why
         why = excerpt(briefing.why if repeats else briefing.title, _LINE_CHARS).removesuffix(".")
         lines.append(f"Cause: {why} (confidence {verdict.cause.certainty})")
         lines += [f"Do first: {step}" for step in briefing.steps[:1]]

@@ -14,6 +14,7 @@ from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.terminal.console import Line, Span
 from hangwatch.outputs.terminal.layout import paragraph
 from hangwatch.outputs.terminal.verdict import describe_verdict
+from hangwatch.outputs.wording import describe_cause, mark_culprit
 
 #: Longer than a typical step; used for colour only, never for a verdict.
 _LONG_S = 5.0
@@ -34,8 +35,8 @@ _LEAST_NAME, _LEAST_FRAME = 10, 16
 _WIDE = 100
 #: Width of prose where the output has none.
 _PROSE_WIDTH = 110
-#: A rank in a group, how many operations behind the group's front it is there, and whether it is a culprit.
-_Row = tuple[LiveRank, LiveProgress | None, int, bool]
+#: A rank in a group, how many operations behind the group's front it is there, and the word that marks it if it is a culprit.
+_Row = tuple[LiveRank, LiveProgress | None, int, str]
 
 
 def render_view(
@@ -76,20 +77,21 @@ def _cut(line: Line, width: int) -> Line:
 
 def _rows(job: LiveJob) -> Iterator[_Row]:
     fronts = {front.label: front for front in job.groups}
-    culprits = job.incident.verdict.culprit_ranks if job.incident is not None else ()
+    verdict = job.incident.verdict if job.incident is not None else None
+    marks = dict.fromkeys(verdict.culprit_ranks, mark_culprit(verdict)) if verdict is not None else {}
     for rank in job.ranks:
         for progress in rank.groups or (None,):
             behind = fronts[progress.label].behind_by(progress) if progress is not None else 0
-            yield rank, progress, behind, rank.rank in culprits
+            yield rank, progress, behind, marks.get(rank.rank, "")
 
 
 def _worst(rows: list[_Row], room: int) -> list[_Row]:
     """Return the most important rows, in their usual order."""
 
     def weight(numbered: tuple[int, _Row]) -> tuple[bool, bool, float, float, int]:
-        number, (rank, progress, behind, culprit) = numbered
+        number, (rank, progress, behind, mark) = numbered
         flying_s = progress.in_flight_s or 0.0 if progress is not None else 0.0
-        return (not culprit, rank.state not in {"lost", "stopped"}, -behind, -flying_s, number)
+        return (not mark, rank.state not in {"lost", "stopped"}, -behind, -flying_s, number)
 
     chosen = sorted(sorted(enumerate(rows), key=weight)[:room])
     return [row for _, row in chosen]
@@ -114,8 +116,7 @@ def _incident(incident: Incident, width: int) -> Iterator[Line]:
     verdict = incident.verdict
     yield from paragraph(f": {verdict.summary}", width, label=describe_verdict(verdict))
     if verdict.cause is not None:
-        cause = f"{verdict.cause.title} (confidence {verdict.cause.certainty})"
-        yield from paragraph(cause, width, mark=Span("Cause     ", "bold"))
+        yield from paragraph(describe_cause(verdict, verdict.cause), width, mark=Span("Cause     ", "bold"))
         yield from paragraph(f"hangwatch explain {verdict.cause.id}", width, mark=Span("More      ", "bold"))
     if action := describe_second_look(incident):
         yield from paragraph(action, width, mark=Span("Action    ", "bold"))
@@ -160,11 +161,11 @@ def _fit(widths: list[int], width: int | None, gap: int) -> list[int]:
     return shown
 
 
-def _cells(rank: LiveRank, progress: LiveProgress | None, behind: int, culprit: bool) -> Iterator[Span]:
-    yield Span(excerpt(rank.called, _NAME_CHARACTERS), _CULPRIT_STYLE if culprit else "")
+def _cells(rank: LiveRank, progress: LiveProgress | None, behind: int, mark: str) -> Iterator[Span]:
+    yield Span(excerpt(rank.called, _NAME_CHARACTERS), _CULPRIT_STYLE if mark else "")
     yield Span(str(rank.pid))
     state = excerpt(rank.state, 20)
-    yield Span(f"{state}, culprit" if culprit else state, _CULPRIT_STYLE if culprit else _STYLES.get(rank.state, ""))
+    yield Span(f"{state}, {mark}" if mark else state, _CULPRIT_STYLE if mark else _STYLES.get(rank.state, ""))
     if progress is None:
         yield from (Span("no group yet" if rank.beat_age_s is not None else "no probe", "dim"), *[Span("")] * 4)
     else:

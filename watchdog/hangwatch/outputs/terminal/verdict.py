@@ -17,7 +17,7 @@ from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.terminal.console import Console, Line, Span
 from hangwatch.outputs.terminal.layout import paragraph, say
-from hangwatch.outputs.wording import ShownSide, name_kind, show_divergence
+from hangwatch.outputs.wording import ShownSide, describe_cause, describe_proof, name_kind, show_divergence
 
 #: Longer lines of prose are hard to read.
 _MAX_WIDTH = 120
@@ -29,8 +29,6 @@ _INDENT = 2
 _MAX_ITEMS = 12
 #: Characters of a line of code in the short verdict: two lines of a terminal.
 _MAX_CODE = 150
-#: Characters of the explanation there.
-_MAX_WHY = 240
 _EMPTY: Line = ()
 
 
@@ -49,10 +47,8 @@ def print_verdict(
 def describe_verdict(verdict: Verdict) -> Span:
     """Return the kind of a verdict and whether it is proven, ``DEADLOCK, proven``."""
     words = name_kind(verdict.kind).upper()
-    # A verdict other than a hang is seen, not inferred: there is nothing to prove.
-    if verdict.kind not in {"healthy", "slow", "failed", "silent_failure"}:
-        words += ", proven" if verdict.proven else ", not proven"
-    return Span(words, _KIND_STYLE[verdict.severity])
+    proof = describe_proof(verdict)
+    return Span(f"{words}, {proof}" if proof else words, _KIND_STYLE[verdict.severity])
 
 
 class _VerdictText:
@@ -80,7 +76,7 @@ class _VerdictText:
         yield _EMPTY
         if verdict.cause is not None:
             cause = verdict.cause
-            yield from self.field("Cause", self.why(cause))
+            yield from self.field("Cause", describe_cause(verdict, cause))
             if cause.remedy:
                 yield from self.field("To do", cause.remedy[0])
             yield from self.field("More", f"hangwatch explain {cause.id}")
@@ -92,14 +88,6 @@ class _VerdictText:
         if self.page:
             yield from self.field("Page", self.page)
         yield from self.stored()
-
-    def why(self, cause: Cause) -> str:
-        """Return the first sentence of the explanation, and how sure the cause is; its title too, unless the summary has it."""
-        said = self.verdict.summary.lower().rstrip(".").endswith(cause.title.lower())
-        title = "" if said else f"{cause.title}. "
-        sure = f" (confidence {cause.certainty})" if cause.id != "unknown" else ""
-        why, dot, _ = cause.explanation.partition(". ")
-        return f"{title}{excerpt(why, _MAX_WHY)}{dot.rstrip()}{sure}"
 
     def summary(self) -> Iterator[Line]:
         yield from self.paragraph(self.verdict.summary, style="bold")

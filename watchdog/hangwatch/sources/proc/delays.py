@@ -23,6 +23,7 @@ _READS = frozenset(
 )  # fmt: skip
 _CPU_ROOTS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct")
 _UNIFIED = "/sys/fs/cgroup"
+_MOST_DIGITS = len(str(2**64))
 
 
 class Delays(NamedTuple):
@@ -85,7 +86,7 @@ def read_queued_ns(pid: int) -> int | None:
 def parse_queued_ns(data: bytes) -> int | None:
     """Parse ``/proc/PID/schedstat``."""
     fields = data.split()
-    return int(fields[1]) if len(fields) >= 3 and fields[1].isdigit() else None
+    return _parse_count(fields[1]) if len(fields) >= 3 else None
 
 
 def read_throttled_ns(pid: int) -> int | None:
@@ -103,6 +104,12 @@ def parse_throttled_ns(data: bytes) -> int | None:
     """Parse a cgroup's ``cpu.stat``, of v1 or v2; None if it counts no throttling."""
     for line in data.splitlines():
         name, _, value = line.partition(b" ")
-        if name in {b"throttled_usec", b"throttled_time"} and value.strip().isdigit():
-            return int(value) * (1000 if name == b"throttled_usec" else 1)
+        count = _parse_count(value.strip()) if name in {b"throttled_usec", b"throttled_time"} else None
+        if count is not None:
+            return count * (1000 if name == b"throttled_usec" else 1)
     return None
+
+
+def _parse_count(field: bytes) -> int | None:
+    """Parse a number of 64 bits; None if it is something else."""
+    return int(field) if field.isdigit() and len(field) <= _MOST_DIGITS else None

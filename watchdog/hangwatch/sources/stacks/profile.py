@@ -76,7 +76,7 @@ def parse_profile(data: bytes, pid: int) -> tuple[int, tuple[ProfiledStack, ...]
     line = next((line for line in data.splitlines() if line.startswith(b"{")), b"")
     try:
         found = msgspec.json.decode(line, type=_Profiles)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StackFormatError(f"py-spy's profile cannot be read: {error}") from None
     by_name = {thread.name: thread.samples for thread in found.profiles}
     main = next((by_name[name] for name in by_name if name.split(" ")[1:2] == [str(pid)]), None)
