@@ -16,6 +16,7 @@ import pytest
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
+from hangwatch.sources.proc.views import open_seen
 from hangwatch.sources.stacks import samples as stacks
 from hangwatch.sources.stacks import source_lines
 from hangwatch.sources.stacks.samples import StackFormatError, explain_failure, parse_pyspy, sample_stacks
@@ -312,15 +313,14 @@ def test_lines_of_files_before_one_that_hangs_are_kept(
     for file in files:
         file.write_text(f"if x:\n    {file.stem}()\n")
     answers = threading.Event()
-    read_bytes = Path.read_bytes
 
-    def hang(path: Path) -> bytes:
-        if path == files[1] and not answers.is_set():
+    def hang(pid: int, file: str) -> int:
+        if file == str(files[1]) and not answers.is_set():
             clock_loop.jump()
             answers.wait()
-        return read_bytes(path)
+        return open_seen(pid, file)
 
-    monkeypatch.setattr(Path, "read_bytes", hang)
+    monkeypatch.setattr(source_lines, "open_seen", hang)
     lines = SourceLines()
     assert _attach(clock_loop, lines, *files) == ["a()", None, None]
     assert _attach(clock_loop, lines, files[2]) == [None]  # no second thread hangs beside the first
