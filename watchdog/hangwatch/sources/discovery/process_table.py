@@ -31,9 +31,12 @@ from hangwatch.sources.proc.files import (
     inner_pid,
     is_zombie,
     node_name,
+    parse_uid,
     read_link,
+    read_small,
     read_stat,
     read_whole,
+    shares_namespace,
     start_time_s,
     view_of,
 )
@@ -69,7 +72,8 @@ class KnownProcess:
     """One process as last read.
 
     ``environ``: None if unreadable; if a title has overwritten it, the last one read before. ``overwritten``: True if
-    a title was written over its environment. ``title``: the process's title, parsed.
+    a title was written over its environment. ``title``: the process's title, parsed. ``user``: its user, None for one in a user
+    namespace of its own, whose numbers say nothing here.
     """
 
     pid: int
@@ -83,6 +87,7 @@ class KnownProcess:
     python: bool = False
     launcher: str | None = None
     claim: RankClaim | None = None
+    user: int | None = None
     torch: bool = False
     #: None until placed in the tree. A process stays where it was first seen, even if its parents end.
     under_root: bool | None = None
@@ -128,6 +133,8 @@ class KnownProcess:
             self.launcher = name_launcher(self.arguments)
         program = read_link(f"/proc/{self.pid}/exe") or self.arguments[0]
         self.python = is_python_program(PurePosixPath(program).name)
+        here = self.python and shares_namespace(self.pid, "user")
+        self.user = parse_uid(read_small(f"/proc/{self.pid}/status") or b"") if here else None
         environ = read_whole(f"/proc/{self.pid}/environ", _ENVIRON_LIMIT_BYTES)
         if environ is None:
             return
