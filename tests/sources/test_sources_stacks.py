@@ -131,6 +131,19 @@ def test_slow_pyspy_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("real")
+def test_py_spy_gets_nothing_of_the_agents_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its environment has PATH, what it is told of backtraces, and what a shell adds; secrets of the agent are not in it."""
+    monkeypatch.setenv("HANGWATCH_SECRET", "a secret of the tests")
+    fake = tmp_path / "py-spy"
+    fake.write_text(f"#!/bin/sh\nenv > {tmp_path}/told\necho '[]'\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(stacks, "find_program", lambda _name: str(fake))
+    assert isinstance(sample(os.getpid()), StackSample)
+    told = {line.partition("=")[0] for line in (tmp_path / "told").read_text().splitlines()}
+    assert told - {"PWD", "SHLVL", "_", "OLDPWD"} == {"PATH", "RUST_BACKTRACE"}
+
+
+@pytest.mark.usefixtures("real")
 def test_garbage_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A read that raced with the interpreter is repeated once."""
     flaky = tmp_path / "py-spy"

@@ -31,10 +31,9 @@ from hangwatch.sources.proc.files import (
     inner_pid,
     is_zombie,
     node_name,
-    parse_uid,
     read_link,
-    read_small,
     read_stat,
+    read_user,
     read_whole,
     shares_namespace,
     start_time_s,
@@ -134,7 +133,7 @@ class KnownProcess:
         program = read_link(f"/proc/{self.pid}/exe") or self.arguments[0]
         self.python = is_python_program(PurePosixPath(program).name)
         here = self.python and shares_namespace(self.pid, "user")
-        self.user = parse_uid(read_small(f"/proc/{self.pid}/status") or b"") if here else None
+        self.user = read_user(self.pid) if here else None
         environ = read_whole(f"/proc/{self.pid}/environ", _ENVIRON_LIMIT_BYTES)
         if environ is None:
             return

@@ -13,7 +13,7 @@ import msgspec
 
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.discovery.rank_environment import pick_variables
-from hangwatch.sources.proc.files import is_same_start, parse_uid, read_small, read_stat, read_whole
+from hangwatch.sources.proc.files import is_same_start, read_small, read_stat, read_whole
 
 #: Variables of NCCL 2.30 (``src/ras``), of torch 2.4 to 2.13 (``ProcessGroupNCCL.hpp``, ``FlightRecorder.cpp``,
 #: ``elastic/control_plane.py``) and of the CUDA runtime.
@@ -66,6 +66,15 @@ def read_rank_process(identity: RankIdentity) -> RankProcess:
     status = read_small(f"/proc/{pid}/status", 8192) or b""
     inner, uid = parse_namespace_pid(status), parse_uid(status)
     return RankProcess(identity, inner or pid, pick_variables(environ, _NAMES, _LONGEST_VALUE), uid)
+
+
+def parse_uid(status: bytes) -> int | None:
+    """Return the effective user of ``/proc/PID/status``, who owns the files that the process writes."""
+    for line in status.splitlines():
+        if line.startswith(b"Uid:"):
+            fields = line.split()
+            return int(fields[2]) if len(fields) > 2 and fields[2].isdigit() else None
+    return None
 
 
 def parse_namespace_pid(status: bytes) -> int | None:

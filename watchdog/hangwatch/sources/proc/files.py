@@ -146,15 +146,6 @@ def read_arguments(pid: int) -> list[str]:
     return [part.decode(errors="replace") for part in command.rstrip(b"\0").split(b"\0")]
 
 
-def parse_uid(status: bytes) -> int | None:
-    """Return the effective user of ``/proc/PID/status``, who owns the files that the process writes."""
-    for line in status.splitlines():
-        if line.startswith(b"Uid:"):
-            fields = line.split()
-            return int(fields[2]) if len(fields) > 2 and fields[2].isdigit() else None
-    return None
-
-
 def read_user(pid: int) -> int | None:
     """Return the user id of a process; None if it is gone."""
     try:
