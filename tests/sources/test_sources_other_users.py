@@ -89,6 +89,11 @@ def test_no_file_is_shown_that_the_ranks_user_may_not_read(start: Callable[..., 
     places = [(str(folder / name), 1) for name in names]
     found = {Path(file).name: line.text for (file, _), line in SourceLines().read(rank.pid, places).items()}
     assert found == {"open.py": "print('anybody')", "there.py": "print('anybody')"}
+    find_ranks()
+    rank.process.kill()
+    rank.process.wait()
+    found = {Path(file).name: line.text for (file, _), line in SourceLines().read(rank.pid, places).items()}
+    assert found == {"open.py": "print('anybody')", "there.py": "print('anybody')"}, "it has ended"
 
 
 def test_a_link_of_a_container_leads_nowhere_else(jobs: JobRunner, folder: Path) -> None:
@@ -108,3 +113,17 @@ def test_a_link_of_a_container_leads_nowhere_else(jobs: JobRunner, folder: Path)
     ]
     found = {Path(file).name: line.text for (file, _), line in SourceLines().read(job.pid, places).items()}
     assert found == {"own.py": "print('own')", "absolute.py": "print('own')"}
+
+
+def test_source_of_a_process_of_the_agents_own_user_is_read_after_its_end(jobs: JobRunner, folder: Path) -> None:
+    """A job that has failed is read at its end: whose its processes were is remembered from when they lived."""
+    (folder / "own.py").write_text("print('own')\n")
+    (folder / "own.py").chmod(0o600)
+    job = jobs.start([sys.executable, "-I", "-S", "-c", "print('up', flush=True); import time; time.sleep(3600)"])
+    wait_for(lambda: "up" in job.stdout(), 20.0, "the process to be up")
+    find_ranks()
+    job.process.kill()
+    job.process.wait()
+    assert [line.text for line in SourceLines().read(job.pid, [(str(folder / "own.py"), 1)]).values()] == [
+        "print('own')"
+    ]

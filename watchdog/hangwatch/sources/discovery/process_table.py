@@ -33,12 +33,12 @@ from hangwatch.sources.proc.files import (
     node_name,
     read_link,
     read_stat,
-    read_user,
     read_whole,
     shares_namespace,
     start_time_s,
     view_of,
 )
+from hangwatch.sources.proc.views import note_user
 
 _YOUNG_S = 10.0
 #: An engine's worker sets its title only after loading everything it needs.
@@ -132,8 +132,8 @@ class KnownProcess:
             self.launcher = name_launcher(self.arguments)
         program = read_link(f"/proc/{self.pid}/exe") or self.arguments[0]
         self.python = is_python_program(PurePosixPath(program).name)
-        here = self.python and shares_namespace(self.pid, "user")
-        self.user = read_user(self.pid) if here else None
+        user = note_user(self.pid) if self.python else None
+        self.user = user if shares_namespace(self.pid, "user") else None
         environ = read_whole(f"/proc/{self.pid}/environ", _ENVIRON_LIMIT_BYTES)
         if environ is None:
             return

@@ -8,6 +8,7 @@ those of a container would else lead to the files of the node.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 from collections.abc import Callable, Iterable
@@ -17,6 +18,10 @@ from hangwatch.sources.proc.files import is_zombie, read_link, read_small, read_
 #: As many as Linux follows.
 _LINKS = 40
 _READ, _SEARCH = 4, 1
+#: Users of processes with their groups, by pid: the last ones that were noted.
+_users: dict[int, tuple[int, frozenset[int]]] = {}
+_USERS_KEPT = 16384
+_NOBODY = (-1, frozenset[int]())
 
 
 def open_seen(pid: int, file: str) -> int:
@@ -40,16 +45,34 @@ def _root_of(pid: int) -> str:
     return "/" if alike or status is None or is_zombie(status) else f"/proc/{pid}/root"
 
 
+def note_user(pid: int) -> int | None:
+    """Return the effective user of a process, and remember whose it is for when it has ended; None if it has."""
+    data = read_small(f"/proc/{pid}/status")
+    if data is None:
+        return None
+    fields = dict(line.split(b":", 1) for line in data.splitlines() if b":" in line)
+    # Real, effective, saved, and what counts for files (proc_pid_status(5)).
+    (_, user, _, files), (_, _, _, group) = (map(int, fields[name].split()) for name in (b"Uid", b"Gid"))
+    _users.pop(pid, None)
+    _users[pid] = files, frozenset((group, *map(int, fields.get(b"Groups", b"").split())))
+    while len(_users) > _USERS_KEPT:
+        del _users[next(iter(_users))]
+    return user
+
+
+@functools.cache
+def _is_privileged() -> bool:
+    """Whether this process may read what its user may not: CAP_DAC_OVERRIDE or CAP_DAC_READ_SEARCH (capabilities(7))."""
+    data = read_small("/proc/self/status") or b""
+    return any(line.startswith(b"CapEff:") and int(line.split()[1], 16) & 0b110 for line in data.splitlines())
+
+
 def _reader(pid: int) -> Callable[[os.stat_result], bool]:
-    """Return whether the user of a process may read a file, or search a folder; nobody in particular if it is gone."""
-    fields = dict(
-        line.split(b":", 1) for line in (read_small(f"/proc/{pid}/status") or b"").splitlines() if b":" in line
-    )
-    # The last of four is what counts for files (proc_pid_status(5)).
-    user, group = (int((fields.get(name) or b"-1").split()[-1]) for name in (b"Uid", b"Gid"))
-    if user in {0, os.geteuid()}:
+    """Return whether the user of a process may read a file, or search a folder; nobody in particular if he is not known."""
+    note_user(pid)
+    user, groups = _users.get(pid, _NOBODY)
+    if user in {0, os.geteuid()} or not _is_privileged():
         return lambda _: True  # the kernel says it
-    groups = {group, *map(int, fields.get(b"Groups", b"").split())}
 
     def may(found: os.stat_result) -> bool:
         bits = _SEARCH if stat.S_ISDIR(found.st_mode) else _READ
