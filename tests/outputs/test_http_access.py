@@ -269,6 +269,8 @@ def test_the_token_comes_from_a_variable_or_a_file(tmp_path: Path) -> None:
     file.write_text(f"{SECRET}\n")
     assert read_token({}) is None
     assert read_token({"HANGWATCH_TOKEN_FILE": str(file)}) == SECRET
+    assert read_token({"HANGWATCH_SECRET_FILE": str(file)}, "HANGWATCH_SECRET") == SECRET
+    assert read_token({"HANGWATCH_TOKEN": SECRET}, "HANGWATCH_SECRET") is None
     assert read_token({"HANGWATCH_TOKEN": SECRET[::-1], "HANGWATCH_TOKEN_FILE": str(file)}) == SECRET[::-1]
 
 
